@@ -10,11 +10,12 @@ from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.crypto.hpke import HpkePublicKey, suite_named
 from common.errors import TaskError
+from common.mechanisms.base import MechanismRequest
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.local_hashing import optimal_buckets
-from common.mechanisms.key_value.privkv import PairRequest, PrivKv
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.registry import number_mechanism_named, specify
+from common.mechanisms.registry import ITEM_MECHANISMS, NUMBER_MECHANISMS
 from common.protocols import ITEM_KINDS, Kind, NumberMechanismName, Protocol, protocol_named
 from common.task.composition import check_domain_size
 from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
@@ -178,8 +179,7 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
     if protocol.kind == "string":
         return _of_texts(draft)
     if protocol.kind == "key-value":
-        pairs = dataclasses.asdict(draft.pairs or PairDraft())
-        return PrivKv.specify(PairRequest(local_epsilon=draft.local_epsilon, **pairs))
+        return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon)
     return _of_numbers(draft, protocol)
 
 
@@ -223,13 +223,14 @@ def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
 
 def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
     buckets = _buckets(draft, protocol)
-    return specify(
-        protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
+    request = MechanismRequest(
+        name=protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
         domain_size=draft.domain_size,
         buckets=buckets,
         local_epsilon=draft.local_epsilon,
         groups=group_count(draft.breakdown),
     )
+    return ITEM_MECHANISMS[request.name].specify(request)
 
 
 def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
@@ -272,5 +273,5 @@ def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
     numbers = draft.numbers or NumberDraft()
     names: tuple[NumberMechanismName, ...] = get_args(NumberMechanismName)
     [name] = [name for name in names if name == protocol.mechanism]
-    mechanism = number_mechanism_named(name).for_epsilon(draft.domain_size, draft.local_epsilon)
+    mechanism = NUMBER_MECHANISMS[name].for_epsilon(draft.domain_size, draft.local_epsilon)
     return mechanism.spec(numbers.low, numbers.high)

@@ -68,41 +68,33 @@ def maximise_likelihood(
     cycle gains less than min_gain. Cost: two transforms of the mechanism per step, about 15 to 150
     steps.
     """
-    if cells.sum() == 0:
-        return np.full(domain_size, 1 / domain_size)
-    likelihood = Likelihood(cells, channel)
     shares = np.full(domain_size, 1 / domain_size)
+    if cells.sum() == 0:
+        return shares
     reached = -np.inf
     for _ in range(_MAX_CYCLES):
-        first, value = likelihood.step(shares)
+        first, value = em_step(cells, channel, shares)
         if value - reached < min_gain:
             break
         reached = value
-        second, stepped = likelihood.step(first)
-        leap, leapt = likelihood.step(squarem_step(shares, first, second))
+        second, stepped = em_step(cells, channel, first)
+        leap, leapt = em_step(cells, channel, squarem_step(shares, first, second))
         shares = leap if leapt >= stepped else second
     return shares
 
 
-class Likelihood:
-    """The likelihood of the cells, and its EM map: θ_v ← θ_v · Σ_c A[c, v]·(n_c / n) / (Aθ)_c."""
+def em_step(cells: Counts, channel: Channel, shares: Vector) -> tuple[Vector, float]:
+    """
+    Return the image of shares under EM's map, and the log-likelihood of the cells at `shares`.
 
-    def __init__(self, cells: Counts, channel: Channel) -> None:
-        self._cells = cells.astype(np.float64)
-        self._channel = channel
-
-    def step(self, shares: Vector) -> tuple[Vector, float]:
-        """
-        Return the shares after one EM step, and the log-likelihood before it, at `shares`.
-
-        Without noise and dummies, a share of 0 can make reports impossible: then the likelihood is
-        0, and `shares` and -inf are returned.
-        """
-        distribution = np.maximum(self._channel.forward(shares), _TINY)
-        if np.any(self._cells[distribution <= _TINY]):
-            return shares, -np.inf
-        moved = np.maximum(shares * self._channel.adjoint(self._cells / distribution), 0)
-        return moved / max(float(moved.sum()), _TINY), float(self._cells @ np.log(distribution))
+    The map is θ_v ← θ_v · Σ_c A[c, v]·(n_c / n) / (Aθ)_c. Without noise and dummies, a share of 0
+    can make reports impossible: then the likelihood is 0, and `shares` and -inf are returned.
+    """
+    distribution = np.maximum(channel.forward(shares), _TINY)
+    if np.any(cells[distribution <= _TINY]):
+        return shares, -np.inf
+    moved = np.maximum(shares * channel.adjoint(cells / distribution), 0)
+    return moved / max(float(moved.sum()), _TINY), float(cells @ np.log(distribution))
 
 
 MIN_CHANGE: Final = 1e-4
@@ -138,7 +130,6 @@ def smoothed_likelihood(
     n_reports = int(cells.sum())
     if n_reports == 0:
         return shares
-    likelihood = Likelihood(cells, channel)
     sizes = [domain_size]
     while sizes[0] > _MOST_AT_ONCE:
         sizes.insert(0, -(-sizes[0] // _BLOCK))
@@ -146,7 +137,7 @@ def smoothed_likelihood(
         blocks = _Blocks(domain_size, size)
 
         def step(parts: Vector, blocks: _Blocks = blocks) -> Vector:
-            moved, _ = likelihood.step(blocks.spread(parts))
+            moved, _ = em_step(cells, channel, blocks.spread(parts))
             return smooth(blocks.sum(moved))
 
         def close(change: Vector, parts: Vector, blocks: _Blocks = blocks) -> bool:
@@ -172,8 +163,7 @@ class _Blocks:
 
     def spread(self, parts: Vector) -> Vector:
         """Spread each block's share evenly over its items."""
-        shares: Vector = (parts / self._sizes)[self._block]
-        return shares
+        return (parts / self._sizes)[self._block]
 
 
 def _fixed_point(
@@ -189,12 +179,13 @@ def _fixed_point(
         second = step(first)
         last = second - first
         bend = last - (first - shares)
-        stretch = max(1.0, _length(first - shares) / max(_length(bend), _TINY))  # 1 / (1 - r)
-        if close(stretch * last, second):
+        # 1 / (1 - r), unless steps grow.
+        stretch = float(np.linalg.norm(first - shares)) / max(float(np.linalg.norm(bend)), _TINY)
+        if close(max(1.0, stretch) * last, second):
             return second
         leap = squarem_step(shares, first, second)
         image = step(leap)
-        shares = image if _length(image - leap) <= _length(last) else second
+        shares = image if np.linalg.norm(image - leap) <= np.linalg.norm(last) else second
     return shares
 
 
@@ -207,7 +198,3 @@ def smooth(shares: Vector) -> Vector:
     beyond = np.concatenate([shares[:1], shares, shares[-1:]])
     smoothed: Vector = (beyond[:-2] + 2 * beyond[1:-1] + beyond[2:]) / 4
     return smoothed
-
-
-def _length(vector: Vector) -> float:
-    return float(np.sqrt(vector @ vector))

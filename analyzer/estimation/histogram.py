@@ -49,32 +49,26 @@ class DebiasedShares:
 
 
 Refine = Callable[[DebiasedShares], Vector]
-"""Returns a distribution of shape (domain_size,): each share at least 0, sum 1."""
+"""Returns a distribution of shape (domain_size,): each share at least 0, sum 1. Raises TaskError
+for "em" and "ems" if the mechanism's cells cannot be enumerated."""
 
 
-def _em(debiased: DebiasedShares) -> Vector:
-    channel = _channel("em", debiased)
-    return maximise_likelihood(debiased.cells, channel, len(debiased.shares))
+def _on_channel(name: Refinement, fit: Callable[[Counts, Channel, int], Vector]) -> Refine:
+    def refined(debiased: DebiasedShares) -> Vector:
+        if debiased.channel is None:
+            raise TaskError(
+                f"the refinement {name} needs a mechanism whose cells can be enumerated; those of "
+                "this mechanism cannot"
+            )
+        return fit(debiased.cells, debiased.channel, len(debiased.shares))
 
-
-def _ems(debiased: DebiasedShares) -> Vector:
-    channel = _channel("ems", debiased)
-    return smoothed_likelihood(debiased.cells, channel, len(debiased.shares))
-
-
-def _channel(name: Refinement, debiased: DebiasedShares) -> Channel:
-    if debiased.channel is None:
-        raise TaskError(
-            f"the refinement {name} needs a mechanism whose cells can be enumerated; those of this "
-            "mechanism cannot"
-        )
-    return debiased.channel
+    return refined
 
 
 REFINEMENTS: Final[Mapping[Refinement, Refine]] = MappingProxyType(
     {
-        "em": _em,
-        "ems": _ems,
+        "em": _on_channel("em", maximise_likelihood),
+        "ems": _on_channel("ems", smoothed_likelihood),
         "norm-sub": lambda debiased: norm_sub(debiased.shares),
         "norm-cut": lambda debiased: norm_cut(debiased.shares),
         "norm-mul": lambda debiased: norm_mul(debiased.shares),
@@ -87,15 +81,6 @@ REFINEMENTS: Final[Mapping[Refinement, Refine]] = MappingProxyType(
 """The refinement for each name in common/protocols.py."""
 
 
-def refine(debiased: DebiasedShares, refinement: Refinement) -> Vector:
-    """
-    Refine a batch's shares to a distribution.
-
-    Raises TaskError for "em" and "ems" if the mechanism's cells cannot be enumerated.
-    """
-    return REFINEMENTS[refinement](debiased)
-
-
 def estimate(
     mechanism: Mechanism, cells: Counts, mixture: Mixture, refinement: Refinement
 ) -> Histogram:
@@ -103,11 +88,10 @@ def estimate(
     Estimate the distribution of items from reports counted by cell, as `tally` returns them.
 
     Since every user has one item, shares are corrected to sum to 1, with the weights of least
-    variance at the refined shares. Run by the analyzer. Raises TaskError if the refinement needs
-    enumerable cells, as in `refine`.
+    variance at the refined shares. Run by the analyzer. Raises the errors of `Refine`.
     """
     debiased = DebiasedShares.of(mechanism, cells, mixture)
-    refined = refine(debiased, refinement)
+    refined = REFINEMENTS[refinement](debiased)
     covariance = ShareCovariance.of_mechanism(mechanism, refined, mixture)
     return Histogram(
         frequencies=covariance.summing_to_one(debiased.shares),

@@ -16,13 +16,7 @@ from common.mechanisms.numeric.number import Moments
 
 
 def norm_sub(shares: Vector) -> Vector:
-    """
-    Project shares onto the probability simplex (Norm-Sub).
-
-    Subtracts one constant from all shares and truncates at 0 [DSSC08].
-
-    Cost: one sort.
-    """
+    """Subtract one constant from all shares and truncate at 0 [DSSC08] (Norm-Sub). One sort."""
     below = shares - shares.max()  # same projection, but the 1 is not lost to rounding
     descending = np.sort(below)[::-1]
     excess = np.cumsum(descending) - 1
@@ -33,11 +27,7 @@ def norm_sub(shares: Vector) -> Vector:
 
 
 def norm_mul(shares: Vector) -> Vector:
-    """
-    Scale the positive shares to sum 1 (Norm-Mul); if there are none, use Norm-Sub.
-
-    Cost: one pass.
-    """
+    """Scale the positive shares to sum 1, in one pass (Norm-Mul); if none is, use Norm-Sub."""
     positive: Vector = np.maximum(shares, 0)
     largest = float(positive.max())
     if largest <= 0:
@@ -53,9 +43,7 @@ def norm_cut(shares: Vector) -> Vector:
 
     Ties with the last share kept are kept too, so that the order of items does not matter. If the
     positive shares sum to less than 1, all are kept and scaled; the paper leaves their sum below 1.
-    If none is positive, use Norm-Mul.
-
-    Cost: one sort.
+    If none is positive, use Norm-Mul. Cost: one sort.
     """
     descending = np.sort(shares)[::-1]
     reached = np.flatnonzero(np.cumsum(np.maximum(descending, 0)) >= 1)
@@ -79,9 +67,7 @@ def base_cut(shares: Vector, absent_errors: Vector) -> Vector:
     and the others are 0.
 
     `absent_errors` holds the standard error of each share if no user held its item, shape
-    (domain_size,). Where it is 0, a share is kept if it is at least 0.
-
-    Cost: one pass, or one sort.
+    (domain_size,). Where it is 0, a share is kept if it is at least 0. Cost: one pass, or one sort.
     """
     threshold = -float(special.ndtri(SIGNIFICANCE / len(shares)))
     significant = shares >= threshold * absent_errors
@@ -115,10 +101,9 @@ def power_ns(shares: Vector, standard_errors: Vector, n_users: float) -> Vector:
     1 / domain_size if that is smaller; s makes the prior's mean 1 / domain_size, which holds for
     every distribution. The noise is normal.
 
-    A share with standard error 0 is unchanged. `n_users` is above 0.
-
-    Cost: 256 exponentials for each distinct pair of share and error (counts are integers: far
-    fewer than items), and two sorts.
+    A share with standard error 0 is unchanged. `n_users` is above 0. Cost: 256 exponentials for
+    each distinct pair of share and error (counts are integers: far fewer than items), and two
+    sorts.
     """
     size = len(shares)
     least = min(1 / n_users, 1 / (2 * size))
@@ -176,12 +161,6 @@ def _posterior_means(shares: Vector, errors: Vector, steepness: float, least: fl
     return np.where(exact, shares, means)
 
 
-_POINT_DEGREES: Final = 2
-"""Degrees of freedom that the James-Stein rule loses when it shrinks towards a fixed point."""
-_MEAN_DEGREES: Final = 3
-"""Degrees of freedom that the rule loses when it shrinks towards the mean of the attributes."""
-
-
 def shrink_to_zero(moments: Moments) -> Vector:
     """
     Shrink means towards 0, the middle of the range, by the positive-part James-Stein rule.
@@ -191,7 +170,7 @@ def shrink_to_zero(moments: Moments) -> Vector:
     true means. With unequal variances this nearly holds, unless a few make up most of their sum.
     Fewer than three means are unchanged. The result, shape (d,), is biased and has no intervals.
     """
-    return moments.means * _factor(moments.means, moments.variances, _POINT_DEGREES)
+    return moments.means * _factor(moments.means, moments.variances, lost_degrees=2)
 
 
 def shrink_to_common_mean(moments: Moments) -> Vector:
@@ -203,7 +182,7 @@ def shrink_to_common_mean(moments: Moments) -> Vector:
     """
     centre = moments.means.mean()
     apart = moments.means - centre
-    shrunk: Vector = centre + apart * _factor(apart, moments.variances, _MEAN_DEGREES)
+    shrunk: Vector = centre + apart * _factor(apart, moments.variances, lost_degrees=3)
     return shrunk
 
 

@@ -1,7 +1,8 @@
 """The interface that every mechanism implements, and shared checks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from common.mechanisms.weights import ResponseWeights
 from common.messages.result import IntervalTable
 from common.protocols import MechanismName
 from common.task.specs import AnySpec, MechanismSpec
+from common.task.task import Task
 
 Reports = NDArray[np.void]
 """n reports: shape (n,), of a mechanism's report_dtype."""
@@ -65,23 +67,18 @@ class Randomizer(Protocol):
 _NULL_BYTE: Final = 0xFF
 
 
-class Incidence(Protocol):
-    """The matrix A[cell, item]: 1 if the cell supports the item, else 0."""
+class Incidence(NamedTuple):
+    """The matrix A[cell, item], 1 if the cell supports the item, else 0, as two linear maps."""
 
-    def forward(self, theta: Vector) -> Vector:
-        """Sum theta over the items that each cell supports. (domain_size,) -> (cells,)."""
-
-    def adjoint(self, weights: Vector) -> Vector:
-        """Sum weights over the cells that support each item. (cells,) -> (domain_size,)."""
+    forward: Callable[[Vector], Vector]
+    """Sums theta over the items that each cell supports. (domain_size,) -> (cells,)."""
+    adjoint: Callable[[Vector], Vector]
+    """Sums weights over the cells that support each item. (cells,) -> (domain_size,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """
-    The probability of every cell under a distribution theta: scale · (signal · Aθ + floor · Σθ).
-
-    Maximum likelihood needs nothing else about a mechanism.
-    """
+    """The probability of each cell under a distribution θ: scale · (signal · Aθ + floor · Σθ)."""
 
     incidence: Incidence
     """The matrix A."""
@@ -97,8 +94,7 @@ class Channel:
     def forward(self, theta: Vector) -> Vector:
         """Return the probabilities of all cells, shape (cells,); they sum to 1 if theta does."""
         mass = self.signal * self.incidence.forward(theta) + self.floor * float(theta.sum())
-        cells: Vector = self.scale * mass
-        return cells
+        return self.scale * mass
 
     def adjoint(self, weights: Vector) -> Vector:
         """Apply the transpose of `forward`. (cells,) -> (domain_size,)."""
@@ -138,8 +134,44 @@ class Mixture:
         return own / (own + self.n_dummies + domain_size * self.item_mean)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismRequest:
+    """The parameters from which the integer weights of a mechanism are computed."""
+
+    name: MechanismName
+    domain_size: int
+    """Number of items, at least 2."""
+    buckets: int
+    """Number of buckets for hashing, and fan-out of a hierarchy; others ignore it."""
+    local_epsilon: float
+    """Above 0 and at most 20, or infinite for reports without noise."""
+    groups: int = 1
+    """Number of groups that the items are broken down by; only hashing and hierarchies use it."""
+
+    def spec(
+        self, weights: ResponseWeights, *, buckets: int, dtype: np.dtype[Any], digits: int = 1
+    ) -> MechanismSpec:
+        """Describe the mechanism for a task; raise TaskError if an integer is out of range."""
+        return MechanismSpec(
+            name=self.name,
+            buckets=buckets,
+            digits=digits,
+            true_weight=weights.true,
+            other_weight=weights.other,
+            report_bytes=dtype.itemsize,
+        )
+
+
 class Mechanism(Randomizer, Protocol):
     """A randomizer of items and its estimator. Pure; vectorised over users."""
+
+    @classmethod
+    def specify(cls, request: MechanismRequest) -> MechanismSpec:
+        """Compute a task's integer weights and sizes, or raise TaskError. Run by the analyzer."""
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
 
     @property
     def domain_size(self) -> int:
@@ -192,11 +224,7 @@ class Mechanism(Randomizer, Protocol):
 
 
 def check_values(values: Any, domain_size: int) -> NDArray[np.int64]:  # noqa: ANN401  # a list too
-    """
-    Return items as an array; raise ValueRangeError if one is outside the domain, without it.
-
-    Raises TypeError unless they are whole numbers.
-    """
+    """Return items; TypeError unless they are whole numbers, ValueRangeError out of range."""
     items = checked_array(values, "iu", "whole numbers")
     if items.size:
         check_value(int(items.min()), domain_size)
@@ -208,6 +236,14 @@ def check_value(value: int, domain_size: int) -> None:
     """Check that an integer lies in the domain, or raise ValueRangeError without quoting it."""
     if not 0 <= value < domain_size:
         raise ValueRangeError(f"a value must lie between 0 and {domain_size - 1}")
+
+
+def reports_of(dtype: np.dtype[Any], **fields: NDArray[Any]) -> Reports:
+    """Combine arrays of n elements by field into n reports."""
+    reports = np.empty(len(next(iter(fields.values()))), dtype=dtype)
+    for name, values in fields.items():
+        reports[name] = values
+    return reports
 
 
 def null_reports(count: int, dtype: np.dtype[Any]) -> Reports:
@@ -225,34 +261,6 @@ def is_null(reports: Reports) -> NDArray[np.bool_]:
     raw = raw.reshape(len(reports), reports.dtype.itemsize)
     nulls: NDArray[np.bool_] = (raw == _NULL_BYTE).all(axis=1)
     return nulls
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MechanismRequest:
-    """The parameters from which the integer weights of a mechanism are computed."""
-
-    name: MechanismName
-    domain_size: int
-    """Number of items, at least 2."""
-    buckets: int
-    """Number of buckets for hashing, and fan-out of a hierarchy; others ignore it."""
-    local_epsilon: float
-    """Above 0 and at most 20, or infinite for reports without noise."""
-    groups: int = 1
-    """Number of groups that the items are broken down by."""
-
-    def spec(
-        self, weights: ResponseWeights, *, buckets: int, dtype: np.dtype[Any], digits: int = 1
-    ) -> MechanismSpec:
-        """Describe the mechanism for a task; raise TaskError if an integer is out of range."""
-        return MechanismSpec(
-            name=self.name,
-            buckets=buckets,
-            digits=digits,
-            true_weight=weights.true,
-            other_weight=weights.other,
-            report_bytes=dtype.itemsize,
-        )
 
 
 def check_report_bytes(spec: AnySpec, dtype: np.dtype[Any]) -> None:

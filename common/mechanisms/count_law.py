@@ -102,8 +102,7 @@ def _probabilities(draws: tuple[Draws, ...], size: int) -> Vector:
         # ln|1 + z|² = ln(1 + 2·Re z + |z|²): 1 + z would lose the digits of a small z.
         square = np.maximum(2 * z.real + np.abs(z) ** 2, _NOISE - 1)
         logs += number * (0.5 * np.log1p(square) + 1j * np.arctan2(z.imag, 1 + z.real))
-    law: Vector = np.maximum(scipy.fft.irfft(np.exp(logs), n=size), 0.0)
-    return law
+    return np.maximum(scipy.fft.irfft(np.exp(logs), n=size), 0.0)
 
 
 def _reach(law: Vector, distances: Vector) -> Vector:
@@ -113,5 +112,4 @@ def _reach(law: Vector, distances: Vector) -> Vector:
     Places are given from the end of the tail on. The tail is interpolated between them, so that of
     a place within the distance has at least this probability.
     """
-    reach: Vector = np.interp(MISSES / 2, np.cumsum(law), distances)
-    return reach
+    return np.interp(MISSES / 2, np.cumsum(law), distances)

@@ -174,8 +174,7 @@ class ShareCovariance:
             return mechanism.covariances(weights, mixture.n_real)
         if isinstance(mechanism, UnaryEncoding | StringHashing):
             # Bits are independent, and so are hashes of strings in this model.
-            independent: Vector = mechanism.variance(self.shares, mixture) * weights
-            return independent
+            return mechanism.variance(self.shares, mixture) * weights
         maps, n, kept = self._linear, mixture.n_real, mixture.keep_probability
         square = maps.gather(self._cells * maps.scatter(weights))
         means = self.shares * (maps.base @ weights + maps.gain * weights)

@@ -10,23 +10,20 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Channel, Counts, MechanismRequest, Reports, Vector, check_values
+from common.mechanisms.base import (
+    Channel,
+    Counts,
+    Incidence,
+    MechanismRequest,
+    Reports,
+    check_values,
+)
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.support import AnswerCounting, PlaceReports
 from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import plain_reports
 from common.task.specs import MechanismSpec
 from common.task.task import Task
-
-
-class _Identity:
-    """Incidence of cells that are items: each supports only itself."""
-
-    def forward(self, theta: Vector) -> Vector:
-        return theta
-
-    def adjoint(self, weights: Vector) -> Vector:
-        return weights
 
 
 @dataclass(frozen=True)
@@ -88,11 +85,7 @@ class Grr(PlaceReports, AnswerCounting):
         return named
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
-        """
-        Draw the number of truthful reports of each item, and all others by one multinomial draw.
-
-        A report is truthful with probability `signal` and uniform otherwise.
-        """
+        """Draw truthful reports, of probability `signal`, by item, and all uniform ones at once."""
         truthful = rng.binomial(users, self.reduction.signal)
         n_uniform = int(users.sum() - truthful.sum()) + n_dummies
         uniform = rng.multinomial(n_uniform, np.full(self.domain_size, 1 / self.domain_size))
@@ -101,7 +94,7 @@ class Grr(PlaceReports, AnswerCounting):
     def channel(self, real_share: float) -> Channel:
         """Return the distribution of a report's cell, which is its item."""
         return Channel(
-            incidence=_Identity(),
+            incidence=Incidence(lambda theta: theta, lambda weights: weights),
             scale=np.ones(self.domain_size),
             signal=real_share * self.reduction.signal,
             floor=real_share * self.q + (1 - real_share) * self.q_dummy,

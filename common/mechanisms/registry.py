@@ -1,10 +1,10 @@
-"""Build mechanisms from tasks, and compute integer weights and sizes for new tasks."""
+"""The mechanisms by name, and those of tasks."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
-from common.mechanisms.base import Mechanism, MechanismRequest, Randomizer, check_report_bytes
+from common.mechanisms.base import Mechanism, Randomizer, check_report_bytes
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
@@ -23,23 +23,10 @@ from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.protocols import Kind, MechanismName, NumberMechanismName
-from common.task.specs import MechanismSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
+from common.task.specs import NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
-
-class MechanismFactory(Protocol):
-    """Constructors of a mechanism for items."""
-
-    @classmethod
-    def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Compute a task's integer weights and sizes, or raise TaskError. Run by the analyzer."""
-
-    @classmethod
-    def of(cls, task: Task) -> Mechanism:
-        """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
-
-
-_ITEM_MECHANISMS: Final[Mapping[MechanismName, type[MechanismFactory]]] = MappingProxyType(
+ITEM_MECHANISMS: Final[Mapping[MechanismName, type[Mechanism]]] = MappingProxyType(
     {
         "grr": Grr,
         "warner": Grr,
@@ -52,7 +39,7 @@ _ITEM_MECHANISMS: Final[Mapping[MechanismName, type[MechanismFactory]]] = Mappin
     }
 )
 
-_NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = MappingProxyType(
+NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = MappingProxyType(
     {
         "laplace": Laplace,
         "duchi": Duchi,
@@ -66,29 +53,10 @@ _NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] =
 )
 
 
-def specify(
-    name: MechanismName, *, domain_size: int, buckets: int, local_epsilon: float, groups: int = 1
-) -> MechanismSpec:
-    """
-    Compute a mechanism's integer weights and sizes for a new task. Run by the analyzer.
-
-    Only hashing and hierarchies use `buckets`, and only hierarchies `groups`. Raises TaskError if
-    local_epsilon is out of range, or domain_size or buckets is invalid.
-    """
-    request = MechanismRequest(
-        name=name,
-        domain_size=domain_size,
-        buckets=buckets,
-        local_epsilon=local_epsilon,
-        groups=groups,
-    )
-    return _ITEM_MECHANISMS[name].specify(request)
-
-
 def mechanism_of(task: Task) -> Mechanism:
     """Build the mechanism of a task that collects items; raise TaskError if the spec is wrong."""
     clusters = task.dummies.clusters is not None
-    factory = Signed if clusters else _ITEM_MECHANISMS[task.item_mechanism.name]
+    factory = Signed if clusters else ITEM_MECHANISMS[task.item_mechanism.name]
     mechanism = factory.of(task)
     check_report_bytes(task.mechanism, mechanism.report_dtype)
     return mechanism
@@ -99,24 +67,14 @@ def rappor_of(task: Task) -> Rappor:
     return Rappor.of(spec_as(task.mechanism, RapporSpec), task.labels)
 
 
-def number_mechanism_named(name: NumberMechanismName) -> type[NumberMechanism]:
-    """Return the class of a mechanism for numbers."""
-    return _NUMBER_MECHANISMS[name]
-
-
 def number_mechanism_of(task: Task) -> NumberMechanism:
     """Build the mechanism of a task that collects numbers; raise TaskError if the spec is wrong."""
-    return _NUMBER_MECHANISMS[spec_as(task.mechanism, NumberSpec).name].of(task)
+    return NUMBER_MECHANISMS[spec_as(task.mechanism, NumberSpec).name].of(task)
 
 
 def prefix_hashing_of(task: Task) -> PrefixHashing:
     """Build the mechanism of a task for open dictionaries; raise TaskError if the spec is wrong."""
     return PrefixHashing.of(spec_as(task.mechanism, OpenSpec))
-
-
-def priv_kv_of(task: Task) -> PrivKv:
-    """Build the mechanism of a task that collects pairs; raise TaskError if the spec is wrong."""
-    return PrivKv.of(task)
 
 
 def randomizer_of(task: Task) -> Randomizer:
@@ -131,5 +89,5 @@ _BUILDERS: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
     "open": prefix_hashing_of,
     "mean": number_mechanism_of,
     "vector": number_mechanism_of,
-    "key-value": priv_kv_of,
+    "key-value": PrivKv.of,
 }

@@ -44,10 +44,8 @@ def discrete_laplace(scale: int, size: int, rng: np.random.Generator) -> NDArray
 
     Algorithm 2 of [CKS20]: U is uniform below t, accepted with probability e^(-U/t); V counts the
     heads before the first tail of a coin with heads probability 1/e. Then U + t·V is geometric of
-    scale t. A fair coin gives the sign; -0 is rejected.
-
-    Returns `size` independent draws. Raises TaskError unless the scale is in 1 .. MAX_SCALE. Cost:
-    about 12 random integers per draw.
+    scale t. A fair coin gives the sign; -0 is rejected. Returns `size` independent draws. Raises
+    TaskError unless the scale is in 1 .. MAX_SCALE. Cost: about 12 random integers per draw.
     """
     check_int_range("the scale of the noise", scale, 1, MAX_SCALE)
     noise = np.empty(size, dtype=np.int64)

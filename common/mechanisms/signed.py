@@ -15,7 +15,7 @@ paper; derivation: docs/theory/estimation.md.
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from common.errors import TaskError
 from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.randomized_response import Grr
-from common.mechanisms.support import debias
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import IntervalTable
 from common.task.cluster_spec import ClusterSpec
@@ -83,8 +82,8 @@ class Signed(Grr):
         """Estimate each item's share without bias, shape (domain_size,). Run by the analyzer."""
         positive, negative = np.split(cells, 2)
         counts = positive - self.clusters.negative_weight * negative
-        own = counts - (counts.sum() - mixture.n_real) / self.domain_size
-        return debias(own, replace(mixture, n_dummies=0.0), self)
+        own: Any = counts - (counts.sum() - mixture.n_real) / self.domain_size  # fractions
+        return super().debias(own, replace(mixture, n_dummies=0.0))
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the exact variance of each share: that of GRR, and the same noise for all."""

@@ -13,9 +13,9 @@ the class of places j with j mod w = r, of size N_r and mean m_r, the projection
 """
 
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cached_property
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from common.mechanisms.band_response import BandResponse
 from common.mechanisms.base import (
     Channel,
     Counts,
+    Incidence,
     MechanismRequest,
     Mixture,
     Reports,
@@ -70,14 +71,9 @@ class Band:
         return reached
 
     def solve(self, z: Vector) -> Vector:
-        """
-        Estimate θ from noisy z = Aθ by least squares, (places,) -> (items,); exact without noise.
-
-        Cost: a few passes over the places.
-        """
+        """Estimate θ from z = Aθ by least squares, (places,) -> (items,), in a few passes."""
         chains = self._chains(z - self._unreachable(z))
-        estimate: Vector = chains[1 : self.items + 1] - chains[: self.items]
-        return estimate
+        return chains[1 : self.items + 1] - chains[: self.items]
 
     def _unreachable(self, z: Vector) -> Vector:
         """Return the projection of z on the vectors orthogonal to all bands, (places,)."""
@@ -148,9 +144,6 @@ class Band:
         return np.concatenate([[0.0], sums[: self.places]])
 
 
-_HALF_EVEN: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
-
-
 def best_reach(domain_size: int, local_epsilon: float) -> int:
     """
     Return the reach b to either side that preserves the most information about an item [LWLWLS20].
@@ -164,11 +157,11 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
     epsilon = Decimal(local_epsilon)
     if epsilon.is_infinite():
         return 0
-    ctx = _HALF_EVEN
-    power = ctx.exp(epsilon)
-    above = ctx.add(ctx.subtract(ctx.multiply(epsilon, power), power), 1)
-    below = ctx.multiply(ctx.multiply(power, 2), ctx.subtract(ctx.subtract(power, 1), epsilon))
-    return int(ctx.to_integral_value(ctx.divide(ctx.multiply(above, domain_size), below)))
+    with localcontext(Context(prec=60, rounding=ROUND_HALF_EVEN)):
+        power = epsilon.exp()
+        above = epsilon * power - power + 1
+        below = 2 * power * (power - 1 - epsilon)
+        return int((above * domain_size / below).to_integral_value())
 
 
 @dataclass(frozen=True)
@@ -209,15 +202,10 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports name a place in the band of an item. Run by auditors."""
         places = reports["item"].astype(np.int64)
-        near: NDArray[np.bool_] = (item <= places) & (places < item + self.width)
-        return near
+        return (item <= places) & (places < item + self.width)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
-        """
-        Draw a place in the band for each truthful report, and all others by one multinomial draw.
-
-        A report is truthful with probability `signal` and uniform otherwise.
-        """
+        """Draw bands of truthful reports, of probability `signal`, and all uniform ones at once."""
         truthful = rng.binomial(users, self.signal)
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
         near = values + rng.integers(0, self.width, size=len(values), dtype=np.int64)
@@ -231,9 +219,8 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
 
         Subtracts the floor of noise and dummies, n·other/W + M/D, at every place. On average the
         rest is n·(true-other)/W times the sum of the shares of the items that reach the place. Each
-        share is as noisy as differences of places: use sums over many items, or refine.
-
-        Raises ValueError if reports were sampled, or dummies name items: no such protocol exists.
+        share is as noisy as differences of places: use sums over many items, or refine. Raises
+        ValueError if reports were sampled, or dummies name items: no such protocol exists.
         """
         _check(mixture)
         floor = mixture.n_real * self.floor + mixture.n_dummies / self.places
@@ -306,7 +293,7 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
     def channel(self, real_share: float) -> Channel:
         """Return the distribution of a report's cell, which is its place."""
         return Channel(
-            incidence=self.band,
+            incidence=Incidence(self.band.forward, self.band.adjoint),
             scale=np.ones(self.places),
             signal=real_share * self.rise,
             floor=real_share * self.floor + (1 - real_share) / self.places,

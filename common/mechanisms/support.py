@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError
 from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Counts, Mixture, Reports, Vector
+from common.mechanisms.base import Channel, Counts, Mixture, Reports, Vector
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.weights import OddsOfWeights
 from common.messages.result import IntervalTable
@@ -57,8 +57,17 @@ class SupportCounting(CheckedArguments):
         return cells
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
-        """Estimate the share of each item; see the function `debias`."""
-        return debias(self.support_counts(cells), mixture, self)
+        """
+        Estimate the share of each item among the users whose reports were counted.
+
+        f̂_v = (C_v - n·κ·q - M·q_dummy - z̄) / (n·κ·(p - q)), for counts C_v of supporting reports, n
+        users whose reports are kept with probability κ, M uniform dummies, and z̄ expected dummies
+        that name the item. With κ = 1, M = 0 and z̄ = 0 it is that of pure protocols [WBLJ17].
+        """
+        own = mixture.n_real * mixture.keep_probability
+        noise = own * self.q + mixture.n_dummies * self.q_dummy + mixture.item_mean
+        counts = self.support_counts(cells).astype(np.float64)
+        return (counts - noise) / (own * (self.p - self.q))
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the exact variance of each debiased share; see the function `variance`."""
@@ -68,6 +77,11 @@ class SupportCounting(CheckedArguments):
         """Return the variance at the debiased shares, clipped to 0 .. 1."""
         del cells
         return self.variance(np.clip(shares, 0, 1), mixture)
+
+    def channel(self, real_share: float) -> Channel | None:
+        """Return None, by default: cells are too many or not disjoint. Refine by projection."""
+        del real_share
+        return None
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """Return intervals by the exact distribution of a count of users' and dummies' reports."""
@@ -116,33 +130,13 @@ class PlaceReports:
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a number below `places`. Run by the analyzer."""
-        inside: NDArray[np.bool_] = reports["item"] < self.places
-        return inside
+        return reports["item"] < self.places
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by number, shape (places,). Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"{self.PLACE} is not below {self.places}")
         return np.bincount(reports["item"].astype(np.int64), minlength=self.places)
-
-
-def debias(
-    support: Counts | Vector, mixture: Mixture, probabilities: Support | SupportCounting
-) -> Vector:
-    """
-    Estimate the share of each item among the users whose reports were counted.
-
-    f̂_v = (C_v - n·κ·q - M·q_dummy - z̄) / (n·κ·(p - q)), for n users whose reports are kept with
-    probability κ, M uniform dummies, and z̄ expected dummies that name the item. With κ = 1, M = 0
-    and z̄ = 0 this is the estimator of pure protocols [WBLJ17].
-
-    `support` is C_v, shape (domain_size,), like the shares returned.
-    """
-    own = mixture.n_real * mixture.keep_probability
-    signal = own * (probabilities.p - probabilities.q)
-    noise = own * probabilities.q + mixture.n_dummies * probabilities.q_dummy + mixture.item_mean
-    shares: Vector = (np.asarray(support, dtype=np.float64) - noise) / signal
-    return shares
 
 
 def variance(shares: Vector, mixture: Mixture, probabilities: Support | SupportCounting) -> Vector:
@@ -173,19 +167,11 @@ def bernoulli_variance(
     """
     Return the variance of debiased shares, given true shares f; all arguments broadcast.
 
-    [n·f·κp(1-κp) + n(1-f)·κq(1-κq) + M·q_d(1-q_d) + Var z] / (nκ(p-q))² in the symbols of
-    `debias`: a count sums an independent Bernoulli variable for each report and the number z of
-    dummies that name the item. With κ = 1, M = 0 and z = 0 this is the variance of [WBLJ17].
+    [n·f·κp(1-κp) + n(1-f)·κq(1-κq) + M·q_d(1-q_d) + Var z] / (nκ(p-q))² in the symbols of `debias`:
+    a count sums an independent Bernoulli variable for each report and the number z of dummies that
+    name the item. With κ = 1, M = 0 and z = 0 this is the variance of [WBLJ17].
     """
     own, other = keep_probability * p, keep_probability * q
     reports = n_real * shares * own * (1 - own) + n_real * (1 - shares) * other * (1 - other)
     total = reports + n_dummies * q_dummy * (1 - q_dummy) + item_variance
     return np.asarray(total / (n_real * keep_probability * (p - q)) ** 2, dtype=np.float64)
-
-
-def expected_mse(
-    domain_size: int, mixture: Mixture, probabilities: Support | SupportCounting
-) -> float:
-    """Return the mean variance over items, which is the same for all shares that sum to 1."""
-    uniform = np.full(domain_size, 1 / domain_size)
-    return float(variance(uniform, mixture, probabilities).mean())

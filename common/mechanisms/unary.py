@@ -9,7 +9,7 @@ and every other bit with probability q, all independently, so the items' counts 
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from common.mechanisms.bits import batches, bit_field, count_set_bits, pack, spa
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.support import SupportCounting
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MAX_REPORT_BYTES, MechanismSpec
 from common.task.task import Task, check_local_epsilon
 
@@ -30,11 +30,10 @@ MAX_BITS: Final = 8 * MAX_REPORT_BYTES - 1
 
 @dataclass(frozen=True)
 class UnaryEncoding(SupportCounting):
-    """
-    Base class of SUE and OUE, which differ in the probabilities p and q.
+    """Base class of SUE and OUE; bit v of a report, least significant first, belongs to item v."""
 
-    Bit v of a report, least significant first, belongs to item v.
-    """
+    FACTORS: ClassVar[int]
+    """How often the largest ratio of two values' probabilities has the factor true / other."""
 
     domain_size: int
     weights: ResponseWeights
@@ -47,9 +46,9 @@ class UnaryEncoding(SupportCounting):
             )
 
     @classmethod
-    @abstractmethod
     def weights_for(cls, local_epsilon: float) -> ResponseWeights:
-        """Return the weights that guarantee a local ε; raise TaskError if it is out of range."""
+        """Return the weights for a local ε; raise TaskError if out of range."""
+        return ResponseWeights.for_epsilon(check_local_epsilon(local_epsilon) / cls.FACTORS)
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
@@ -102,9 +101,13 @@ class UnaryEncoding(SupportCounting):
         )
 
     @property
-    @abstractmethod
     def local_epsilon(self) -> float:
-        """Local ε of one report, rounded up."""
+        """FACTORS · ln(true / other), rounded up."""
+        return self.FACTORS * self.weights.local_epsilon
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Check true / other ≤ e^(local_epsilon / FACTORS) exactly. Run by the user agent."""
+        return self.weights.keeps_promise(local_epsilon / self.FACTORS)
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
@@ -140,8 +143,7 @@ class UnaryEncoding(SupportCounting):
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports have an item's bit set. Run by auditors."""
         octet, bit = divmod(item, 8)
-        is_set: NDArray[np.bool_] = (reports["bits"][:, octet] >> bit & 1).astype(np.bool_)
-        return is_set
+        return (reports["bits"][:, octet] >> bit & 1).astype(np.bool_)
 
     def tally(self, reports: Reports) -> Counts:
         """Count the set bits of each item. Run by the analyzer."""
@@ -155,51 +157,27 @@ class UnaryEncoding(SupportCounting):
         cells = rng.binomial(users, self.p) + rng.binomial(others, self.q)
         return np.asarray(cells, dtype=np.int64)
 
-    def channel(self, real_share: float) -> None:
-        """Return None: 2^domain_size cells are too many. Refine by projection."""
-        del real_share
-
 
 @dataclass(frozen=True)
 class SymmetricUnary(UnaryEncoding):
-    """
-    SUE: every bit is kept with weight `true` and flipped with weight `other`.
+    """SUE: weight `true` keeps and `other` flips each bit; two values differ in two bits."""
 
-    Two values differ in two bits, so the local ε is 2·ln(true / other).
-    """
-
-    @classmethod
-    def weights_for(cls, local_epsilon: float) -> ResponseWeights:
-        """Return the weights for local_epsilon / 2, which must be above 2^-32."""
-        check_local_epsilon(local_epsilon)
-        return ResponseWeights.for_epsilon(local_epsilon / 2)
+    FACTORS: ClassVar[int] = 2
 
     @property
     def _own_odds(self) -> tuple[int, int]:
         return self.weights.true, self._total
 
-    @property
-    def local_epsilon(self) -> float:
-        """2·ln(true / other), rounded up, for the two bits in which two values differ."""
-        return 2 * self.weights.local_epsilon
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Check true / other ≤ e^(local_epsilon / 2) exactly. Run by the user agent."""
-        return self.weights.keeps_promise(local_epsilon / 2)
-
 
 @dataclass(frozen=True)
-class OptimizedUnary(OddsOfWeights, UnaryEncoding):
+class OptimizedUnary(UnaryEncoding):
     """
     OUE: the user's bit is a fair coin; the others have weights `other` if set and `true` if clear.
 
     Two values differ in two bits: the largest ratio is p(1-q) / (q(1-p)) = true / other at p = 1/2.
     """
 
-    @classmethod
-    def weights_for(cls, local_epsilon: float) -> ResponseWeights:
-        """Return the weights for local_epsilon, which must be above 2^-32."""
-        return ResponseWeights.for_epsilon(local_epsilon)
+    FACTORS: ClassVar[int] = 1
 
     @property
     def _own_odds(self) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.mechanisms.arguments import CheckedArguments
-from common.task.specs import MAX_WEIGHT_SUM, MechanismSpec
+from common.task.specs import MAX_WEIGHT_SUM, MechanismSpec, NumberSpec, OpenSpec
 from common.task.task import check_local_epsilon
 
 _OTHER_WEIGHT: Final = 2**32
@@ -54,9 +54,8 @@ class ResponseWeights:
 
         The ratio is ⌊2^32 · e^ε⌋ / 2^32, at most a relative 2^-32 too small. It is computed in
         60-digit decimal arithmetic: in floats e**eps * 2**32 exceeds the promise for half of all ε
-        above 15. An infinite ε gives 1 and 0, the weights of reports without noise.
-
-        Raises TaskError if local_epsilon is neither above 2^-32 and at most 20, nor infinite.
+        above 15. An infinite ε gives 1 and 0, the weights of reports without noise. Raises
+        TaskError if local_epsilon is neither above 2^-32 and at most 20, nor infinite.
         """
         local_epsilon = check_local_epsilon(local_epsilon)
         if math.isinf(local_epsilon):
@@ -69,16 +68,12 @@ class ResponseWeights:
         return cls(true=true, other=_OTHER_WEIGHT)
 
     @classmethod
-    def of(cls, spec: MechanismSpec) -> Self:
+    def of(cls, spec: MechanismSpec | NumberSpec | OpenSpec) -> Self:
         """Return the weights of a task's mechanism."""
         return cls(true=spec.true_weight, other=spec.other_weight)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """
-        Check true / other ≤ e^local_epsilon in 60 digits. Run by the user agent.
-
-        Also returns False within a relative 1e-27 of equality. All weights keep an infinite ε.
-        """
+        """Check true / other ≤ e^local_epsilon exactly; see `odds_keep`. Run by the user agent."""
         return odds_keep(self.true, self.other, local_epsilon)
 
     @property

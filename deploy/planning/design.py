@@ -12,7 +12,7 @@ from common.errors import PlanError
 from common.mechanisms.base import Mixture, Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.signed import influence_of
-from common.mechanisms.support import Support, bernoulli_variance, expected_mse, variance
+from common.mechanisms.support import Support, bernoulli_variance, variance
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import PROTOCOLS
 from common.task.draft import TaskDraft
@@ -151,7 +151,8 @@ class Design:
     @property
     def mse(self) -> float:
         """The predicted mean squared error of a share, averaged over the values."""
-        return expected_mse(self.target.domain_size, self._mixture, self.support)
+        uniform = np.full(self.target.domain_size, 1 / self.target.domain_size)  # any of sum 1
+        return float(variance(uniform, self._mixture, self.support).mean())
 
     @property
     def ratio_to_central_gaussian(self) -> float:

@@ -12,7 +12,7 @@ from common.accounting.epsilon_search import MAX_EPSILON
 from common.errors import UsageError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
-from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as HASHED_REPORT
+from common.mechanisms.hashing.local_hashing import REPORT_DTYPE as HASHED_REPORT
 from common.messages.submission import PLAIN_REPORT
 from common.protocols import ITEM_KINDS, Kind
 from common.task.domain_spec import group_count

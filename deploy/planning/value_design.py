@@ -16,11 +16,11 @@ from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.discovery.prefix_search import planned_share
 from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor import bloom
 from common.mechanisms.registry import (
     number_mechanism_of,
     prefix_hashing_of,
-    priv_kv_of,
     rappor_of,
 )
 from common.protocols import ITEM_KINDS
@@ -191,7 +191,7 @@ def predicted_mse(task: Task, n_users: int) -> float:
         return _text_mse(task, n_users)
     if task.kind == "key-value":
         owners = np.full(task.domain_size, _OWNERS)
-        expected = priv_kv_of(task).expected(owners, np.zeros(task.domain_size), n_users)
+        expected = PrivKv.of(task).expected(owners, np.zeros(task.domain_size), n_users)
         return float((expected.frequency_errors**2).mean())
     numbers = spec_as(task.mechanism, NumberSpec)
     half = (numbers.high - numbers.low) / 2

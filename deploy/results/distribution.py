@@ -125,8 +125,7 @@ class Distribution:
         """
         others = max(1, len(self.covariance.shares) - 2)
         falling = 1 - 2 * np.maximum(sizes - 1, 0) / others
-        slopes: Vector = self.covariance.slope * np.minimum(sizes, 1.0) * falling
-        return slopes
+        return self.covariance.slope * np.minimum(sizes, 1.0) * falling
 
     @staticmethod
     def totals(groups: Sequence["Distribution"]) -> Estimated:

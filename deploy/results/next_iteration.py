@@ -8,7 +8,6 @@ from pydantic import FiniteFloat
 from pydantic.dataclasses import dataclass
 
 from common.errors import TaskError
-from common.mechanisms.key_value.privkv import PairRequest
 from common.mechanisms.key_value.privkvm import iteration
 from common.protocols import protocol_named
 from common.task.draft import PairDraft, TaskDraft
@@ -62,12 +61,11 @@ def next_draft(
             if released != drafted:
                 raise TaskError(f"the result's {name} is {released}; the draft's is {drafted}")
         means = (np.array(previous.means_with_fakes) - low) / (high - low) * 2 - 1
-    request = PairRequest(local_epsilon=total.local_epsilon, **dataclasses.asdict(pairs))
-    share = iteration(request, iterations, number, means)
+    local_epsilon, pairs = iteration(pairs, total.local_epsilon, iterations, number, means)
     budget = total.budget_epsilon
     return dataclasses.replace(
         total,
-        local_epsilon=share.local_epsilon,
-        pairs=dataclasses.replace(pairs, key_share=share.key_share, fakes=share.fakes),
+        local_epsilon=local_epsilon,
+        pairs=pairs,
         budget_epsilon=total.local_epsilon if budget is None else budget,
     )

@@ -188,15 +188,7 @@ def _found_values(
         truth=np.array([known.get(name, 0.0) for name in names]) if people else None,
         notes=notes,
     )
-    errors, error_fields = "", {}
-    if table.truth is not None:
-        sure = {name for name, share in known.items() if share >= estimate.sure_share}
-        n_sure, n_false = len(sure & set(names)), int((table.truth == 0).sum())
-        error_fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
-        errors = f"Values found that nobody holds: {n_false:,}. {_covered(table, table.truth)}"
-        if sure:
-            errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
-    return ResultView(
+    view = ResultView(
         tables=(table,),
         columns={"label": names, **table.columns()},
         warning=_OVERFULL * estimate.overfull
@@ -209,9 +201,16 @@ def _found_values(
             "not_spelled_labels": missing,
             "known_total": False,
         },
-        errors=errors,
-        error_fields=error_fields,
     )
+    if table.truth is None:
+        return view
+    sure = {name for name, share in known.items() if share >= estimate.sure_share}
+    n_sure, n_false = len(sure & set(names)), int((table.truth == 0).sum())
+    errors = f"Values found that nobody holds: {n_false:,}. {_covered(table, table.truth)}"
+    if sure:
+        errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
+    error_fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
+    return replace(view, errors=errors, error_fields=error_fields)
 
 
 def _histogram(
@@ -238,24 +237,22 @@ def _histogram(
         given_ends=estimate.interval(CONFIDENCE),
         notes=(_OWN_INTERVAL.format("share") + _SHARES_NOTE,),
     )
-    errors, error_fields = "", {}
-    if truth is not None:
-        mse = mse_of(shares, truth)
-        error_fields = {"mse_vs_truth": mse}
-        errors = (
-            f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
-            f"{mse_of(estimate.refined, truth):.3g}. {_covered(table, truth)}"
-        )
     columns = {"item": range(size), "label": labels, **table.columns(), "refined": refined}
-    return ResultView(
+    found = ResultView(
         tables=(table, *view.tables),
         columns={**columns, **view.columns},
         fields={"known_total": True, **view.fields},
         groups=view.groups,
         warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
-        errors=errors,
-        error_fields=error_fields,
     )
+    if truth is None:
+        return found
+    mse = mse_of(shares, truth)
+    errors = (
+        f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
+        f"{mse_of(estimate.refined, truth):.3g}. {_covered(table, truth)}"
+    )
+    return replace(found, errors=errors, error_fields={"mse_vs_truth": mse})
 
 
 def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) -> ResultView:
@@ -281,25 +278,23 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
         truth=truth,
         notes=(note,),
     )
-    errors, error_fields = "", {}
-    if truth is not None:
-        mse, mse_shrunk = mse_of(means, truth), mse_of(estimate.shrunk, truth)
-        error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
-        better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
-        theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
-        if estimate.unbiased:
-            theory = f"in theory {estimate.mse_theory:.3g}"
-            covered = f" {_covered(table, truth)}"
-        errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
     spec, labels = spec_as(task.mechanism, NumberSpec), _labels(task, size)
-    return ResultView(
+    view = ResultView(
         tables=(table,),
         columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
         warning=_too_wide(table, spec.high - spec.low),
         fields={"low": spec.low, "high": spec.high},
-        errors=errors,
-        error_fields=error_fields,
     )
+    if truth is None:
+        return view
+    mse, mse_shrunk = mse_of(means, truth), mse_of(estimate.shrunk, truth)
+    better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
+    theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
+    if estimate.unbiased:
+        theory, covered = f"in theory {estimate.mse_theory:.3g}", f" {_covered(table, truth)}"
+    errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
+    error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
+    return replace(view, errors=errors, error_fields=error_fields)
 
 
 def _key_values(
@@ -314,7 +309,7 @@ def _key_values(
     if owners is not None:
         reported = reported[np.argsort(-owners.frequencies[reported], kind="stable")]
     reports, columns = estimate.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
-    errors, error_fields, part = "", {}, "{:,} most owned" if owners else "first {:,}"
+    part = "{:,} most owned" if owners else "first {:,}"
     fields: dict[str, Any] = {"low": spec.low, "high": spec.high, "population": task.population}
 
     def table(title: str, figures: tuple[Vector, Vector], **others: Any) -> EstimateTable:  # noqa: ANN401  # other fields
@@ -335,10 +330,8 @@ def _key_values(
         figures = (estimate.means_with_fakes, estimate.errors_with_fakes)
         given = {"truth": means, "interval": NOISE_ALONE, "notes": (_FAKES_INCLUDED, *notes)}
         tables = [table(title, figures, value="mean with fakes", **given)]
-        if means is not None:
-            mse = mse_of(estimate.means_with_fakes, means)
-            error_fields = {"mse_vs_truth": mse}
-            errors = f"Mean squared error of means, fakes included, {mse:.3g}."
+        warning = _too_wide(tables[0], spec.high - spec.low, every=True)
+        errors = "Mean squared error of means, fakes included, {:.3g}."
     else:
         title = f"Share of users who own each of {size:,} keys"
         own = (f"{_OWN_INTERVAL.format('share')}.", _OWN_TOTAL, *notes)
@@ -354,11 +347,9 @@ def _key_values(
         marks = ["yes" if each else "no" for each in biased]
         tables[1] = replace(tables[1], more={**tables[1].more, "biased": marks})
         columns |= tables[0].columns() | tables[1].columns("mean_") | {"mean_biased": marks}
-        if shares is not None and means is not None:
-            mse, mse_of_means = mse_of(owners.frequencies, shares), mse_of(owners.means, means)
-            error_fields = {"mse_vs_truth": mse, "mse_of_means_vs_truth": mse_of_means}
-            errors = f"Mean squared error of shares {mse:.3g}, of means {mse_of_means:.3g}."
-    return ResultView(
+        warning = _without_signal(tables[0])
+        errors = "Mean squared error of shares {:.3g}, of means {:.3g}."
+    view = ResultView(
         tables=tuple(tables),
         columns={
             **columns,
@@ -366,13 +357,14 @@ def _key_values(
             "error_with_fakes": estimate.errors_with_fakes.tolist(),
             "reports": reports,
         },
-        warning=_without_signal(tables[0])
-        if owners
-        else _too_wide(tables[0], spec.high - spec.low, every=True),
+        warning=warning,
         fields=fields,
-        errors=errors,
-        error_fields=error_fields,
     )
+    if means is None:
+        return view
+    found = [mse_of(each.values, each.truth) for each in tables if each.truth is not None]
+    error_fields = dict(zip(("mse_vs_truth", "mse_of_means_vs_truth"), found, strict=False))
+    return replace(view, errors=errors.format(*found), error_fields=error_fields)
 
 
 def _texts(
@@ -420,21 +412,7 @@ def _texts(
             "unexplained": decoding.unexplained,
             "unexplained_standard_error": decoding.unexplained_error,
         }
-    truth, errors, error_fields = None, "", dict[str, Any]()
-    if people is not None:
-        truth, mse = people.truth, mse_of(shares, people.truth)
-        n_false = int((decoding.detected & (truth == 0)).sum())
-        n_held = int((truth > 0).sum())
-        errors = (
-            f"Mean squared error of a share {mse:.3g}. {_discoveries(n_detected, n_false)}; "
-            f"{n_held:,} {'candidate occurs' if n_held == 1 else 'candidates occur'}."
-        )
-        error_fields = {
-            "mse_vs_truth": mse,
-            "detected": n_detected,
-            "false_discoveries": n_false,
-            "shares": shares.tolist(),
-        }
+    truth = people.truth if people else None
     shown, part = _largest(shares, truth, most)
     table = EstimateTable(
         title=f"Share of users who hold each of {size:,} candidates{part}",
@@ -453,14 +431,24 @@ def _texts(
     )
     if given:
         columns = {"text": given, **table.columns(), "p_value": p_values, "detected": detected}
-    return ResultView(
-        tables=(table,),
-        columns=columns,
-        warning=_without_signal(table),
-        fields=fields,
-        errors=errors,
-        error_fields=error_fields,
+    view = ResultView(
+        tables=(table,), columns=columns, warning=_without_signal(table), fields=fields
     )
+    if truth is None:
+        return view
+    mse, n_held = mse_of(shares, truth), int((truth > 0).sum())
+    n_false = int((decoding.detected & (truth == 0)).sum())
+    errors = (
+        f"Mean squared error of a share {mse:.3g}. {_discoveries(n_detected, n_false)}; "
+        f"{n_held:,} {'candidate occurs' if n_held == 1 else 'candidates occur'}."
+    )
+    error_fields = {
+        "mse_vs_truth": mse,
+        "detected": n_detected,
+        "false_discoveries": n_false,
+        "shares": shares.tolist(),
+    }
+    return replace(view, errors=errors, error_fields=error_fields)
 
 
 def _without_signal(table: EstimateTable) -> str:

@@ -180,6 +180,9 @@ class SeriesResults:
         rounds, estimates = [number - 1 for number in self.estimates], self.estimates.values()
         tables, ends = [], "smoothed noise" if self.biased else "smoothed"
         for column, (index, name) in enumerate(self.shown.items()):
+            values, errors, low, high = np.array(
+                [[each[index] for each in (t.values, t.errors, *t.ends)] for t in estimates]
+            ).T
             smoothed = (self.smoothed.levels, *self.ends)
             figures = (array[rounds, column].tolist() for array in smoothed)
             table = EstimateTable(
@@ -188,14 +191,11 @@ class SeriesResults:
                 names=[f"{number}" for number in self.estimates],
                 value=next(iter(estimates)).value,
                 interval=next(iter(estimates)).interval,
-                values=np.array([table.values[index] for table in estimates]),
-                errors=np.array([table.errors[index] for table in estimates]),
+                values=values,
+                errors=errors,
                 shown=range(len(rounds)),
                 more=dict(zip(("smoothed", f"{ends} low", f"{ends} high"), figures, strict=True)),
-                given_ends=(
-                    np.array([table.ends[0][index] for table in estimates]),
-                    np.array([table.ends[1][index] for table in estimates]),
-                ),
+                given_ends=(low, high),
             )
             tables.append(table)
         return tuple(tables)

@@ -14,13 +14,13 @@ from analyzer.finalize import estimate_result
 from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.key_value.pairs import Pairs
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import to_unit
 from common.mechanisms.rappor.decoder import decode
 from common.mechanisms.registry import (
     mechanism_of,
     number_mechanism_of,
     prefix_hashing_of,
-    priv_kv_of,
     rappor_of,
 )
 from common.messages.result import FoundValues, Means
@@ -254,7 +254,7 @@ def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) 
 
 def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
     started = time.perf_counter()
-    spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), priv_kv_of(task)
+    spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), PrivKv.of(task)
     owned = [sorted(cast("Mapping[int, float]", value).items()) for value in people.values]
     offsets = np.cumsum([0, *map(len, owned)])
     keys, values = np.array([pair for pairs in owned for pair in pairs]).reshape(-1, 2).T

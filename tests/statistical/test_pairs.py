@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from common.mechanisms.key_value.estimator import PairEstimates
 from common.mechanisms.key_value.pairs import Owned
-from common.mechanisms.key_value.privkv import PairRequest, PrivKv
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.key_value.privkvm import iteration
+from common.task.draft import PairDraft
 
 _FAR: Final = 5.2
 _COLLECTIONS: Final = 12_000
@@ -42,8 +43,7 @@ def _stacked(found: list[PairEstimates], name: str) -> NDArray[np.float64]:
 
 
 def _mechanism(epsilon: float, fakes: tuple[float, ...] = ()) -> PrivKv:
-    request = PairRequest(local_epsilon=epsilon, fakes=fakes)
-    return PrivKv.of_spec(PrivKv.specify(request), 2)
+    return PrivKv.of_spec(PrivKv.specify(PairDraft(fakes=fakes), epsilon), 2)
 
 
 def _is_mean(expected: NDArray[np.float64], drawn: NDArray[np.float64]) -> bool:
@@ -113,12 +113,13 @@ def test_iterations_reduce_the_bias_as_predicted() -> None:
     rng = np.random.default_rng(4)
     shares, means = np.array([0.5, 0.8]), np.array([0.6, -0.7])
     people = _people(shares, means, 400_000, rng)
-    whole = PairRequest(local_epsilon=8.0, key_share=0.25)
+    whole = PairDraft(key_share=0.25)
     before: NDArray[np.float64] | None = None
     fakes: list[NDArray[np.float64]] = []
     variance, left = np.zeros(2), np.zeros(2)
     for number in (1, 2, 3):
-        mechanism = PrivKv.of_spec(PrivKv.specify(iteration(whole, 3, number, before)), 2)
+        epsilon, draft = iteration(whole, 8.0, 3, number, before)
+        mechanism = PrivKv.of_spec(PrivKv.specify(draft, epsilon), 2)
         fakes.append(mechanism.share_of_fakes(shares))
         found = mechanism.estimate(mechanism.tally(mechanism.randomize(people, rng)))
         variance = found.errors_with_fakes**2 + fakes[-1] ** 2 * variance

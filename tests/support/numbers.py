@@ -8,7 +8,7 @@ import numpy as np
 
 from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import NumberMechanism
-from common.mechanisms.registry import number_mechanism_named
+from common.mechanisms.registry import NUMBER_MECHANISMS
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec
 from tests.support.mechanisms import NONCE
@@ -31,12 +31,12 @@ def spec_for(
 ) -> NumberSpec:
     """Return a mechanism's specification for numbers in 0 .. 10."""
     d = dimensions_of(name) if dimensions is None else dimensions
-    return number_mechanism_named(name).for_epsilon(d, local_epsilon).spec(0.0, 10.0)
+    return NUMBER_MECHANISMS[name].for_epsilon(d, local_epsilon).spec(0.0, 10.0)
 
 
 def class_of(name: NumberMechanismName) -> Any:
     """Return a mechanism's class."""
-    return number_mechanism_named(name)
+    return NUMBER_MECHANISMS[name]
 
 
 def built(spec: NumberSpec, dimensions: int | None = None) -> NumberMechanism:

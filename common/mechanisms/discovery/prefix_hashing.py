@@ -84,8 +84,7 @@ class PrefixHashing(OddsOfWeights):
             size, first = spec.code_bytes, min(FIRST_BYTES, spec.code_bytes)
             ends = range(first, size + 1)
             columns = tuple((*range(end), *[-1] * (size - end)) for end in ends)
-        weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
-        mechanism = cls(spec.buckets, columns, weights)
+        mechanism = cls(spec.buckets, columns, ResponseWeights.of(spec))
         check_report_bytes(spec, mechanism.report_dtype)
         return mechanism
 

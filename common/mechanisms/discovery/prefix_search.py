@@ -73,9 +73,8 @@ def next_counts(mechanism: PrefixHashing, reports: Reports, prefixes: NDArray[np
 
     A report supports the byte (bucket - Σ seed·prefix) / last seed element mod g, if that is a
     byte. Sums are whole numbers that floats hold exactly; added to 1/2, they are far enough from
-    the multiples of g for the rounding of a division.
-
-    Returns counts of shape (prefixes, 256). Cost: about 4 ns per report and prefix.
+    the multiples of g for the rounding of a division. Returns counts of shape (prefixes, 256).
+    Cost: about 4 ns per report and prefix.
     """
     g, (kept, others) = mechanism.buckets, prefixes.shape
     elements, buckets = reports["seed"].astype(np.int64), reports["bucket"].astype(np.int64)
@@ -211,7 +210,8 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
     values = map(bytes, prefixes.astype(np.uint8))
     found = dict(zip(values, counts.tolist(), strict=True))
     if text:
-        found = {value: found[value] for value in found if _is_text(value)}
+        encoded = {value: value.decode(errors="ignore").encode() for value in found}
+        found = {value: found[value] for value in found if any(value) and value == encoded[value]}
     n_reports = int(numbers[-1])
     least, _ = estimates(mechanism, np.array(critical) + 1, np.maximum(numbers, 1))
     return found_values(
@@ -225,10 +225,6 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
         expected_false=candidates * float(scipy.stats.binom.sf(critical[-1], n_reports, 1 / g)),
         overfull=overfull,
     )
-
-
-def _is_text(value: bytes) -> bool:
-    return any(value) and value == value.decode(errors="ignore").encode()
 
 
 def found_values(

@@ -37,9 +37,8 @@ def spell(mechanism: PrefixHashing, reports: Reports, codes: Sequence[str]) -> F
     Find the texts of these hashes, in hexadecimal.
 
     A text whose bytes all exceed the critical count of their level is found, by experience: few
-    other bytes do, so that it is among the first texts tried.
-
-    Cost: as `find_codes`, and up to a second for each hash, but no more than a minute.
+    other bytes do, so that it is among the first texts tried. Cost: as `find_codes`, and up to a
+    second for each hash, but no more than a minute.
     """
     labels = np.arange(1, len(codes) + 1)[:, np.newaxis]
     kept = [usable(mechanism, reports, level) for level in range(mechanism.levels)]
@@ -64,11 +63,7 @@ def spell(mechanism: PrefixHashing, reports: Reports, codes: Sequence[str]) -> F
 def _corrected(
     mechanism: PrefixHashing, supports: Mapping[bytes, float], numbers: Counts
 ) -> dict[bytes, float]:
-    """
-    Return corrected numbers of reports that support each text, from `numbers` by position.
-
-    Where two texts have the same byte, they differ in their label alone; see `neighbour_shares`.
-    """
+    """Correct supports: texts that share a byte differ in their label; see `neighbour_shares`."""
     counts = np.array([*supports.values()], dtype=np.float64)
     shares, _ = estimates(mechanism, counts, float(numbers.sum()))
     padded = [text.ljust(mechanism.levels, b"\0") for text in supports]

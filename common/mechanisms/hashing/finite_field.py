@@ -32,8 +32,6 @@ from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.bits import batches
 
-Complex = NDArray[np.complex128]
-
 MIN_DIGITS: Final = 2
 """Minimum number of digits: with one, there are as many buckets as points."""
 MAX_SEEDS: Final = 2**24
@@ -184,10 +182,10 @@ class HashFamily:
         return row.astype(np.int64) * self._half + frequency, np.where(mirrored, -1.0, 1.0)
 
     @cached_property
-    def _phases(self) -> Complex:
+    def _phases(self) -> NDArray[np.complex128]:
         """Return ω^(digit·slice) for the leading digit, with ω = e^(2πi/q); shape (slices, q)."""
         turns = np.outer(np.arange(self.slices), np.arange(self.q)) % self.q
-        phases: Complex = np.exp(2j * np.pi * turns / self.q)
+        phases: NDArray[np.complex128] = np.exp(2j * np.pi * turns / self.q)
         return phases
 
     def adjoint(self, cells: Vector) -> Vector:
@@ -196,9 +194,8 @@ class HashFamily:
 
         With F_a the discrete Fourier transform of row a, the sum over rows of cell ⟨a, v⟩ is (1/q)
         Σ_a Σ_k F_a[k] ω^{k⟨a,v⟩}: the inverse t-dimensional transform of the F_a[k] placed at the
-        vectors k·a. The terms k = 0 add the total of all rows.
-
-        Cost: a transform of every row and one of the points.
+        vectors k·a. The terms k = 0 add the total of all rows. Cost: a transform of every row and
+        one of the points.
         """
         table = cells.reshape(self.rows, self.q)
         rows = scipy.fft.rfft(table[1:], axis=1, workers=_THREADS)
@@ -219,11 +216,7 @@ class HashFamily:
         return supported
 
     def forward(self, theta: Vector) -> Vector:
-        """
-        Sum theta over the points that each cell supports. Shape (points,) -> (rows · q,).
-
-        The transposed map of `adjoint`, at the same cost.
-        """
+        """Sum theta over each cell's points: the transpose of `adjoint`, at the same cost."""
         shape = (self.slices,) + (self.q,) * (self.t - 1)
         slices = scipy.fft.rfftn(theta.reshape(shape), axes=range(1, self.t), workers=_THREADS)
         spectrum = self._phases.conj().T @ slices.reshape(self.slices, -1)

@@ -2,18 +2,28 @@
 
 import hashlib
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Channel, Counts, MechanismRequest, Reports, Vector, check_values
+from common.mechanisms.base import (
+    Channel,
+    Counts,
+    Incidence,
+    MechanismRequest,
+    Reports,
+    Vector,
+    check_values,
+    reports_of,
+)
 from common.mechanisms.hashing.finite_field import MAX_SEEDS, MIN_DIGITS, HashFamily, check_prime
-from common.mechanisms.hashing.hashed_response import REPORT_DTYPE, HashedResponse
 from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.support import AnswerCounting
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MechanismSpec
 from common.task.task import Task
@@ -48,11 +58,7 @@ class Placement:
     nonce: bytes
 
     def __call__(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
-        """
-        Map items to points in 0 .. size-1, distinct ones to distinct ones; shape (n,).
-
-        Run by the user agent for one item, by the analyzer for all.
-        """
+        """Map items, (n,), to distinct points below `size`. Run by user agent and analyzer."""
         keys = np.frombuffer(hashlib.sha256(_LABEL + self.nonce).digest(), dtype="<u8")
         half = np.uint64(max(1, ((self.size - 1).bit_length() + 1) // 2))
         points = self._network(items.astype(np.uint64), keys, half)
@@ -80,9 +86,8 @@ def family_for(domain_size: int, buckets: int) -> HashFamily:
     """
     Return the family over the field of `buckets` elements with the fewest digits for the items.
 
-    More digits are used only to reach MIN_CANONICAL_SEEDS canonical seeds.
-
-    Raises TaskError if buckets is not prime or not below domain_size, or there are too many seeds.
+    More digits are used only to reach MIN_CANONICAL_SEEDS canonical seeds. Raises TaskError if
+    buckets is not prime or not below domain_size, or there are too many seeds.
     """
     if buckets >= domain_size:
         raise TaskError(
@@ -137,20 +142,60 @@ def seeds_of(domain_size: int, buckets: int) -> int:
         return 0
 
 
-class _HashIncidence:
-    """Incidence of cells (seed, bucket) and the items that the seed hashes to the bucket."""
+REPORT_DTYPE: Final = np.dtype([("seed", "<u8"), ("bucket", "<u4")])
 
-    def __init__(self, family: HashFamily, places: NDArray[np.int64]) -> None:
-        self._family = family
-        self._places = places
 
-    def forward(self, theta: Vector) -> Vector:
-        spread = np.zeros(self._family.points)
-        spread[self._places] = theta
-        return self._family.forward(spread)
+class HashedResponse(AnswerCounting):
+    """
+    Hash the value with a fresh uniform seed, then apply randomized response over the buckets.
 
-    def adjoint(self, weights: Vector) -> Vector:
-        return self._family.adjoint(weights)[self._places]
+    A report (seed, bucket) supports every value that its seed hashes to its bucket. The seed is
+    independent of the value, so the odds of the weights bound the privacy loss.
+    """
+
+    domain_size: int
+
+    @abstractmethod
+    def _hash(self, seeds: NDArray[Any], items: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Hash items with seeds to buckets below g; both have the shape (n,), or (1,)."""
+
+    @abstractmethod
+    def _seeds(self, count: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw `count` uniform seeds."""
+
+    report_dtype = REPORT_DTYPE
+    """A 64-bit seed and a 32-bit bucket."""
+
+    @property
+    def q(self) -> float:
+        """Probability 1/g that a seed hashes another value to the reported bucket."""
+        return 1 / self.answers
+
+    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
+        """
+        Draw `count` uniform reports, each with a fresh seed. Run by the user agent.
+
+        Reusing the seed of the user's report, as the printed OD-HP does [CC24], would link the
+        user's messages and make the published theorem false.
+        """
+        buckets = rng.integers(0, self.answers, size=count, dtype=np.int64)
+        return reports_of(REPORT_DTYPE, seed=self._seeds(count, rng), bucket=buckets)
+
+    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
+        """Return a seed and a bucket below g for each value. Run by the user agent."""
+        values = check_values(values, self.domain_size)
+        seeds = self._seeds(len(values), rng)
+        buckets = self.weights.respond(self._hash(seeds, values), self.answers, rng)
+        return reports_of(REPORT_DTYPE, seed=seeds, bucket=buckets)
+
+    def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
+        """Hash an item with each report's seed: buckets below g, shape (n,). Run by auditors."""
+        return self._hash(reports["seed"], np.array([item], dtype=np.int64))
+
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Return which reports have the bucket of an item under their seed. Run by auditors."""
+        supported: NDArray[np.bool_] = self.hashed(reports, item) == reports["bucket"]
+        return supported
 
 
 @dataclass(frozen=True)
@@ -198,12 +243,8 @@ class LocalHashing(HashedResponse):
     def _place(self) -> Placement:
         return Placement(self.family.points, self.nonce)
 
-    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Return a seed below g^t and a bucket below g for each value. Run by the user agent."""
-        values = check_values(values, self.domain_size)
-        seeds = self._seeds(len(values), rng)
-        truth = self.family.hash(seeds, self._place(values))
-        return self._pack(seeds, self.weights.respond(truth, self.family.q, rng))
+    def _hash(self, seeds: NDArray[Any], items: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.family.hash(seeds.astype(np.int64), self._place(items))
 
     def _seeds(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         return rng.integers(0, self.family.seeds, size=count, dtype=np.int64)
@@ -215,17 +256,8 @@ class LocalHashing(HashedResponse):
         )
         return inside
 
-    def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
-        """Hash an item with each report's seed, to a bucket below g. Run by auditors."""
-        place = self._place(np.array([item], dtype=np.int64))
-        return self.family.hash(reports["seed"].astype(np.int64), place)
-
     def tally(self, reports: Reports) -> Counts:
-        """
-        Count reports by cell, shape (rows · g,); see `HashFamily`. Run by the analyzer.
-
-        Cost: one pass over the reports.
-        """
+        """Count reports by cell, (rows · g,), as `HashFamily.tally` does. Run by the analyzer."""
         seeds, buckets = reports["seed"], reports["bucket"]
         # Faster than `valid`: two maxima cost half as much.
         if len(reports) and (seeds.max() >= self.family.seeds or buckets.max() >= self.family.q):
@@ -239,15 +271,13 @@ class LocalHashing(HashedResponse):
         Draw a seed for each truthful report, and all other reports by one multinomial draw.
 
         A report is truthful with probability `signal` and uniform over seeds and buckets otherwise.
-
         Cost: a seed for each truthful user, and a binomial draw for each cell.
         """
         truthful = rng.binomial(users, self.reduction.signal)
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
         seeds = self._seeds(len(values), rng)
-        cells = self.family.tally(
-            seeds.astype(np.uint64), self.family.hash(seeds, self._place(values)).astype(np.uint32)
-        )
+        buckets = self._hash(seeds, values).astype(np.uint32)
+        cells = self.family.tally(seeds.astype(np.uint64), buckets)
         n_uniform = int(users.sum() - truthful.sum()) + n_dummies
         return cells + rng.multinomial(n_uniform, self._uniform_cells)
 
@@ -259,9 +289,16 @@ class LocalHashing(HashedResponse):
         return np.repeat(rows, self.family.q) / self.family.q
 
     @cached_property
-    def _incidence(self) -> _HashIncidence:
-        places = self._place(np.arange(self.domain_size, dtype=np.int64))
-        return _HashIncidence(self.family, places)
+    def _places(self) -> NDArray[np.int64]:
+        return self._place(np.arange(self.domain_size, dtype=np.int64))
+
+    def _forward(self, theta: Vector) -> Vector:
+        spread = np.zeros(self.family.points)
+        spread[self._places] = theta
+        return self.family.forward(spread)
+
+    def _adjoint(self, weights: Vector) -> Vector:
+        return self.family.adjoint(weights)[self._places]
 
     def support_counts(self, cells: Counts) -> Counts:
         """
@@ -269,13 +306,13 @@ class LocalHashing(HashedResponse):
 
         Cost: two Fourier transforms of size g^t at most; memory O(g^t).
         """
-        return np.rint(self._incidence.adjoint(cells.astype(np.float64))).astype(np.int64)
+        return np.rint(self._adjoint(cells.astype(np.float64))).astype(np.int64)
 
     def channel(self, real_share: float) -> Channel:
         """Return the distribution of a report's cell."""
         other = self.weights.other / self._total
         return Channel(
-            incidence=self._incidence,
+            incidence=Incidence(self._forward, self._adjoint),
             scale=self._uniform_cells * self.family.q,
             signal=real_share * self.reduction.signal,
             floor=real_share * other + (1 - real_share) / self.family.q,

@@ -12,15 +12,19 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError
-from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
-from common.mechanisms.hashing.hashed_response import REPORT_DTYPE, HashedResponse
-from common.mechanisms.hashing.local_hashing import mix
+from common.mechanisms.base import (
+    Counts,
+    MechanismRequest,
+    Reports,
+    check_answers,
+)
+from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, HashedResponse, mix
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MechanismSpec
@@ -44,8 +48,7 @@ def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:
     word = mix(mix(seeds ^ digests[..., 0]) + digests[..., 1])
     scale = np.uint64(buckets)
     low = ((word & _LOW) * scale) >> _HALF  # in halves, so that no product reaches 2^64
-    bucket: Words = ((word >> _HALF) * scale + low) >> _HALF
-    return bucket
+    return ((word >> _HALF) * scale + low) >> _HALF
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class StringHashing(HashedResponse):
         return cls(task.labels, spec.buckets, ResponseWeights.of(spec), task.nonce)
 
     @property
-    def domain_size(self) -> int:
+    def domain_size(self) -> int:  # type: ignore[override]  # a field elsewhere
         """Number of candidates."""
         return len(self.candidates)
 
@@ -93,14 +96,10 @@ class StringHashing(HashedResponse):
             answers=self.buckets, weights=self.weights, hashed=True, collision=0.0
         )
 
-    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Return a seed and a bucket below g for each candidate number. Run by the user agent."""
-        values = check_values(values, self.domain_size)
-        items, which = np.unique(values, return_inverse=True)
-        digests = self._digests([self.candidates[item].encode() for item in items])[which]
-        seeds = self._seeds(len(values), rng)
-        truth = bucket_of(seeds, digests, self.buckets).astype(np.int64)
-        return self._pack(seeds, self.weights.respond(truth, self.buckets, rng))
+    def _hash(self, seeds: NDArray[Any], items: NDArray[np.int64]) -> NDArray[np.int64]:
+        found, which = np.unique(items, return_inverse=True)
+        digests = self._digests([self.candidates[item].encode() for item in found])[which]
+        return bucket_of(seeds.astype(np.uint64), digests, self.buckets).astype(np.int64)
 
     def _digests(self, strings: Sequence[bytes]) -> Words:
         """Return two words for each string, shape (n, 2)."""
@@ -116,17 +115,11 @@ class StringHashing(HashedResponse):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a bucket below g; every seed is valid. Run by the analyzer."""
-        inside: NDArray[np.bool_] = reports["bucket"] < self.buckets
-        return inside
+        return reports["bucket"] < self.buckets
 
     @cached_property
     def _candidate_digests(self) -> Words:
         return self._digests([name.encode() for name in self.candidates])
-
-    def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
-        """Hash a candidate with each report's seed, to a bucket below g. Run by auditors."""
-        digest = self._candidate_digests[item]
-        return bucket_of(reports["seed"].astype(np.uint64), digest, self.buckets).astype(np.int64)
 
     def tally(self, reports: Reports) -> Counts:
         """
@@ -156,7 +149,3 @@ class StringHashing(HashedResponse):
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), users)
         own, dummies = self.randomize(values, rng), self.dummies(n_dummies, rng)
         return self.tally(own) + self.tally(dummies)
-
-    def channel(self, real_share: float) -> None:
-        """Return None: a report supports several candidates, so cells are not disjoint."""
-        del real_share

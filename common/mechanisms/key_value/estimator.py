@@ -89,8 +89,7 @@ class PairEstimator(CheckedArguments):
     @property
     def fake_values(self) -> Vector:
         """Value reported for a key that is not owned, in -1 .. 1; shape (keys,)."""
-        values: Vector = self.fake_steps / self.steps * 2 - 1
-        return values
+        return self.fake_steps / self.steps * 2 - 1
 
     def estimate(self, cells: Counts) -> PairEstimates:
         """
@@ -138,8 +137,7 @@ class PairEstimator(CheckedArguments):
         φ = (1-f)(1-p1) / (f·p1 + (1-f)(1-p1)), where a share f of users, in 0 .. 1, owns the key.
         """
         false, true = (1 - frequencies) * (1 - self.p_key), frequencies * self.p_key
-        share: Vector = false / (true + false)
-        return share
+        return false / (true + false)
 
     def bias_of_fakes(self, frequencies: Vector, means: Vector) -> Vector:
         """
@@ -152,8 +150,7 @@ class PairEstimator(CheckedArguments):
 
         Takes the true shares of owners and the true means of their values, by key.
         """
-        bias: Vector = self.share_of_fakes(frequencies) * (self.fake_values - means)
-        return bias
+        return self.share_of_fakes(frequencies) * (self.fake_values - means)
 
     def expected(self, frequencies: Vector, means: Vector, n_users: int) -> PairEstimates:
         """
@@ -192,7 +189,6 @@ class PairEstimator(CheckedArguments):
         the baseline estimator of [GLCXC20]. Errors propagate to first order through M and f, with
         dφ/df = -p1·(1-p1) / P("present")². Where the estimated share is not above 0, or no report
         has a value, the estimate is the middle of the range, and its error is half of the range.
-
         Raises ValueError if reports carry no information on ownership.
         """
         if not self.key_signal:
@@ -214,5 +210,4 @@ class PairEstimator(CheckedArguments):
 def _mean_inverse(trials: int, probabilities: Vector) -> Vector:
     """Return E[1/R] of a binomial R > 0 of mean μ, to second order: (1 + Var[R]/μ²) / μ."""
     mean = trials * probabilities
-    inverse: Vector = (1 + (1 - probabilities) / mean) / mean
-    return inverse
+    return (1 + (1 - probabilities) / mean) / mean

@@ -1,6 +1,6 @@
 """Pairs of a key and a value in -1 .. 1, of one user or many."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -59,7 +59,8 @@ class Pairs:
         """
         if not all(type(key) is int and 0 <= key < MAX_KEYS for key in owned):
             raise ValueRangeError(_NO_KEY)
-        if not all(_lies_within(value, low, high) for value in owned.values()):
+        given: Iterable[object] = owned.values()  # checked before numpy, whose errors quote values
+        if not all(isinstance(x, float | int) and low <= x <= high for x in given):
             raise ValueRangeError(f"a value must be a number from {low} to {high}")
         keys = sorted(owned)
         values = np.array([owned[key] for key in keys], dtype=np.float64)
@@ -110,8 +111,3 @@ class Pairs:
         index = np.searchsorted(places, wanted)
         owned = np.append(places, -1)[index] == wanted
         return owned, np.where(owned, np.append(self.values, 0.0)[index], 0.0)
-
-
-def _lies_within(value: object, low: float, high: float) -> bool:
-    """Check that a value is a number in low .. high, so that no numpy error quotes it."""
-    return isinstance(value, float | int) and low <= value <= high

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports, check_report_bytes
+from common.mechanisms.base import Counts, Reports, check_report_bytes, reports_of
 from common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
 from common.mechanisms.key_value.pairs import Owned, Pairs
 from common.mechanisms.numeric.number import to_grid
@@ -35,53 +35,39 @@ STEPS: Final = 2**16
 _REPORT: Final = np.dtype([("key", "<u2"), ("answer", "u1")])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRequest(PairDraft):
-    """
-    The parameters from which the integer weights of PrivKV are computed.
-
-    With a key_share of 0, reports carry no information on ownership, but half of them still carry a
-    value.
-    """
-
-    local_epsilon: float
-    """Above 0 and at most 20."""
-
-
 @dataclass(frozen=True)
 class PrivKv(PairEstimator):
     """Randomize one key of each user; estimate shares and means of all keys."""
 
     @classmethod
-    def specify(cls, request: PairRequest) -> KeyValueSpec:
+    def specify(cls, draft: PairDraft, local_epsilon: float) -> KeyValueSpec:
         """
-        Choose the integer weights for a request, or raise TaskError. Run by the analyzer.
+        Choose the integer weights, or raise TaskError. Run by the analyzer.
 
-        The ε left for the value is rounded down, so that the sum is at most local_epsilon.
+        The ε left for the value is rounded down, so that the sum is at most local_epsilon, which is
+        above 0 and at most 20. With a key_share of 0, reports carry no information on ownership,
+        but half of them still carry a value.
         """
-        check_local_epsilon(request.local_epsilon)
-        if math.isinf(request.local_epsilon):
+        check_local_epsilon(local_epsilon)
+        if math.isinf(local_epsilon):
             raise TaskError("local_epsilon is inf; for pairs it must be finite")
-        if not 0 <= request.key_share < 1:
-            raise TaskError(f"key_share is {request.key_share}; it must be at least 0 and below 1")
-        key_epsilon = request.local_epsilon * request.key_share
-        rest = request.local_epsilon - key_epsilon
+        if not 0 <= draft.key_share < 1:
+            raise TaskError(f"key_share is {draft.key_share}; it must be at least 0 and below 1")
+        key_epsilon = local_epsilon * draft.key_share
+        rest = local_epsilon - key_epsilon
         value_epsilon = math.nextafter(rest, 0.0) if key_epsilon else rest
-        key_true, key_other = 1, 1
-        if key_epsilon:
-            key = ResponseWeights.for_epsilon(key_epsilon)
-            key_true, key_other = key.true, key.other
+        key = ResponseWeights.for_epsilon(key_epsilon) if key_epsilon else None
         value = ResponseWeights.for_epsilon(value_epsilon)
         return KeyValueSpec(
             name="priv-kv",
-            low=request.low,
-            high=request.high,
+            low=draft.low,
+            high=draft.high,
             steps=STEPS,
-            key_true_weight=key_true,
-            key_other_weight=key_other,
+            key_true_weight=key.true if key else 1,
+            key_other_weight=key.other if key else 1,
             value_true_weight=value.true,
             value_other_weight=value.other,
-            fakes=request.fakes,
+            fakes=draft.fakes,
             report_bytes=_REPORT.itemsize,
         )
 
@@ -144,15 +130,12 @@ class PrivKv(PairEstimator):
         sign = self.value.respond(end.astype(np.int64), 2, rng)
         total = self.key_true + self.key_other
         truthful = rng.integers(0, total, size=size, dtype=np.int64) < self.key_true
-        reports = np.empty(size, dtype=_REPORT)
-        reports["key"] = keys
-        reports["answer"] = np.where(owned == truthful, MINUS + sign, ABSENT)
-        return reports
+        answers = np.where(owned == truthful, MINUS + sign, ABSENT)
+        return reports_of(_REPORT, key=keys, answer=answers)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a valid key and a valid answer. Run by the analyzer."""
-        valid: NDArray[np.bool_] = (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
-        return valid
+        return (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by key and answer: absent, -, +; shape (keys, 3). Run by the analyzer."""

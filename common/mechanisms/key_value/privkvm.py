@@ -19,7 +19,7 @@ import numpy as np
 
 from common.errors import TaskError
 from common.mechanisms.base import Vector
-from common.mechanisms.key_value.privkv import PairRequest
+from common.task.draft import PairDraft
 
 MAX_ITERATIONS: Final = 1000
 _MIN_EPSILON: Final = 2.0**-32
@@ -27,26 +27,25 @@ _MIN_EPSILON: Final = 2.0**-32
 
 
 def iteration(
-    whole: PairRequest, iterations: int, number: int, means: Vector | None
-) -> PairRequest:
+    whole: PairDraft, local_epsilon: float, iterations: int, number: int, means: Vector | None
+) -> tuple[float, PairDraft]:
     """
-    Return the parameters of one iteration. Run by the operator.
+    Return the local ε and the draft of one iteration. Run by the operator.
 
-    The exact sum of all iterations' local ε is at most that of `whole`.
+    The exact sum of all iterations' local ε is at most local_epsilon.
 
-    `whole` describes all `iterations` together; its key_share is above 0 and below 1. `number`
-    counts from 1. `means` are those of the previous iteration, in -1 .. 1; mapped to low .. high
-    and clipped, they are the new fakes. None for the first iteration, which uses the fakes of
-    `whole`. Raises TaskError if a parameter is out of range, or a part of ε is too small.
+    `whole` and `local_epsilon` describe all `iterations` together; the key_share is above 0 and
+    below 1. `number` counts from 1. `means` are those of the previous iteration, in -1 .. 1; mapped
+    to low .. high and clipped, they are the new fakes. None for the first iteration, which uses the
+    fakes of `whole`. Raises TaskError if a parameter is out of range, or a part of ε is too small.
     """
-    local_epsilon, key_share = whole.local_epsilon, whole.key_share
     if not 1 <= iterations <= MAX_ITERATIONS:
         raise TaskError(f"there are {iterations} iterations; there must be 1 to {MAX_ITERATIONS}")
     if not 0 < local_epsilon < math.inf:
         raise TaskError(f"local_epsilon is {local_epsilon}; it must be above 0 and finite")
-    if not 0 < key_share < 1:
-        raise TaskError(f"key_share is {key_share}; it must be above 0 and below 1")
-    key = local_epsilon * key_share
+    if not 0 < whole.key_share < 1:
+        raise TaskError(f"key_share is {whole.key_share}; it must be above 0 and below 1")
+    key = local_epsilon * whole.key_share
     value = (local_epsilon - key) / iterations
     if min(key, value) < _MIN_EPSILON:
         raise TaskError(
@@ -63,4 +62,4 @@ def iteration(
     if means is not None:
         scaled = whole.low + (means + 1) / 2 * (whole.high - whole.low)
         fakes = tuple(np.clip(scaled, whole.low, whole.high).tolist())
-    return dataclasses.replace(whole, local_epsilon=total, key_share=key / total, fakes=fakes)
+    return total, dataclasses.replace(whole, key_share=key / total, fakes=fakes)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError
-from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.base import Counts, Reports, Vector, reports_of
 from common.mechanisms.bits import batches
 from common.mechanisms.numeric.number import (
     Moments,
@@ -26,17 +26,9 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.protocols import NumberMechanismName
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Totals:
-    """Sums over the numbers that codes represent, each of shape (coordinates,)."""
-
-    count: Vector
-    """Number of codes."""
-    first: Vector
-    """Sum of the numbers."""
-    second: Vector
-    """Sum of their squares."""
+Totals = Vector
+"""Number of codes, and the sums of the numbers that they represent and of these numbers' squares,
+for every coordinate: shape (3, coordinates)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +46,7 @@ class Spread:
         if self.slope == 0:
             return np.full(numbers.shape, self.level)
         squares = numbers**2 + rounding_variance(numbers, self.steps)
-        moment: Numbers = self.level + self.slope * squares
-        return moment
+        return self.level + self.slope * squares
 
     def moments(self, totals: Totals, n_reports: int, sampling: float) -> Moments:
         """
@@ -70,12 +61,13 @@ class Spread:
         With too few reports the variances are infinite. `sampling` is the inverse of the share of
         coordinates that a report covers. Means and variances have shape (coordinates,).
         """
-        means = sampling * totals.first / max(n_reports, 1)
+        _, first, second = totals
+        means = sampling * first / max(n_reports, 1)
         free = n_reports if self.slope > 0 else n_reports - 1
         if free <= 0:
             return Moments(means=means, variances=np.full(len(means), np.inf))
         if self.slope > 0:
-            square = (sampling * totals.second / n_reports - self.level) / self.slope
+            square = (sampling * second / n_reports - self.level) / self.slope
         else:
             square = means**2
         square = np.clip(square, 0, 1)
@@ -96,11 +88,7 @@ CODES_AT_ONCE: Final = 1 << 18
 
 
 class CodedNumber(OddsOfWeights, NumberMechanism):
-    """
-    Base class of mechanisms for one number that report a code.
-
-    `SampledCoordinates` also applies such a mechanism to single coordinates.
-    """
+    """Base class of mechanisms that report one number as a code; see also `SampledCoordinates`."""
 
     @property
     @abstractmethod
@@ -145,14 +133,11 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """Randomize each user's number to a report, field code. Run by the user agent."""
         values = check_numbers(values, 1)
-        reports = np.empty(len(values), dtype=self.report_dtype)
-        reports["code"] = self.encode(values[:, 0], rng)
-        return reports
+        return reports_of(self.report_dtype, code=self.encode(values[:, 0], rng))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a code below `answers`. Run by the analyzer."""
-        valid: NDArray[np.bool_] = reports["code"] < self.answers
-        return valid
+        return reports["code"] < self.answers
 
     def tally(self, reports: Reports) -> Counts:
         """Sum the parts of reports, shape (features,); below 2^63. Run by the analyzer."""
@@ -166,7 +151,7 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
     def estimate(self, cells: Counts) -> Moments:
         """Estimate the mean without bias from the result of `tally`. Run by the analyzer."""
         totals = self.totals(cells[np.newaxis])
-        return self.spread.moments(totals, int(totals.count[0]), sampling=1.0)
+        return self.spread.moments(totals, int(totals[0, 0]), sampling=1.0)
 
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated mean for these users; shape (1,)."""
@@ -225,8 +210,5 @@ class Duchi(CodedNumber):
     def totals(self, sums: Counts) -> Totals:
         """Multiply the counts of the two ends by ∓C."""
         count = (sums[:, 0] + sums[:, 1]).astype(np.float64)
-        return Totals(
-            count=count,
-            first=(sums[:, 1] - sums[:, 0]).astype(np.float64) * self.scale,
-            second=count * self.scale**2,
-        )
+        first = (sums[:, 1] - sums[:, 0]).astype(np.float64) * self.scale
+        return np.stack([count, first, count * self.scale**2])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.base import Counts, Reports, Vector, reports_of
 from common.mechanisms.bits import batches
 from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
 from common.mechanisms.numeric.number import (
@@ -55,10 +55,14 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
     answer: Answer
 
     def __post_init__(self) -> None:
-        if not 1 <= self.sampled <= self.dimensions:
-            raise TaskError(
-                f"sampled is {self.sampled}; it must be between 1 and dimensions, {self.dimensions}"
-            )
+        if not 1 <= self.sampled <= self.coordinates:
+            limits = f"between 1 and dimensions, {self.coordinates}"
+            raise TaskError(f"sampled is {self.sampled}; it must be {limits}")
+
+    @property
+    def coordinates(self) -> int:
+        """Number of coordinates to sample from: the dimensions, unless they are projected."""
+        return self.dimensions
 
     @property
     def integers(self) -> dict[str, int]:
@@ -103,13 +107,11 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """Report k coordinates and their codes for each user. Run by the user agent."""
-        values = check_numbers(values, self.dimensions)
+        values = check_numbers(values, self.coordinates)
         coordinates = self._subsets(len(values), rng)
         chosen = np.take_along_axis(values, coordinates, axis=1)
-        reports = np.empty(len(values), dtype=self.report_dtype)
-        reports["coordinates"] = coordinates
-        reports["codes"] = self.answer.encode(chosen.ravel(), rng).reshape(chosen.shape)
-        return reports
+        codes = self.answer.encode(chosen.ravel(), rng).reshape(chosen.shape)
+        return reports_of(self.report_dtype, coordinates=coordinates, codes=codes)
 
     def _subsets(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
@@ -119,7 +121,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
         instead, which no earlier draw could be.
         """
         chosen = np.empty((count, self.sampled), dtype=np.int64)
-        for place, last in enumerate(range(self.dimensions - self.sampled, self.dimensions)):
+        for place, last in enumerate(range(self.coordinates - self.sampled, self.coordinates)):
             draw = rng.integers(0, last + 1, size=count, dtype=np.int64)
             taken = (chosen[:, :place] == draw[:, np.newaxis]).any(axis=1)
             chosen[:, place] = np.where(taken, last, draw)
@@ -130,7 +132,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
         """Return which reports have ascending coordinates and valid codes. Run by the analyzer."""
         coordinates = reports["coordinates"].astype(np.int64)
         rising = np.diff(coordinates, axis=1) > 0
-        known = coordinates < self.dimensions
+        known = coordinates < self.coordinates
         coded = reports["codes"] < self.answer.answers
         every = np.concatenate([rising, known, coded], axis=1)
         valid: NDArray[np.bool_] = np.logical_and.reduce(every, axis=1)
@@ -138,16 +140,16 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Sum the parts of codes by coordinate, shape (dimensions · features,). Run by the analyzer.
+        Sum the parts of codes by coordinate, shape (coordinates · features,). Run by the analyzer.
 
         Cost: a pass over the reports for each part.
         """
         if not self.valid(reports).all():
             raise ReportError(
-                f"coordinates do not ascend, or are not below {self.dimensions}, "
+                f"coordinates do not ascend, or are not below {self.coordinates}, "
                 f"or a code is not below {self.answer.answers}"
             )
-        cells = np.zeros((self.dimensions, self.answer.features), dtype=np.int64)
+        cells = np.zeros((self.coordinates, self.answer.features), dtype=np.int64)
         for piece in batches(len(reports), 1, CODES_AT_ONCE):
             coordinates = reports["coordinates"][piece].astype(np.int64)
             codes = reports["codes"][piece].astype(np.int64)
@@ -155,19 +157,19 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
                 for feature, part in enumerate(self.answer.parts(codes[:, place])):
                     # Exact: a piece's sum of parts stays below 2^53.
                     cells[:, feature] += np.bincount(
-                        coordinates[:, place], weights=part, minlength=self.dimensions
+                        coordinates[:, place], weights=part, minlength=self.coordinates
                     ).astype(np.int64)
         return cells.ravel()
 
     def estimate(self, cells: Counts) -> Moments:
         """Estimate the means without bias from the result of `tally`. Run by the analyzer."""
-        totals = self.answer.totals(cells.reshape(self.dimensions, self.answer.features))
-        n_reports = round(float(totals.count.sum()) / self.sampled)
-        return self.answer.spread.moments(totals, n_reports, self.dimensions / self.sampled)
+        totals = self.answer.totals(cells.reshape(self.coordinates, self.answer.features))
+        n_reports = round(float(totals[0].sum()) / self.sampled)
+        return self.answer.spread.moments(totals, n_reports, self.coordinates / self.sampled)
 
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated means for these users; (dimensions,)."""
-        return self.answer.spread.variance(values, self.dimensions / self.sampled)
+        return self.answer.spread.variance(values, self.coordinates / self.sampled)
 
 
 @dataclass(frozen=True)

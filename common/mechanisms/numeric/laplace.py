@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.base import Counts, Reports, Vector, reports_of
 from common.mechanisms.numeric.number import (
     STEPS,
     Moments,
@@ -97,14 +97,12 @@ class Laplace(NumberMechanism):
         values = check_numbers(values, 1)
         noisy = to_grid(values[:, 0], self.steps, rng)
         noisy += discrete_laplace(self.scale, len(noisy), rng)
-        reports = np.empty(len(values), dtype=self.report_dtype)
-        reports["place"] = np.clip(noisy + FAR * self.scale, 0, self.places - 1)
-        return reports
+        places = np.clip(noisy + FAR * self.scale, 0, self.places - 1)
+        return reports_of(self.report_dtype, place=places)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a place below `places`. Run by the analyzer."""
-        valid: NDArray[np.bool_] = reports["place"] < self.places
-        return valid
+        return reports["place"] < self.places
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports and add up their places, shape (2,). Run by the analyzer."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from common.errors import ReportError
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.bits import batches, bit_field, count_set_bits, pack, spare_bits_clear
-from common.mechanisms.numeric.coded_number import Spread, Totals
+from common.mechanisms.numeric.coded_number import Spread
 from common.mechanisms.numeric.number import (
     Moments,
     NumberMechanism,
@@ -40,12 +40,7 @@ _CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True)
 class MeanEst(OddsOfWeights, NumberMechanism):
-    """
-    Report a corner of the cube, one bit for each coordinate, least significant first.
-
-    Bits beyond the last coordinate are always 0, and there is at least one, so that no report is
-    the null report.
-    """
+    """Report a corner of the cube, one bit for each coordinate, least significant first."""
 
     NAME: ClassVar[NumberMechanismName] = "mean-est"
 
@@ -116,9 +111,8 @@ class MeanEst(OddsOfWeights, NumberMechanism):
 
         Draws a uniform corner; of it and its opposite, one has weight true, the other weight other,
         and a coin selects one. Together they have weight true + other, but two ties only 2·other,
-        so a tie is redrawn with probability (true-other) / (true+other), whatever V is.
-
-        Cost: a 32-bit draw and a random bit for each coordinate.
+        so a tie is redrawn with probability (true-other) / (true+other), whatever V is. Cost: a
+        32-bit draw and a random bit for each coordinate.
         """
         values = check_numbers(values, self.dimensions)
         reports = np.empty(len(values), dtype=self.report_dtype)
@@ -163,7 +157,7 @@ class MeanEst(OddsOfWeights, NumberMechanism):
         n_reports = int(cells[0])
         count = np.full(self.dimensions, float(n_reports))
         first = (2 * cells[1:] - n_reports).astype(np.float64) * self.scale
-        totals = Totals(count=count, first=first, second=count * self.scale**2)
+        totals = np.stack([count, first, count * self.scale**2])
         return self.spread.moments(totals, n_reports, sampling=1.0)
 
     def variance(self, values: Numbers) -> Vector:

@@ -12,7 +12,7 @@ the noise of Multi-HM times q/d. Scaling by q/d without projection has as much n
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 import numpy as np
 import scipy
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
-from common.mechanisms.numeric.number import Moments, NumberMechanism, Numbers, check_numbers
-from common.mechanisms.reduction import Reduction
+from common.mechanisms.numeric.number import Moments, Numbers, check_numbers
+from common.mechanisms.numeric.piecewise import Hybrid
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec
 from common.task.task import NONCE_BYTES, Task
@@ -55,8 +55,7 @@ def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.floa
     normal = scipy.special.ndtri(uniform).reshape(dimensions, projected)
     columns, upper = np.linalg.qr(normal)
     # The signs of Householder's method depend on the library; use those of Gram-Schmidt.
-    matrix: NDArray[np.float64] = columns * np.where(np.diagonal(upper) < 0, -1.0, 1.0)
-    return matrix
+    return columns * np.where(np.diagonal(upper) < 0, -1.0, 1.0)
 
 
 MAX_ENTRIES: Final = 2**21
@@ -64,33 +63,39 @@ MAX_ENTRIES: Final = 2**21
 
 
 @dataclass(frozen=True)
-class MultiRphm(NumberMechanism):
-    """Multi-HM on the projected vector; means are mapped back."""
+class MultiRphm(MultiHm):
+    """
+    Multi-HM on the projected vector; means are mapped back.
+
+    The projection depends on no value, and a projected and clipped vector is another vector of the
+    cube: reports, local ε and reduction are those of Multi-HM over q dimensions.
+    """
 
     NAME: ClassVar[NumberMechanismName] = "multi-rphm"
 
-    dimensions: int
-    inner: MultiHm
-    """Multi-HM over q dimensions."""
+    projected: int
+    """q, the dimensions of the projected vector."""
     nonce: bytes = bytes(NONCE_BYTES)
     """The task's nonce, from which the projection is derived."""
 
     def __post_init__(self) -> None:
-        if self.dimensions * self.inner.dimensions > MAX_ENTRIES:
+        super().__post_init__()
+        if self.dimensions * self.projected > MAX_ENTRIES:
             raise TaskError(
-                f"projected is {self.inner.dimensions} and dimensions {self.dimensions}; "
+                f"projected is {self.projected} and dimensions {self.dimensions}; "
                 f"their product may be at most {MAX_ENTRIES}"
             )
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
         """Choose q as in [Sun+20], and the integer weights of Multi-HM over q dimensions."""
-        return cls(dimensions, MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon))
+        inner = MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon)
+        return cls(dimensions, inner.sampled, inner.answer, inner.dimensions)
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Read the parameters from a task's description; any q is valid."""
-        return cls(dimensions, MultiHm.from_spec(spec, spec.projected))
+        return cls(dimensions, spec.sampled, Hybrid.from_spec(spec, 1), spec.projected)
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -98,33 +103,19 @@ class MultiRphm(NumberMechanism):
         return replace(super().of(task), nonce=task.nonce)
 
     @property
+    def coordinates(self) -> int:
+        """Number q of coordinates to sample from."""
+        return self.projected
+
+    @property
     def integers(self) -> dict[str, int]:
         """The integers of Multi-HM, and q."""
-        return {**self.inner.integers, "projected": self.inner.dimensions}
+        return {**super().integers, "projected": self.projected}
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
         """R, shape (d, q)."""
-        return projection(self.nonce, self.dimensions, self.inner.dimensions)
-
-    @property
-    def local_epsilon(self) -> float:
-        """Local ε, equal to Multi-HM's: the projection depends on no value."""
-        return self.inner.local_epsilon
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Check that Multi-HM is local_epsilon-private. Run by the user agent."""
-        return self.inner.keeps_promise(local_epsilon)
-
-    @property
-    def reduction(self) -> Reduction:
-        """Reduction of Multi-HM: a projected and clipped vector is another vector of the cube."""
-        return self.inner.reduction
-
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """Layout of a report of Multi-HM."""
-        return self.inner.report_dtype
+        return projection(self.nonce, self.dimensions, self.projected)
 
     def project(self, values: Numbers) -> Numbers:
         """Return clip(tR, -1, 1) for each user: (n, d) -> (n, q). Run by the user agent."""
@@ -133,15 +124,7 @@ class MultiRphm(NumberMechanism):
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """Randomize each user's projection by Multi-HM. Run by the user agent."""
         values = check_numbers(values, self.dimensions)
-        return self.inner.randomize(self.project(values), rng)
-
-    def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports are valid for Multi-HM. Run by the analyzer."""
-        return self.inner.valid(reports)
-
-    def tally(self, reports: Reports) -> Counts:
-        """Sum reports as Multi-HM does. Run by the analyzer."""
-        return self.inner.tally(reports)
+        return super().randomize(self.project(values), rng)
 
     def estimate(self, cells: Counts) -> Moments:
         """
@@ -150,7 +133,7 @@ class MultiRphm(NumberMechanism):
         The variances include only noise. They omit the covariances between projected dimensions, a
         share of about 1/q, which depend on unknown products of the numbers.
         """
-        projected = self.inner.estimate(cells)
+        projected = super().estimate(cells)
         return Moments(
             means=self.matrix @ projected.means,
             variances=self.matrix**2 @ projected.variances,
@@ -166,12 +149,12 @@ class MultiRphm(NumberMechanism):
         -c·x_i·x_l, c = (q-k)/(k(q-1)), and c·((xRᵀ)² - Σ_i R_i²x_i²) is subtracted.
         """
         projected = self.project(values)
-        k, q = self.inner.sampled, self.inner.dimensions
+        k, q = self.sampled, self.projected
         c = (q - k) / (k * (q - 1)) if q > 1 else 0.0
         squares = (projected**2).sum(axis=0)
         mapped = ((projected @ self.matrix.T) ** 2).sum(axis=0)
         products = mapped - self.matrix**2 @ squares
-        own = self.matrix**2 @ self.inner.variance(projected)
+        own = self.matrix**2 @ super().variance(projected)
         exact: Vector = own - c * products / len(values) ** 2
         return exact
 

@@ -44,8 +44,7 @@ class Moments:
 def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
     """Map each value from low .. high to -1 .. 1, and clip rounding errors at the ends."""
     centred = (values - low) / (high - low) * 2 - 1
-    unit: NDArray[np.float64] = np.clip(centred, -1.0, 1.0)
-    return unit
+    return np.clip(centred, -1.0, 1.0)
 
 
 def check_numbers(values: Any, dimensions: int) -> Numbers:  # noqa: ANN401  # a list too
@@ -83,8 +82,7 @@ def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
     """Return the variance u(1-u)·(2/steps)² of `to_grid` at relative position u between points."""
     place = (values + 1) * (steps / 2)
     above = place - np.minimum(np.floor(place), steps - 1)
-    variance: NDArray[np.float64] = above * (1 - above) * (2 / steps) ** 2
-    return variance
+    return above * (1 - above) * (2 / steps) ** 2
 
 
 class NumberMechanism(CheckedArguments, Randomizer, ABC):
@@ -124,12 +122,10 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Read the fields, which are named like a task's integers, from its description."""
-        values: dict[str, Any] = {}
-        for field in fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
-            if field.name == "weights":
-                values["weights"] = number_weights(spec)
-            else:
-                values[field.name] = getattr(spec, field.name, dimensions)
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # of every subclass
+        values: dict[str, Any] = {name: getattr(spec, name, dimensions) for name in names}
+        if "weights" in values:
+            values["weights"] = number_weights(spec)
         return cls(**values)
 
     @property
@@ -174,6 +170,6 @@ def number_weights(spec: NumberSpec) -> ResponseWeights:
     """Return a task's weights, or raise TaskError if there is no noise or they are too large."""
     if spec.other_weight == 0:
         raise TaskError(f"other_weight is 0; the mechanism {spec.name} needs local noise")
-    weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
+    weights = ResponseWeights.of(spec)
     weights.total(2)
     return weights

@@ -124,17 +124,11 @@ class Piecewise(CodedNumber):
         return np.stack([np.ones_like(codes), codes, codes**2])
 
     def totals(self, sums: Counts) -> Totals:
-        """
-        Centre the sums in integers, then scale them.
-
-        With D places and n reports no intermediate number exceeds D²·n, below 2^63.
-        """
-        count, places, squares = sums[:, 0], sums[:, 1], sums[:, 2]
-        first = (places - self._middle * count).astype(np.float64)
+        """Centre the integer sums, below D²·n < 2^63 for D places, n reports; then scale."""
+        count, places, squares = sums.T
+        first = places - self._middle * count
         second = squares - self._middle * (2 * places - self._middle * count)
-        return Totals(
-            count=count.astype(np.float64), first=first * self.unit, second=second * self.unit**2
-        )
+        return np.stack([count.astype(np.float64), first * self.unit, second * self.unit**2])
 
 
 HYBRID_THRESHOLD: Final = math.log(
@@ -177,7 +171,7 @@ class Hybrid(CodedNumber):
                 f"steps is {self.steps} and reach {self.reach}; both must be 0 "
                 "if piecewise_weight is 0"
             )
-        _ = self._piecewise
+        _ = self._both
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
@@ -189,72 +183,60 @@ class Hybrid(CodedNumber):
         return cls(STEPS, paper_reach(STEPS, local_epsilon), weights, piecewise_weight)
 
     @cached_property
-    def _duchi(self) -> Duchi:
-        return Duchi(self.weights)
-
-    @cached_property
-    def _piecewise(self) -> Piecewise | None:
+    def _both(self) -> tuple[CodedNumber, ...]:
+        """Duchi's bit and, unless its weight is 0, the piecewise mechanism; codes in this order."""
+        bit = Duchi(self.weights)
         if self.piecewise_weight == 0:
-            return None
-        return Piecewise(self.steps, self.reach, self.weights)
+            return (bit,)
+        return bit, Piecewise(self.steps, self.reach, self.weights)
 
     @property
     def answers(self) -> int:
         """Number of codes: two bits and all places."""
-        return 2 if self._piecewise is None else 2 + self._piecewise.answers
+        return sum(each.answers for each in self._both)
 
     @property
     def features(self) -> int:
         """Number of features of both parts."""
-        return 2 if self._piecewise is None else 2 + self._piecewise.features
+        return sum(each.features for each in self._both)
 
     @cached_property
     def spread(self) -> Spread:
         """Mixture of the spreads of both parts."""
-        duchi = self._duchi.spread
-        if self._piecewise is None:
-            return duchi
-        share, piecewise = self.piecewise_weight / MIX_SUM, self._piecewise.spread
+        share = self.piecewise_weight / MIX_SUM
+        parts = [*zip((1 - share, share), (each.spread for each in self._both), strict=False)]
         return Spread(
-            level=share * piecewise.level + (1 - share) * duchi.level,
-            slope=share * piecewise.slope,
+            level=sum(chance * each.level for chance, each in parts),
+            slope=sum(chance * each.slope for chance, each in parts),
             steps=self.steps,
         )
 
     @property
     def reduction(self) -> Reduction:
         """The local ε alone; without the piecewise mechanism, the reduction of Duchi's bit."""
-        if self._piecewise is None:
-            return self._duchi.reduction
+        if self.piecewise_weight == 0:
+            return Duchi(self.weights).reduction
         return PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw one of the two mechanisms for each number, and randomize the number with it."""
-        if self._piecewise is None:
-            return self._duchi.encode(numbers, rng)
+        bit, *places = self._both
+        if not places:
+            return bit.encode(numbers, rng)
         draw = rng.integers(0, MIX_SUM, size=numbers.shape, dtype=np.int64)
         by_place = draw < self.piecewise_weight
         codes = np.empty(numbers.shape, dtype=np.int64)
-        codes[by_place] = 2 + self._piecewise.encode(numbers[by_place], rng)
-        codes[~by_place] = self._duchi.encode(numbers[~by_place], rng)
+        codes[by_place] = 2 + places[0].encode(numbers[by_place], rng)
+        codes[~by_place] = bit.encode(numbers[~by_place], rng)
         return codes
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the integers of bits (0 for a place), then those of places (0 for a bit)."""
-        bits = self._duchi.parts(codes)
-        if self._piecewise is None:
-            return bits
-        places = self._piecewise.parts(codes - 2) * (codes >= 2)  # noqa: PLR2004  # two bits
-        return np.concatenate([bits, places])
+        bit, *places = self._both
+        of_places = [each.parts(codes - 2) * (codes >= 2) for each in places]  # noqa: PLR2004  # bits
+        return np.concatenate([bit.parts(codes), *of_places])
 
     def totals(self, sums: Counts) -> Totals:
         """Add the totals of both parts."""
-        bits = self._duchi.totals(sums[:, :2])
-        if self._piecewise is None:
-            return bits
-        places = self._piecewise.totals(sums[:, 2:])
-        return Totals(
-            count=bits.count + places.count,
-            first=bits.first + places.first,
-            second=bits.second + places.second,
-        )
+        bit, *places = self._both
+        return sum((each.totals(sums[:, 2:]) for each in places), bit.totals(sums[:, :2]))

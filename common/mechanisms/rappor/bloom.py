@@ -6,11 +6,9 @@ which only spreads texts over bits, but holds for any filter.
 """
 
 import hashlib
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.mechanisms.base import Vector
@@ -49,16 +47,6 @@ def positions(text: bytes, cohort: int, bits: int, hashes: int) -> tuple[int, ..
         int.from_bytes(digest[start : start + width], "little") % bits
         for start in range(0, hashes * width, width)
     )
-
-
-def all_positions(texts: Sequence[bytes], cohorts: int, bits: int, hashes: int) -> NDArray[np.intp]:
-    """
-    Return the bits that each text sets in each cohort, shape (texts, cohorts, hashes).
-
-    Cost: a digest for each text and cohort, about 2 µs.
-    """
-    rows = [positions(text, cohort, bits, hashes) for text in texts for cohort in range(cohorts)]
-    return np.array(rows, dtype=np.intp).reshape(len(texts), cohorts, hashes)
 
 
 def hash_distribution(bits: int) -> Vector:

@@ -140,12 +140,11 @@ def decode(
     """
     bit_counts = TrueBitCounts.of(rappor, cells, candidates)
     labelled = rappor.spec.encoding == "labels"
-    estimates = (
-        _each_label(bit_counts)
-        if labelled
-        else _each_alone(bit_counts, _folds(bit_counts, most_together))
-    )
-    shares, errors, p_values, sum_error = estimates
+    if labelled:
+        shares, errors, p_values, sum_error = _each_label(bit_counts)
+    else:
+        folds = _folds(bit_counts, most_together)
+        shares, errors, p_values, sum_error = _each_alone(bit_counts, folds)
     exhaustive = labelled and len(candidates) == rappor.spec.bits
     return Decoding(
         shares=shares,
@@ -168,7 +167,7 @@ def _each_label(bit_counts: TrueBitCounts) -> _Estimates:
     variances = bit_counts.variances(bit_counts.estimates)[0, places]
     n_reports, shown = bit_counts.n_reports, bit_counts.shown[0, places]
     # If no user holds the label, its count is only noise, and binomial.
-    p_values = stats.binom.sf(shown - 1, int(n_reports), bit_counts.unset_probability)
+    p_values = stats.binom.sf(shown - 1, int(n_reports), bit_counts.rappor.unset_probability)
     sum_error = float(np.sqrt(variances.sum())) / n_reports
     shares = bit_counts.estimates[0, places] / n_reports
     return shares, np.sqrt(variances) / n_reports, p_values, sum_error

@@ -93,14 +93,9 @@ def masks(streams: NDArray[np.uint8], permanent_weight: int) -> tuple[Packed, Pa
 
 
 def respond(filters: Packed, streams: NDArray[np.uint8], permanent_weight: int) -> Packed:
-    """
-    Return the permanent responses to filters, each of shape (n, ⌈k/8⌉). Run by the user agent.
-
-    `streams` are those of the filters' messages, shape (n, k); permanent_weight is as in `masks`.
-    """
+    """Return permanent responses to filters, (n, ⌈k/8⌉); see `masks`. Run by the user agent."""
     coins, replaced = masks(streams, permanent_weight)
-    responses: Packed = (filters & ~replaced) | (coins & replaced)
-    return responses
+    return (filters & ~replaced) | (coins & replaced)
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:

@@ -48,28 +48,23 @@ class RapporProbabilities(CheckedArguments):
 
     spec: RapporSpec
 
-    def _odds(self, same: int, opposite: int) -> int:
-        """Return p* or q* times _TOTAL, from the weight that the bit has, and that of the other."""
-        weight = self.spec.permanent_weight
-        return (2 * PERMANENT_SUM - weight) * same + weight * opposite
-
     @cached_property
-    def _unset_odds(self) -> int:
-        return self._odds(self.spec.unset_weight, self.spec.set_weight)
-
-    @cached_property
-    def _set_odds(self) -> int:
-        return self._odds(self.spec.set_weight, self.spec.unset_weight)
+    def _odds(self) -> tuple[int, int]:
+        """p* and q* times _TOTAL."""
+        unset, shown = self.spec.unset_weight, self.spec.set_weight
+        other = self.spec.permanent_weight
+        same = 2 * PERMANENT_SUM - other
+        return same * unset + other * shown, same * shown + other * unset
 
     @property
     def unset_probability(self) -> float:
         """Probability p* that a report sets a bit that the text leaves unset."""
-        return self._unset_odds / _TOTAL
+        return self._odds[0] / _TOTAL
 
     @property
     def set_probability(self) -> float:
         """Probability q* that a report sets a bit that the text sets."""
-        return self._set_odds / _TOTAL
+        return self._odds[1] / _TOTAL
 
     @cached_property
     def local_epsilon(self) -> float:
@@ -79,8 +74,8 @@ class RapporProbabilities(CheckedArguments):
         In the least private pair, two texts set 2h different bits. Texts that share bits, or whose
         hashes coincide, are more private. The cohort does not depend on the text.
         """
-        likelier = self._set_odds * (_TOTAL - self._unset_odds)
-        rarer = self._unset_odds * (_TOTAL - self._set_odds)
+        unset, shown = self._odds
+        likelier, rarer = shown * (_TOTAL - unset), unset * (_TOTAL - shown)
         return epsilon_of_odds(likelier, rarer, self.spec.hashes)
 
     @cached_property
@@ -95,12 +90,8 @@ class RapporProbabilities(CheckedArguments):
         return epsilon_of_odds(2 * PERMANENT_SUM - weight, weight, 2 * self.spec.hashes)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """
-        Check that one report is local_epsilon-private. Run by the user agent.
-
-        Comparing floats is safe: `self.local_epsilon` is computed to 60 digits and rounded up.
-        """
-        return local_epsilon >= self.local_epsilon
+        """Check that one report is local_epsilon-private. Run by the user agent."""
+        return local_epsilon >= self.local_epsilon  # which is rounded up from 60 digits
 
     @property
     def reduction(self) -> Reduction:
@@ -119,12 +110,13 @@ class RapporProbabilities(CheckedArguments):
         """
         if self.spec.hashes > 1:
             return PureReduction(local_epsilon=self.local_epsilon)
-        rest = _TOTAL - self._unset_odds
+        unset, shown = self._odds
+        rest = _TOTAL - unset
         reduction = MatchCountReduction.of_support_sets(
-            answers=_TOTAL / self._unset_odds,
+            answers=_TOTAL / unset,
             local_epsilon=self.local_epsilon,
-            blanket=(_TOTAL - self._set_odds) / rest,
-            signal=(self._set_odds - self._unset_odds) / rest,
+            blanket=(_TOTAL - shown) / rest,
+            signal=(shown - unset) / rest,
             independent=True,
         )
         third = self.spec.encoding == "labels" and self.spec.bits > 2  # noqa: PLR2004  # third text

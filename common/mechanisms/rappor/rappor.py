@@ -88,20 +88,15 @@ class Rappor(RapporProbabilities):
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """
-        The cohort (uint16), and k bits, least significant first, in whole bytes.
-
-        At least one bit is spare and 0, so that no report is the null report.
-        """
+        """The cohort (uint16), and k bits and a spare one, least significant first, in bytes."""
         return _layout(self.spec.bits)
 
     def set_bits(self, texts: Sequence[str | bytes]) -> NDArray[np.intp]:
-        """Return the bits that texts set in each cohort, (texts, m, h). Errors: `permanent`."""
-        spec, encoded = self.spec, [self._encoded(text) for text in texts]
-        if spec.encoding == "labels":
-            places = [self._place(text) for text in encoded]
-            return np.array(places, dtype=np.intp).reshape(len(places), 1, 1)
-        return bloom.all_positions(encoded, spec.cohorts, spec.bits, spec.hashes)
+        """Return the bits of texts, (texts, m, h), in 2 µs for each cohort. Errors: `permanent`."""
+        cohorts, encoded = range(self.spec.cohorts), [self._encoded(text) for text in texts]
+        rows = [self._positions(text, cohort) for text in encoded for cohort in cohorts]
+        shape = (len(encoded), len(cohorts), self.spec.hashes)
+        return np.array(rows, dtype=np.intp).reshape(shape)
 
     def permanent(self, texts: Sequence[str | bytes], secrets: Sequence[bytes]) -> Reports:
         """
@@ -137,12 +132,7 @@ class Rappor(RapporProbabilities):
         spec = self.spec
         encoded = self._encoded(text)
         cohort = permanent.cohort_of(secret, spec.cohorts, spec.bits)
-        if spec.encoding == "labels":
-            filter_bits = 1 << self._place(encoded)
-        else:
-            filter_bits = 0
-            for bit in bloom.positions(encoded, cohort, spec.bits, spec.hashes):
-                filter_bits |= 1 << bit
+        filter_bits = sum(1 << bit for bit in set(self._positions(encoded, cohort)))
         message = permanent.filter_message(filter_bits, spec.bits, permanent.ENCODER_PREFIX)
         packed = filter_bits.to_bytes((spec.bits + 7) // 8, "little")
         return cohort, packed, permanent.stream(secret, message, spec.bits)[: spec.bits]
@@ -152,9 +142,8 @@ class Rappor(RapporProbabilities):
         Add instantaneous noise to each permanent response, the second stage. Run by the user agent.
 
         Draws a 16-bit integer u for each bit. An unset bit is shown as set if u is below p·2^16, a
-        set bit if u is below q·2^16. Nothing is drawn for one-time reports.
-
-        Cost: 16 random bits for each bit; memory for the reports and 4 million bits.
+        set bit if u is below q·2^16. Nothing is drawn for one-time reports. Cost: 16 random bits
+        for each bit; memory for the reports and 4 million bits.
         """
         spec = self.spec
         if getattr(responses, "dtype", None) != self.report_dtype:
@@ -243,12 +232,14 @@ class Rappor(RapporProbabilities):
     def _places(self) -> dict[bytes, int]:
         return {label.encode(): place for place, label in enumerate(self.labels)}
 
-    def _place(self, text: bytes) -> int:
-        """Return the bit of a label; raise ValueRangeError for any other text."""
+    def _positions(self, text: bytes, cohort: int) -> tuple[int, ...]:
+        """Return the bits that a text sets; raise ValueRangeError if it should be a label."""
+        if self.spec.encoding != "labels":
+            return bloom.positions(text, cohort, self.spec.bits, self.spec.hashes)
         place = self._places.get(text)
         if place is None:
             raise ValueRangeError("a text must be one of the task's labels")
-        return place
+        return (place,)
 
 
 def _layout(bits: int) -> np.dtype[Any]:

@@ -62,10 +62,8 @@ class TrueBitCounts:
     """Probability that one hash of a random text selects each bit, shape (k,)."""
     baseline: Vector
     """b_i: probability that an unlisted text sets each bit, shape (k,)."""
-    unset_probability: float
-    """p*: probability that a report shows an unset bit as set."""
-    set_probability: float
-    """q*: probability that a report shows a set bit as set."""
+    rappor: Rappor
+    """The mechanism, with the probabilities p* and q* that a report shows a bit as set."""
 
     @classmethod
     def of(cls, rappor: Rappor, cells: Counts, candidates: Sequence[str]) -> Self:
@@ -98,8 +96,7 @@ class TrueBitCounts:
             positions=positions,
             distribution=distribution,
             baseline=baseline,
-            unset_probability=unset,
-            set_probability=is_set,
+            rappor=rappor,
         )
 
     @property
@@ -155,10 +152,8 @@ class TrueBitCounts:
         """
         sizes = self.sizes[:, None]
         true = np.clip(expected, 0, sizes)
-        of_set = self.set_probability * (1 - self.set_probability)
-        of_unset = self.unset_probability * (1 - self.unset_probability)
-        signal = self.set_probability - self.unset_probability
-        noise = (true * of_set + (sizes - true) * of_unset) / signal**2
+        q, p = self.rappor.set_probability, self.rappor.unset_probability
+        noise = (true * (q * (1 - q)) + (sizes - true) * (p * (1 - p))) / (q - p) ** 2
         elsewhere = (self.n_reports - sizes) / max(1.0, self.n_reports - 1)
         sampling: Vector = true * (1 - true / sizes) * elsewhere
         return noise + sampling
@@ -285,17 +280,15 @@ class Regression:
         freedom = len(variances) - len(self.fitted)
         if freedom <= 0:
             return variances
-        scaled: Vector = variances * max(1.0, float((residual**2 / variances).sum()) / freedom)
-        return scaled
+        return variances * max(1.0, float((residual**2 / variances).sum()) / freedom)
 
     def alone(self, candidates: NDArray[np.intp]) -> Alone:
         """
         Project each of L candidates, fitted or not, separately.
 
         A fitted candidate's column, projected, is the combination of all fitted columns with the
-        coefficients inverse[:, l] / inverse[l, l].
-
-        Cost: for each, the square of the number of fitted columns, plus c·k; memory for L columns.
+        coefficients inverse[:, l] / inverse[l, l]. Cost: for each, the square of the number of
+        fitted columns, plus c·k; memory for L columns.
         """
         bit_counts, rows = self.bit_counts, self.bit_counts.rows[:, None]
         place = {candidate: number for number, candidate in enumerate(self.fitted.tolist())}

@@ -14,8 +14,9 @@ import numpy as np
 
 from common.mechanisms.base import Vector
 from common.mechanisms.key_value.pairs import Pairs
-from common.mechanisms.key_value.privkv import PairRequest, PrivKv
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.key_value.privkvm import iteration
+from common.task.draft import PairDraft
 from deploy.simulate.accuracy import Summary
 from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
@@ -64,9 +65,9 @@ class KeyValueExperiment:
 
     def mechanism(self, method: _Method, number: int, previous: Vector | None) -> PrivKv:
         """Return the mechanism of iteration `number`, from 1 on, given the previous means."""
-        total = PairRequest(local_epsilon=method.local_epsilon, key_share=self.key_share)
-        request = iteration(total, method.iterations, number, previous)
-        return PrivKv.of_spec(PrivKv.specify(request), len(self.shares))
+        whole = PairDraft(key_share=self.key_share)
+        epsilon, draft = iteration(whole, method.local_epsilon, method.iterations, number, previous)
+        return PrivKv.of_spec(PrivKv.specify(draft, epsilon), len(self.shares))
 
     def collect(self, method: _Method, people: Pairs, rng: np.random.Generator) -> Vector:
         """Run all iterations of a method, and estimate the means; shape (keys,)."""

@@ -100,7 +100,7 @@ def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> d
         "Multi-HM": hybrid.means,
         "Multi-RPHM": projected.means,
         "projection alone": truth + projecting.bias(values),
-        "Multi-HM × q/d": hybrid.means * (projecting.inner.dimensions / d),
+        "Multi-HM × q/d": hybrid.means * (projecting.projected / d),
         "Multi-HM shrunk to 0": shrink_to_zero(hybrid),
         "Multi-HM shrunk to its mean": shrink_to_common_mean(hybrid),
         "Multi-RPHM centred": centred(projecting, projected.means),

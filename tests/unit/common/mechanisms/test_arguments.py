@@ -13,13 +13,14 @@ from common.errors import AccountingError, TaskError, UsageError, ValueRangeErro
 from common.mechanisms.base import Mechanism, Randomizer
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.key_value.privkv import PairRequest, PrivKv
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.laplace import Laplace
 from common.mechanisms.randomized_response import Grr
-from common.mechanisms.registry import number_mechanism_named, randomizer_of
+from common.mechanisms.registry import NUMBER_MECHANISMS, randomizer_of
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
+from common.task.draft import PairDraft
 from deploy.datasets.sources import dataset
 from deploy.planning.requirements import Requirements
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task
@@ -127,17 +128,13 @@ def test_a_local_epsilon_may_be_any_number(epsilon: Any) -> None:
     assert ResponseWeights.for_epsilon(4.0) == ResponseWeights.for_epsilon(epsilon)
     assert SymmetricUnary.weights_for(4.0) == SymmetricUnary.weights_for(epsilon)
     assert Laplace.for_epsilon(1, 4.0) == Laplace.for_epsilon(1, epsilon)
-    assert PrivKv.specify(_pairs(4.0)) == PrivKv.specify(_pairs(epsilon))
+    assert PrivKv.specify(PairDraft(), 4.0) == PrivKv.specify(PairDraft(), epsilon)
     for name in ("piecewise", "hybrid", "harmony", "multi-hm", "mean-est"):
-        made = number_mechanism_named(cast("Any", name)).for_epsilon
+        made = NUMBER_MECHANISMS[cast("Any", name)].for_epsilon
         assert made(1, 4.0) == made(1, epsilon)
     for wrong in ("4", True, None):
         with pytest.raises(TaskError, match="local_epsilon must be a number"):
             ResponseWeights.for_epsilon(cast("Any", wrong))
-
-
-def _pairs(epsilon: float) -> PairRequest:
-    return PairRequest(local_epsilon=epsilon)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from common.errors import TaskError
-from common.mechanisms.registry import mechanism_of, specify
+from common.mechanisms.base import MechanismRequest
+from common.mechanisms.registry import ITEM_MECHANISMS, mechanism_of
 from common.protocols import MechanismName
 from common.task.task import Task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -82,5 +83,8 @@ def test_invalid_requests_are_refused(
     name: MechanismName, domain_size: int, local_epsilon: float, message: str
 ) -> None:
     """The message states the rule."""
+    request = MechanismRequest(
+        name=name, domain_size=domain_size, buckets=0, local_epsilon=local_epsilon
+    )
     with pytest.raises(TaskError, match=message):
-        specify(name, domain_size=domain_size, buckets=0, local_epsilon=local_epsilon)
+        ITEM_MECHANISMS[name].specify(request)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.base import is_null
 from common.mechanisms.key_value.pairs import Pairs
-from common.mechanisms.key_value.privkv import STEPS, PairRequest, PrivKv
+from common.mechanisms.key_value.privkv import STEPS, PrivKv
 from common.mechanisms.weights import ResponseWeights
+from common.task.draft import PairDraft
 from common.task.specs import KeyValueSpec
 from tests.support.mechanisms import Scripted
 from tests.support.tasks import published
@@ -82,7 +83,7 @@ def test_no_two_people_differ_by_more_than_the_promise(
 
 
 def _mechanism(epsilon: float, share: float = 0.5, keys: int = 5) -> PrivKv:
-    spec = PrivKv.specify(PairRequest(local_epsilon=epsilon, key_share=share))
+    spec = PrivKv.specify(PairDraft(key_share=share), epsilon)
     return PrivKv.of_spec(spec, keys)
 
 
@@ -223,8 +224,8 @@ def test_fakes_are_removed_from_expected_counts_exactly() -> None:
 
 
 def _spec(**changes: Any) -> KeyValueSpec:
-    request = PairRequest(low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
-    return dataclasses.replace(PrivKv.specify(request), **changes)
+    draft = PairDraft(low=0.0, high=10.0, fakes=(0.0, 5.0, 10.0))
+    return dataclasses.replace(PrivKv.specify(draft, 2.0), **changes)
 
 
 def test_a_mechanism_has_the_integers_of_its_specification() -> None:
@@ -270,8 +271,9 @@ def test_invalid_specifications_are_refused(changes: dict[str, Any], rule: str) 
 )
 def test_invalid_requests_are_refused(changes: dict[str, Any], rule: str) -> None:
     """The message names the number, and for a task about items its mechanism."""
-    request = PairRequest(low=0.0, high=10.0, local_epsilon=2.0)
+    draft = {"low": 0.0, "high": 10.0, **changes}
+    local_epsilon = draft.pop("local_epsilon", 2.0)
     with pytest.raises(TaskError, match=rule):
-        PrivKv.specify(dataclasses.replace(request, **changes))
+        PrivKv.specify(PairDraft(**draft), local_epsilon)
     with pytest.raises(TaskError, match="is not for pairs"):
         PrivKv.of(published().task)

@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 
 from common.errors import TaskError
 from common.mechanisms.base import Vector
-from common.mechanisms.key_value.privkv import PairRequest, PrivKv
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.key_value.privkvm import iteration
-
-
-def _whole(epsilon: float, key_share: float = 0.5) -> PairRequest:
-    return PairRequest(local_epsilon=epsilon, key_share=key_share)
+from common.task.draft import PairDraft
 
 
 @given(st.floats(1e-3, 20.0), st.integers(1, 12), st.floats(0.01, 0.99))
@@ -22,15 +19,15 @@ def test_all_iterations_together_cost_no_more_than_the_whole(
 ) -> None:
     """The exact sum is at most the whole's ε, and each task's integers meet its part."""
     split = [
-        iteration(_whole(epsilon, share), iterations, number, None)
+        iteration(PairDraft(key_share=share), epsilon, iterations, number, None)
         for number in range(1, iterations + 1)
     ]
-    spent = sum(Fraction(part.local_epsilon) for part in split)
+    spent = sum(Fraction(part_epsilon) for part_epsilon, _ in split)
 
     assert spent <= Fraction(epsilon)
     assert float(spent) == pytest.approx(epsilon)
-    for part in split:
-        assert PrivKv.of_spec(PrivKv.specify(part), 2).keeps_promise(part.local_epsilon)
+    for part_epsilon, part in split:
+        assert PrivKv.of_spec(PrivKv.specify(part, part_epsilon), 2).keeps_promise(part_epsilon)
 
 
 @pytest.mark.parametrize(
@@ -41,10 +38,10 @@ def test_only_the_first_iteration_pays_for_the_key(
     number: int, means: Vector | None, epsilon: float, key_share: float
 ) -> None:
     """The key costs half of ε at first and nothing later; each value costs a c-th of the rest."""
-    request = iteration(_whole(4.0), 4, number, means)
-    spec = PrivKv.specify(request)
+    local_epsilon, draft = iteration(PairDraft(), 4.0, 4, number, means)
+    spec = PrivKv.specify(draft, local_epsilon)
 
-    assert (epsilon, key_share) == (request.local_epsilon, request.key_share)
+    assert (epsilon, key_share) == (local_epsilon, draft.key_share)
     assert (number > 1) == (spec.key_true_weight == spec.key_other_weight)
     assert PrivKv.of_spec(spec, 2).local_epsilon == pytest.approx(epsilon, abs=1e-9)
 
@@ -52,8 +49,8 @@ def test_only_the_first_iteration_pays_for_the_key(
 @given(st.floats(-1e12, 1e12), st.floats(1e-3, 1e12), st.floats(-2.0, 2.0))
 def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: float) -> None:
     """Fakes are clipped, because a task would be refused for the last digit."""
-    whole = PairRequest(low=low, high=low + width, local_epsilon=1.0)
-    (fake,) = iteration(whole, 2, 2, np.array([mean])).fakes
+    whole = PairDraft(low=low, high=low + width)
+    (fake,) = iteration(whole, 1.0, 2, 2, np.array([mean]))[1].fakes
 
     assert low <= fake <= low + width
 
@@ -76,4 +73,4 @@ def test_an_impossible_split_is_refused(
 ) -> None:
     """The message names the number that breaks the rule."""
     with pytest.raises(TaskError, match=rule):
-        iteration(_whole(epsilon, key_share), iterations, 1, None)
+        iteration(PairDraft(key_share=key_share), epsilon, iterations, 1, None)

@@ -42,13 +42,13 @@ def test_the_expected_estimate_and_its_variance_are_exact(local_epsilon: float) 
     mechanism = dataclasses.replace(MultiRphm.for_epsilon(9, local_epsilon), nonce=NONCE)
     values = np.random.default_rng(1).uniform(-1, 1, (2, 9))
     values[0] = np.where(mechanism.matrix[:, 0] > 0, 1.0, -1.0)  # its projection is clipped
-    q, k = mechanism.inner.dimensions, mechanism.inner.sampled
+    q, k = mechanism.projected, mechanism.sampled
     sets = list(itertools.combinations(range(q), k))
     projected = np.clip(values @ mechanism.matrix, -1, 1)
     total = np.zeros(9)
     for x in projected:
         second = np.zeros((q, q))
-        own = mechanism.inner.answer.spread.second_moment(x)
+        own = mechanism.answer.spread.second_moment(x)
         for chosen in sets:
             here = np.zeros(q)
             here[list(chosen)] = x[list(chosen)]
@@ -69,7 +69,8 @@ def test_it_is_as_private_as_multi_hm() -> None:
     mechanism = MultiRphm.for_epsilon(9, 6.0)
     inner = MultiHm.for_epsilon(3, 6.0)
 
-    assert inner == mechanism.inner
+    assert (inner.answer, inner.sampled) == (mechanism.answer, mechanism.sampled)
+    assert inner.report_dtype == mechanism.report_dtype
     assert inner.local_epsilon == mechanism.local_epsilon
     assert inner.reduction == mechanism.reduction
     assert mechanism.keeps_promise(6.0)
@@ -90,5 +91,5 @@ def test_the_projection_follows_from_the_tasks_nonce() -> None:
 
     assert isinstance(mechanism, MultiRphm)
     assert task.nonce == mechanism.nonce
-    expected = projection(task.nonce, mechanism.dimensions, mechanism.inner.dimensions)
+    expected = projection(task.nonce, mechanism.dimensions, mechanism.projected)
     assert expected.tolist() == mechanism.matrix.tolist()

@@ -5,7 +5,6 @@ import pytest
 
 from common.errors import TaskError
 from common.mechanisms.rappor.bloom import (
-    all_positions,
     check_hashes,
     hash_bytes,
     hash_distribution,
@@ -15,14 +14,16 @@ from common.mechanisms.rappor.bloom import (
 
 def test_candidates_hash_as_in_the_public_tools() -> None:
     """The cells, numbered from 1, are those of bin/hash_candidates_test.py [GRappor]."""
-    found = all_positions([b"apple", b"banana", b"carrot"], 4, 16, 2)
-    cells = found + 16 * np.arange(4)[None, :, None] + 1
+    cells = [
+        [16 * cohort + place + 1 for cohort in range(4) for place in positions(text, cohort, 16, 2)]
+        for text in (b"apple", b"banana", b"carrot")
+    ]
 
     assert [
         [5, 1, 26, 26, 38, 34, 63, 62],
         [12, 14, 28, 24, 37, 34, 62, 49],
         [4, 12, 25, 21, 48, 38, 61, 54],
-    ] == cells.reshape(3, 8).tolist()
+    ] == cells
 
 
 def test_two_bytes_of_a_digest_are_read_from_the_lower_end() -> None:

@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from common.mechanisms.hashing.hashed_response import REPORT_DTYPE
-from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, LocalHashing
 from common.mechanisms.registry import mechanism_of
 from deploy.audit.attacks.poisoning import crafted, leverage, supported
 from tests.support.protocol_tasks import protocol_task
