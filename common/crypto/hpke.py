@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
+from common.crypto.secret import Secret
 from common.errors import WireError
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
@@ -239,8 +240,8 @@ class HpkePublicKey:
         return f"HpkePublicKey({fingerprint(self.raw)})"
 
 
-class HpkePrivateKey:
-    """A party's private key for one suite; it opens messages. Hidden in repr."""
+class HpkePrivateKey(Secret):
+    """A party's private key for one suite; it opens messages."""
 
     __slots__ = ("_key", "_raw", "_suite")
 
@@ -293,9 +294,6 @@ class HpkePrivateKey:
 
     def __repr__(self) -> str:
         return f"HpkePrivateKey(of {fingerprint(self._suite.public_bytes(self._raw))})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a private key must not be pickled; use private_bytes()")
 
 
 def key_id(suite: str, public: bytes) -> KeyId:

@@ -12,6 +12,7 @@ from enum import Enum, unique
 from types import MappingProxyType
 from typing import Final
 
+from common.crypto.secret import Secret
 from common.errors import CallerError, CredentialError, SettingsError
 from common.task.task import MAX_ENVELOPE_BYTES
 
@@ -19,8 +20,8 @@ _TOKEN_BYTES: Final = 32
 _TOKEN_TEXT: Final = re.compile(rb"[0-9a-f]{%d}\n?" % (2 * _TOKEN_BYTES))
 
 
-class OperatorToken:
-    """A service's operator token, stored in its state directory; hidden in repr."""
+class OperatorToken(Secret):
+    """A service's operator token, stored in its state directory."""
 
     __slots__ = ("_token",)
 
@@ -50,9 +51,6 @@ class OperatorToken:
             raise CredentialError(
                 "wrong operator token; this service's token is in STATE/operator.token"
             )
-
-    def __repr__(self) -> str:
-        return "OperatorToken(secret)"
 
 
 class Caller(Enum):
