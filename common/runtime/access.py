@@ -39,15 +39,11 @@ class OperatorToken(Secret):
         """Draw a new token from the operating system, as hexadecimal text."""
         return secrets.token_hex(_TOKEN_BYTES).encode()
 
-    def matches(self, shown: str) -> bool:
-        """Return whether `shown` equals the operator token, in constant time."""
-        return secrets.compare_digest(shown.encode(), self._token)
-
     def check(self, shown: str | None) -> None:
-        """Check a caller's token; raise CredentialError if it is missing or wrong."""
+        """Check a caller's token in constant time; raise CredentialError unless it is right."""
         if shown is None:
             raise CredentialError("this call needs an operator token")
-        if not self.matches(shown):
+        if not secrets.compare_digest(shown.encode(), self._token):
             raise CredentialError(
                 "wrong operator token; this service's token is in STATE/operator.token"
             )

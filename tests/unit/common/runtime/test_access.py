@@ -71,6 +71,7 @@ def test_a_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -
         return honest(shown, own)
 
     monkeypatch.setattr(secrets, "compare_digest", noted)
-    assert _TOKEN.matches(_SECRET)
-    assert not _TOKEN.matches(f"{_SECRET[:-1]}f")
+    _TOKEN.check(_SECRET)
+    with pytest.raises(CredentialError, match="wrong"):
+        _TOKEN.check(f"{_SECRET[:-1]}f")
     assert 2 == len(compared)

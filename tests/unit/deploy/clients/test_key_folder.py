@@ -32,7 +32,7 @@ def test_each_party_gets_a_folder_that_its_settings_can_name(tmp_path: Path) -> 
         assert {f"{party}.pem", f"{party}.key", "authority.pem"} == files
         assert 0o600 == (folder / f"{party}.key").stat().st_mode & 0o777
         tls = Tls.open(TlsFiles.within(folder, party), party, ManualClock())
-        assert trust.to_bytes() == tls.authority
+        assert trust.to_bytes() == tls.identity.authority
         assert 0o600 == (keys.path / "authorities" / f"{party}.key").stat().st_mode & 0o777
         certificate = _shown(keys)[party]
         assert {party} == {one for one in PARTIES if trust.verified(frozenset({one}), certificate)}
