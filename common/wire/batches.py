@@ -53,22 +53,18 @@ REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 _STATES: Final = EnumCodec(
     "batch state", BatchState, shuffler_pb2.BatchState.DESCRIPTOR, "BATCH_STATE_"
 )
-_WRITERS: Final = {"state": _STATES.write}
-_STATUS: Final = Codec(
-    BatchStatus, shuffler_pb2.GetBatchStatusResponse, {"state": _STATES.read}, _WRITERS
-)
+_STATUS: Final = Codec(BatchStatus, shuffler_pb2.GetBatchStatusResponse, {"state": _STATES})
 _PROGRESS: Final = Codec(
     BatchProgress,
     shuffler_pb2.GetBatchProgressResponse,
     {
-        "state": _STATES.read,
+        "state": _STATES,
         "n_users": partial(parse_count, maximum=MAX_USERS),
         "n_min": partial(parse_positive, maximum=MAX_USERS),
         "target_size": partial(parse_positive, maximum=MAX_USERS),
         "deadline": partial(parse_positive, maximum=MAX_UNIX_TIME),
         "refused": partial(parse_refused, causes=REFUSALS),
     },
-    _WRITERS,
 )
 _MANIFEST: Final = Codec(
     BatchManifest,
@@ -101,11 +97,6 @@ def delivery_from_wire(message: analyzer_pb2.BeginDeliveryRequest) -> tuple[Batc
     return manifest, parse_positive("n_parts", message.n_parts, MAX_PARTS)
 
 
-def arrived_to_wire(parts: Sequence[int], *, staged: bool) -> analyzer_pb2.BeginDeliveryResponse:
-    """Encode the parts that have arrived, and whether the batch is staged."""
-    return analyzer_pb2.BeginDeliveryResponse(arrived=parts, staged=staged)
-
-
 def arrived_from_wire(message: analyzer_pb2.BeginDeliveryResponse) -> tuple[set[int], bool]:
     """Parse the parts that have arrived, and whether the batch is staged."""
     return set(message.arrived), message.staged
@@ -126,11 +117,6 @@ def part_from_wire(message: analyzer_pb2.DeliverPartRequest) -> BatchPart:
 def wants_reports(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
     """Return whether the analyzer asks for the reports after a part's header."""
     return REPORTS_WANTED[0] in list(initial_metadata)  # gRPC's type searches only its keys
-
-
-def chunk_to_wire(sealed_reports: bytes | memoryview) -> analyzer_pb2.DeliverPartRequest:
-    """Encode a chunk of sealed reports, which follows the header."""
-    return analyzer_pb2.DeliverPartRequest(sealed_reports=bytes(sealed_reports))
 
 
 def chunk_from_wire(message: analyzer_pb2.DeliverPartRequest) -> bytes:
@@ -241,15 +227,6 @@ def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
             start, size = index, len(leaves) + _FIELD_BYTES
     if start < len(sentinels):
         yield sentinels[start:]
-
-
-def sentinels_to_wire(
-    digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
-) -> analyzer_pb2.RegisterSentinelsRequest:
-    """Encode one part of a task's sentinels, which the shuffler has `acknowledged` or not."""
-    return analyzer_pb2.RegisterSentinelsRequest(
-        task_digest=digest, sentinels=sentinels, acknowledged=acknowledged
-    )
 
 
 def sentinels_from_wire(

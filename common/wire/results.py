@@ -93,9 +93,8 @@ _HISTOGRAM: Final = Codec(
         "standard_errors": _error,
         "refined": partial(parse_numbers, minimum=0, maximum=_MAX_REFINED),
         "mse_theory": _mse,
-        "table": lambda _, message: _TABLE.from_wire(message),
+        "table": _TABLE,
     },
-    {"table": _TABLE.to_wire},
 )
 _MEANS: Final = Codec(
     Means,
@@ -125,9 +124,9 @@ _KEY_VALUES: Final = Codec(
         "means_with_fakes": _figure,
         "errors_with_fakes": _error,
         "reports": _counts,
-        "owners": lambda _, message: _OWNERS.from_wire(message),
+        "owners": _OWNERS,
     },
-    {"owners": _OWNERS.to_wire, "reports": np.ndarray.tolist},
+    {"reports": np.ndarray.tolist},
 )
 _FOUND_VALUES: Final = Codec(
     FoundValues,

@@ -69,12 +69,14 @@ def outcomes_to_wire(
     outcomes: Sequence[Outcome], receipt: bytes = b""
 ) -> shuffler_pb2.SubmitBulkResponse:
     """Encode submissions' outcomes, and the receipt for the stored ones (empty if none)."""
-    return shuffler_pb2.SubmitBulkResponse(outcomes=map(_OUTCOMES.write, outcomes), receipt=receipt)
+    return shuffler_pb2.SubmitBulkResponse(
+        outcomes=map(_OUTCOMES.to_wire, outcomes), receipt=receipt
+    )
 
 
 def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome]:
     """Parse the outcomes of submissions."""
-    return [_OUTCOMES.read("outcomes", number) for number in message.outcomes]
+    return [_OUTCOMES("outcomes", number) for number in message.outcomes]
 
 
 def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
