@@ -156,11 +156,6 @@ class Submission:
     """Sealed reports, concatenated."""
 
 
-def pack(submission: Submission) -> bytes:
-    """Encode a submission as an envelope's plaintext."""
-    return submission.submission_id + submission.sealed_reports
-
-
 def split_submission(plaintext: bytes) -> tuple[bytes, bytes]:
     """Split an envelope's plaintext into its submission id and sealed reports, without checks."""
     return plaintext[:SUBMISSION_ID_BYTES], plaintext[SUBMISSION_ID_BYTES:]

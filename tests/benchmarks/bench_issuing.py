@@ -14,9 +14,8 @@ from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from issuer.entitlements import PeopleList
-from issuer.issuance import Issuance
+from issuer.issuance import Issuance, signing_threads
 from issuer.issuance_store import IssuanceStore
-from issuer.signing_threads import signing_threads
 from issuer.token_keys import HeldKey, TokenKeys
 from tests.benchmarks.conftest import Best, Line, best_of
 

@@ -108,7 +108,7 @@ class DishonestShuffler:
         else:
             salt = signed.salt
         size = self.task.sealed_report_bytes
-        leaves = bytearray(inclusion_proof.leaves_of(b"".join(reports), size))
+        leaves = inclusion_proof.leaves_of(b"".join(reports), size)
         tree, buckets = inclusion_proof.tree_over(leaves, salt)
         if self.forges or signed is None:
             signed = BatchCommitment.sign(self.identity, self.digest, BATCH, tree, salt)
