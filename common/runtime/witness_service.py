@@ -14,7 +14,7 @@ from common.runtime.clock import Clock
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, log_key
 from common.transparency.merkle import EMPTY_ROOT
-from common.transparency.witness import Witness, WitnessSizeError
+from common.transparency.witness import Witness
 from common.wire.transparency import checkpoint_from_wire, cosignature_to_wire
 from protos.shuffledp.v1 import log_pb2, log_pb2_grpc
 
@@ -72,22 +72,19 @@ class WitnessServicer(log_pb2_grpc.WitnessServicer):
         """Cosign a checkpoint that continues the last one, or return the last one's size."""
         old_size, consistency, signed = checkpoint_from_wire(request)
         async with self._cosigning:
-            try:
-                cosignature = self._witness.cosign(
-                    self._last,
-                    signed,
-                    old_size=old_size,
-                    consistency=consistency,
-                    seconds=int(self._clock.now()),
-                )
-            except WitnessSizeError as error:
-                return cosignature_to_wire(error.size, None)
+            cosignature = self._witness.cosign(
+                self._last,
+                signed,
+                old_size=old_size,
+                consistency=consistency,
+                seconds=int(self._clock.now()),
+            )
             last = signed.checkpoint
-            if last != self._last:
+            if cosignature is not None and last != self._last:
                 await asyncio.to_thread(self._state.publish, self._file, last.text().decode())
                 self._state.destroy(_NOTHING_COSIGNED)
                 self._last = last
-            return cosignature_to_wire(last.size, cosignature)
+            return cosignature_to_wire(self._last.size, cosignature)
 
     def _read(self) -> Checkpoint:
         path = self._state.path / self._file

@@ -11,6 +11,7 @@ from typing import Any, Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from common.crypto.hpke_pool import worker_pool
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import SettingsError, TaskError
@@ -18,7 +19,6 @@ from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.key_value.pairs import Pairs
 from common.messages.submission import Value
 from common.protocols import ITEM_KINDS
-from common.runtime.worker_pool import worker_pool
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset, is_file
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
