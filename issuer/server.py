@@ -43,7 +43,7 @@ async def start(settings: IssuerSettings) -> Service:
     witness = None
     if settings.analyzer_identity is not None:
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-        witness = WitnessServicer.open(state, pinned, "issuer", clock)
+        witness = WitnessServicer(state, pinned, "issuer", clock)
     store = IssuanceStore(state.path / "issuer.sqlite")
     signers = signing_threads(settings.signing_threads)
     issuance = Issuance(

@@ -79,7 +79,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     channel = FreshChannel(settings.analyzer, "analyzer", tls)
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    witness = WitnessServicer.open(state, pinned, "shuffler", clock)
+    witness = WitnessServicer(state, pinned, "shuffler", clock)
     store = open_store(settings, clock, process_metrics, metrics.record_move)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()

@@ -153,9 +153,6 @@ class HpkePool:
     def _start(self) -> ProcessPoolExecutor:
         return _spawning(self.processes)
 
-    def __repr__(self) -> str:
-        return f"HpkePool({self.processes} processes)"
-
 
 def _spawning(processes: int) -> ProcessPoolExecutor:
     spawn = multiprocessing.get_context("spawn")

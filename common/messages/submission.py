@@ -7,6 +7,7 @@ buffer inside a ciphertext would leak its content by its length.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -55,11 +56,9 @@ def kind_of(value: Value) -> Kind:
 
 def parse_number(text: str, rule: str) -> float:
     """Parse an ASCII number without the underscores that Python allows; raise ValueRangeError."""
-    try:
+    with suppress(ValueError):
         if text.isascii() and "_" not in text:
             return float(text)
-    except ValueError:
-        pass
     raise ValueRangeError(rule)
 
 

@@ -154,9 +154,6 @@ class KeyStore:
             self._state.destroy(name)
         return bool(files)
 
-    def __repr__(self) -> str:
-        return f"KeyStore({len(self.ring.held())} keys)"
-
 
 def _key_file(key: KeyId) -> str:
     return _KEY_FILES.replace("*", key.hex())

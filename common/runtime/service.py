@@ -125,7 +125,7 @@ async def _serve(
     admission = AdmissionInterceptor(
         callers=VerifiedCallers(certified) if certified else None,
         token=operator_token,
-        on_error=process_metrics.failures.note,
+        on_error=process_metrics.note_failure,
     )
     server = make_server(admission, connections_of(name))
     add_services(server)

@@ -6,7 +6,7 @@ from an old copy, the witness could cosign a second history, so it then needs a 
 """
 
 import asyncio
-from typing import Final, Self
+from typing import Final
 
 from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.errors import SettingsError, WireError
@@ -48,23 +48,21 @@ def load_witness_key(state: StateDirectory, party: str) -> tuple[SigningIdentity
 class WitnessServicer(log_pb2_grpc.WitnessServicer):
     """Cosigns the checkpoints of one log; anyone may send those that the log signed."""
 
-    def __init__(self, witness: Witness, state: StateDirectory, clock: Clock) -> None:
-        """Read the last cosigned head of this log; raise SettingsError if it is damaged."""
-        self._witness = witness
+    def __init__(
+        self, state: StateDirectory, analyzer: PublicIdentity, party: str, clock: Clock
+    ) -> None:
+        """
+        Open a party's witness of an analyzer's log, and create its key on first start.
+
+        Raises SettingsError if the last cosigned head of this log is missing or damaged.
+        """
+        identity, key = load_witness_key(state, party)
+        self._witness = Witness(name=key.name, identity=identity, log=log_key(analyzer))
         self._state = state
         self._clock = clock
-        digits = witness.log.identity.raw.hex()[:_NAME_DIGITS]
-        self._file = _STATE_FILES.replace("*", digits)
+        self._file = _STATE_FILES.replace("*", analyzer.raw.hex()[:_NAME_DIGITS])
         self._last = self._read()
         self._cosigning = asyncio.Lock()
-
-    @classmethod
-    def open(
-        cls, state: StateDirectory, analyzer: PublicIdentity, party: str, clock: Clock
-    ) -> Self:
-        """Open a party's witness of an analyzer's log, and create its key on first start."""
-        identity, key = load_witness_key(state, party)
-        return cls(Witness(name=key.name, identity=identity, log=log_key(analyzer)), state, clock)
 
     async def AddCheckpoint(  # noqa: N802  # named as in the .proto file
         self, request: log_pb2.AddCheckpointRequest, _context: object

@@ -77,7 +77,7 @@ def test_a_witness_has_the_key_that_was_copied(tmp_path: Path, party: str) -> No
     analyzer = load_identity(
         StateDirectory.open(states / "analyzer", secrets / "analyzer" / "state.key")
     )
-    WitnessServicer.open(state, analyzer.public_identity(), party, SystemClock())
+    WitnessServicer(state, analyzer.public_identity(), party, SystemClock())
     assert not (secrets / "analyzer" / "witness.pub").exists()
 
 
