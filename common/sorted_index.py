@@ -36,10 +36,6 @@ class SortedIndex:
         self._fresh: list[tuple[Words, Words]] = []
         self._recent: dict[int, list[int]] = {}
 
-    def __len__(self) -> int:
-        recent = sum(map(len, self._recent.values()))
-        return recent + sum(len(keys) for keys, _ in self._runs + self._fresh)
-
     def add(self, keys: Words, values: Words) -> None:
         """
         Add entries: keys and values of shape (n,) each.

@@ -210,10 +210,6 @@ class HpkePublicKey:
         """The key's id in a key ring, which also depends on the suite."""
         return key_id(self.suite, self.raw)
 
-    def seal(self, plaintext: bytes, context: SealContext) -> bytes:
-        """Seal one plaintext under a context; see `sealer`."""
-        return self.sealer(context)(plaintext)
-
     def sealer(self, context: SealContext) -> Sealer:
         """
         Return a function that seals plaintexts under one context.

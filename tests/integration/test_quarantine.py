@@ -35,7 +35,9 @@ def _submissions(signed: SignedTask, rng: np.random.Generator) -> tuple[list[byt
     ]
     sealed += [rng.bytes(2 * task.sealed_report_bytes) for _ in range(_JUNK)]
     key = HpkePublicKey(task.suite, task.shuffler_key)
-    envelopes = [key.seal(rng.bytes(16) + reports, envelope_context(digest)) for reports in sealed]
+    envelopes = [
+        key.sealer(envelope_context(digest))(rng.bytes(16) + reports) for reports in sealed
+    ]
     return envelopes, mechanism.tally(np.concatenate([own, dummies]))
 
 

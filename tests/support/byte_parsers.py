@@ -127,10 +127,14 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *(4, "sealed report", lambda raw: _CASE.analyzer_key.open(raw, _REPORT)),
-        _CASE.analyzer_key.public_key().seal(b"report", _REPORT),
+        _CASE.analyzer_key.public_key().sealer(_REPORT)(b"report"),
     ),
     (
-        *(4, "public key", lambda raw: HpkePublicKey(DEFAULT_SUITE, raw).seal(b"report", _REPORT)),
+        *(
+            4,
+            "public key",
+            lambda raw: HpkePublicKey(DEFAULT_SUITE, raw).sealer(_REPORT)(b"report"),
+        ),
         _CASE.task.analyzer_key,
     ),
     (

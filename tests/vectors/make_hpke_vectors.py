@@ -53,9 +53,9 @@ def _cases(suite: str) -> list[dict[str, Any]]:
     digest, other_digest = TaskDigest(bytes(range(32))), TaskDigest(bytes(range(1, 33)))
     report, envelope = report_context(digest), envelope_context(digest)
     text = b"twelve bytes"
-    sealed = analyzer.public_key().seal(text, report)
-    in_envelope = shuffler.public_key().seal(b"id" + sealed, envelope)
-    empty = analyzer.public_key().seal(b"", report)
+    sealed = analyzer.public_key().sealer(report)(text)
+    in_envelope = shuffler.public_key().sealer(envelope)(b"id" + sealed)
+    empty = analyzer.public_key().sealer(report)(b"")
     enc, overhead = (
         suite_named(suite).overhead_bytes - _TAG_BYTES,
         suite_named(suite).overhead_bytes,

@@ -53,7 +53,7 @@ def test_every_vector_opens_or_fails_as_it_says(case: dict[str, Any]) -> None:
 def test_no_changed_bit_of_a_ciphertext_opens(suite: str) -> None:
     """X25519's ignored top bit is no exception: dropping equal ciphertexts drops every repeat."""
     key, context = HpkePrivateKey.generate(suite), report_context(_DIGEST)
-    sealed, opener = key.public_key().seal(b"12 bytes here", context), key.opener(context)
+    sealed, opener = key.public_key().sealer(context)(b"12 bytes here"), key.opener(context)
     opened = []
     for bit in range(8 * len(sealed)):
         changed = bytearray(sealed)
@@ -68,7 +68,7 @@ def test_no_changed_bit_of_a_ciphertext_opens(suite: str) -> None:
 def test_a_ciphertext_of_one_suite_opens_in_no_other(suite: str) -> None:
     """The same private bytes do not open it in another suite; key ids differ by suite too."""
     key, context = HpkePrivateKey.generate(suite), report_context(_DIGEST)
-    sealed = key.public_key().seal(b"text", context)
+    sealed = key.public_key().sealer(context)(b"text")
 
     assert [suite] == [
         name
@@ -88,7 +88,7 @@ def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int
     """Sealing one plaintext twice gives two ciphertexts of one length; both layers differ."""
     public, contexts = HpkePrivateKey.generate(suite).public_key(), [report_context(_DIGEST)]
     contexts.append(envelope_context(_DIGEST))
-    sealed = {public.seal(b"x" * 12, context) for context in contexts * 2}
+    sealed = {public.sealer(context)(b"x" * 12) for context in contexts * 2}
 
     assert 4 == len(sealed)
     assert {12 + overhead} == set(map(len, sealed))
@@ -107,7 +107,7 @@ def test_malformed_keys_digests_and_suites_are_refused() -> None:
         with pytest.raises(WireError):
             report_context(TaskDigest(bytes(length)))
     with pytest.raises(WireError):
-        HpkePublicKey(DEFAULT_SUITE, bytes(32)).seal(b"", report_context(_DIGEST))
+        HpkePublicKey(DEFAULT_SUITE, bytes(32)).sealer(report_context(_DIGEST))(b"")
     with pytest.raises(WireError, match=DEFAULT_SUITE):
         suite_named("rot13")
     with pytest.raises(WireError, match="public key is not valid in the suite"):
