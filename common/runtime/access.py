@@ -245,14 +245,6 @@ def check_caller(
         token.check(shown)
 
 
-def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
-    """Return a verified certificate's common names; if it has none, its alternative names."""
-    found = [*certificate.get("x509_common_name", ())] or [
-        *certificate.get("x509_subject_alternative_name", ())
-    ]
-    return frozenset(name.decode("utf-8", errors="replace") for name in found)
-
-
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
     """Return the bearer token in a call's metadata; None if there is none."""
     for key, value in metadata or ():

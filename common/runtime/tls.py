@@ -180,15 +180,11 @@ class VerifiedCallers:
         self._renewal = Renewal(alone, tls.version and tls.version[-1:])
         self._trust = Trust.parse(tls.identity.authority)
 
-    def verified(self, names: frozenset[str], certificate: bytes) -> frozenset[str]:
-        """
-        Return those names of a caller's certificate, in PEM, that its authority may certify.
-
-        Raises CallerError if the certificate is revoked. Cost: 0.2 ms.
-        """
+    def verified(self, certificate: bytes) -> frozenset[str]:
+        """Return the names in a caller's PEM as `Trust.verified` does. Cost: 0.2 ms."""
         if renewed := self._renewal.take():
             self._trust = Trust.parse(renewed.authority)
-        return self._trust.verified(names, Certificate.parse(certificate))
+        return self._trust.verified(Certificate.parse(certificate))
 
 
 def _version_of(path: Path) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@ import secrets
 import pytest
 
 from common.errors import CallerError, CredentialError
-from common.runtime.access import Caller, OperatorToken, bearer_token, check_caller, names_in
+from common.runtime.access import Caller, OperatorToken, bearer_token, check_caller
 
 _SECRET = "5e" * 32
 _TOKEN = OperatorToken(_SECRET.encode())
@@ -43,15 +43,6 @@ def test_certificate_and_token_decide_who_may_call(
         return
     with pytest.raises(refusal):
         check_caller(allowed, names, shown, _TOKEN)
-
-
-def test_the_common_name_takes_precedence_over_alternative_names() -> None:
-    """A host called shuffler is not the shuffler."""
-    names = {"x509_subject_alternative_name": [b"shuffler", b"localhost"]}
-
-    assert frozenset({"shuffler", "localhost"}) == names_in(names)
-    assert frozenset({"analyzer"}) == names_in({**names, "x509_common_name": [b"analyzer"]})
-    assert frozenset() == names_in({})
 
 
 def test_a_bearer_token_is_read_from_the_authorization_header() -> None:
