@@ -155,11 +155,6 @@ commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from
 """Convert a commitment; a caller that parses one must verify its signature."""
 
 
-def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
-    """Encode a commitment for storage."""
-    return commitment_to_wire(commitment).SerializeToString()
-
-
 def commitment_from_bytes(stored: bytes) -> BatchCommitment:
     """Parse a stored commitment; raise WireError if it is damaged."""
     return commitment_from_wire(

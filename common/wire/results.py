@@ -250,11 +250,6 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
     return _RESULT.from_wire(message, estimate=estimate_from_wire(message))
 
 
-def result_to_bytes(result: Result) -> bytes:
-    """Encode a result for the analyzer's storage."""
-    return result_to_wire(result).SerializeToString()
-
-
 def result_from_bytes(stored: bytes) -> Result:
     """Parse a stored result; raise WireError if it is damaged."""
     message = parse_stored(analyzer_pb2.GetResultResponse, stored, "result of this task")

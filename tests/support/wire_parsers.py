@@ -70,7 +70,7 @@ _IDENTITY: Final = SigningIdentity(bytes(range(32)))
 _PINNED: Final = _IDENTITY.public_identity()
 _LEAVES: Final = some_leaves(600)  # enough for two buckets
 _COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, EXAMPLE_DIGEST)
-_KEPT_COMMITMENT: Final = batches.commitment_to_bytes(_COMMITMENT)
+_KEPT_COMMITMENT: Final = batches.commitment_to_wire(_COMMITMENT).SerializeToString()
 _JOB: Final = ProofJob(
     batch_id=BatchId(bytes(16)),
     key=bytes(32),
@@ -349,7 +349,7 @@ PARSERS: Final = (
     Parser(
         name="kept result",
         read=results.result_from_bytes,
-        seeds=(results.result_to_bytes(result(EXAMPLE_DIGEST)),),
+        seeds=(results.result_to_wire(result(EXAMPLE_DIGEST)).SerializeToString(),),
         form="protobuf",
         share=8,
     ),
