@@ -43,13 +43,16 @@ class SortedIndex:
         Small additions go to a dictionary. Others are sorted at the next look-up, or once _SORT_AT
         entries wait.
         """
-        if len(keys) <= _MAX_SMALL_ADDITION:
+        if len(keys) > _MAX_SMALL_ADDITION:
+            self._fresh.append((keys, values))
+        else:
             for key, value in zip(keys.tolist(), values.tolist(), strict=True):
                 self._recent.setdefault(key, []).append(value)
-            if len(self._recent) >= _MAX_RECENT:
-                self._gather_recent()
-        else:
+        if len(self._recent) >= _MAX_RECENT:
+            pairs = [(key, value) for key, several in self._recent.items() for value in several]
+            keys, values = np.array(pairs, dtype=np.uint64).T
             self._fresh.append((keys, values))
+            self._recent = {}
         if sum(len(fresh) for fresh, _ in self._fresh) >= _SORT_AT:
             self._sort_in()
 
@@ -79,13 +82,6 @@ class SortedIndex:
                 places.append(np.full(len(recent), place))
                 found.append(np.array(recent, dtype=np.uint64))
         return np.concatenate(places), np.concatenate(found)
-
-    def _gather_recent(self) -> None:
-        """Queue the dictionary's entries for sorting."""
-        pairs = [(key, value) for key, values in self._recent.items() for value in values]
-        keys, values = np.array(pairs, dtype=np.uint64).T
-        self._recent = {}
-        self._fresh.append((keys, values))
 
     def _sort_in(self) -> None:
         """Merge the waiting entries, and runs that are not much longer, into one run."""
