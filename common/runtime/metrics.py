@@ -343,8 +343,6 @@ class MetricsServer:
         self._thread.join()
 
 
-# --- processes and their workers -----------------------------------------------------------------
-
 _CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 

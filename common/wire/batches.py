@@ -137,9 +137,6 @@ _FIELD_BYTES: Final = 8
 _COUNT_BYTES: Final = 4
 
 
-# --- the analyzer's commitments ------------------------------------------------------------------
-
-
 _COMMITMENT: Final = Codec(
     BatchCommitment,
     inclusion_pb2.BatchCommitment,
@@ -160,9 +157,6 @@ def commitment_from_bytes(stored: bytes) -> BatchCommitment:
     return commitment_from_wire(
         parse_stored(inclusion_pb2.BatchCommitment, stored, "commitment of this batch")
     )
-
-
-# --- the shuffler's proofs -----------------------------------------------------------------------
 
 
 def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
@@ -207,9 +201,6 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
     return InclusionProof(
         commitment=commitment, bucket=leaves[: n_leaves * HASH_BYTES], path=split(path)
     )
-
-
-# --- sentinels -----------------------------------------------------------------------------------
 
 
 def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

@@ -256,8 +256,6 @@ def result_from_bytes(stored: bytes) -> Result:
     return result_from_wire(message)
 
 
-# --- the ledger ----------------------------------------------------------------------------------
-
 _ENTRIES: Final[Mapping[type[ChainedEntry], Codec[Any, Any]]] = {
     kind: Codec(kind, analyzer_pb2.LedgerEntry, {"task_digest": lambda _, digest: digest})
     for kind in (LedgerEntry, DecisionEntry)

@@ -37,9 +37,6 @@ _OUTCOMES: Final = EnumCodec(
 )
 
 
-# --- from a device to the shuffler ---------------------------------------------------------------
-
-
 def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:
     """Parse a submission: task, envelope, token (empty if none). Run by the shuffler."""
     envelope = parse_bounded("envelope", message.envelope, MAX_ENVELOPE_BYTES)
@@ -82,9 +79,6 @@ def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome
 def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
     """Parse a receipt; empty if the shuffler signs none. Run by the user agent."""
     return parse_bounded("receipt", message.receipt, SIGNATURE_BYTES)
-
-
-# --- from a person to their device ---------------------------------------------------------------
 
 
 def contribution_to_wire(

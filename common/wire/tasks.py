@@ -58,9 +58,6 @@ def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     )
 
 
-# --- drafts --------------------------------------------------------------------------------------
-
-
 def _labels(_name: str, field: Sequence[str]) -> tuple[str, ...]:
     return tuple(parse_bounded("label", label, MAX_LABEL_CHARACTERS) for label in field)
 
@@ -163,8 +160,6 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
     split_envelope_key(draft.suite, draft.shuffler_key)
     return draft
 
-
-# --- the list of tasks ---------------------------------------------------------------------------
 
 _STATES: Final = EnumCodec(
     "task state", TaskState, analyzer_pb2.TaskState.DESCRIPTOR, "TASK_STATE_"
