@@ -107,7 +107,7 @@ class HpkePool:
         """Set the number of workers, which start on first use; 0 means one per core."""
         self.processes = processes or os.cpu_count() or 1
         self._lock = threading.Lock()
-        self._executor = self._start()
+        self._executor = _spawning(self.processes)
 
     def open_and(
         self,
@@ -136,22 +136,19 @@ class HpkePool:
                 return self._executor.submit(work, *args, **kwargs)
             except BrokenProcessPool:
                 self._executor.shutdown(wait=False)
-                self._executor = self._start()
+                self._executor = _spawning(self.processes)
                 return self._executor.submit(work, *args, **kwargs)
 
     def forget_keys(self) -> None:
         """Replace all workers, which may hold a destroyed key; they finish their queued calls."""
         with self._lock:
             self._executor.shutdown(wait=False)
-            self._executor = self._start()
+            self._executor = _spawning(self.processes)
 
     def close(self) -> None:
         """Stop the workers, and drop the chunks that are still queued."""
         with self._lock:
             self._executor.shutdown(wait=True, cancel_futures=True)
-
-    def _start(self) -> ProcessPoolExecutor:
-        return _spawning(self.processes)
 
 
 def _spawning(processes: int) -> ProcessPoolExecutor:

@@ -112,15 +112,16 @@ class KeyRing:
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
         """Return a task's key id; raise UnknownKeyError, naming `whose`, if the key is not held."""
         wanted = key_id(suite, public)
+        short = wanted.hex()[:16]
         for entry in self.entries:
             if entry.key_id == wanted:
                 if entry.state is KeyState.DESTROYED:
                     raise UnknownKeyError(
-                        f"the task's {whose}, {_short(wanted)}, expired and was destroyed: "
+                        f"the task's {whose}, {short}, expired and was destroyed: "
                         "nothing sealed to it can be opened"
                     )
                 return wanted
-        raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is not a key of this party")
+        raise UnknownKeyError(f"the task's {whose}, {short}, is not a key of this party")
 
     def with_key(self, key: HpkePublicKey, state: KeyState, now: float) -> "KeyRing":
         """Return the ring with one more key, in this state since `now`."""
@@ -217,7 +218,3 @@ def _entry(fields: dict[str, Any]) -> KeyEntry:
         raise ValueError("since must be finite")
     key = HpkePublicKey(fields["suite"], bytes.fromhex(fields["public"]))
     return KeyEntry(suite=key.suite, public=key.raw, state=KeyState(fields["state"]), since=since)
-
-
-def _short(key: KeyId) -> str:
-    return key.hex()[:16]
