@@ -69,7 +69,6 @@ class MetricDefinition:
 
 
 _SHUFFLER_STATES: Final = {"state": tuple(state.value for state in COUNTED_STATES)}
-_REPORT_CAUSES: Final = {"cause": get_args(RefusalCause)}
 _METRIC = MetricDefinition
 
 _OF_ALL: Final = (
@@ -204,7 +203,7 @@ _OF_ANALYZER: Final = (
     _METRIC(
         "shuffledp_reports_refused_total",
         "Reports of released batches that were not counted.",
-        _REPORT_CAUSES,
+        {"cause": get_args(RefusalCause)},
     ),
     _METRIC(
         "shuffledp_sentinels_missing_total",

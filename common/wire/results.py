@@ -67,10 +67,6 @@ def _counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
     return np.array(fields, dtype=np.int64)
 
 
-def _values(_name: str, fields: Sequence[bytes]) -> tuple[bytes, ...]:
-    return tuple(parse_bounded("a found value", each, MAX_SPELLED_BYTES) for each in fields)
-
-
 _figure = partial(parse_numbers, minimum=-_MAX_FIGURE, maximum=_MAX_FIGURE)
 _error = partial(parse_numbers, minimum=0, maximum=_MAX_FIGURE)
 _mse = partial(parse_amount, maximum=_MAX_FIGURE**2)
@@ -132,7 +128,9 @@ _FOUND_VALUES: Final = Codec(
     FoundValues,
     analyzer_pb2.FoundValues,
     {
-        "values": _values,
+        "values": lambda _, found: tuple(
+            parse_bounded("a found value", each, MAX_SPELLED_BYTES) for each in found
+        ),
         "shares": _figure,
         "standard_errors": _error,
         "reports": _counts,

@@ -42,7 +42,6 @@ from protos.shuffledp.v1 import analyzer_pb2, task_pb2
 MAX_LISTED_TASKS: Final = 50
 """Maximum number of tasks in one call."""
 _MAX_NAME: Final = 64
-_SHUFFLER_DISTRIBUTIONS: Final = get_args(ShufflerDistribution)
 
 
 def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
@@ -111,7 +110,7 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
         analyzer_pb2.ShufflerSpec,
         {
             "law": lambda _, name: parse_word(
-                "the distribution of the shuffler's dummies", name, _SHUFFLER_DISTRIBUTIONS
+                "the distribution of the shuffler's dummies", name, get_args(ShufflerDistribution)
             )
         },
     ),
