@@ -17,7 +17,7 @@ class ReleaseMetrics:
     def __init__(self, process_metrics: ProcessMetrics) -> None:
         self._metrics = process_metrics.metrics
         self._now = process_metrics.now
-        self._note = process_metrics.failures.note
+        self._note = process_metrics.note_failure
         self._states: dict[TaskDigest, DeliveredState] = {}
         self._deadlines: dict[TaskDigest, int] = {}
         """Deadlines of tasks without a batch."""

@@ -43,7 +43,7 @@ from common.runtime.executor import Executor
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes
-from common.wire.results import result_from_bytes, result_to_bytes
+from common.wire.results import result_from_bytes, result_to_wire
 
 
 class Releases:
@@ -199,7 +199,9 @@ class Releases:
                 composed_epsilon=composed,
                 waived=result.waived,
             )
-            await self._store.release(batch, counts.cells.tobytes(), result_to_bytes(result), cost)
+            await self._store.release(
+                batch, counts.cells.tobytes(), result_to_wire(result).SerializeToString(), cost
+            )
 
     async def decide(self, digest: TaskDigest, decision: Decision, note: str) -> DecisionEntry:
         """

@@ -28,7 +28,7 @@ from common.runtime.clock import SystemClock
 from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.engine import open_executor
 from common.runtime.executor import PartMetrics
-from common.runtime.jobs import OfferedJobs, serve_jobs
+from common.runtime.jobs import OfferedJobs
 from common.runtime.key_store import Rotation
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.repeat import repeat
@@ -37,7 +37,7 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from common.transparency.checkpoint import NoteKey
 from common.transparency.log_entry import EntryKind, LogEntry
-from protos.shuffledp.v1 import analyzer_pb2_grpc
+from protos.shuffledp.v1 import analyzer_pb2_grpc, jobs_pb2_grpc
 
 _HOUR: Final = 3600.0
 
@@ -60,7 +60,7 @@ async def start(settings: AnalyzerSettings) -> Service:
     keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
     process_metrics.watch_keys(lambda: keys.reports.ring)
     witnesses = [(one.address, NoteKey.parse(one.key)) for one in settings.witnesses]
-    authority = tls.authority if tls else None
+    authority = tls.identity.authority if tls else None
     store = Store(state.path / "analyzer.sqlite")
     log = TaskLog(
         store=store,
@@ -142,8 +142,9 @@ async def start(settings: AnalyzerSettings) -> Service:
             log.run,
         ),
     )
+    serve_jobs = partial(jobs_pb2_grpc.add_JobsServicer_to_server, jobs)
     internal = await Listener.start_internal(
-        settings, clock, "shuffledp.v1.Jobs", partial(serve_jobs, jobs=jobs), process_metrics
+        settings, clock, "shuffledp.v1.Jobs", serve_jobs, process_metrics
     )
     return Service(
         listener=listener,

@@ -17,7 +17,6 @@ from common.runtime import logs
 from common.task_digest import TaskDigest
 from common.wire.batches import (
     REPORTS_WANTED,
-    arrived_to_wire,
     chunk_from_wire,
     commitment_to_wire,
     delivery_from_wire,
@@ -83,7 +82,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         manifest, n_parts = delivery_from_wire(request)
         with _logged_refusals(manifest.task_digest):
             arrived, staged = await self._staging.begin(manifest, n_parts)
-        return arrived_to_wire(arrived, staged=staged)
+        return analyzer_pb2.BeginDeliveryResponse(arrived=arrived, staged=staged)
 
     async def DeliverPart(
         self,

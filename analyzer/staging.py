@@ -43,7 +43,7 @@ from common.runtime.executor import Executor
 from common.runtime.shared_calls import SharedCalls
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
-from common.wire.batches import commitment_to_bytes
+from common.wire.batches import commitment_to_wire
 
 T = TypeVar("T")
 
@@ -188,7 +188,9 @@ class Staging:
             await self._store.run(delivery_table.forget_parts, manifest.batch_id)
             raise DamagedStorageError("a part of the batch is damaged: deliver it again") from error
         await self._store.run(
-            delivery_table.finish_delivery, manifest.batch_id, commitment_to_bytes(commitment)
+            delivery_table.finish_delivery,
+            manifest.batch_id,
+            commitment_to_wire(commitment).SerializeToString(),
         )
         self._metrics.record_staged(digest)
         fields = logs.batch_fields(digest, manifest.batch_id)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Words = NDArray[np.uint64]
 
 _RUN_RATIO: Final = 2
-"""The last two runs are merged unless the first is more than this many times as long."""
+"""A run is merged with new entries unless it is more than this many times as long."""
 _SORT_AT: Final = 2**18
 """Number of unsorted entries at which `add` sorts them; fewer are sorted by the next look-up."""
 _MAX_RECENT: Final = 2**12
@@ -36,10 +36,6 @@ class SortedIndex:
         self._fresh: list[tuple[Words, Words]] = []
         self._recent: dict[int, list[int]] = {}
 
-    def __len__(self) -> int:
-        recent = sum(map(len, self._recent.values()))
-        return recent + sum(len(keys) for keys, _ in self._runs + self._fresh)
-
     def add(self, keys: Words, values: Words) -> None:
         """
         Add entries: keys and values of shape (n,) each.
@@ -47,13 +43,16 @@ class SortedIndex:
         Small additions go to a dictionary. Others are sorted at the next look-up, or once _SORT_AT
         entries wait.
         """
-        if len(keys) <= _MAX_SMALL_ADDITION:
+        if len(keys) > _MAX_SMALL_ADDITION:
+            self._fresh.append((keys, values))
+        else:
             for key, value in zip(keys.tolist(), values.tolist(), strict=True):
                 self._recent.setdefault(key, []).append(value)
-            if len(self._recent) >= _MAX_RECENT:
-                self._gather_recent()
-        else:
+        if len(self._recent) >= _MAX_RECENT:
+            pairs = [(key, value) for key, several in self._recent.items() for value in several]
+            keys, values = np.array(pairs, dtype=np.uint64).T
             self._fresh.append((keys, values))
+            self._recent = {}
         if sum(len(fresh) for fresh, _ in self._fresh) >= _SORT_AT:
             self._sort_in()
 
@@ -84,39 +83,17 @@ class SortedIndex:
                 found.append(np.array(recent, dtype=np.uint64))
         return np.concatenate(places), np.concatenate(found)
 
-    def _gather_recent(self) -> None:
-        """Queue the dictionary's entries for sorting."""
-        pairs = [(key, value) for key, values in self._recent.items() for value in values]
-        keys, values = np.array(pairs, dtype=np.uint64).T
-        self._recent = {}
-        self._fresh.append((keys, values))
-
     def _sort_in(self) -> None:
+        """Merge the waiting entries, and runs that are not much longer, into one run."""
         if not self._fresh:
             return
-        keys = np.concatenate([keys for keys, _ in self._fresh])
-        values = np.concatenate([values for _, values in self._fresh])
-        self._fresh = []
-        order = np.argsort(keys, kind="stable")
+        merged, self._fresh = self._fresh, []
+        size = sum(len(keys) for keys, _ in merged)
+        while self._runs and len(self._runs[-1][0]) <= _RUN_RATIO * size:
+            merged.insert(0, self._runs.pop())
+            size += len(merged[0][0])
+        values = np.concatenate([values for _, values in merged])
+        keys = np.concatenate([keys for keys, _ in merged])
+        merged.clear()  # to save memory
+        order = keys.argsort(kind="stable")  # merges sorted runs in linear time
         self._runs.append((keys[order], values[order]))
-        while len(self._runs) > 1 and len(self._runs[-2][0]) <= _RUN_RATIO * len(self._runs[-1][0]):
-            self._merge()
-
-    def _merge(self) -> None:
-        """Merge the last two runs, first their keys and then their values, to save memory."""
-        keys, values = self._runs.pop()
-        into_keys, into_values = self._runs.pop()
-        places = np.searchsorted(into_keys, keys, side="right")
-        places += np.arange(len(keys))
-        from_last = np.zeros(len(keys) + len(into_keys), dtype=np.bool_)
-        from_last[places] = True
-        into_keys = _interleaved(into_keys, keys, from_last)
-        del keys
-        self._runs.append((into_keys, _interleaved(into_values, values, from_last)))
-
-
-def _interleaved(first: Words, second: Words, from_second: NDArray[np.bool_]) -> Words:
-    both = np.empty(len(from_second), dtype=np.uint64)
-    both[from_second] = second
-    both[~from_second] = first
-    return both

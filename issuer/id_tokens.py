@@ -19,7 +19,6 @@ _MAX_KEY_SET_BYTES: Final = 1 << 18
 _ALGORITHMS: Final = {"RSA": "RS256", "EC P-256": "ES256", "OKP Ed25519": "EdDSA"}
 """The one algorithm of each type and curve of key. A token never chooses the algorithm, so none of
 a public key is taken for a symmetric key."""
-_CLAIMS: Final = ("sub", "iss", "aud", "exp", "iat")
 
 KeySet = Mapping[str, jwt.PyJWK]
 """The identity provider's keys by key id."""
@@ -63,7 +62,7 @@ def verified_subject(token: bytes, keys: KeySet, *, issuer: str, audience: str, 
             audience=audience,
             issuer=issuer,
             options={
-                "require": list(_CLAIMS),
+                "require": ["sub", "iss", "aud", "exp", "iat"],
                 "enforce_minimum_key_length": True,
                 "verify_exp": False,  # times are checked against `now`
                 "verify_iat": False,

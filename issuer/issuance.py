@@ -1,11 +1,14 @@
 """Issue tokens: at most one per person and token key."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from hashlib import sha256
 from itertools import chain
 from typing import Final
+
+import gmpy2
 
 from common.crypto.privacy_tokens import TokenKey
 from common.errors import (
@@ -90,7 +93,7 @@ class Issuance:
             WireError: The message is not below the key's modulus.
             StorageError: The disk failed; safe to retry.
         """
-        [signature] = await self._counted([(key_id, blinded, credential)])
+        [signature] = await self._issue([(key_id, blinded, credential)])
         return signature
 
     async def issue_bulk(self, asked: Sequence[tuple[bytes, bytes, bytes]]) -> list[bytes]:
@@ -101,30 +104,27 @@ class Issuance:
         other errors the rest is signed, and returned to a call without the refused request.
         """
         async with self._bulk:
-            return await self._counted(asked)
+            return await self._issue(asked)
 
-    async def _counted(self, asked: Sequence[tuple[bytes, bytes, bytes]]) -> list[bytes]:
+    async def _issue(self, asked: Sequence[tuple[bytes, bytes, bytes]]) -> list[bytes]:
+        issued: list[Issued] = []
         try:
-            issued = await self._issue(asked)
+            wanted = [await self._wanted(*each) for each in asked]
+            for each, settled in zip(wanted, await self._commits.append(wanted), strict=True):
+                if settled is None:
+                    raise WireError("a blinded message must be below the modulus of its key")
+                if settled.request != each.request:
+                    raise ConflictError(
+                        "this person already has a token of this key, which another device asked "
+                        "for"
+                    )
+                issued.append(settled)
         except tuple(_CAUSES) as error:
             self._record(_CAUSES[type(error)])
             raise
-        for each in issued:
-            self._record("issued" if each.is_new else "repeated")
-        return [each.signature for each in issued]
-
-    async def _issue(self, asked: Sequence[tuple[bytes, bytes, bytes]]) -> list[Issued]:
-        wanted = [await self._wanted(*each) for each in asked]
-        issued = []
-        for each, settled in zip(wanted, await self._commits.append(wanted), strict=True):
-            if settled is None:
-                raise WireError("a blinded message must be below the modulus of its key")
-            if settled.request != each.request:
-                raise ConflictError(
-                    "this person already has a token of this key, which another device asked for"
-                )
-            issued.append(settled)
-        return issued
+        for settled in issued:
+            self._record("issued" if settled.is_new else "repeated")
+        return [settled.signature for settled in issued]
 
     async def _wanted(self, key_id: bytes, blinded: bytes, credential: bytes) -> Wanted:
         key = self._keys.find(key_id, self._clock.now())
@@ -181,3 +181,14 @@ class Issuance:
 
 def _sign_each(wanted: Sequence[Wanted]) -> list[bytes | None]:
     return [each.sign() for each in wanted]
+
+
+def signing_threads(count: int) -> ThreadPoolExecutor:
+    """Start `count` threads that sign in parallel, or one per core for 0, on first use."""
+    return ThreadPoolExecutor(
+        count or os.cpu_count() or 1, thread_name_prefix="signing", initializer=_release_lock
+    )
+
+
+def _release_lock() -> None:
+    gmpy2.get_context().allow_release_gil = True  # GMP's operations, in this thread only

@@ -16,12 +16,11 @@ from common.runtime.tls import identity_for
 from common.runtime.witness_service import WitnessServicer
 from issuer.entitlements import Entitlements, PeopleList
 from issuer.id_tokens import IdTokens
-from issuer.issuance import Issuance
+from issuer.issuance import Issuance, signing_threads
 from issuer.issuance_store import IssuanceStore
 from issuer.metrics import IssuanceMetrics
 from issuer.servicer import IssuerServicer
 from issuer.settings import IssuerSettings
-from issuer.signing_threads import signing_threads
 from issuer.token_keys import TokenKeys
 from protos.shuffledp.v1 import issuer_pb2_grpc, log_pb2_grpc
 
@@ -44,7 +43,7 @@ async def start(settings: IssuerSettings) -> Service:
     witness = None
     if settings.analyzer_identity is not None:
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-        witness = WitnessServicer.open(state, pinned, "issuer", clock)
+        witness = WitnessServicer(state, pinned, "issuer", clock)
     store = IssuanceStore(state.path / "issuer.sqlite")
     signers = signing_threads(settings.signing_threads)
     issuance = Issuance(

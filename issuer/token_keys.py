@@ -119,9 +119,6 @@ class TokenKeys:
         except WireError as error:
             raise SettingsError(f"{name} in the state directory: {error}") from error
 
-    def __repr__(self) -> str:
-        return f"TokenKeys({len(self._keys)} keys)"
-
 
 def _file(key_id: str) -> str:
     return _FILES.replace("*", key_id)

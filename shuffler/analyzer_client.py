@@ -15,7 +15,6 @@ from common.task_digest import TaskDigest
 from common.transparency.checkpoint import SignedCheckpoint
 from common.wire.batches import (
     arrived_from_wire,
-    chunk_to_wire,
     commitment_from_wire,
     delivery_to_wire,
     part_to_wire,
@@ -97,7 +96,7 @@ class AnalyzerClient:
                 raise
             if wanted:
                 for chunk in chunks:
-                    yield chunk_to_wire(chunk)
+                    yield analyzer_pb2.DeliverPartRequest(sealed_reports=bytes(chunk))
 
         call = self._stub.DeliverPart(messages(), timeout=DELIVERY_DEADLINE)
         try:

@@ -118,7 +118,7 @@ class Collection:
         batch = await self._batches.find_or_begin(digest)
         [outcome] = await self._take(batch, [envelope], [token], self._open_here, peer)
         if outcome is Outcome.MALFORMED and isinstance(batch, ActiveBatch):
-            _check_length(envelope, batch.task)
+            check_length(envelope, batch.task)
         check = _token_check(batch)
         if outcome is Outcome.UNAUTHENTICATED and check is not None:
             raise CredentialError(check.explain(token))
@@ -340,7 +340,8 @@ def _token_check(batch: ActiveBatch | FinishedBatch) -> TokenCheck | None:
     return token_check(batch.task.tokens, batch.digest)
 
 
-def _check_length(envelope: bytes, task: Task) -> None:
+def check_length(envelope: bytes, task: Task) -> None:
+    """Raise WireError unless an envelope has one of the task's lengths."""
     if len(envelope) not in task.envelope_sizes:
         raise WireError(
             f"the envelope has {len(envelope)} bytes; a submission of this task, of "

@@ -38,7 +38,7 @@ from common.runtime.executor import Executor
 from common.runtime.repeat import repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.batches import commitment_from_bytes, commitment_to_bytes
+from common.wire.batches import commitment_from_bytes, commitment_to_wire
 from shuffler.proof_job import ProofJob
 
 _FOLDER: Final = "proof-{}"
@@ -146,7 +146,7 @@ class InclusionProofs:
                 n_ranges=job.n_ranges,
                 hashes=hashes,
                 sizes=sizes,
-                commitment=commitment_to_bytes(commitment),
+                commitment=commitment_to_wire(commitment).SerializeToString(),
             )
         else:
             await asyncio.to_thread(self._blocks.delete, job.proof_folder)

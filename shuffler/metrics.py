@@ -19,7 +19,7 @@ class BatchMetrics:
     def __init__(self, process_metrics: ProcessMetrics, refusals: RefusalCounts) -> None:
         self._metrics = process_metrics.metrics
         self._now = process_metrics.now
-        self._note = process_metrics.failures.note
+        self._note = process_metrics.note_failure
         self._refusals = refusals
         self._states: Counter[BatchState] = Counter()
         self._closed_at: dict[BatchId, float] = {}

@@ -19,7 +19,7 @@ from common.runtime.clock import SystemClock
 from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.engine import open_executor
 from common.runtime.executor import PartMetrics
-from common.runtime.jobs import OfferedJobs, serve_jobs
+from common.runtime.jobs import OfferedJobs
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel
@@ -27,7 +27,12 @@ from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from common.runtime.witness_service import WitnessServicer
-from protos.shuffledp.v1 import coordinator_pb2_grpc, log_pb2_grpc, shuffler_pb2_grpc
+from protos.shuffledp.v1 import (
+    coordinator_pb2_grpc,
+    jobs_pb2_grpc,
+    log_pb2_grpc,
+    shuffler_pb2_grpc,
+)
 from shuffler.active_batches import ActiveBatches
 from shuffler.admission import ConnectionLimit
 from shuffler.analyzer_client import AnalyzerClient
@@ -74,7 +79,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     channel = FreshChannel(settings.analyzer, "analyzer", tls)
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    witness = WitnessServicer.open(state, pinned, "shuffler", clock)
+    witness = WitnessServicer(state, pinned, "shuffler", clock)
     store = open_store(settings, clock, process_metrics, metrics.record_move)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
@@ -185,7 +190,7 @@ def _add_internal_services(
     servicer: CoordinatorServicer, jobs: OfferedJobs, server: grpc.aio.Server
 ) -> None:
     coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server(servicer, server)
-    serve_jobs(server, jobs)
+    jobs_pb2_grpc.add_JobsServicer_to_server(jobs, server)
 
 
 _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))

@@ -29,11 +29,9 @@ from common.messages.submission import (
     KIND_DESCRIPTIONS,
     LISTED_LABELS,
     PLAIN_REPORT,
-    Submission,
     Value,
     kind_of,
     label_numbers,
-    pack,
     parse_item,
     parse_number,
     parse_numbers,
@@ -343,11 +341,8 @@ class Contributor:
             # Permuted before sealing, so that the sealing order does not reveal the true report.
             reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]
-        submission = Submission(
-            submission_id=rng.bytes(SUBMISSION_ID_BYTES), sealed_reports=b"".join(sealed)
-        )
         return PreparedSubmission(
-            envelope=self._seal_envelope(pack(submission)),
+            envelope=self._seal_envelope(rng.bytes(SUBMISSION_ID_BYTES) + b"".join(sealed)),
             leaves=tuple(map(leaf, sealed)),
             deadline=self._task.deadline,
             sampled=self._task.shuffler.keep_probability < 1,

@@ -6,8 +6,8 @@ import grpc
 
 from common.crypto.privacy_tokens import PendingToken
 from common.runtime.rpc import SHORT_DEADLINE, reply
-from common.wire.issuance import issuance_to_wire, signature_from_wire
-from protos.shuffledp.v1 import issuer_pb2_grpc
+from common.wire.issuance import signature_from_wire
+from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
 
 _PEER: Final = "the issuer"
 
@@ -37,6 +37,8 @@ class RemoteIssuer:
 
     async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
         """Fetch a blind signature, unverified."""
-        request = issuance_to_wire(key_id, blinded, credential)
+        request = issuer_pb2.IssueTokenRequest(
+            key_id=key_id, blinded=blinded, credential=credential
+        )
         response = await reply(self._stub.IssueToken(request, timeout=SHORT_DEADLINE), _PEER)
         return signature_from_wire(response)

@@ -55,7 +55,7 @@ async def start(settings: UserAgentSettings) -> Service:
         raise
     confirmation.unlink(missing_ok=True)
     secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
-    authority = tls.authority if tls else None
+    authority = tls.identity.authority if tls else None
     channels = [open_channel(settings.shuffler, "shuffler", authority)]
     shuffler = RemoteShuffler(channels[0])
     if settings.issuer is not None:

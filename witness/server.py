@@ -21,7 +21,7 @@ async def start(settings: WitnessSettings) -> Service:
     machine = SystemClock()
     clock = ConfirmedClock(state, machine)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    servicer = WitnessServicer.open(state, pinned, WITNESS, clock)
+    servicer = WitnessServicer(state, pinned, WITNESS, clock)
     listener = await Listener.start(
         settings,
         identity_for(settings, WITNESS, clock),

@@ -1,4 +1,4 @@
-"""The key that a batch's stored rows and blocks are sealed under, and destroyed with."""
+"""Keys that seal what a party stores, and those of batches, which are destroyed with them."""
 
 import hashlib
 import secrets
@@ -7,6 +7,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from common.crypto.secret import Secret
 from common.errors import DamagedStorageError
 
 KEY_BYTES: Final = 32
@@ -14,36 +15,18 @@ TAG_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 
 
-class BatchKey:
-    """Encrypts one batch's stored rows, and computes keyed hashes of submissions and tokens."""
+class SealingKey(Secret):
+    """Encrypts a party's stored content by ChaCha20-Poly1305."""
 
-    __slots__ = ("_aead", "_raw", "_tagging")
+    __slots__ = ("_aead",)
 
     def __init__(self, raw: bytes) -> None:
-        self._raw = raw
         self._aead = ChaCha20Poly1305(raw)
-        tagging = hashlib.blake2b(key=raw, digest_size=KEY_BYTES, person=b"tags").digest()
-        self._tagging = hashlib.blake2b(key=tagging, digest_size=TAG_BYTES)
 
     @staticmethod
     def generate() -> bytes:
         """Draw a new raw key from the operating system."""
         return secrets.token_bytes(KEY_BYTES)
-
-    def private_bytes(self) -> bytes:
-        """Return the raw key, for this party's own processes; it must not be logged."""
-        return self._raw
-
-    def tag(self, content: bytes | memoryview) -> bytes:
-        """
-        Return a keyed hash: equal for equal content, meaningless without the key.
-
-        Keyed BLAKE2b of 16 bytes: among 10^7 contents, two collide by chance with probability below
-        10^-24, and finding a collision requires the key.
-        """
-        tagged = self._tagging.copy()  # the key is hashed already
-        tagged.update(content)
-        return tagged.digest()
 
     def seal(self, row: bytes | memoryview, associated_data: bytes = b"") -> bytes:
         """Encrypt a row under a fresh nonce, bound to `associated_data`, the row's place."""
@@ -64,8 +47,29 @@ class BatchKey:
                 "a stored row does not open: the disk is damaged, or the key is another batch's"
             ) from error
 
-    def __repr__(self) -> str:
-        return "BatchKey(secret)"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a batch key must not be pickled; use private_bytes()")
+class BatchKey(SealingKey):
+    """Encrypts one batch's stored rows, and computes keyed hashes of submissions and tokens."""
+
+    __slots__ = ("_raw", "_tagging")
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__(raw)
+        self._raw = raw
+        tagging = hashlib.blake2b(key=raw, digest_size=KEY_BYTES, person=b"tags").digest()
+        self._tagging = hashlib.blake2b(key=tagging, digest_size=TAG_BYTES)
+
+    def private_bytes(self) -> bytes:
+        """Return the raw key, for this party's own processes; it must not be logged."""
+        return self._raw
+
+    def tag(self, content: bytes | memoryview) -> bytes:
+        """
+        Return a keyed hash: equal for equal content, meaningless without the key.
+
+        Keyed BLAKE2b of 16 bytes: among 10^7 contents, two collide by chance with probability below
+        10^-24, and finding a collision requires the key.
+        """
+        tagged = self._tagging.copy()  # the key is hashed already
+        tagged.update(content)
+        return tagged.digest()

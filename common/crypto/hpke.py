@@ -1,7 +1,7 @@
 """
 Hybrid public key encryption [RFC9180] with two verbs: a public key seals, a private key opens.
 
-HPKE's `info` binds every ciphertext to its sender, recipient and task, in fields of fixed length.
+HPKE's `info` binds every ciphertext to its sender, recipient and task.
 The user agent seals each report to the analyzer, and the envelope around a user's reports to the
 shuffler.
 
@@ -15,7 +15,6 @@ import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NewType, Self, TypeAlias, TypeVar
 
@@ -31,6 +30,7 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
+from common.crypto.secret import Secret
 from common.errors import WireError
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
@@ -149,41 +149,28 @@ _LABEL: Final = b"shuffledp v1 seal"
 _KEY_LABEL: Final = b"shuffledp v1 key"
 
 
-class Role(IntEnum):
-    """A sender or recipient, encoded as one byte of the context."""
+SealContext = NewType("SealContext", bytes)
+"""HPKE's `info`: label, sender, recipient and task digest, each of fixed length. A ciphertext opens
+under no other context."""
 
-    USER_AGENT = 1
-    SHUFFLER = 2
-    ANALYZER = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealContext:
-    """Sender, recipient and task of a ciphertext, which opens under no other context."""
-
-    sender: Role
-    recipient: Role
-    task_digest: TaskDigest
-
-    def __post_init__(self) -> None:
-        if len(self.task_digest) != DIGEST_BYTES:
-            raise WireError(
-                f"a task digest has {len(self.task_digest)} bytes; it must have {DIGEST_BYTES}"
-            )
-
-    def info(self) -> bytes:
-        """Return HPKE's `info`: label, sender, recipient, digest, each of fixed length."""
-        return _LABEL + bytes([self.sender, self.recipient]) + self.task_digest
+_USER_AGENT, _SHUFFLER, _ANALYZER = 1, 2, 3
+"""Senders and recipients, each one byte of the context."""
 
 
 def report_context(task_digest: TaskDigest) -> SealContext:
     """Return the context of a sealed report: from a user agent to the analyzer."""
-    return SealContext(sender=Role.USER_AGENT, recipient=Role.ANALYZER, task_digest=task_digest)
+    return _context(_ANALYZER, task_digest)
 
 
 def envelope_context(task_digest: TaskDigest) -> SealContext:
     """Return the context of a submission's envelope: from a user agent to the shuffler."""
-    return SealContext(sender=Role.USER_AGENT, recipient=Role.SHUFFLER, task_digest=task_digest)
+    return _context(_SHUFFLER, task_digest)
+
+
+def _context(recipient: int, task_digest: TaskDigest) -> SealContext:
+    if len(task_digest) != DIGEST_BYTES:
+        raise WireError(f"a task digest has {len(task_digest)} bytes; it must have {DIGEST_BYTES}")
+    return SealContext(_LABEL + bytes([_USER_AGENT, recipient]) + task_digest)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -209,10 +196,6 @@ class HpkePublicKey:
         """The key's id in a key ring, which also depends on the suite."""
         return key_id(self.suite, self.raw)
 
-    def seal(self, plaintext: bytes, context: SealContext) -> bytes:
-        """Seal one plaintext under a context; see `sealer`."""
-        return self.sealer(context)(plaintext)
-
     def sealer(self, context: SealContext) -> Sealer:
         """
         Return a function that seals plaintexts under one context.
@@ -222,11 +205,11 @@ class HpkePublicKey:
 
         Cost per plaintext: two X25519 operations, about 0.1 ms; 0.15 ms in the hybrid suite.
         """
-        encrypt, key, info = self._suite.hpke.encrypt, self._key, context.info()
+        encrypt, key = self._suite.hpke.encrypt, self._key
 
         def seal(plaintext: bytes) -> bytes:
             try:
-                return encrypt(plaintext, key, info)
+                return encrypt(plaintext, key, context)
             except ValueError as error:
                 raise WireError("nothing can be sealed to this public key") from error
 
@@ -239,8 +222,8 @@ class HpkePublicKey:
         return f"HpkePublicKey({fingerprint(self.raw)})"
 
 
-class HpkePrivateKey:
-    """A party's private key for one suite; it opens messages. Hidden in repr."""
+class HpkePrivateKey(Secret):
+    """A party's private key for one suite; it opens messages."""
 
     __slots__ = ("_key", "_raw", "_suite")
 
@@ -281,11 +264,11 @@ class HpkePrivateKey:
 
     def opener(self, context: SealContext) -> Opener:
         """Return a function that opens ciphertexts under one context."""
-        decrypt, key, info = self._suite.hpke.decrypt, self._key, context.info()
+        decrypt, key = self._suite.hpke.decrypt, self._key
 
         def opened(sealed: bytes | memoryview) -> bytes | None:
             try:
-                return decrypt(sealed, key, info)
+                return decrypt(sealed, key, context)
             except (InvalidTag, ValueError):
                 return None
 
@@ -293,9 +276,6 @@ class HpkePrivateKey:
 
     def __repr__(self) -> str:
         return f"HpkePrivateKey(of {fingerprint(self._suite.public_bytes(self._raw))})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a private key must not be pickled; use private_bytes()")
 
 
 def key_id(suite: str, public: bytes) -> KeyId:

@@ -1,12 +1,13 @@
-"""Worker processes that open messages and run parts, and end when their parent process ends."""
+"""Worker processes of services and commands, which end when their parent process ends."""
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, ParamSpec, TypeVar
@@ -14,7 +15,7 @@ from typing import Final, ParamSpec, TypeVar
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext, split_every, suite_named
 
 
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """Initialize a worker process: ignore interrupts, and end when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_wait_for_parent, daemon=True).start()
@@ -106,7 +107,7 @@ class HpkePool:
         """Set the number of workers, which start on first use; 0 means one per core."""
         self.processes = processes or os.cpu_count() or 1
         self._lock = threading.Lock()
-        self._executor = self._start()
+        self._executor = _spawning(self.processes)
 
     def open_and(
         self,
@@ -135,26 +136,40 @@ class HpkePool:
                 return self._executor.submit(work, *args, **kwargs)
             except BrokenProcessPool:
                 self._executor.shutdown(wait=False)
-                self._executor = self._start()
+                self._executor = _spawning(self.processes)
                 return self._executor.submit(work, *args, **kwargs)
 
     def forget_keys(self) -> None:
         """Replace all workers, which may hold a destroyed key; they finish their queued calls."""
         with self._lock:
             self._executor.shutdown(wait=False)
-            self._executor = self._start()
+            self._executor = _spawning(self.processes)
 
     def close(self) -> None:
         """Stop the workers, and drop the chunks that are still queued."""
         with self._lock:
             self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def _start(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            self.processes,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=end_with_parent,
-        )
 
-    def __repr__(self) -> str:
-        return f"HpkePool({self.processes} processes)"
+def _spawning(processes: int) -> ProcessPoolExecutor:
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(processes, spawn, initializer=_end_with_parent)
+
+
+@contextmanager
+def worker_pool(processes: int | None = None) -> Generator[ProcessPoolExecutor]:
+    """
+    Yield a command's pool of spawned processes, by default one per core.
+
+    They start at once, with SIGINT blocked: a terminal sends it to them too, and one that is still
+    loading would print a traceback.
+    """
+    workers = (os.cpu_count() or 1) if processes is None else processes
+    with _spawning(max(1, workers)) as pool:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for _ in range(workers):
+                pool.submit(int)  # starts a worker
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield pool

@@ -10,10 +10,10 @@ destroyed after the retention period, once no unfinished task needs it.
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from types import MappingProxyType
+from itertools import pairwise
 from typing import Any, Final, Self
 
 from common.crypto.hpke import HpkePublicKey, KeyId, key_id
@@ -29,7 +29,7 @@ _FORMAT: Final = 1
 
 
 class KeyState(Enum):
-    """The states of a key."""
+    """The states of a key, in their order."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -37,13 +37,7 @@ class KeyState(Enum):
     DESTROYED = "destroyed"
 
 
-NEXT_STATE: Final[Mapping[KeyState, KeyState]] = MappingProxyType(
-    {
-        KeyState.PENDING: KeyState.ACTIVE,
-        KeyState.ACTIVE: KeyState.EXPIRED,
-        KeyState.EXPIRED: KeyState.DESTROYED,
-    }
-)
+_NEXT_STATE: Final = dict(pairwise(KeyState))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +69,7 @@ class KeyEntry:
 
     def moved(self, now: float) -> "KeyEntry":
         """Return the entry in its next state; raise KeyError for a destroyed key."""
-        return replace(self, state=NEXT_STATE[self.state], since=now)
+        return replace(self, state=_NEXT_STATE[self.state], since=now)
 
     def end(self, schedule: Schedule) -> float:
         """Return the latest end of tasks that use an active or a pending key; may be infinite."""
@@ -118,15 +112,16 @@ class KeyRing:
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
         """Return a task's key id; raise UnknownKeyError, naming `whose`, if the key is not held."""
         wanted = key_id(suite, public)
+        short = wanted.hex()[:16]
         for entry in self.entries:
             if entry.key_id == wanted:
                 if entry.state is KeyState.DESTROYED:
                     raise UnknownKeyError(
-                        f"the task's {whose}, {_short(wanted)}, expired and was destroyed: "
+                        f"the task's {whose}, {short}, expired and was destroyed: "
                         "nothing sealed to it can be opened"
                     )
                 return wanted
-        raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is not a key of this party")
+        raise UnknownKeyError(f"the task's {whose}, {short}, is not a key of this party")
 
     def with_key(self, key: HpkePublicKey, state: KeyState, now: float) -> "KeyRing":
         """Return the ring with one more key, in this state since `now`."""
@@ -167,12 +162,7 @@ class KeyRing:
     def to_json(self) -> str:
         """Encode the ring for a file. It contains no secret."""
         keys = [
-            {
-                "suite": entry.suite,
-                "public": entry.public.hex(),
-                "state": entry.state.value,
-                "since": entry.since,
-            }
+            asdict(entry) | {"public": entry.public.hex(), "state": entry.state.value}
             for entry in self.entries
         ]
         return json.dumps({"version": _FORMAT, "keys": keys}, indent=1) + "\n"
@@ -228,7 +218,3 @@ def _entry(fields: dict[str, Any]) -> KeyEntry:
         raise ValueError("since must be finite")
     key = HpkePublicKey(fields["suite"], bytes.fromhex(fields["public"]))
     return KeyEntry(suite=key.suite, public=key.raw, state=KeyState(fields["state"]), since=since)
-
-
-def _short(key: KeyId) -> str:
-    return key.hex()[:16]

@@ -12,6 +12,8 @@ from ctypes import c_char_p, c_int, c_long, c_size_t, c_void_p
 from functools import cache
 from typing import Any, Final
 
+from common.crypto.secret import Secret
+
 _FILES: Final = ("libcrypto.so.3", "libcrypto.3.dylib")
 """Version 3 on Linux and macOS; the loader finds the one that this process uses."""
 _NO_PADDING: Final = 3
@@ -45,7 +47,7 @@ def _library() -> dict[str, Any] | None:
     return None
 
 
-class OpenSslKey:
+class OpenSslKey(Secret):
     """A private RSA key in libcrypto's memory, overwritten at the end. Threads may share it."""
 
     def __init__(self, der: bytes) -> None:
@@ -77,6 +79,3 @@ class OpenSslKey:
         finally:
             call["EVP_PKEY_CTX_free"](context)
         return result.raw if done and length.value == size else None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a private key must not be pickled")

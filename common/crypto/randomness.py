@@ -16,36 +16,23 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from randomgen import ChaCha
 
+from common.crypto.secret import Secret
+
 SEED_BYTES = 32
 """Length of a seed, and of a ChaCha20 key."""
 _LABEL = b"shuffledp v1 part"
 
 
-class _SecureGenerator(np.random.Generator):
-    """A generator that cannot be copied, pickled, or shared with a forked child."""
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a secure generator cannot be pickled or copied, as the copy would repeat its draws; "
-            "create another with secure_generator()"
-        )
-
-    def __getstate__(self) -> NoReturn:
-        self.__reduce__()
+class _SecureGenerator(Secret, np.random.Generator):
+    """A generator of which no copy can repeat the draws."""
 
     def spawn(self, n_children: int) -> NoReturn:
         """Raise TypeError: a child would be an ordinary generator."""
         raise TypeError(f"create {n_children} generators with secure_generator() instead")
 
 
-class _SecureChaCha(ChaCha):  # type: ignore[misc]  # randomgen publishes no stubs
-    """A ChaCha20 bit generator that cannot be copied or pickled."""
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("the bit generator of a secure generator cannot be pickled or copied")
-
-    def __getstate__(self) -> NoReturn:
-        self.__reduce__()
+class _SecureChaCha(Secret, ChaCha):  # type: ignore[misc]  # randomgen publishes no stubs
+    """Its bit generator."""
 
 
 _living: weakref.WeakSet[_SecureGenerator] = weakref.WeakSet()
@@ -53,10 +40,6 @@ _living: weakref.WeakSet[_SecureGenerator] = weakref.WeakSet()
 
 def _bits(key: bytes) -> _SecureChaCha:
     return _SecureChaCha(key=int.from_bytes(key, "little"), rounds=20)
-
-
-def _fresh_bits() -> _SecureChaCha:
-    return _bits(new_seed())
 
 
 def new_seed() -> bytes:
@@ -68,7 +51,7 @@ def _rekey_after_fork() -> None:
     """Re-key every generator of a forked child, so that it never repeats its parent's draws."""
     try:
         for generator in list(_living):
-            generator.bit_generator.state = _fresh_bits().state
+            generator.bit_generator.state = _bits(new_seed()).state
     except BaseException:  # noqa: BLE001  # Python would print any error and keep the old key
         os._exit(os.EX_SOFTWARE)
 
@@ -86,7 +69,7 @@ def secure_generator() -> np.random.Generator:
     Cost: about 1.4 times numpy's default generator for a permutation.
     Source: RFC 8439; the stream equals that of the cipher, block for block.
     """
-    generator = _SecureGenerator(_fresh_bits())
+    generator = _SecureGenerator(_bits(new_seed()))
     _living.add(generator)
     return generator
 

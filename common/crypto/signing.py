@@ -17,6 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from common.crypto.hpke import fingerprint
+from common.crypto.secret import Secret
 from common.errors import ProofError, WireError
 from common.task_digest import TaskDigest, digest_of
 
@@ -84,8 +85,8 @@ class PublicIdentity:
         return f"{type(self).__name__}({fingerprint(self.raw)})"
 
 
-class SigningIdentity:
-    """The private half of a party's identity, which signs; hidden in repr."""
+class SigningIdentity(Secret):
+    """The private half of a party's identity, which signs."""
 
     __slots__ = ("_key",)
 
@@ -117,9 +118,6 @@ class SigningIdentity:
 
     def __repr__(self) -> str:
         return f"SigningIdentity(of {fingerprint(self.public_identity().raw)})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("an identity must not be pickled; use private_bytes()")
 
 
 _RECEIPT_LABEL: Final = b"shuffledp v1 receipt"

@@ -29,6 +29,7 @@ from common.crypto.blind_signatures import draw_blind
 from common.crypto.hpke import fingerprint
 from common.crypto.openssl_rsa import OpenSslKey
 from common.crypto.privacy_tokens import TokenKey
+from common.crypto.secret import Secret
 from common.errors import ProofError, WireError
 
 _BITS: Final = 2048
@@ -73,8 +74,8 @@ def _power_by_gmp(private: RSAPrivateNumbers, message: int) -> int:
     return int(combined * invert(mask, n) % n)
 
 
-class TokenSigningKey:
-    """The private half of a task's token key; hidden in repr."""
+class TokenSigningKey(Secret):
+    """The private half of a task's token key."""
 
     __slots__ = ("_numbers", "_openssl", "_public")
 
@@ -105,6 +106,3 @@ class TokenSigningKey:
 
     def __repr__(self) -> str:
         return f"TokenSigningKey(of {fingerprint(self._public.der)})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a token key must not be pickled")

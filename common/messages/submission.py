@@ -7,17 +7,17 @@ buffer inside a ciphertext would leak its content by its length.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ValueRangeError, WireError
+from common.errors import ValueRangeError
 from common.protocols import Kind
 from common.task.specs import normalize
-from common.task.task import SUBMISSION_ID_BYTES, Task, listed
+from common.task.task import SUBMISSION_ID_BYTES
 
 MAX_VALUE_CHARACTERS: Final = 1 << 20
 LISTED_LABELS: Final = 20
@@ -55,11 +55,9 @@ def kind_of(value: Value) -> Kind:
 
 def parse_number(text: str, rule: str) -> float:
     """Parse an ASCII number without the underscores that Python allows; raise ValueRangeError."""
-    try:
+    with suppress(ValueError):
         if text.isascii() and "_" not in text:
             return float(text)
-    except ValueError:
-        pass
     raise ValueRangeError(rule)
 
 
@@ -147,35 +145,9 @@ REFUSALS: Final = tuple(outcome for outcome in Outcome if outcome not in STORED_
 """Outcomes of submissions that are not in the batch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """The content of an envelope: a user's sealed reports, and an id that identifies retries."""
-
-    submission_id: bytes
-    sealed_reports: bytes
-    """Sealed reports, concatenated."""
-
-
-def pack(submission: Submission) -> bytes:
-    """Encode a submission as an envelope's plaintext."""
-    return submission.submission_id + submission.sealed_reports
-
-
 def split_submission(plaintext: bytes) -> tuple[bytes, bytes]:
-    """Split an envelope's plaintext into its submission id and sealed reports, without checks."""
+    """Split a plaintext into the id, by which retries are known, and the sealed reports."""
     return plaintext[:SUBMISSION_ID_BYTES], plaintext[SUBMISSION_ID_BYTES:]
-
-
-def unpack(plaintext: bytes, task: Task) -> Submission:
-    """Parse an envelope's plaintext; raise WireError if its length is wrong."""
-    submission_id, sealed_reports = split_submission(plaintext)
-    number, rest = divmod(len(sealed_reports), task.sealed_report_bytes)
-    if rest or number not in task.lengths:
-        raise WireError(
-            f"the envelope holds {len(sealed_reports)} bytes of sealed reports; a submission of "
-            f"this task holds {listed(task.lengths)} reports of {task.sealed_report_bytes} bytes"
-        )
-    return Submission(submission_id=submission_id, sealed_reports=sealed_reports)
 
 
 PLAIN_REPORT: Final = np.dtype([("item", "<u4")])

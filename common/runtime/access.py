@@ -12,6 +12,7 @@ from enum import Enum, unique
 from types import MappingProxyType
 from typing import Final
 
+from common.crypto.secret import Secret
 from common.errors import CallerError, CredentialError, SettingsError
 from common.task.task import MAX_ENVELOPE_BYTES
 
@@ -19,8 +20,8 @@ _TOKEN_BYTES: Final = 32
 _TOKEN_TEXT: Final = re.compile(rb"[0-9a-f]{%d}\n?" % (2 * _TOKEN_BYTES))
 
 
-class OperatorToken:
-    """A service's operator token, stored in its state directory; hidden in repr."""
+class OperatorToken(Secret):
+    """A service's operator token, stored in its state directory."""
 
     __slots__ = ("_token",)
 
@@ -38,21 +39,14 @@ class OperatorToken:
         """Draw a new token from the operating system, as hexadecimal text."""
         return secrets.token_hex(_TOKEN_BYTES).encode()
 
-    def matches(self, shown: str) -> bool:
-        """Return whether `shown` equals the operator token, in constant time."""
-        return secrets.compare_digest(shown.encode(), self._token)
-
     def check(self, shown: str | None) -> None:
-        """Check a caller's token; raise CredentialError if it is missing or wrong."""
+        """Check a caller's token in constant time; raise CredentialError unless it is right."""
         if shown is None:
             raise CredentialError("this call needs an operator token")
-        if not self.matches(shown):
+        if not secrets.compare_digest(shown.encode(), self._token):
             raise CredentialError(
                 "wrong operator token; this service's token is in STATE/operator.token"
             )
-
-    def __repr__(self) -> str:
-        return "OperatorToken(secret)"
 
 
 class Caller(Enum):
@@ -146,50 +140,41 @@ class Call:
     kind: CallKind
 
 
-_REFLECTION: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-"""Served only if the settings enable it."""
-
+_TABLE: Final = (
+    (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "Contribute GetReceipt GetLogEvidence"),
+    (Caller.ANYONE, CallKind.TASK, "Shuffler", "FetchTask"),
+    (Caller.ANYONE, CallKind.SHORT, "Shuffler", "Submit GetBatchStatus GetInclusion"),
+    (Caller.ANYONE, CallKind.BULK, "Shuffler", "SubmitBulk"),
+    (
+        *(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION, "Shuffler"),
+        "GetBatchProgress CloseBatch DropBatch",
+    ),
+    (Caller.FRONT_END, CallKind.INTERNAL, "ShufflerCoordinator", "GetIdentity GetBatch RelayLog"),
+    (Caller.ANYONE, CallKind.SHORT, "Witness", "AddCheckpoint"),
+    (Caller.SHUFFLER, CallKind.TASK, "Analyzer", "GetLog GetTask"),
+    (Caller.SHUFFLER, CallKind.DELIVERY, "Analyzer", "BeginDelivery DeliverPart FinishDelivery"),
+    (
+        *(Caller.OPERATOR, CallKind.ANALYZER_OPERATION, "Analyzer"),
+        "CreateTask RegisterSentinels GetResult ListTasks DescribeTask DecideBatch GetLedger",
+    ),
+    (Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION, "Issuer", "CreateTokenKey"),
+    (Caller.ANYONE, CallKind.SHORT, "Issuer", "IssueToken"),
+    (Caller.ANYONE, CallKind.BULK, "Issuer", "IssueTokens"),
+    (Caller.WORKER, CallKind.JOB, "Jobs", "GetJob"),
+)
+"""Methods of a service with the same callers and limits."""
 CALLS: Final[Mapping[str, Call]] = MappingProxyType(
     {
-        "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, CallKind.CONTRIBUTION),
-        "/shuffledp.v1.UserAgent/GetReceipt": Call(Caller.ANYONE, CallKind.CONTRIBUTION),
-        "/shuffledp.v1.UserAgent/GetLogEvidence": Call(Caller.ANYONE, CallKind.CONTRIBUTION),
-        "/shuffledp.v1.Shuffler/FetchTask": Call(Caller.ANYONE, CallKind.TASK),
-        "/shuffledp.v1.Shuffler/Submit": Call(Caller.ANYONE, CallKind.SHORT),
-        "/shuffledp.v1.Shuffler/SubmitBulk": Call(Caller.ANYONE, CallKind.BULK),
-        "/shuffledp.v1.Shuffler/GetBatchStatus": Call(Caller.ANYONE, CallKind.SHORT),
-        "/shuffledp.v1.Shuffler/GetInclusion": Call(Caller.ANYONE, CallKind.SHORT),
-        "/shuffledp.v1.Shuffler/GetBatchProgress": Call(
-            Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION
-        ),
-        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION),
-        "/shuffledp.v1.Shuffler/DropBatch": Call(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION),
-        "/shuffledp.v1.ShufflerCoordinator/GetIdentity": Call(Caller.FRONT_END, CallKind.INTERNAL),
-        "/shuffledp.v1.ShufflerCoordinator/GetBatch": Call(Caller.FRONT_END, CallKind.INTERNAL),
-        "/shuffledp.v1.ShufflerCoordinator/RelayLog": Call(Caller.FRONT_END, CallKind.INTERNAL),
-        "/shuffledp.v1.Witness/AddCheckpoint": Call(Caller.ANYONE, CallKind.SHORT),
-        "/shuffledp.v1.Analyzer/GetLog": Call(Caller.SHUFFLER, CallKind.TASK),
-        "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
-        "/shuffledp.v1.Analyzer/RegisterSentinels": Call(
-            Caller.OPERATOR, CallKind.ANALYZER_OPERATION
-        ),
-        "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, CallKind.TASK),
-        "/shuffledp.v1.Analyzer/BeginDelivery": Call(Caller.SHUFFLER, CallKind.DELIVERY),
-        "/shuffledp.v1.Analyzer/DeliverPart": Call(Caller.SHUFFLER, CallKind.DELIVERY),
-        "/shuffledp.v1.Analyzer/FinishDelivery": Call(Caller.SHUFFLER, CallKind.DELIVERY),
-        "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
-        "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
-        "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
-        "/shuffledp.v1.Analyzer/DecideBatch": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
-        "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
-        "/shuffledp.v1.Issuer/CreateTokenKey": Call(
-            Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION
-        ),
-        "/shuffledp.v1.Issuer/IssueToken": Call(Caller.ANYONE, CallKind.SHORT),
-        "/shuffledp.v1.Issuer/IssueTokens": Call(Caller.ANYONE, CallKind.BULK),
-        "/shuffledp.v1.Jobs/GetJob": Call(Caller.WORKER, CallKind.JOB),
+        f"/shuffledp.v1.{service}/{method}": Call(caller, kind)
+        for caller, kind, service, methods in _TABLE
+        for method in methods.split()
+    }
+    | {
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),
-        _REFLECTION: Call(Caller.ANYONE, CallKind.REFLECTION),
+        # Served only if the settings enable it.
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Call(
+            Caller.ANYONE, CallKind.REFLECTION
+        ),
     }
 )
 
@@ -258,14 +243,6 @@ def check_caller(
         if token is None:
             raise CredentialError("this service has no operator")
         token.check(shown)
-
-
-def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
-    """Return a verified certificate's common names; if it has none, its alternative names."""
-    found = [*certificate.get("x509_common_name", ())] or [
-        *certificate.get("x509_subject_alternative_name", ())
-    ]
-    return frozenset(name.decode("utf-8", errors="replace") for name in found)
 
 
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:

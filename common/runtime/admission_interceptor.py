@@ -26,7 +26,6 @@ from common.runtime.access import (
     OperatorToken,
     bearer_token,
     check_caller,
-    names_in,
 )
 from common.runtime.concurrency import ConcurrencyLimit, Queue, address_of
 from common.runtime.tls import VerifiedCallers
@@ -263,9 +262,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         if call.caller is not Caller.ANYONE:
             names = None
             if self._callers is not None:
-                shown = context.auth_context()
-                certificate = b"".join(shown.get("x509_pem_cert", ()))
-                names = self._callers.verified(names_in(shown), certificate)
+                certificate = b"".join(context.auth_context().get("x509_pem_cert", ()))
+                names = self._callers.verified(certificate)
             metadata = context.invocation_metadata()
             check_caller(call.caller, names, bearer_token(metadata), self._token)
         limit, queue = self._limits[call.kind], self._queues.get(call.kind)

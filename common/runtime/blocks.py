@@ -64,16 +64,15 @@ class FolderBlocks:
         scratch.write_bytes(content)
         scratch.replace(path)
 
+    @storage_failures()
     def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
         """Read a block; see `Blocks.get`."""
         try:
-            with storage_failures(), (self.path / name).open("rb") as file:
+            with (self.path / name).open("rb") as file:
                 file.seek(start)
                 return file.read(length)
-        except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise DamagedStorageError(_MISSING) from error
-            raise
+        except FileNotFoundError as error:
+            raise DamagedStorageError(_MISSING) from error
 
     @storage_failures()
     def delete(self, folder: str) -> None:

@@ -242,9 +242,6 @@ class Authority:
         )
         return _saved(folder, party, certificate, key)
 
-    def __repr__(self) -> str:
-        return f"Authority({self.certificate.fingerprint[:16]})"
-
 
 def extra_hosts(certificate: Certificate) -> list[str]:
     """Return the hosts that a certificate names besides its party and loopback."""

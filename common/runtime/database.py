@@ -170,7 +170,7 @@ def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
     found = connection.execute("SELECT version, readable_from FROM schema_version").fetchone()
     version, readable_from = found or (0, 0)
     schema.check(version, readable_from)
-    if steps := schema.missing(version):
+    if steps := schema.steps[version:]:
         numbers = f"({schema.version}, {schema.readable_from})"
         new = f"INSERT INTO schema_version VALUES {numbers};"  # noqa: S608  # two integers
         script = ("BEGIN IMMEDIATE;", *steps, "DELETE FROM schema_version;", new, "COMMIT;")

@@ -130,7 +130,7 @@ class EngineExecutor(Executor):
         """Wait for a part; raise _LostPartError if its worker dies, or its scheduler is lost."""
         from distributed import KilledWorker  # noqa: PLC0415  # optional
 
-        waiting = asyncio.ensure_future(_wait_for(future))
+        waiting = asyncio.ensure_future(future)
         workerless = 0.0
         try:
             while True:
@@ -249,7 +249,3 @@ def open_executor(
         return LocalExecutor(pool=pool, metrics=metrics)
     tls = TlsFiles.within(settings.internal_tls_directory, settings.role)
     return EngineExecutor(settings.executor, tls=tls, remote=remote, jobs=jobs, metrics=metrics)
-
-
-async def _wait_for(future: "Future[Any]") -> Any:  # noqa: ANN401  # any stage's
-    return await future

@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Final, TypeVar
 
 from common.crypto.batch_key import BatchKey
@@ -79,19 +78,18 @@ class PartMetrics:
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._started: dict[int, float] = {}
-        self._numbers = count()
+        self._started: list[float] = []
         metrics.on_collect(self._measure)
 
     @contextmanager
     def running(self) -> Generator[None]:
         """Count a part while it runs."""
-        number = next(self._numbers)
-        self._started[number] = self._clock.elapsed()
+        started = self._clock.elapsed()
+        self._started.append(started)
         try:
             yield
         finally:
-            del self._started[number]
+            self._started.remove(started)
 
     def record_retry(self, stage: str) -> None:
         """Record that a part is computed again, after its worker died."""
@@ -108,7 +106,7 @@ class PartMetrics:
 
     def _measure(self) -> None:
         """Count on a copy, since this runs in the metrics server's thread."""
-        started, now = list(self._started.values()), self._clock.elapsed()
+        started, now = list(self._started), self._clock.elapsed()
         self._metrics.set("shuffledp_parts_running", len(started))
         stuck = sum(now - since > _STUCK_SECONDS for since in started)
         self._metrics.set("shuffledp_parts_stuck", stuck)

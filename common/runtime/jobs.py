@@ -10,8 +10,6 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
-import grpc
-
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
 from common.runtime.core_dumps import forbid_core_dumps
 from common.runtime.executor import Job
@@ -23,8 +21,8 @@ from common.wire.results import MAX_RESULT_BYTES
 from protos.shuffledp.v1 import jobs_pb2, jobs_pb2_grpc
 
 
-class OfferedJobs:
-    """Jobs whose parts run now, by kind, which is their class's name, and folder of blocks."""
+class OfferedJobs(jobs_pb2_grpc.JobsServicer):
+    """Serves workers the jobs whose parts run now, by kind (the class) and folder of blocks."""
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, str], Job] = {}
@@ -40,25 +38,14 @@ class OfferedJobs:
             if self._jobs.get((kind, job.folder)) is job:
                 del self._jobs[kind, job.folder]
 
-    def find(self, kind: str, folder: str) -> Job:
-        """Return an offered job; else raise UnknownJobError."""
-        try:
-            return self._jobs[kind, folder]
-        except KeyError:
-            raise UnknownJobError("no part of this job runs now") from None
-
-
-class JobsServicer(jobs_pb2_grpc.JobsServicer):
-    """Serves workers of this party's engine."""
-
-    def __init__(self, jobs: OfferedJobs) -> None:
-        self._jobs = jobs
-
     async def GetJob(  # noqa: N802  # the name in the service
         self, request: jobs_pb2.GetJobRequest, _context: object
     ) -> jobs_pb2.GetJobResponse:
-        """Return a job with its secrets."""
-        return job_to_wire(self._jobs.find(request.kind, request.folder))
+        """Return an offered job with its secrets; raise UnknownJobError for any other."""
+        job = self._jobs.get((request.kind, request.folder))
+        if job is None:
+            raise UnknownJobError("no part of this job runs now")
+        return job_to_wire(job)
 
 
 class PartRunner:
@@ -111,8 +98,3 @@ class PartRunner:
     async def close(self) -> None:
         """Close the channel."""
         await self._channel.close()
-
-
-def serve_jobs(server: grpc.aio.Server, jobs: OfferedJobs) -> None:
-    """Add the service Jobs to the coordinator's internal server."""
-    jobs_pb2_grpc.add_JobsServicer_to_server(JobsServicer(jobs), server)

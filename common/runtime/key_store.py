@@ -35,10 +35,11 @@ class KeyStore:
         """Read the ring and its keys, or raise SettingsError; `rotate` creates missing keys."""
         self._state = state
         self._schedule = schedule
-        self._ring = self._read()
+        self.ring = self._read()
+        """The current ring."""
         self._keys: dict[KeyId, HpkePrivateKey] = {
             entry.key_id: self._load(_key_file(entry.key_id), entry.suite)
-            for entry in self._ring.held()
+            for entry in self.ring.held()
         }
 
     def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
@@ -48,7 +49,7 @@ class KeyStore:
         `needed` are the keys of unfinished tasks; None if unknown, so that none is destroyed.
         Returns whether a key was destroyed, which worker processes must then forget.
         """
-        ring = self._with_strays(self._ring, now)
+        ring = self._with_strays(self.ring, now)
         ring = ring.rotated(
             now=now,
             schedule=self._schedule,
@@ -56,26 +57,26 @@ class KeyStore:
             needed=needed,
             make=lambda suite: self._store(HpkePrivateKey.generate(suite)),
         )
-        if ring != self._ring:
+        if ring != self.ring:
             self._state.publish(RING_FILE, ring.to_json())
             for entry in ring.entries:
-                if entry not in self._ring.entries:
+                if entry not in self.ring.entries:
                     logs.event("key " + entry.state.value, {"key_id": entry.key_id.hex()})
-            self._ring = ring
+            self.ring = ring
         return self._destroy_files()
 
     def may_destroy(self, now: float) -> bool:
         """Return whether a key is due to be destroyed unless an unfinished task needs it."""
-        return bool(self._ring.past_retention(now, self._schedule))
+        return bool(self.ring.past_retention(now, self._schedule))
 
     def find(self, suite: str, state: KeyState) -> HpkePublicKey | None:
         """Return a suite's key in `state`, active or pending; None if there is none."""
-        entry = self._ring.in_state(suite, state)
+        entry = self.ring.in_state(suite, state)
         return None if entry is None else HpkePublicKey(suite, entry.public)
 
     def end(self, key: HpkePublicKey) -> int:
         """Return the last second at which tasks may use an active or pending key."""
-        entry = next(each for each in self._ring.held() if each.key_id == key.key_id)
+        entry = next(each for each in self.ring.held() if each.key_id == key.key_id)
         return math.floor(min(entry.end(self._schedule), MAX_UNIX_TIME))
 
     def public_key(self, suite: str = DEFAULT_SUITE) -> HpkePublicKey:
@@ -87,19 +88,14 @@ class KeyStore:
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
         """Return a task's key, or raise UnknownKeyError, which describes the key as `whose`."""
-        return self._keys[self._ring.require(suite, public, whose=whose)]
-
-    @property
-    def ring(self) -> KeyRing:
-        """The current ring."""
-        return self._ring
+        return self._keys[self.ring.require(suite, public, whose=whose)]
 
     def _read(self) -> KeyRing:
         path = self._state.path / RING_FILE
         try:
             with storage_failures():
                 content = path.read_bytes() if path.exists() else None
-            had_keys = self._state.names(_PUBLISHED) and not self._names()
+            had_keys = self._state.names(_PUBLISHED) and not self._state.names(_KEY_FILES)
             if content is None and (had_keys or path.is_symlink()):
                 raise SettingsError(
                     f"{RING_FILE} is missing in the state directory, or a link to nothing: put it "
@@ -113,13 +109,10 @@ class KeyStore:
                 "or remove it. Without it, existing key files can still open, but never seal again"
             ) from error
 
-    def _names(self) -> list[str]:
-        return self._state.names(_KEY_FILES)
-
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
         """Add keys that have a file but no entry, as after a crash, in the state expired."""
         known = {_key_file(entry.key_id) for entry in ring.entries}
-        for name in self._names():
+        for name in self._state.names(_KEY_FILES):
             if name not in known:
                 key = self._load(name, None)
                 self._keys[key.public_key().key_id] = key
@@ -153,16 +146,13 @@ class KeyStore:
         raise SettingsError(f"{name} in the state directory does not hold the key that it names")
 
     def _destroy_files(self) -> bool:
-        gone = [entry.key_id for entry in self._ring.entries if entry.state is KeyState.DESTROYED]
+        gone = [entry.key_id for entry in self.ring.entries if entry.state is KeyState.DESTROYED]
         for key in gone:
             self._keys.pop(key, None)
-        files = set(self._names()).intersection(map(_key_file, gone))
+        files = set(self._state.names(_KEY_FILES)).intersection(map(_key_file, gone))
         for name in files:
             self._state.destroy(name)
         return bool(files)
-
-    def __repr__(self) -> str:
-        return f"KeyStore({len(self._ring.held())} keys)"
 
 
 def _key_file(key: KeyId) -> str:

@@ -69,7 +69,6 @@ class MetricDefinition:
 
 
 _SHUFFLER_STATES: Final = {"state": tuple(state.value for state in COUNTED_STATES)}
-_REPORT_CAUSES: Final = {"cause": get_args(RefusalCause)}
 _METRIC = MetricDefinition
 
 _OF_ALL: Final = (
@@ -204,7 +203,7 @@ _OF_ANALYZER: Final = (
     _METRIC(
         "shuffledp_reports_refused_total",
         "Reports of released batches that were not counted.",
-        _REPORT_CAUSES,
+        {"cause": get_args(RefusalCause)},
     ),
     _METRIC(
         "shuffledp_sentinels_missing_total",
@@ -343,8 +342,6 @@ class MetricsServer:
         self._thread.join()
 
 
-# --- processes and their workers -----------------------------------------------------------------
-
 _CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -402,36 +399,6 @@ _WATCHED: Final[tuple[tuple[str, type[Exception]], ...]] = (
 )
 
 
-def window_of(clock: Clock) -> int:
-    """Return the number of the present window."""
-    return int(clock.elapsed() // WINDOW)
-
-
-class FailureCounters:
-    """Sets the failure metrics: whether the last whole window had refusals or disk failures."""
-
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
-        self._metrics = metrics
-        self._clock = clock
-        self._windows: dict[str, set[int]] = {
-            name: set() for name, _ in _WATCHED if metrics.has(name)
-        }
-        metrics.on_collect(self._read)
-
-    def note(self, error: BaseException) -> None:
-        """Record an overload, a call beyond its share or a disk failure, as one of them."""
-        for name, kind in _WATCHED:
-            if isinstance(error, kind):
-                self._windows.get(name, set()).add(window_of(self._clock))
-                return
-
-    def _read(self) -> None:
-        now = window_of(self._clock)
-        for name, windows in self._windows.items():
-            windows -= {window for window in set(windows) if window < now - 1}
-            self._metrics.set(name, now - 1 in windows)
-
-
 _DISK_STEPS: Final = 100
 """Free space is rounded down to one of this many steps, to hide single submissions."""
 
@@ -442,10 +409,13 @@ class ProcessMetrics:
     def __init__(self, party: Party, clock: Clock) -> None:
         self._clock = clock
         self.metrics: Final = Metrics(party)
-        self.failures: Final = FailureCounters(self.metrics, clock)
+        self._failed: dict[str, set[int]] = {
+            name: set() for name, _ in _WATCHED if self.metrics.has(name)
+        }
+        """Windows with failures, by metric."""
         self.metrics.set("shuffledp_up", 1, {"party": party, "version": VERSION})
         self.metrics.set("shuffledp_memory_limit_bytes", memory_limit())
-        self.metrics.on_collect(self._measure_processes)
+        self.metrics.on_collect(self._measure)
 
     def now(self) -> float:
         """Return the seconds since 1970 UTC."""
@@ -453,7 +423,14 @@ class ProcessMetrics:
 
     def window(self) -> int:
         """Return the number of the present window."""
-        return window_of(self._clock)
+        return int(self._clock.elapsed() // WINDOW)
+
+    def note_failure(self, error: BaseException) -> None:
+        """Record an overload, a call beyond its share or a disk failure, as one of them."""
+        for name, kind in _WATCHED:
+            if isinstance(error, kind):
+                self._failed.get(name, set()).add(self.window())
+                return
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
         """Make readings fail if the event loop hangs for `patience` seconds, for alerts."""
@@ -507,7 +484,12 @@ class ProcessMetrics:
                 self.metrics.set("shuffledp_state_free_bytes", found.free // step * step)
                 self.metrics.set("shuffledp_state_size_bytes", found.total)
 
-    def _measure_processes(self) -> None:
+    def _measure(self) -> None:
+        """Measure the process and its workers, and show the failures of the last whole window."""
+        last = self.window() - 1
+        for name, windows in self._failed.items():
+            windows -= {window for window in set(windows) if window < last}
+            self.metrics.set(name, last in windows)
         usage = measure()
         self.metrics.advance_to("shuffledp_process_cpu_seconds_total", usage.cpu_seconds)
         self.metrics.set("shuffledp_process_resident_memory_bytes", usage.resident_bytes)

@@ -1,6 +1,5 @@
 """The versions of a database's schema."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +16,8 @@ class Schema:
     """
 
     steps: tuple[str, ...]
-    """The first step may meet its own tables, from before versions were recorded."""
+    """A database of version n, 0 if empty, lacks the steps after its first n. The first step may
+    meet its own tables, from before versions were recorded."""
     readable_from: int = 1
     """The earliest version of a program that can use this schema."""
 
@@ -33,10 +33,6 @@ class Schema:
                 f"the database's schema is version {version}, readable from {readable_from}; this "
                 f"program has {self.version}: upgrade it"
             )
-
-    def missing(self, version: int) -> Sequence[str]:
-        """Return the steps that a database of this version, 0 for an empty one, lacks."""
-        return self.steps[version:]
 
 
 VERSION_TABLE: Final = """

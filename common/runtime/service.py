@@ -7,7 +7,7 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -46,12 +46,11 @@ class Listener:
     server: grpc.aio.Server
     address: str
     checks: health.HealthServicer
-    metrics: MetricsServer | None
-    background: Sequence[asyncio.Task[None]]
+    metrics: MetricsServer | None = None
+    background: Sequence[asyncio.Task[None]] = ()
 
-    @classmethod
+    @staticmethod
     async def start(
-        cls,
         settings: ServiceSettings,
         tls: Tls | None,
         name: str,
@@ -66,30 +65,20 @@ class Listener:
 
         Raises SettingsError if the server or the metrics cannot listen on their address.
         """
-        reflect = isinstance(settings, KeyHolderSettings) and settings.reflection
         metrics = _serve_metrics(settings, tls, process_metrics)
         try:
-            server, address, checks = await _serve(
-                settings.listen,
-                tls,
-                name,
-                add_services,
-                process_metrics,
-                operator_token=operator_token,
-                reflect=reflect,
+            listener = await _serve(
+                settings, tls, name, add_services, process_metrics, operator_token=operator_token
             )
         except BaseException:
             if metrics is not None:
                 await asyncio.to_thread(metrics.stop)
             raise
-        StateDirectory.open(settings.state_directory).publish("address", address)
-        logs.event("serving", {"party": name, "address": address})
         tasks = [asyncio.create_task(run()) for run in background]
-        return cls(server=server, address=address, checks=checks, metrics=metrics, background=tasks)
+        return replace(listener, metrics=metrics, background=tasks)
 
-    @classmethod
+    @staticmethod
     async def start_internal(
-        cls,
         settings: KeyHolderSettings,
         clock: Clock,
         name: str,
@@ -105,12 +94,7 @@ class Listener:
             return None
         tls = internal_identity(settings.internal_tls_directory, "coordinator", clock)
         process_metrics.watch_certificates(tls.files, internal=True)
-        server, address, checks = await _serve(
-            str(settings.coordinator_listen), tls, name, add_services, process_metrics
-        )
-        StateDirectory.open(settings.state_directory).publish("coordinator_address", address)
-        logs.event("serving", {"party": name, "address": address})
-        return cls(server=server, address=address, checks=checks, metrics=None, background=())
+        return await _serve(settings, tls, name, add_services, process_metrics, internal=True)
 
     async def stop(self) -> None:
         """Report unhealthy, refuse new calls, end running ones within _GRACE seconds, and stop."""
@@ -124,34 +108,39 @@ class Listener:
 
 
 async def _serve(
-    listen: str,
+    settings: ServiceSettings,
     tls: Tls | None,
     name: str,
     add_services: Callable[[grpc.aio.Server], None],
     process_metrics: ProcessMetrics,
     *,
     operator_token: OperatorToken | None = None,
-    reflect: bool = False,
-) -> tuple[grpc.aio.Server, str, health.HealthServicer]:
-    """Bind, serve and report healthy; return the server, its address and its health checks."""
+    internal: bool = False,
+) -> Listener:
+    """Bind, serve, publish the address and report healthy, at `coordinator_listen` if internal."""
+    party = settings if isinstance(settings, KeyHolderSettings) else None
+    listen = str(party.coordinator_listen) if party and internal else settings.listen
     ask = tls is not None and asks_for_certificates(name)
     certified = tls if ask and not listen.startswith("unix:") else None
     admission = AdmissionInterceptor(
         callers=VerifiedCallers(certified) if certified else None,
         token=operator_token,
-        on_error=process_metrics.failures.note,
+        on_error=process_metrics.note_failure,
     )
     server = make_server(admission, connections_of(name))
     add_services(server)
     checks = health.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    if reflect:
+    if party and party.reflection and not internal:
         reflection.enable_server_reflection((name, HEALTH, reflection.SERVICE_NAME), server)
     address = bind(server, listen, tls, ask_for_certificates=ask)
     await server.start()
     for service in ("", name):
         await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
-    return server, address, checks
+    file = "coordinator_address" if internal else "address"
+    StateDirectory.open(settings.state_directory).publish(file, address)
+    logs.event("serving", {"party": name, "address": address})
+    return Listener(server=server, address=address, checks=checks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,43 +17,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-from common.errors import SettingsError
+from common.crypto.batch_key import KEY_BYTES, SealingKey
+from common.errors import DamagedStorageError, SettingsError
 from common.runtime.database import FULL, storage_failures
 
-STATE_KEY_BYTES: Final = 32
-
 _MARK: Final = b"shuffledp sealed secret v1\n"
-_NONCE_BYTES: Final = 12
 
 
-class StateKey:
-    """Seals secrets, each bound to the name of its file; hidden in repr."""
+class StateKey(SealingKey):
+    """Seals secrets, each bound to the name of its file."""
 
-    __slots__ = ("_aead", "_where")
+    __slots__ = ("_where",)
 
     def __init__(self, raw: bytes, where: Path) -> None:
-        if len(raw) != STATE_KEY_BYTES:
+        if len(raw) != KEY_BYTES:
             raise SettingsError(
                 f"the file that state_key names, {where}, has {len(raw)} bytes; it must have "
-                f"{STATE_KEY_BYTES}"
+                f"{KEY_BYTES}"
             )
-        self._aead = ChaCha20Poly1305(raw)
+        super().__init__(raw)
         self._where = where
 
-    @staticmethod
-    def generate() -> bytes:
-        """Draw a new raw key from the operating system."""
-        return secrets.token_bytes(STATE_KEY_BYTES)
-
-    def seal(self, name: str, secret: bytes) -> bytes:
+    def seal_secret(self, name: str, secret: bytes) -> bytes:
         """Encrypt a secret under a fresh nonce, bound to the name of its file."""
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        return _MARK + nonce + self._aead.encrypt(nonce, secret, _MARK + name.encode())
+        return _MARK + self.seal(secret, _MARK + name.encode())
 
-    def open(self, name: str, sealed: bytes) -> bytes:
+    def open_secret(self, name: str, sealed: bytes) -> bytes:
         """Decrypt a secret sealed for a file of this name, or raise SettingsError."""
         if not sealed.startswith(_MARK):
             raise SettingsError(
@@ -61,21 +50,13 @@ class StateKey:
                 "put it back from a backup, or finish with that version. If you move it away, a "
                 "new key replaces it, which other parties do not know"
             )
-        body = sealed.removeprefix(_MARK)
-        nonce, encrypted = body[:_NONCE_BYTES], body[_NONCE_BYTES:]
         try:
-            return self._aead.decrypt(nonce, encrypted, _MARK + name.encode())
-        except (InvalidTag, ValueError) as error:
+            return self.open(sealed.removeprefix(_MARK), _MARK + name.encode())
+        except DamagedStorageError as error:
             raise SettingsError(
                 f"{name} in the state directory does not open under the file that state_key names, "
                 f"{self._where}: it was sealed under another key, for another file, or is damaged"
             ) from error
-
-    def __repr__(self) -> str:
-        return "StateKey(secret)"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a state key must not be pickled")
 
 
 _OWNER_ONLY_DIRECTORY: Final = 0o700
@@ -159,8 +140,8 @@ class StateDirectory:
                     "from a backup or, for a new key, which all who pin the old one must learn, "
                     f"remove {public}"
                 )
-            atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
-        return key.open(name, _read_secret(path))
+            atomic_write(path, key.seal_secret(name, make()), _OWNER_ONLY_FILE)
+        return key.open_secret(name, _read_secret(path))
 
     @storage_failures()
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:

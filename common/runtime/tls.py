@@ -171,35 +171,20 @@ class Tls:
         files.check(party, clock.now())
         return cls(files=files, identity=files.read(), version=version)
 
-    @property
-    def authority(self) -> bytes:
-        """The file of trust."""
-        return self.identity.authority
-
 
 class VerifiedCallers:
     """Checks callers' certificates against the file of trust, which is read again if replaced."""
 
     def __init__(self, tls: Tls) -> None:
-        self._path = tls.files.authority
-        self._version: tuple[int, int] | None = None
-        """The file's version that was read last; None at first: it may have been replaced since."""
-        self._trust = Trust.parse(tls.authority)
+        alone = TlsFiles(certificate=None, key=None, authority=tls.files.authority)
+        self._renewal = Renewal(alone, tls.version and tls.version[-1:])
+        self._trust = Trust.parse(tls.identity.authority)
 
-    def verified(self, names: frozenset[str], certificate: bytes) -> frozenset[str]:
-        """
-        Return those names of a caller's certificate, in PEM, that its authority may certify.
-
-        Raises CallerError if the certificate is revoked. Cost: 0.2 ms.
-        """
-        version = _version_of(self._path)
-        if version != self._version:
-            self._version = version
-            try:
-                self._trust = Trust.read(self._path)
-            except SettingsError as error:
-                logs.event("TLS files not used", logs.error_fields(error), level="ERROR")
-        return self._trust.verified(names, Certificate.parse(certificate))
+    def verified(self, certificate: bytes) -> frozenset[str]:
+        """Return the names in a caller's PEM as `Trust.verified` does. Cost: 0.2 ms."""
+        if renewed := self._renewal.take():
+            self._trust = Trust.parse(renewed.authority)
+        return self._trust.verified(Certificate.parse(certificate))
 
 
 def _version_of(path: Path) -> tuple[int, int] | None:

@@ -90,17 +90,18 @@ class Trust:
             )
         return found.pem.encode()
 
-    def verified(self, names: frozenset[str], certificate: Certificate) -> frozenset[str]:
+    def verified(self, certificate: Certificate) -> frozenset[str]:
         """
-        Return those of a certificate's names that its issuer may certify.
+        Return the names of a caller's certificate that its issuer may certify.
 
-        gRPC accepts a caller's certificate by any authority of the file; this checks that it is by
-        the named party's.
+        The common name alone counts or, without one, the alternative names. gRPC accepts a
+        certificate by any authority of the file; this checks that it is by the named party's.
 
         Raises CallerError if the certificate is revoked.
         """
         if certificate.fingerprint in self.revoked:
             raise CallerError(f"the caller's certificate is revoked: {certificate.fingerprint}")
+        names = frozenset([certificate.name] if certificate.name else certificate.names)
         if "" in self.authorities:
             return names
         issuers = {name: self.authority(name) for name in names}

@@ -6,7 +6,7 @@ from an old copy, the witness could cosign a second history, so it then needs a 
 """
 
 import asyncio
-from typing import Final, Self
+from typing import Final
 
 from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.errors import SettingsError, WireError
@@ -14,7 +14,7 @@ from common.runtime.clock import Clock
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, log_key
 from common.transparency.merkle import EMPTY_ROOT
-from common.transparency.witness import Witness, WitnessSizeError
+from common.transparency.witness import Witness
 from common.wire.transparency import checkpoint_from_wire, cosignature_to_wire
 from protos.shuffledp.v1 import log_pb2, log_pb2_grpc
 
@@ -48,23 +48,21 @@ def load_witness_key(state: StateDirectory, party: str) -> tuple[SigningIdentity
 class WitnessServicer(log_pb2_grpc.WitnessServicer):
     """Cosigns the checkpoints of one log; anyone may send those that the log signed."""
 
-    def __init__(self, witness: Witness, state: StateDirectory, clock: Clock) -> None:
-        """Read the last cosigned head of this log; raise SettingsError if it is damaged."""
-        self._witness = witness
+    def __init__(
+        self, state: StateDirectory, analyzer: PublicIdentity, party: str, clock: Clock
+    ) -> None:
+        """
+        Open a party's witness of an analyzer's log, and create its key on first start.
+
+        Raises SettingsError if the last cosigned head of this log is missing or damaged.
+        """
+        identity, key = load_witness_key(state, party)
+        self._witness = Witness(name=key.name, identity=identity, log=log_key(analyzer))
         self._state = state
         self._clock = clock
-        digits = witness.log.identity.raw.hex()[:_NAME_DIGITS]
-        self._file = _STATE_FILES.replace("*", digits)
+        self._file = _STATE_FILES.replace("*", analyzer.raw.hex()[:_NAME_DIGITS])
         self._last = self._read()
         self._cosigning = asyncio.Lock()
-
-    @classmethod
-    def open(
-        cls, state: StateDirectory, analyzer: PublicIdentity, party: str, clock: Clock
-    ) -> Self:
-        """Open a party's witness of an analyzer's log, and create its key on first start."""
-        identity, key = load_witness_key(state, party)
-        return cls(Witness(name=key.name, identity=identity, log=log_key(analyzer)), state, clock)
 
     async def AddCheckpoint(  # noqa: N802  # named as in the .proto file
         self, request: log_pb2.AddCheckpointRequest, _context: object
@@ -72,22 +70,19 @@ class WitnessServicer(log_pb2_grpc.WitnessServicer):
         """Cosign a checkpoint that continues the last one, or return the last one's size."""
         old_size, consistency, signed = checkpoint_from_wire(request)
         async with self._cosigning:
-            try:
-                cosignature = self._witness.cosign(
-                    self._last,
-                    signed,
-                    old_size=old_size,
-                    consistency=consistency,
-                    seconds=int(self._clock.now()),
-                )
-            except WitnessSizeError as error:
-                return cosignature_to_wire(error.size, None)
+            cosignature = self._witness.cosign(
+                self._last,
+                signed,
+                old_size=old_size,
+                consistency=consistency,
+                seconds=int(self._clock.now()),
+            )
             last = signed.checkpoint
-            if last != self._last:
+            if cosignature is not None and last != self._last:
                 await asyncio.to_thread(self._state.publish, self._file, last.text().decode())
                 self._state.destroy(_NOTHING_COSIGNED)
                 self._last = last
-            return cosignature_to_wire(last.size, cosignature)
+            return cosignature_to_wire(self._last.size, cosignature)
 
     def _read(self) -> Checkpoint:
         path = self._state.path / self._file

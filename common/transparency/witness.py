@@ -9,17 +9,9 @@ cosign two histories.
 from dataclasses import dataclass
 
 from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError, ShuffleDpError
+from common.errors import SettingsError
 from common.transparency.checkpoint import Checkpoint, NoteKey, NoteSignature, SignedCheckpoint
 from common.transparency.merkle import Path, verify_consistency
-
-
-class WitnessSizeError(ShuffleDpError, status="ABORTED"):
-    """The log's proof starts at another size than the last cosigned one; retry from `size`."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"the last cosigned checkpoint has size {size}; prove consistency from it")
-        self.size = size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +34,20 @@ class Witness:
         old_size: int,
         consistency: Path,
         seconds: int,
-    ) -> NoteSignature:
+    ) -> NoteSignature | None:
         """
         Check a checkpoint against the last cosigned one, and cosign it.
 
         The caller stores it as the last one before it sends the cosignature. The first `last` has
         size 0. The log proves consistency from `old_size`. `seconds` is the time since 1970.
 
-        Raises:
-            ProofError: The log did not sign it, it is smaller, or the proof or the root is wrong.
-            WitnessSizeError: The old size is not the last one's.
+        Returns None if the old size is not the last one's, from which the log must prove.
+
+        Raises ProofError if the log did not sign it, it is smaller, or the proof or root is wrong.
         """
         signed.check_log(self.log)
         if old_size != last.size:
-            raise WitnessSizeError(last.size)
+            return None
         new = signed.checkpoint
         verify_consistency(last.size, last.root, new.size, new.root, consistency)
         return new.cosign(self.name, self.identity, seconds)

@@ -53,22 +53,18 @@ REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 _STATES: Final = EnumCodec(
     "batch state", BatchState, shuffler_pb2.BatchState.DESCRIPTOR, "BATCH_STATE_"
 )
-_WRITERS: Final = {"state": _STATES.write}
-_STATUS: Final = Codec(
-    BatchStatus, shuffler_pb2.GetBatchStatusResponse, {"state": _STATES.read}, _WRITERS
-)
+_STATUS: Final = Codec(BatchStatus, shuffler_pb2.GetBatchStatusResponse, {"state": _STATES})
 _PROGRESS: Final = Codec(
     BatchProgress,
     shuffler_pb2.GetBatchProgressResponse,
     {
-        "state": _STATES.read,
+        "state": _STATES,
         "n_users": partial(parse_count, maximum=MAX_USERS),
         "n_min": partial(parse_positive, maximum=MAX_USERS),
         "target_size": partial(parse_positive, maximum=MAX_USERS),
         "deadline": partial(parse_positive, maximum=MAX_UNIX_TIME),
         "refused": partial(parse_refused, causes=REFUSALS),
     },
-    _WRITERS,
 )
 _MANIFEST: Final = Codec(
     BatchManifest,
@@ -101,11 +97,6 @@ def delivery_from_wire(message: analyzer_pb2.BeginDeliveryRequest) -> tuple[Batc
     return manifest, parse_positive("n_parts", message.n_parts, MAX_PARTS)
 
 
-def arrived_to_wire(parts: Sequence[int], *, staged: bool) -> analyzer_pb2.BeginDeliveryResponse:
-    """Encode the parts that have arrived, and whether the batch is staged."""
-    return analyzer_pb2.BeginDeliveryResponse(arrived=parts, staged=staged)
-
-
 def arrived_from_wire(message: analyzer_pb2.BeginDeliveryResponse) -> tuple[set[int], bool]:
     """Parse the parts that have arrived, and whether the batch is staged."""
     return set(message.arrived), message.staged
@@ -128,11 +119,6 @@ def wants_reports(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
     return REPORTS_WANTED[0] in list(initial_metadata)  # gRPC's type searches only its keys
 
 
-def chunk_to_wire(sealed_reports: bytes | memoryview) -> analyzer_pb2.DeliverPartRequest:
-    """Encode a chunk of sealed reports, which follows the header."""
-    return analyzer_pb2.DeliverPartRequest(sealed_reports=bytes(sealed_reports))
-
-
 def chunk_from_wire(message: analyzer_pb2.DeliverPartRequest) -> bytes:
     """Parse a chunk of sealed reports. Run by the analyzer."""
     if message.WhichOneof("message") != "sealed_reports":
@@ -151,9 +137,6 @@ _FIELD_BYTES: Final = 8
 _COUNT_BYTES: Final = 4
 
 
-# --- the analyzer's commitments ------------------------------------------------------------------
-
-
 _COMMITMENT: Final = Codec(
     BatchCommitment,
     inclusion_pb2.BatchCommitment,
@@ -169,19 +152,11 @@ commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from
 """Convert a commitment; a caller that parses one must verify its signature."""
 
 
-def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
-    """Encode a commitment for storage."""
-    return commitment_to_wire(commitment).SerializeToString()
-
-
 def commitment_from_bytes(stored: bytes) -> BatchCommitment:
     """Parse a stored commitment; raise WireError if it is damaged."""
     return commitment_from_wire(
         parse_stored(inclusion_pb2.BatchCommitment, stored, "commitment of this batch")
     )
-
-
-# --- the shuffler's proofs -----------------------------------------------------------------------
 
 
 def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
@@ -228,9 +203,6 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
     )
 
 
-# --- sentinels -----------------------------------------------------------------------------------
-
-
 def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     """Split sentinels, each given as its concatenated leaves, into one part per call."""
     start, size = 0, 0
@@ -241,15 +213,6 @@ def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
             start, size = index, len(leaves) + _FIELD_BYTES
     if start < len(sentinels):
         yield sentinels[start:]
-
-
-def sentinels_to_wire(
-    digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
-) -> analyzer_pb2.RegisterSentinelsRequest:
-    """Encode one part of a task's sentinels, which the shuffler has `acknowledged` or not."""
-    return analyzer_pb2.RegisterSentinelsRequest(
-        task_digest=digest, sentinels=sentinels, acknowledged=acknowledged
-    )
 
 
 def sentinels_from_wire(

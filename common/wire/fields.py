@@ -111,11 +111,11 @@ class EnumCodec(Generic[E]):
         }
         self._members = {number: member for member, number in self._numbers.items()}
 
-    def write(self, member: E) -> Any:  # noqa: ANN401  # the number type of the enumeration
+    def to_wire(self, member: E) -> Any:  # noqa: ANN401  # the number type of the enumeration
         """Return the protobuf number of a member."""
         return self._numbers[member]
 
-    def read(self, _name: str, number: int) -> E:
+    def __call__(self, _name: str, number: int) -> E:
         """Return the member with this protobuf number; raise WireError if there is none."""
         if number not in self._members:
             raise WireError(f"{self._noun} {number} is unknown to this program")
@@ -149,17 +149,24 @@ class Codec(Generic[V, M]):
         Match fields by name.
 
         `readers` maps field names to parsers, and `writers` to converters of values other than
-        None. Fields in `apart` are converted by the caller, who passes them to `from_wire`.
+        None; a codec is both. Fields in `apart` are converted by the caller, who passes them to
+        `from_wire`.
         """
+        readers = readers or {}
+        both = {name: x.to_wire for name, x in readers.items() if isinstance(x, Codec | EnumCodec)}
         known = message.DESCRIPTOR.fields_by_name
         self._value, self._message = value, message
-        self._readers = {**READERS, **(readers or {})}
-        self._writers = writers or {}
+        self._readers = {**READERS, **readers}
+        self._writers = {**both, **(writers or {})}
         self._fields = [
             (field.name, known[field.name], field.default is not MISSING)
             for field in fields(value)  # type: ignore[arg-type]  # a dataclass
             if field.name not in apart
         ]
+
+    def __call__(self, _name: str, message: M) -> V:
+        """Parse a field of another message; see `from_wire`."""
+        return self.from_wire(message)
 
     def to_wire(self, value: V) -> M:
         """Convert a value to its message."""

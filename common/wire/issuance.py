@@ -12,13 +12,6 @@ MAX_CREDENTIAL_BYTES: Final = 8192
 MAX_BULK_TOKENS: Final = 256
 
 
-def issuance_to_wire(
-    key_id: bytes, blinded: bytes, credential: bytes
-) -> issuer_pb2.IssueTokenRequest:
-    """Write a device's request for a token."""
-    return issuer_pb2.IssueTokenRequest(key_id=key_id, blinded=blinded, credential=credential)
-
-
 def issuance_from_wire(message: issuer_pb2.IssueTokenRequest) -> tuple[bytes, bytes, bytes]:
     """Parse a request for a token: key id, blinded message and credential."""
     return (

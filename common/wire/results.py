@@ -67,10 +67,6 @@ def _counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
     return np.array(fields, dtype=np.int64)
 
 
-def _values(_name: str, fields: Sequence[bytes]) -> tuple[bytes, ...]:
-    return tuple(parse_bounded("a found value", each, MAX_SPELLED_BYTES) for each in fields)
-
-
 _figure = partial(parse_numbers, minimum=-_MAX_FIGURE, maximum=_MAX_FIGURE)
 _error = partial(parse_numbers, minimum=0, maximum=_MAX_FIGURE)
 _mse = partial(parse_amount, maximum=_MAX_FIGURE**2)
@@ -93,9 +89,8 @@ _HISTOGRAM: Final = Codec(
         "standard_errors": _error,
         "refined": partial(parse_numbers, minimum=0, maximum=_MAX_REFINED),
         "mse_theory": _mse,
-        "table": lambda _, message: _TABLE.from_wire(message),
+        "table": _TABLE,
     },
-    {"table": _TABLE.to_wire},
 )
 _MEANS: Final = Codec(
     Means,
@@ -125,15 +120,17 @@ _KEY_VALUES: Final = Codec(
         "means_with_fakes": _figure,
         "errors_with_fakes": _error,
         "reports": _counts,
-        "owners": lambda _, message: _OWNERS.from_wire(message),
+        "owners": _OWNERS,
     },
-    {"owners": _OWNERS.to_wire, "reports": np.ndarray.tolist},
+    {"reports": np.ndarray.tolist},
 )
 _FOUND_VALUES: Final = Codec(
     FoundValues,
     analyzer_pb2.FoundValues,
     {
-        "values": _values,
+        "values": lambda _, found: tuple(
+            parse_bounded("a found value", each, MAX_SPELLED_BYTES) for each in found
+        ),
         "shares": _figure,
         "standard_errors": _error,
         "reports": _counts,
@@ -251,18 +248,11 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
     return _RESULT.from_wire(message, estimate=estimate_from_wire(message))
 
 
-def result_to_bytes(result: Result) -> bytes:
-    """Encode a result for the analyzer's storage."""
-    return result_to_wire(result).SerializeToString()
-
-
 def result_from_bytes(stored: bytes) -> Result:
     """Parse a stored result; raise WireError if it is damaged."""
     message = parse_stored(analyzer_pb2.GetResultResponse, stored, "result of this task")
     return result_from_wire(message)
 
-
-# --- the ledger ----------------------------------------------------------------------------------
 
 _ENTRIES: Final[Mapping[type[ChainedEntry], Codec[Any, Any]]] = {
     kind: Codec(kind, analyzer_pb2.LedgerEntry, {"task_digest": lambda _, digest: digest})

@@ -37,9 +37,6 @@ _OUTCOMES: Final = EnumCodec(
 )
 
 
-# --- from a device to the shuffler ---------------------------------------------------------------
-
-
 def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:
     """Parse a submission: task, envelope, token (empty if none). Run by the shuffler."""
     envelope = parse_bounded("envelope", message.envelope, MAX_ENVELOPE_BYTES)
@@ -69,20 +66,19 @@ def outcomes_to_wire(
     outcomes: Sequence[Outcome], receipt: bytes = b""
 ) -> shuffler_pb2.SubmitBulkResponse:
     """Encode submissions' outcomes, and the receipt for the stored ones (empty if none)."""
-    return shuffler_pb2.SubmitBulkResponse(outcomes=map(_OUTCOMES.write, outcomes), receipt=receipt)
+    return shuffler_pb2.SubmitBulkResponse(
+        outcomes=map(_OUTCOMES.to_wire, outcomes), receipt=receipt
+    )
 
 
 def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome]:
     """Parse the outcomes of submissions."""
-    return [_OUTCOMES.read("outcomes", number) for number in message.outcomes]
+    return [_OUTCOMES("outcomes", number) for number in message.outcomes]
 
 
 def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
     """Parse a receipt; empty if the shuffler signs none. Run by the user agent."""
     return parse_bounded("receipt", message.receipt, SIGNATURE_BYTES)
-
-
-# --- from a person to their device ---------------------------------------------------------------
 
 
 def contribution_to_wire(

@@ -29,7 +29,6 @@ from common.task_digest import TaskDigest
 from common.wire.fields import (
     Codec,
     EnumCodec,
-    Reader,
     digest_from_wire,
     parse_amount,
     parse_bounded,
@@ -43,7 +42,6 @@ from protos.shuffledp.v1 import analyzer_pb2, task_pb2
 MAX_LISTED_TASKS: Final = 50
 """Maximum number of tasks in one call."""
 _MAX_NAME: Final = 64
-_SHUFFLER_DISTRIBUTIONS: Final = get_args(ShufflerDistribution)
 
 
 def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
@@ -59,15 +57,8 @@ def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     )
 
 
-# --- drafts --------------------------------------------------------------------------------------
-
-
 def _labels(_name: str, field: Sequence[str]) -> tuple[str, ...]:
     return tuple(parse_bounded("label", label, MAX_LABEL_CHARACTERS) for label in field)
-
-
-def _inner(codec: Codec[Any, Any]) -> Reader:
-    return lambda _, message: codec.from_wire(message)
 
 
 _NUMBERS: Final = 3
@@ -102,9 +93,8 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
             "law": lambda _, name: parse_word(
                 "the distribution of the dummies", name, get_args(DummyDistribution)
             ),
-            "clusters": _inner(_CLUSTERS),
+            "clusters": _CLUSTERS,
         },
-        {"clusters": _CLUSTERS.to_wire},
     ),
     "edges": Codec(
         EdgesSpec,
@@ -120,7 +110,7 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
         analyzer_pb2.ShufflerSpec,
         {
             "law": lambda _, name: parse_word(
-                "the distribution of the shuffler's dummies", name, _SHUFFLER_DISTRIBUTIONS
+                "the distribution of the shuffler's dummies", name, get_args(ShufflerDistribution)
             )
         },
     ),
@@ -156,35 +146,24 @@ _DRAFT: Final = Codec(
         "n_min": partial(parse_count, maximum=MAX_USERS),
         "target_size": partial(parse_count, maximum=MAX_USERS),
         "population": partial(parse_bounded, length=MAX_POPULATION_CHARACTERS),
-        **{name: _inner(codec) for name, codec in _TABLES.items()},
+        "suite": lambda _, name: parse_word("the suite", name or DEFAULT_SUITE, tuple(SUITES)),
+        **_TABLES,
     },
-    {name: codec.to_wire for name, codec in _TABLES.items()},
-    apart=frozenset({"shuffler_key", "suite"}),
 )
-
-
-def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
-    """Encode an operator's draft."""
-    message = _DRAFT.to_wire(draft)
-    message.shuffler_key, message.suite = draft.shuffler_key, draft.suite
-    return message
+draft_to_wire = _DRAFT.to_wire
 
 
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
     """Parse an operator's draft."""
-    suite = parse_word("the suite", message.suite or DEFAULT_SUITE, tuple(SUITES))
-    split_envelope_key(suite, message.shuffler_key)
-    return _DRAFT.from_wire(message, suite=suite, shuffler_key=message.shuffler_key)
+    draft = _DRAFT.from_wire(message)
+    split_envelope_key(draft.suite, draft.shuffler_key)
+    return draft
 
-
-# --- the list of tasks ---------------------------------------------------------------------------
 
 _STATES: Final = EnumCodec(
     "task state", TaskState, analyzer_pb2.TaskState.DESCRIPTOR, "TASK_STATE_"
 )
-_SUMMARY: Final = Codec(
-    TaskSummary, analyzer_pb2.TaskSummary, {"state": _STATES.read}, {"state": _STATES.write}
-)
+_SUMMARY: Final = Codec(TaskSummary, analyzer_pb2.TaskSummary, {"state": _STATES})
 
 
 def tasks_after_from_wire(message: analyzer_pb2.ListTasksRequest) -> TaskDigest | None:

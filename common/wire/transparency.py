@@ -29,9 +29,6 @@ def _hashes(name: str, field: bytes, maximum: int = _MAX_PATH) -> tuple[bytes, .
     return tuple(split_every(field, HASH_BYTES))
 
 
-# --- witnesses -----------------------------------------------------------------------------------
-
-
 def checkpoint_to_wire(
     old_size: int, consistency: Path, signed: SignedCheckpoint
 ) -> log_pb2.AddCheckpointRequest:
@@ -73,9 +70,6 @@ def cosignature_from_wire(
     return size, NoteSignature.parse(text) if text else None
 
 
-# --- copies of the log ---------------------------------------------------------------------------
-
-
 def log_to_wire(copy: LogCopy, request: log_pb2.GetLogRequest) -> log_pb2.GetLogResponse:
     """Encode the page of the log that a caller asks for."""
     leaves = b"".join(copy.leaves(request.after, MAX_LEAVES))
@@ -91,8 +85,6 @@ def log_from_wire(
     notes = [SignedCheckpoint.parse(note) for note in message.checkpoints]
     return _hashes("leaves", message.leaves, MAX_LEAVES), notes
 
-
-# --- devices -------------------------------------------------------------------------------------
 
 _join: Final = b"".join
 _READERS: Final[Mapping[str, Reader]] = {

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from common.accounting.guarantees import guarantees
+from common.crypto.hpke_pool import worker_pool
 from common.errors import SettingsError
 from common.protocols import ITEM_KINDS, Kind
-from common.runtime.worker_pool import worker_pool
 from common.task_digest import digest_of
 from common.version import VERSION
 from deploy.audit.finding import Finding, Findings

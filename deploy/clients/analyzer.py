@@ -21,7 +21,7 @@ from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.runtime.tls import client_identity
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
-from common.wire.batches import sentinel_parts, sentinels_to_wire
+from common.wire.batches import sentinel_parts
 from common.wire.results import (
     MAX_RESULT_BYTES,
     decided_from_wire,
@@ -86,7 +86,9 @@ class OperatorClient(ServiceClient):
     ) -> None:
         """Register sentinels by the hashes of their reports, in several calls; safe to retry."""
         for part in sentinel_parts(sentinels):
-            request = sentinels_to_wire(digest, part, acknowledged=acknowledged)
+            request = analyzer_pb2.RegisterSentinelsRequest(
+                task_digest=digest, sentinels=part, acknowledged=acknowledged
+            )
             await self._call(self._stub.RegisterSentinels, request)
 
     async def result(self, digest: TaskDigest) -> Result:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from common.runtime.rpc import LONG_DEADLINE
 from common.task.token_spec import TokenSpec
-from common.wire.issuance import issuance_to_wire, signatures_from_wire
+from common.wire.issuance import signatures_from_wire
 from common.wire.tasks import TOKENS
 from deploy.clients.base import ServiceClient
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
@@ -24,7 +24,9 @@ class IssuerClient(ServiceClient):
 
     async def issue(self, asked: Sequence[tuple[bytes, bytes, bytes]]) -> Sequence[bytes]:
         """Fetch blind signatures, unverified, by key id, blinded message and credential."""
-        request = issuer_pb2.IssueTokensRequest(requests=[issuance_to_wire(*one) for one in asked])
+        request = issuer_pb2.IssueTokensRequest()
+        for key_id, blinded, credential in asked:
+            request.requests.add(key_id=key_id, blinded=blinded, credential=credential)
         return signatures_from_wire(
             await self._call(self._stub.IssueTokens, request, LONG_DEADLINE)
         )

@@ -17,11 +17,11 @@ from typing import Final, TypeVar
 import numpy as np
 
 from common import errors
+from common.crypto.hpke_pool import worker_pool
 from common.crypto.signing import SignedTask
 from common.messages.result import Result
 from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
-from common.runtime.worker_pool import worker_pool
 from common.task.task import Task
 from deploy.load.behaviour import expected_answers
 from deploy.load.plan import LoadPlan, arrivals

@@ -11,13 +11,13 @@ from typing import Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from common.crypto.hpke_pool import worker_pool
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import SettingsError, TaskError
 from common.mechanisms.base import Mechanism, Reports, null_reports
-from common.messages.submission import Submission, Value, pack
+from common.messages.submission import Value
 from common.protocols import ITEM_KINDS
-from common.runtime.worker_pool import worker_pool
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset, is_file
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
@@ -186,8 +186,7 @@ class GroupContributor(Contributor):
         envelopes = []
         for submission_id, length in zip(ids, lengths.tolist(), strict=True):
             reports = b"".join(itertools.islice(sealed, length))
-            submission = Submission(submission_id=submission_id, sealed_reports=reports)
-            envelopes.append(self._seal_envelope(pack(submission)))
+            envelopes.append(self._seal_envelope(submission_id + reports))
         return envelopes
 
     def _reports(

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 import common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
 from analyzer.task_builder import complete
 from common.accounting.guarantees import published_claim
+from common.crypto.hpke_pool import worker_pool
 from common.errors import ShuffleDpError
 from common.protocols import ITEM_KINDS
-from common.runtime.worker_pool import worker_pool
 from common.task.task import Task
 from deploy.planning.design import NOT_AMPLIFIED, Design
 from deploy.planning.ordered_design import ordered_design

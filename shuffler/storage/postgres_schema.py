@@ -70,7 +70,7 @@ def migrate(connection: Connection) -> None:
     found = connection.execute("SELECT version, readable_from FROM schema_version").fetchone()
     version, readable_from = found or (0, 0)
     SCHEMA.check(version, readable_from)
-    for step in SCHEMA.missing(version):
+    for step in SCHEMA.steps[version:]:
         connection.execute(step)
     if version < SCHEMA.version:
         connection.execute("DELETE FROM schema_version")

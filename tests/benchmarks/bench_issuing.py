@@ -14,9 +14,8 @@ from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from issuer.entitlements import PeopleList
-from issuer.issuance import Issuance
+from issuer.issuance import Issuance, signing_threads
 from issuer.issuance_store import IssuanceStore
-from issuer.signing_threads import signing_threads
 from issuer.token_keys import HeldKey, TokenKeys
 from tests.benchmarks.conftest import Best, Line, best_of
 
@@ -28,7 +27,7 @@ _REPORTS: Final = 4000
 def _opening_rate() -> float:
     """Return the reports that one core opens a second."""
     key, context = HpkePrivateKey.generate(DEFAULT_SUITE), report_context(TaskDigest(bytes(32)))
-    sealed = [key.public_key().seal(bytes(8), context)] * _REPORTS
+    sealed = [key.public_key().sealer(context)(bytes(8))] * _REPORTS
     opener = key.opener(context)
     return _REPORTS / best_of(3, lambda: [opener(one) for one in sealed])
 

@@ -78,7 +78,7 @@ def test_opening(processes: int, best: Best, line: Line, tmp_path: Path) -> None
     sealed = [seal(r.tobytes()) for r in mechanism.dummies(_OPENED, np.random.default_rng(1))]
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
     private = X25519PrivateKey.from_private_bytes(case.analyzer_key.private_bytes())
-    public, info = private.public_key(), report_context(digest).info()
+    public, info = private.public_key(), report_context(digest)
     pool, job = HpkePool(processes), job_over(tmp_path, case, sealed)
 
     def count() -> None:

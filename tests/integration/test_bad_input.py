@@ -15,7 +15,6 @@ from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.crypto.signing import SignedTask
 from common.errors import PeerError, ShuffleDpError
 from common.messages.batch import BatchId, BatchManifest, BatchPart
-from common.messages.submission import Submission, pack
 from common.runtime.rpc import bind, open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -41,11 +40,10 @@ async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Se
     digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
     good, last = envelopes(signed, 2)
     key = HpkePublicKey(task.suite, task.shuffler_key)
-    one_report = key.seal(bytes(16 + 60), envelope_context(digest))
-    three_reports = key.seal(bytes(16 + 180), envelope_context(digest))
-    elsewhere = key.seal(bytes(16 + 120), envelope_context(TaskDigest(_UNKNOWN)))
-    inner = Submission(submission_id=b"i" * 16, sealed_reports=bytes(120))
-    wrong_role = key.seal(pack(inner), report_context(digest))
+    one_report = key.sealer(envelope_context(digest))(bytes(16 + 60))
+    three_reports = key.sealer(envelope_context(digest))(bytes(16 + 180))
+    elsewhere = key.sealer(envelope_context(TaskDigest(_UNKNOWN)))(bytes(16 + 120))
+    wrong_role = key.sealer(report_context(digest))(b"i" * 16 + bytes(120))
     flipped = good[:40] + bytes([good[40] ^ 1]) + good[41:]
 
     async with services.stubs() as (_, shuffler, _analyzer):

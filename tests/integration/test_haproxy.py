@@ -73,7 +73,7 @@ class FrontEnds:
 
     def connect(self) -> grpc.aio.Channel:
         """Open a new connection, as a device does."""
-        return open_channel(self.address, "shuffler", self.tls.authority)
+        return open_channel(self.address, "shuffler", self.tls.identity.authority)
 
     async def reached(self) -> int:
         """Return the front-end that a new connection reaches; 0 if there is none."""

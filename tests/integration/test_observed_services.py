@@ -89,7 +89,7 @@ _ALTERATIONS: Final[dict[str, tuple[View, Alteration]]] = {
     "its disk held all submissions": (shuffler_view, lambda one: {"groups": one.groups[1:]}),
     "no submission id is on its disk, over": (
         analyzer_disk,
-        lambda one: _on_disk(one, "analyzer", "over", one.submissions[3].submission_id),
+        lambda one: _on_disk(one, "analyzer", "over", one.submissions[3][0]),
     ),
     "calls contain the protocol's fields only": (
         analyzer_view,

@@ -12,7 +12,6 @@ from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.crypto.signing import SignedTask
 from common.mechanisms.base import Counts
 from common.mechanisms.registry import mechanism_of
-from common.messages.submission import Submission, pack
 from common.task.task import Task
 from tests.support.clients import command, result_of, run_as_operator, submit_bulk
 from tests.support.services import Services
@@ -37,11 +36,7 @@ def _submissions(signed: SignedTask, rng: np.random.Generator) -> tuple[list[byt
     sealed += [rng.bytes(2 * task.sealed_report_bytes) for _ in range(_JUNK)]
     key = HpkePublicKey(task.suite, task.shuffler_key)
     envelopes = [
-        key.seal(
-            pack(Submission(submission_id=rng.bytes(16), sealed_reports=reports)),
-            envelope_context(digest),
-        )
-        for reports in sealed
+        key.sealer(envelope_context(digest))(rng.bytes(16) + reports) for reports in sealed
     ]
     return envelopes, mechanism.tally(np.concatenate([own, dummies]))
 

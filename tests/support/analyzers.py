@@ -124,5 +124,5 @@ class MemoryAnalyzer:
         if self.lose_answers:
             raise PeerError("the answer was lost")
         leaves = leaves_of(blob, len(blob) // self.begun.n_reports)[HASH_BYTES * self.forget :]
-        tree, _ = tree_over(bytearray(leaves), SALT)
+        tree, _ = tree_over(leaves, SALT)
         return BatchCommitment.sign(self._identity, digest, self.begun.batch_id, tree, SALT)

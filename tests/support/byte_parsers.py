@@ -24,7 +24,7 @@ from common.crypto.token_signing import TokenSigningKey, blind_sign
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import randomizer_of
 from common.messages.inclusion_proof import distinct_rows, leaves_of, salted_leaves
-from common.messages.submission import unpack
+from common.messages.submission import split_submission
 from common.task.task import Task, honest_share
 from common.transparency.checkpoint import SignedCheckpoint
 from common.transparency.log_entry import LogEntry
@@ -113,12 +113,8 @@ def _of_mechanism(name: str) -> Parser:
 
 _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     (
-        *(16, "submission", lambda raw: unpack(raw, _CASE.task)),
-        bytes(16 + _CASE.task.lengths[-1] * _SEALED),
-    ),
-    (
         *(4, "sealed envelope"),
-        lambda raw: unpack(_CASE.shuffler_key.open(raw, _ENVELOPE), _CASE.task),
+        lambda raw: split_submission(_CASE.shuffler_key.open(raw, _ENVELOPE)),
         Contributor(_CASE.task, _DIGEST).prepare(0, np.random.default_rng(1)).envelope,
     ),
     (
@@ -127,10 +123,14 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *(4, "sealed report", lambda raw: _CASE.analyzer_key.open(raw, _REPORT)),
-        _CASE.analyzer_key.public_key().seal(b"report", _REPORT),
+        _CASE.analyzer_key.public_key().sealer(_REPORT)(b"report"),
     ),
     (
-        *(4, "public key", lambda raw: HpkePublicKey(DEFAULT_SUITE, raw).seal(b"report", _REPORT)),
+        *(
+            4,
+            "public key",
+            lambda raw: HpkePublicKey(DEFAULT_SUITE, raw).sealer(_REPORT)(b"report"),
+        ),
         _CASE.task.analyzer_key,
     ),
     (

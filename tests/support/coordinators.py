@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.jobs import OfferedJobs, serve_jobs
+from common.runtime.jobs import OfferedJobs
 from common.runtime.rpc import bind, make_server
 from common.runtime.tls import Tls, VerifiedCallers
+from protos.shuffledp.v1 import jobs_pb2_grpc
 
 
 @asynccontextmanager
@@ -15,7 +16,7 @@ async def coordinator(tls: Tls, jobs: OfferedJobs) -> AsyncIterator[str]:
     """Serve jobs; yield the address."""
     admission = AdmissionInterceptor(callers=VerifiedCallers(tls), token=None)
     server = make_server(admission, connections_of("shuffledp.v1.Jobs"))
-    serve_jobs(server, jobs)
+    jobs_pb2_grpc.add_JobsServicer_to_server(jobs, server)
     address = bind(server, "127.0.0.1:0", tls, ask_for_certificates=True)
     await server.start()
     try:

@@ -25,7 +25,7 @@ class GrownTree:
     """A tree with its buckets' leaves."""
 
     def __init__(self, leaves: list[bytes], salt: bytes = SALT) -> None:
-        self.tree, buckets = tree_over(bytearray(b"".join(leaves)), salt)
+        self.tree, buckets = tree_over(b"".join(leaves), salt)
         self.buckets = [bucket.tobytes() for bucket in buckets]
         self.root = self.tree.root
         self.largest_bucket = max(map(len, self.buckets)) // HASH_BYTES
@@ -40,5 +40,5 @@ def commitment_over(
     leaves: list[bytes], identity: SigningIdentity, digest: TaskDigest, salt: bytes = SALT
 ) -> BatchCommitment:
     """Return the commitment that an analyzer signs for these leaves."""
-    tree, _ = tree_over(bytearray(b"".join(leaves)), salt)
+    tree, _ = tree_over(b"".join(leaves), salt)
     return BatchCommitment.sign(identity, digest, BatchId(bytes(16)), tree, salt)

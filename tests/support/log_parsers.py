@@ -50,7 +50,7 @@ def _restarted(path: Path) -> WitnessServicer:
     """Start a witness on a file that may be damaged."""
     pinned: PublicIdentity = SigningIdentity(bytes(32)).public_identity()
     state = StateDirectory.open(path.parent)
-    return WitnessServicer.open(state, pinned, "witness", ManualClock())
+    return WitnessServicer(state, pinned, "witness", ManualClock())
 
 
 _STATE_FILE: Final = (

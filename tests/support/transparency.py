@@ -73,7 +73,7 @@ class Log:
             one.cosign(empty(), head, old_size=0, consistency=(), seconds=seconds)
             for one in witnesses
         )
-        return with_lines(head, *fresh)
+        return with_lines(head, *(line for line in fresh if line is not None))
 
     def consistency(self, old_size: int, size: int | None = None) -> tuple[bytes, ...]:
         """Prove that a head continues an older one."""

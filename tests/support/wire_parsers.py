@@ -70,7 +70,7 @@ _IDENTITY: Final = SigningIdentity(bytes(range(32)))
 _PINNED: Final = _IDENTITY.public_identity()
 _LEAVES: Final = some_leaves(600)  # enough for two buckets
 _COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, EXAMPLE_DIGEST)
-_KEPT_COMMITMENT: Final = batches.commitment_to_bytes(_COMMITMENT)
+_KEPT_COMMITMENT: Final = batches.commitment_to_wire(_COMMITMENT).SerializeToString()
 _JOB: Final = ProofJob(
     batch_id=BatchId(bytes(16)),
     key=bytes(32),
@@ -162,7 +162,10 @@ def _relayed(path: Path) -> bytes:
         inclusions.delete_expired()
 
 
-_sentinels: Final = partial(batches.sentinels_to_wire, EXAMPLE_DIGEST)
+_TOKEN_REQUEST: Final = issuer_pb2.IssueTokenRequest(
+    key_id=bytes(32), blinded=bytes(256), credential=b"secret"
+)
+_sentinels: Final = partial(analyzer_pb2.RegisterSentinelsRequest, task_digest=EXAMPLE_DIGEST)
 
 _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ("signed task", tasks.signed_task_from_wire, tasks.signed_task_to_wire(_SIGNED)),
@@ -217,8 +220,8 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *("parts that have arrived", batches.arrived_from_wire),
-        batches.arrived_to_wire([0, 2], staged=False),
-        batches.arrived_to_wire([], staged=True),
+        analyzer_pb2.BeginDeliveryResponse(arrived=[0, 2]),
+        analyzer_pb2.BeginDeliveryResponse(staged=True),
     ),
     (
         *("header of a part", batches.part_from_wire),
@@ -228,7 +231,10 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
             )
         ),
     ),
-    ("chunk", batches.chunk_from_wire, *(batches.chunk_to_wire(bytes(n)) for n in (60, 6000))),
+    (
+        *("chunk", batches.chunk_from_wire),
+        *(analyzer_pb2.DeliverPartRequest(sealed_reports=bytes(n)) for n in (60, 6000)),
+    ),
     (
         *("result", lambda message: dumps(as_json(results.result_from_wire(message)))),
         *map(results.result_to_wire, (result(EXAMPLE_DIGEST), *_OTHER_RESULTS)),
@@ -289,8 +295,8 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *("sentinels", _matched),
-        _sentinels([bytes(64), bytes(32)], acknowledged=False),
-        _sentinels([], acknowledged=True),
+        _sentinels(sentinels=[bytes(64), bytes(32)], acknowledged=False),
+        _sentinels(acknowledged=True),
     ),
     (
         "job for a worker",
@@ -299,7 +305,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *("request for a token", issuance.issuance_from_wire),
-        issuance.issuance_to_wire(bytes(32), bytes(256), b"secret"),
+        _TOKEN_REQUEST,
     ),
     (
         *("answer with a blind signature", issuance.signature_from_wire),
@@ -307,9 +313,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *("requests for tokens", issuance.bulk_issuance_from_wire),
-        issuer_pb2.IssueTokensRequest(
-            requests=[issuance.issuance_to_wire(bytes(32), bytes(256), b"secret")]
-        ),
+        issuer_pb2.IssueTokensRequest(requests=[_TOKEN_REQUEST]),
     ),
     (
         *("answers with blind signatures", issuance.signatures_from_wire),
@@ -345,7 +349,7 @@ PARSERS: Final = (
     Parser(
         name="kept result",
         read=results.result_from_bytes,
-        seeds=(results.result_to_bytes(result(EXAMPLE_DIGEST)),),
+        seeds=(results.result_to_wire(result(EXAMPLE_DIGEST)).SerializeToString(),),
         form="protobuf",
         share=8,
     ),

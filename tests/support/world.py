@@ -23,7 +23,7 @@ from common.mechanisms.base import is_null
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchManifest, BatchState
 from common.messages.ledger_entry import LedgerEntry
-from common.messages.submission import unpack
+from common.messages.submission import split_submission
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
@@ -249,7 +249,7 @@ class World:
         key = self.shuffler.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
         envelope = self.device.sent.get(saved.envelope_hash, saved.envelope)
         plaintext = key.open(envelope, envelope_context(saved.task_digest))
-        return split_every(unpack(plaintext, task).sealed_reports, task.sealed_report_bytes)
+        return split_every(split_submission(plaintext)[1], task.sealed_report_bytes)
 
     def _cells_of(self, sealed: list[bytes], digest: TaskDigest) -> np.ndarray:
         """Open and tally these reports."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common.crypto.hpke import envelope_context, report_context
-from common.messages.submission import unpack
+from common.crypto.hpke import envelope_context, report_context, split_every
+from common.messages.submission import split_submission
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
 from deploy.audit.harness.byte_search import encodings, kinds_found
@@ -21,7 +21,6 @@ from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import publish
 from tests.support.keys import active_key
-from tests.support.recording import sealed_reports
 from user_agent.contribution import Contributor
 
 _USERS = 40
@@ -66,8 +65,8 @@ async def test_no_party_holds_another_partys_secrets_while_a_batch_collects(
     held = [_memory(child.process.pid) for child in children]
     written = [b"".join((*files_of(one.state).values(), one.log.read_bytes())) for one in children]
     context = envelope_context(digest)
-    submissions = [unpack(shuffler_key.open(one, context), task) for one in envelopes]
-    sealed = [report for one in submissions for report in sealed_reports(one, task)]
+    submissions = [split_submission(shuffler_key.open(one, context)) for one in envelopes]
+    sealed = split_every(b"".join(each for _, each in submissions), task.sealed_report_bytes)
 
     assert [True, False, False] == [private in one for one in held]
     assert shuffler_key.private_bytes() in held[1]
@@ -75,7 +74,7 @@ async def test_no_party_holds_another_partys_secrets_while_a_batch_collects(
     assert set() == kinds_found(
         {
             "envelope": envelopes,
-            "id": [way for one in submissions for way in encodings(one.submission_id)],
+            "id": [way for one, _ in submissions for way in encodings(one)],
             "sealed report": sealed,
             "report": [analyzer_key.open(one, report_context(digest)) for one in sealed],
         },

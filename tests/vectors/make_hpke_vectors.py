@@ -22,7 +22,7 @@ from common.crypto.hpke import (
     report_context,
     suite_named,
 )
-from common.task_digest import TaskDigest
+from common.task_digest import DIGEST_BYTES, TaskDigest
 
 FOLDER = Path(__file__).parent
 
@@ -37,12 +37,13 @@ def _key(suite: str, name: str) -> HpkePrivateKey:
 def _case(
     name: str, key: HpkePrivateKey, context: SealContext, sealed: bytes, plaintext: bytes | None
 ) -> dict[str, Any]:
+    sender, recipient = context[-DIGEST_BYTES - 2 : -DIGEST_BYTES]
     return {
         "name": name,
         "private_key": key.private_bytes().hex(),
-        "sender": int(context.sender),
-        "recipient": int(context.recipient),
-        "task_digest": context.task_digest.hex(),
+        "sender": sender,
+        "recipient": recipient,
+        "task_digest": context[-DIGEST_BYTES:].hex(),
         "sealed": sealed.hex(),
         "plaintext": None if plaintext is None else plaintext.hex(),
     }
@@ -53,9 +54,9 @@ def _cases(suite: str) -> list[dict[str, Any]]:
     digest, other_digest = TaskDigest(bytes(range(32))), TaskDigest(bytes(range(1, 33)))
     report, envelope = report_context(digest), envelope_context(digest)
     text = b"twelve bytes"
-    sealed = analyzer.public_key().seal(text, report)
-    in_envelope = shuffler.public_key().seal(b"id" + sealed, envelope)
-    empty = analyzer.public_key().seal(b"", report)
+    sealed = analyzer.public_key().sealer(report)(text)
+    in_envelope = shuffler.public_key().sealer(envelope)(b"id" + sealed)
+    empty = analyzer.public_key().sealer(report)(b"")
     enc, overhead = (
         suite_named(suite).overhead_bytes - _TAG_BYTES,
         suite_named(suite).overhead_bytes,

@@ -14,7 +14,6 @@ report of a user who holds a target weighs r·q + p - q on average.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
@@ -35,13 +34,14 @@ from common.mechanisms.registry import prefix_hashing_of
 from common.mechanisms.signed import Signed
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
-from common.messages.submission import plain_reports, unpack
+from common.messages.submission import plain_reports
 from common.protocols import Kind
-from common.task.task import SUBMISSION_ID_BYTES, Task
+from common.task.task import Task
 from deploy.audit.distributions import usual_value
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.simulate.collection import collect, draw_group_dummies, few_enough_reports
+from shuffler.collection import check_length
 from shuffler.item_dummies import draw_kept
 from user_agent.contribution import encoder_for
 
@@ -333,11 +333,11 @@ def _inject(subject: AuditSubject, rng: Generator) -> Rows:
 def _require_refusals(checks: Checks, subject: AuditSubject, flood: int) -> None:
     """Check that the shuffler refuses too few reports, too many, and `flood` reports."""
     task = subject.task
-    parse: Callable[[bytes, Task], object] = (lambda *_: None) if subject.weakened else unpack
     for wrong in (task.lengths[0] - 1, task.lengths[-1] + 1, flood):
-        plaintext = bytes(SUBMISSION_ID_BYTES + wrong * task.sealed_report_bytes)
+        more = (wrong - task.lengths[0]) * task.sealed_report_bytes
         with checks.refused(f"the shuffler refuses a submission of {wrong} reports", WireError):
-            parse(plaintext, task)
+            if not subject.weakened:
+                check_length(bytes(task.envelope_sizes[0] + more), task)
 
 
 def _users(subject: AuditSubject, rng: Generator) -> tuple[Counts, int, Items]:

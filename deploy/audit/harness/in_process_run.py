@@ -21,13 +21,14 @@ from common.mechanisms.registry import mechanism_of
 from common.messages import inclusion_proof
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
-from common.messages.submission import plain_reports, unpack
+from common.messages.submission import plain_reports, split_submission
 from common.task.draft import TaskDraft
 from common.task.task import MAX_UNIX_TIME, Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
 from deploy.tasks.value_parser import value_of
+from shuffler.collection import check_length
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.agent import Agent
 from user_agent.contribution import Contributor
@@ -83,9 +84,9 @@ class DishonestShuffler:
         """Keep an envelope's reports, and return a receipt; raise BatchStateError if closed."""
         if self.closed:
             raise BatchStateError("the batch is closed")
-        submission = unpack(self._key.open(envelope, hpke.envelope_context(digest)), self.task)
-        reports = hpke.split_every(submission.sealed_reports, self.task.sealed_report_bytes)
-        self.users.append(reports)
+        check_length(envelope, self.task)
+        _, sealed = split_submission(self._key.open(envelope, hpke.envelope_context(digest)))
+        self.users.append(hpke.split_every(sealed, self.task.sealed_report_bytes))
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:  # noqa: ARG002  # there is only one task
@@ -107,7 +108,7 @@ class DishonestShuffler:
         else:
             salt = signed.salt
         size = self.task.sealed_report_bytes
-        leaves = bytearray(inclusion_proof.leaves_of(b"".join(reports), size))
+        leaves = inclusion_proof.leaves_of(b"".join(reports), size)
         tree, buckets = inclusion_proof.tree_over(leaves, salt)
         if self.forges or signed is None:
             signed = BatchCommitment.sign(self.identity, self.digest, BATCH, tree, salt)

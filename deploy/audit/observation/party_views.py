@@ -205,7 +205,7 @@ def _requests(calls: Sequence[RelayedCall]) -> bytes:
 def _secrets(record: RunRecord, *kinds: str) -> Patterns:
     """Return byte strings by kind, leaving out opened reports that could occur by chance."""
     texts = {text for text in record.opened if text and len(set(text)) >= _MIN_DISTINCT_BYTES}
-    ids = [submission.submission_id for submission in record.submissions]
+    ids = [submission_id for submission_id, _ in record.submissions]
     known = {
         "sealed report": _every(byte_search.start_encodings, record.sent),
         "submission id": _every(byte_search.encodings, ids),

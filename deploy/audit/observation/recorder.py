@@ -24,7 +24,7 @@ from common.crypto.batch_key import BatchKey
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest
 from common.messages.result import Result
-from common.messages.submission import Submission, unpack
+from common.messages.submission import split_submission
 from common.runtime import logs
 from common.runtime.key_store import KeyStore
 from common.runtime.rpc import LONG_DEADLINE, reply
@@ -111,22 +111,22 @@ class RunRecord:
         return found
 
     @cached_property
-    def submissions(self) -> list[Submission]:
-        """The opened envelopes, in arrival order."""
+    def submissions(self) -> list[tuple[bytes, bytes]]:
+        """Id and sealed reports of each envelope, in arrival order."""
         key, context = self.shuffler_key, hpke.envelope_context(self.signed.digest())
-        return [unpack(key.open(envelope, context), self.task) for envelope in self.envelopes]
+        return [split_submission(key.open(envelope, context)) for envelope in self.envelopes]
 
     @cached_property
     def sent(self) -> list[bytes]:
         """Sealed reports of all submissions, in arrival order."""
-        sealed = b"".join(submission.sealed_reports for submission in self.submissions)
+        sealed = b"".join(sealed for _, sealed in self.submissions)
         return hpke.split_every(sealed, self.task.sealed_report_bytes)
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
         """Index in `submissions` of each report in `sent`."""
         size = self.task.sealed_report_bytes
-        numbers = [len(each.sealed_reports) // size for each in self.submissions]
+        numbers = [len(sealed) // size for _, sealed in self.submissions]
         return np.repeat(np.arange(len(numbers)), numbers)
 
     @cached_property

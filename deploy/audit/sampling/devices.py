@@ -12,7 +12,7 @@ from scipy import stats
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
 from common.mechanisms.base import Reports, is_null
 from common.mechanisms.hierarchy import Hierarchy
-from common.messages.submission import unpack
+from common.messages.submission import split_submission
 from common.task.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.distributions import (
@@ -57,14 +57,13 @@ def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     known = {len(envelope) for envelope in envelopes} <= {*task.envelope_sizes}
     checks.require("all envelopes have one of the task's lengths", known)
     context = envelope_context(_DIGEST)
-    submissions = [unpack(shuffler.open(envelope, context), task) for envelope in envelopes]
-    n_ids = len({submission.submission_id for submission in submissions})
-    checks.require("every submission has a unique id", n_ids == users)
-    contents = [submission.sealed_reports for submission in submissions]
+    opened = (split_submission(shuffler.open(envelope, context)) for envelope in envelopes)
+    ids, contents = zip(*opened, strict=True)
+    checks.require("every submission has a unique id", len(set(ids)) == users)
     sealed = split_every(b"".join(contents), task.sealed_report_bytes)
     checks.require("no ciphertext repeats", len(set(sealed)) == len(sealed))
-    opened = [analyzer.open(report, report_context(_DIGEST)) for report in sealed]
-    reports: Reports = np.frombuffer(b"".join(opened), dtype=subject.mechanism.report_dtype)
+    plain = [analyzer.open(report, report_context(_DIGEST)) for report in sealed]
+    reports: Reports = np.frombuffer(b"".join(plain), dtype=subject.mechanism.report_dtype)
     sizes = np.array(list(map(len, contents))) // task.sealed_report_bytes
     _check_places(checks, subject, values, sizes, reports)
     yield checks.finding(

@@ -72,8 +72,8 @@ async def test_refused_and_null_reports_are_counted_apart(tmp_path: Path, n_part
     reports["seed"][2] = 2**63
     sealed = _sealed(reports)
     flipped = bytes([sealed[0][0] ^ 1]) + sealed[0][1:]
-    elsewhere = _CASE.analyzer_key.public_key().seal(
-        bytes(12), report_context(TaskDigest(bytes(32)))
+    elsewhere = _CASE.analyzer_key.public_key().sealer(report_context(TaskDigest(bytes(32))))(
+        bytes(12)
     )
     padding = _sealed(null_reports(3, _MECHANISM.report_dtype))
     repeats = [sealed[0], sealed[9], sealed[9]]

@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.servicer import AnalyzerServicer
 from common.errors import WireError
-from common.wire.batches import chunk_to_wire, delivery_to_wire, part_to_wire
+from common.wire.batches import delivery_to_wire, part_to_wire
 from common.wire.results import decided_from_wire, decision_to_wire
 from deploy.audit.harness.analyzer_core import part_header, parts_of
 from protos.shuffledp.v1 import analyzer_pb2
@@ -36,7 +36,7 @@ async def test_the_answers_reveal_nothing_about_single_reports(analyzer: Analyze
 
     async def requests(number: int) -> AsyncIterator[analyzer_pb2.DeliverPartRequest]:
         yield part_to_wire(part_header(digest, number, batch[number]))
-        yield chunk_to_wire(b"".join(batch[number]))
+        yield analyzer_pb2.DeliverPartRequest(sealed_reports=b"".join(batch[number]))
 
     begun = await servicer.BeginDelivery(delivery_to_wire(analyzer.manifest(200), 2), call)
     context = cast("grpc.aio.ServicerContext[Any, Any]", call)

@@ -20,7 +20,7 @@ from common.transparency.checkpoint import NoteKey, NoteSignature, SignatureType
 from common.transparency.checkpoint import log_key as key_of
 from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.merkle import Path, leaf_hash
-from common.transparency.witness import Witness, WitnessSizeError
+from common.transparency.witness import Witness
 from common.transparency.witness_policy import WEEK_SECONDS
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.scrapes import series_of, value
@@ -50,17 +50,15 @@ class _Witness:
         self.calls += 1
         if self.away:
             raise PeerError("the witness does not answer")
-        try:
-            line = self.own.cosign(
-                self.last,
-                signed,
-                old_size=old_size,
-                consistency=consistency,
-                seconds=int(self._core.clock.now()),
-            )
-        except WitnessSizeError as error:
-            return error.size, None
-        self.last = signed.checkpoint
+        line = self.own.cosign(
+            self.last,
+            signed,
+            old_size=old_size,
+            consistency=consistency,
+            seconds=int(self._core.clock.now()),
+        )
+        if line is not None:
+            self.last = signed.checkpoint
         return self.last.size, line
 
 

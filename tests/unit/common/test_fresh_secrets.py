@@ -31,7 +31,7 @@ _MAKERS: Final[dict[str, Callable[[], bytes]]] = {
     "identity": lambda: SigningIdentity.generate().private_bytes(),
     "batch key": BatchKey.generate,
     "batch key's nonce": lambda: _KEY.seal(b"")[:12],
-    "state key's nonce": lambda: StateKey(bytes(32), Path()).seal("", b"")[-28:-16],
+    "state key's nonce": lambda: StateKey(bytes(32), Path()).seal_secret("", b"")[-28:-16],
     "group's number": lambda: form_group([], _KEY)[0].number.to_bytes(8, "big"),
     "merged group's number": lambda: merge_small(_GROUPS, _KEY)[0].number.to_bytes(8, "big"),
     "operator's token": lambda: bytes.fromhex(OperatorToken.generate().decode()),

@@ -28,14 +28,12 @@ def test_it_finds_what_a_dictionary_finds(together: int) -> None:
             for place, key in enumerate(wanted.tolist()):
                 assert expected.get(key, set()) == set(found[places == place].tolist())
 
-    assert 5000 == len(index)
-
 
 def test_few_runs_hold_many_entries() -> None:
     """There are about log2 of their number, however small the pieces; the largest key is found."""
     index = SortedIndex()
     index.add(_words(), _words())
-    assert (0, 0) == (len(index), len(index.find(_words(1, 2))[0]))
+    assert 0 == len(index.find(_words(1, 2))[0])
     largest = SortedIndex()
     largest.add(_words(2**64 - 1, 0), _words(1, 2))
     places, found = largest.find(_words(2**64 - 1, 0, 5))
@@ -44,5 +42,4 @@ def test_few_runs_hold_many_entries() -> None:
         index.add(_words(number * 7919 % 4099), _words(number))
         index.find(_words(0))
 
-    assert 4096 == len(index)
     assert len(index._runs) <= 12

@@ -18,8 +18,8 @@ from common.errors import (
     WireError,
 )
 from common.runtime.state_directory import atomic_write
+from issuer.issuance import signing_threads
 from issuer.issuance_store import Wanted
-from issuer.signing_threads import signing_threads
 from tests.support.faults import Crash, Faults
 from tests.support.issuers import CHALLENGE, DAY, SECRETS, IssuerCore, pending
 

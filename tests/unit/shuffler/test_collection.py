@@ -26,7 +26,7 @@ async def test_a_retry_is_repeated_until_the_batch_is_over(shuffler: Shuffler) -
 
     inner = CASE.shuffler_key.open(envelope, envelope_context(DIGEST))
     other = inner[:16] + bytes(len(inner) - 16)
-    forged = CASE.shuffler_key.public_key().seal(other, envelope_context(DIGEST))
+    forged = CASE.shuffler_key.public_key().sealer(envelope_context(DIGEST))(other)
     with pytest.raises(ConflictError):
         await shuffler.collection.submit(DIGEST, forged)
     bulk = await shuffler.collection.submit_bulk(DIGEST, [forged, envelope])
@@ -42,9 +42,9 @@ async def test_invalid_envelopes_are_refused(shuffler: Shuffler) -> None:
     """Alone they raise an error; in bulk each is refused in its place, and valid ones stored."""
     good = shuffler.envelope()
     flipped = bytes([good[0] ^ 1]) + good[1:]
-    short = CASE.shuffler_key.public_key().seal(bytes(16 + 60), envelope_context(DIGEST))
-    elsewhere = CASE.shuffler_key.public_key().seal(
-        bytes(16 + 120), envelope_context(TaskDigest(bytes(32)))
+    short = CASE.shuffler_key.public_key().sealer(envelope_context(DIGEST))(bytes(16 + 60))
+    elsewhere = CASE.shuffler_key.public_key().sealer(envelope_context(TaskDigest(bytes(32))))(
+        bytes(16 + 120)
     )
     for invalid in (good[:-1], good + b"\0", b"", short, flipped, elsewhere):
         reason = "does not open" if len(invalid) == len(good) else f"has {len(invalid)} bytes; a"

@@ -8,11 +8,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.crypto.hpke import envelope_context, report_context
+from common.crypto.hpke import envelope_context, report_context, split_every
 from common.errors import ValueRangeError
 from common.mechanisms.base import Reports, is_null
 from common.mechanisms.registry import mechanism_of
-from common.messages.submission import Value, unpack
+from common.messages.submission import Value, split_submission
 from common.protocols import Kind
 from common.task.cluster_spec import ClusterSpec
 from common.task.draft import OpenDraft, TextDraft
@@ -24,7 +24,6 @@ from deploy.tasks.value_parser import value_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task, lasting_task
 from tests.support.mechanisms import Scripted, example
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
-from tests.support.recording import sealed_reports
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import (
     Contributor,
@@ -136,8 +135,9 @@ _RNG = np.random.default_rng(1)
 def _opened(case: PublishedTask, submission: PreparedSubmission) -> Reports:
     """Return the reports as the shuffler and analyzer together could open them."""
     digest, task = case.signed.digest(), case.task
-    content = unpack(case.shuffler_key.open(submission.envelope, envelope_context(digest)), task)
-    context, sealed = report_context(digest), sealed_reports(content, task)
+    plaintext = case.shuffler_key.open(submission.envelope, envelope_context(digest))
+    sealed = split_every(split_submission(plaintext)[1], task.sealed_report_bytes)
+    context = report_context(digest)
     plaintexts = [case.analyzer_key.open(report, context) for report in sealed]
     return np.frombuffer(b"".join(plaintexts), dtype=mechanism_of(task).report_dtype)
 

@@ -14,6 +14,7 @@ from common.runtime.jobs import OfferedJobs, PartRunner
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import Tls, development_files
 from common.wire.jobs import job_from_wire, job_to_wire
+from protos.shuffledp.v1 import jobs_pb2
 from tests.support.coordinators import coordinator
 
 _CLOCK: Final = SystemClock()
@@ -78,19 +79,20 @@ def test_a_job_with_a_missing_field_is_refused(missing: str) -> None:
         job_from_wire(_Job, sent, places)
 
 
-def test_a_job_is_offered_while_its_parts_run() -> None:
+async def test_a_job_is_offered_while_its_parts_run() -> None:
     """A later job of the batch takes the place of an earlier one, also at its end."""
     jobs, later = OfferedJobs(), replace(_JOB, bits=4)
+    asked = jobs_pb2.GetJobRequest(kind="_Job", folder=_FOLDER)
     with jobs.offer(_JOB) as kind:
         assert "_Job" == kind
-        assert _JOB is jobs.find(kind, _FOLDER)
+        assert job_to_wire(_JOB) == await jobs.GetJob(asked, None)
         with jobs.offer(later):
-            assert later is jobs.find(kind, _FOLDER)
+            assert job_to_wire(later) == await jobs.GetJob(asked, None)
         for other in (("Job", _FOLDER), (kind, "other")):
             with pytest.raises(UnknownJobError, match="no part of this job runs now"):
-                jobs.find(*other)
+                await jobs.GetJob(jobs_pb2.GetJobRequest(kind=other[0], folder=other[1]), None)
     with pytest.raises(UnknownJobError):
-        jobs.find(kind, _FOLDER)
+        await jobs.GetJob(asked, None)
 
 
 async def test_a_worker_runs_a_part_of_an_offered_job(

@@ -39,7 +39,7 @@ def _store(path: Path) -> KeyStore:
 
 def _opens(store: KeyStore, public: HpkePublicKey) -> bool:
     key = store.private_key(public.suite, public.raw, whose="analyzer_key")
-    return key.open(public.seal(b"report", _CONTEXT), _CONTEXT) == b"report"
+    return key.open(public.sealer(_CONTEXT)(b"report"), _CONTEXT) == b"report"
 
 
 def _run(path: Path, *days: float) -> KeyStore:

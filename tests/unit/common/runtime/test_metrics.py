@@ -19,7 +19,6 @@ from common.runtime.metrics import (
     DEFINITIONS,
     PARTIES,
     WINDOW,
-    FailureCounters,
     Metrics,
     MetricsServer,
     Party,
@@ -89,14 +88,13 @@ def test_a_failure_shows_for_exactly_the_next_five_minutes(
 ) -> None:
     """Repetition does not prolong it; a call beyond its share is no overload."""
     clock = ManualClock(100 * WINDOW)
-    metrics = Metrics("shuffler")
-    failures = FailureCounters(metrics, clock)
+    process = ProcessMetrics("shuffler", clock)
     found, others = [], set()
     for minute in range(20):
         clock.seconds = 100 * WINDOW + 60 * minute
         if minute in {1, 2, 3}:
-            failures.note(error)
-        shown = {one: value(series_of(metrics), one) for one in _FAILURES}
+            process.note_failure(error)
+        shown = {one: value(series_of(process.metrics), one) for one in _FAILURES}
         found.append(shown.pop(name or "", 0.0))
         others |= {*shown.values()}
 

@@ -247,14 +247,14 @@ def test_an_unencrypted_secret_is_refused_and_kept(state: StateDirectory, conten
 def test_a_sealed_secret_is_authenticated_with_the_name_of_its_file(place: int) -> None:
     """Nonce, content and tag cannot be changed, nor can two secrets of a directory be swapped."""
     key = StateKey(bytes(32), Path("state.key"))
-    sealed = key.seal("a.key", b"x" * 32)
+    sealed = key.seal_secret("a.key", b"x" * 32)
     changed = bytearray(sealed)
     changed[place] ^= 1
-    assert b"x" * 32 == key.open("a.key", sealed)
-    assert sealed != key.seal("a.key", b"x" * 32)
+    assert b"x" * 32 == key.open_secret("a.key", sealed)
+    assert sealed != key.seal_secret("a.key", b"x" * 32)
 
     for wrong in (bytes(changed), sealed[:-1]):
         with pytest.raises(SettingsError):
-            key.open("a.key", wrong)
+            key.open_secret("a.key", wrong)
     with pytest.raises(SettingsError, match="for another file"):
-        key.open("b.key", sealed)
+        key.open_secret("b.key", sealed)

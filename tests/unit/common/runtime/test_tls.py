@@ -92,7 +92,7 @@ def test_an_ended_or_foreign_certificate_stops_the_start(files: TlsFiles) -> Non
         Tls.open(files, "analyzer", later)
     with pytest.raises(SettingsError, match="names analyzer; it must name shuffler"):
         Tls.open(files, "shuffler", ManualClock())
-    assert Tls.open(files, "analyzer", ManualClock()).authority
+    assert Tls.open(files, "analyzer", ManualClock()).identity.authority
 
 
 def test_a_development_certificate_is_renewed_before_it_ends(tmp_path: Path) -> None:

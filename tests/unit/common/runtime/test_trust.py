@@ -1,6 +1,12 @@
+import datetime
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from common.errors import CallerError, SettingsError
 from common.runtime.certificates import FRONT_END, Authority, Certificate
@@ -37,14 +43,36 @@ def test_an_authority_certifies_its_own_party_alone(
         assert authority.certificate.pem.encode() == trust.roots(issuer)
         for named in authorities:
             certificate = authority.issue(tmp_path, named, _NOW)
-            verified = trust.verified(frozenset({named}), certificate)
+            verified = trust.verified(certificate)
             assert ({named} if named == issuer else set()) == verified
             everyone = Trust.parse(_pem(authorities, issuer))
-            assert {named} == everyone.verified(frozenset({named}), certificate)
+            assert {named} == everyone.verified(certificate)
     front_end = authorities["shuffler"].issue(tmp_path, FRONT_END, _NOW)
-    assert {FRONT_END} == trust.verified(frozenset({FRONT_END}), front_end)
+    assert {FRONT_END} == trust.verified(front_end)
     with pytest.raises(SettingsError, match="no authority is trusted for the operator"):
         trust.roots("operator")
+
+
+@pytest.mark.parametrize("common_name", ["analyzer", None])
+def test_the_common_name_takes_precedence_over_alternative_names(common_name: str | None) -> None:
+    """A host called shuffler is not the shuffler."""
+    key, hosts = ec.generate_private_key(ec.SECP256R1()), ("shuffler", "localhost")
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)] if common_name else []
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name(attributes))
+        .issuer_name(x509.Name(attributes))
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
+        .not_valid_after(datetime.datetime(2040, 1, 1, tzinfo=datetime.UTC))
+        .add_extension(x509.SubjectAlternativeName(map(x509.DNSName, hosts)), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    own = made.public_bytes(Encoding.PEM)
+
+    expected = {common_name} if common_name else {*hosts}
+    assert expected == Trust.parse(own).verified(Certificate.parse(own))
 
 
 def test_a_revoked_certificate_is_refused(
@@ -55,8 +83,8 @@ def test_a_revoked_certificate_is_refused(
     for raw in (_both(authorities), _pem(authorities, "shuffler")):
         trust = Trust.parse(raw + f"revoked: {old.fingerprint}\r\n".encode())
         with pytest.raises(CallerError, match=f"revoked: {old.fingerprint}"):
-            trust.verified(frozenset({"shuffler"}), old)
-        assert {"shuffler"} == trust.verified(frozenset({"shuffler"}), new)
+            trust.verified(old)
+        assert {"shuffler"} == trust.verified(new)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +152,11 @@ def test_a_revocation_applies_at_the_next_call_whatever_else_is_missing(
     trusted.write_bytes(good + b"revoked: " + Certificate.parse(raw).fingerprint.encode())
     callers = VerifiedCallers(tls)
     with pytest.raises(CallerError, match="is revoked"):
-        callers.verified(frozenset({"shuffler"}), raw)
+        callers.verified(raw)
     (tmp_path / "shuffler.key").unlink()
     trusted.write_bytes(good)
-    assert {"shuffler"} == callers.verified(frozenset({"shuffler"}), raw)
+    assert {"shuffler"} == callers.verified(raw)
     trusted.unlink()
     for _ in range(2):
-        assert {"shuffler"} == callers.verified(frozenset({"shuffler"}), raw)
+        assert {"shuffler"} == callers.verified(raw)
     assert ["TLS files not used"] == [each.getMessage() for each in caplog.records]

@@ -24,7 +24,7 @@ def _head(size: int, *, first: int = 0) -> SignedCheckpoint:
 
 
 def _witness(path: Path) -> WitnessServicer:
-    return WitnessServicer.open(StateDirectory.open(path), _ANALYZER, "witness", ManualClock(NOW))
+    return WitnessServicer(StateDirectory.open(path), _ANALYZER, "witness", ManualClock(NOW))
 
 
 async def _cosign(

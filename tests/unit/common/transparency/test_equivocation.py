@@ -33,6 +33,7 @@ def _shown(log: Log, n_forgetful: int = 0) -> LogEvidence:
             line = witness.cosign(last, head, old_size=last.size, consistency=path, seconds=NOW)
         except ProofError:
             continue
+        assert line is not None
         head = with_lines(head, line)
     return log.proof(40, signed=head)
 

@@ -60,13 +60,17 @@ def test_a_delivery_is_announced_and_answered() -> None:
         with pytest.raises(WireError, match=f"n_parts is {n_parts}; it must lie between 1 and"):
             batches.delivery_from_wire(wrong)
     for arrived, staged in (([], False), ([0, MAX_PARTS - 1], False), ([0, 1], True)):
-        answer = batches.arrived_to_wire(arrived, staged=staged)
+        answer = analyzer_pb2.BeginDeliveryResponse(arrived=arrived, staged=staged)
         assert (set(arrived), staged) == batches.arrived_from_wire(answer)
+
+
+def _chunk(reports: bytes) -> analyzer_pb2.DeliverPartRequest:
+    return analyzer_pb2.DeliverPartRequest(sealed_reports=reports)
 
 
 def test_a_part_is_a_header_followed_by_reports() -> None:
     """The two kinds of message cannot be swapped."""
-    header, chunk = batches.part_to_wire(_PART), batches.chunk_to_wire(memoryview(b"chunk"))
+    header, chunk = batches.part_to_wire(_PART), _chunk(b"chunk")
 
     assert _PART == batches.part_from_wire(header)
     assert b"chunk" == batches.chunk_from_wire(chunk)
@@ -75,8 +79,8 @@ def test_a_part_is_a_header_followed_by_reports() -> None:
             batches.part_from_wire(wrong)
     for wrong, rule in (
         (header, "must contain only sealed reports"),
-        (batches.chunk_to_wire(b""), "at least one report"),
-        (batches.chunk_to_wire(bytes(2**20 + 1)), "at most 1048576"),
+        (_chunk(b""), "at least one report"),
+        (_chunk(bytes(2**20 + 1)), "at most 1048576"),
     ):
         with pytest.raises(WireError, match=rule):
             batches.chunk_from_wire(wrong)
@@ -124,12 +128,16 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
     planned = [b"".join(_LEAVES[:2]), b"".join(_LEAVES[2:4])]
 
     assert proof == batches.proof_from_wire(written)
-    assert _COMMITMENT == batches.commitment_from_bytes(batches.commitment_to_bytes(_COMMITMENT))
+    assert _COMMITMENT == batches.commitment_from_bytes(
+        batches.commitment_to_wire(_COMMITMENT).SerializeToString()
+    )
     for prefix in (None, 0, 5, 2**32 - 1):
         asked = batches.prefix_to_wire(_DIGEST, prefix)
         assert (_DIGEST, prefix) == batches.prefix_from_wire(asked)
     for acknowledged in (False, True):
-        registered = batches.sentinels_to_wire(_DIGEST, planned, acknowledged=acknowledged)
+        registered = analyzer_pb2.RegisterSentinelsRequest(
+            task_digest=_DIGEST, sentinels=planned, acknowledged=acknowledged
+        )
         assert (_DIGEST, planned, acknowledged) == batches.sentinels_from_wire(registered)
 
 
@@ -198,6 +206,8 @@ def test_sentinels_are_split_into_calls_within_the_limits(count: int, reports: i
 
     assert planned == [leaves for part in parts for leaves in part]
     for part in parts:
-        message = batches.sentinels_to_wire(_DIGEST, part, acknowledged=True)
+        message = analyzer_pb2.RegisterSentinelsRequest(
+            task_digest=_DIGEST, sentinels=part, acknowledged=True
+        )
         assert message.ByteSize() <= MAX_MESSAGE_BYTES
         assert len(batches.sentinels_from_wire(message)[1]) == len(part) > 0

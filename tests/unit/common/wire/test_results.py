@@ -104,7 +104,7 @@ def test_a_result_survives_the_wire_and_the_file() -> None:
     with pytest.raises(WireError, match="the stored result of this task is damaged"):
         results.result_from_bytes(b"\xff\xff\xff")
     result = released(_DIGEST)
-    again = results.result_from_bytes(results.result_to_bytes(result))
+    again = results.result_from_bytes(results.result_to_wire(result).SerializeToString())
 
     assert result.local_epsilon == again.local_epsilon
     assert result.guarantees == again.guarantees

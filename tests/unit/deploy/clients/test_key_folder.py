@@ -32,10 +32,10 @@ def test_each_party_gets_a_folder_that_its_settings_can_name(tmp_path: Path) -> 
         assert {f"{party}.pem", f"{party}.key", "authority.pem"} == files
         assert 0o600 == (folder / f"{party}.key").stat().st_mode & 0o777
         tls = Tls.open(TlsFiles.within(folder, party), party, ManualClock())
-        assert trust.to_bytes() == tls.authority
+        assert trust.to_bytes() == tls.identity.authority
         assert 0o600 == (keys.path / "authorities" / f"{party}.key").stat().st_mode & 0o777
         certificate = _shown(keys)[party]
-        assert {party} == {one for one in PARTIES if trust.verified(frozenset({one}), certificate)}
+        assert {party} == trust.verified(certificate)
         assert {party, "a.example.org", "10.0.0.1"} <= set(_shown(keys)[party].names)
 
 
@@ -91,7 +91,7 @@ def test_organisations_trust_each_others_authority_for_one_party(tmp_path: Path)
     assert [{"analyzer", "shuffler", "operator"}, {"analyzer", "shuffler"}, {"shuffler"}] == trusted
     assert ["authority of shuffler"] == [*device.show()]
     trust = Trust.read(files[0] / "authority.pem")
-    assert {FRONT_END} == trust.verified(frozenset({FRONT_END}), _shown(two)[FRONT_END])
+    assert {FRONT_END} == trust.verified(_shown(two)[FRONT_END])
     for folder, party, file, message in (
         (one, "nobody", theirs, "unknown party: nobody"),
         (two, "shuffler", theirs, "has the authority of the shuffler itself"),

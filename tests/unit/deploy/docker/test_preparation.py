@@ -62,7 +62,7 @@ def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> No
     pinned = (own / "identity.pub").read_text(encoding="ascii")
     assert pinned == keys.identity.public_identity().raw.hex()
     token = (own / "operator.token").read_text(encoding="ascii")
-    assert keys.operator_token.matches(token)
+    keys.operator_token.check(token)
 
 
 @pytest.mark.parametrize("party", WITNESSES)
@@ -77,7 +77,7 @@ def test_a_witness_has_the_key_that_was_copied(tmp_path: Path, party: str) -> No
     analyzer = load_identity(
         StateDirectory.open(states / "analyzer", secrets / "analyzer" / "state.key")
     )
-    WitnessServicer.open(state, analyzer.public_identity(), party, SystemClock())
+    WitnessServicer(state, analyzer.public_identity(), party, SystemClock())
     assert not (secrets / "analyzer" / "witness.pub").exists()
 
 

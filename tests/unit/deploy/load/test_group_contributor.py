@@ -11,7 +11,7 @@ from common.crypto.hpke import envelope_context, report_context, split_every
 from common.errors import ValueRangeError
 from common.mechanisms.base import is_null, null_reports
 from common.mechanisms.registry import mechanism_of, randomizer_of
-from common.messages.submission import unpack
+from common.messages.submission import split_submission
 from common.protocols import ITEM_KINDS, protocols_of
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -35,8 +35,8 @@ def _opened(task: Task, envelopes: list[bytes]) -> NDArray[np.void]:
         null_reports(len(envelopes) * task.lengths[-1], dtype).reshape(len(envelopes), -1).copy()
     )
     for row, envelope in zip(found, envelopes, strict=True):
-        submission = unpack(SHUFFLER_KEY.open(envelope, envelope_context(_DIGEST)), task)
-        sealed = split_every(submission.sealed_reports, task.sealed_report_bytes)
+        _, content = split_submission(SHUFFLER_KEY.open(envelope, envelope_context(_DIGEST)))
+        sealed = split_every(content, task.sealed_report_bytes)
         opened = [ANALYZER_KEY.open(report, report_context(_DIGEST)) for report in sealed]
         row[: len(opened)] = np.frombuffer(b"".join(opened), dtype=dtype)
     return found
@@ -98,7 +98,7 @@ def test_a_group_keeps_each_persons_value_and_id() -> None:
     for value, reports in zip(values, _opened(task, envelopes), strict=True):
         assert supported(reports[~is_null(reports)], value).any()
     plaintexts = [SHUFFLER_KEY.open(one, envelope_context(_DIGEST)) for one in envelopes]
-    assert ids == [unpack(one, task).submission_id for one in plaintexts]
+    assert ids == [split_submission(one)[0] for one in plaintexts]
     assert [] == group.prepare_group([], [], rng)
     with pytest.raises(ValueRangeError):
         group.prepare_group([1, 30], ids[:2], rng)

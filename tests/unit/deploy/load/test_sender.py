@@ -43,7 +43,7 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
     await shuffler.collection.submit(DIGEST, envelope, token)
     inner = CASE.shuffler_key.open(envelope, envelope_context(DIGEST))
     other = inner[:16] + bytes(len(inner) - 16)
-    forged = CASE.shuffler_key.public_key().seal(other, envelope_context(DIGEST))
+    forged = CASE.shuffler_key.public_key().sealer(envelope_context(DIGEST))(other)
     outcomes = [
         await refused(forged, new_token(DIGEST)),
         await refused(shuffler.envelope(), token),

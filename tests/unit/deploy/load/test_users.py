@@ -12,7 +12,7 @@ import pytest
 from common.crypto.hpke import envelope_context, report_context
 from common.errors import SettingsError, TaskError
 from common.mechanisms.registry import mechanism_of
-from common.messages.submission import unpack
+from common.messages.submission import split_submission
 from common.task.domain_spec import EdgesSpec
 from deploy.datasets.sources import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
@@ -66,9 +66,8 @@ def test_each_behaviour_sends_its_submissions(case: PublishedTask, users: Sealed
     for kind in (Behaviour.DUPLICATE, Behaviour.FLOODING):
         assert 1 == len({*sent[kind]})
     counted = [*sent[Behaviour.HONEST], sent[Behaviour.FLOODING][0], *sent[Behaviour.CONFLICT]]
-    opened = [unpack(case.shuffler_key.open(one, context), case.task) for one in counted]
-    assert 3 == len({one.submission_id for one in opened})
-    assert 4 == len({one.sealed_reports for one in opened})
+    opened = [split_submission(case.shuffler_key.open(one, context)) for one in counted]
+    assert (3, 4) == tuple(len({*column}) for column in zip(*opened, strict=True))
     [malformed], [oversized] = sent[Behaviour.MALFORMED], sent[Behaviour.OVERSIZED]
     assert (size, size + 64) == (len(malformed), len(oversized))
     with pytest.raises(Exception, match="does not open"):
@@ -84,12 +83,10 @@ def test_envelopes_carry_the_values_beside_them() -> None:
     digest = case.signed.digest()
     expected = np.repeat(made.values, ENVELOPES[made.kinds]).tolist()
     sealed = [
-        unpack(case.shuffler_key.open(one, envelope_context(digest)), case.task)
+        split_submission(case.shuffler_key.open(one, envelope_context(digest)))[1]
         for one in made.rows(0, len(made.sizes))
     ]
-    raw = b"".join(
-        case.analyzer_key.open(one.sealed_reports, report_context(digest)) for one in sealed
-    )
+    raw = b"".join(case.analyzer_key.open(one, report_context(digest)) for one in sealed)
 
     assert 22 == len(expected)
     assert len({*expected}) > 2

@@ -18,7 +18,7 @@ from common.messages.batch import TaskState
 from common.messages.result import Histogram, Result
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.results import result_to_bytes
+from common.wire.results import result_to_wire
 from common.wire.tasks import description_to_wire, summaries_to_wire
 from tests.support.command_line import run_command
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
@@ -34,7 +34,7 @@ def _analyzer(signed: SignedTask, result: Result) -> grpc.GenericRpcHandler:
     """Return an analyzer with one task and this result."""
     summary = dataclasses.replace(_summary(TaskState.RELEASED), task_digest=signed.digest())
     answers = {
-        "GetResult": [result_to_bytes(result)],
+        "GetResult": [result_to_wire(result).SerializeToString()],
         "DescribeTask": [description_to_wire(signed, summary).SerializeToString()],
         "ListTasks": [summaries_to_wire(each, 1).SerializeToString() for each in ([summary], [])],
     }
