@@ -1,25 +1,11 @@
 """
 Formula 1: amplification by shuffling among honest users and dummies, against the analyzer.
 
-For a match-count mechanism with l answers, blanket probability γ = l·q and signal p - q, let M be
-the blanket size: the number of uniform messages in the batch, counting the victim's as one.
-M = 1 + Bin(n_h, γ) + D, with n_h honest users besides the victim and D honest dummies. Then
+    δ(ε | M) = l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε - 1)·q/(p-q))_+],   δ(ε) = E_M[δ(ε | M)]
 
-    δ(ε | M) = l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε - 1)·q/(p-q))_+],   δ(ε) = E_M[δ(ε | M)],
-
-where H_x and H_x' count the uniform messages that support the victim's two candidate values. For a
-collision probability c, H_x' ~ Bin(M, 1/l) and H_x | H_x' ~ Bin(H_x', c) + Bin(M - H_x',
-(1-c)/(l-1)): for c = 1/l (pairwise independent hashing) the counts are independent, for c = 0 they
-belong to one histogram. This is the privacy blanket bound [BBGN19] in binomial form.
-
-Every figure is an upper bound:
-
-* δ(ε | M) falls with M (H/M is a reverse martingale), so bins of M are charged at their lower edge;
-* the inner expectation is convex in H_x', so inside a cell of H_x' it lies below its chord, whose
-  average over the cell follows from the cell's exact mass and mean;
-* no tail is omitted: mass below the first bin of M is charged to δ in full.
-
-Run by the analyzer, the user agent and the planner. Replace-one neighbours.
+This is the privacy blanket bound [BBGN19] in binomial form, for the blanket size
+M = 1 + Bin(n_h, γ) + D. docs/theory/accounting.md defines its terms, and shows why no figure here
+is too low. Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
 import dataclasses

@@ -129,22 +129,6 @@ class CloneReduction:
         return min(1.0, missed + float(masses @ given) * (1 + RELATIVE_ERROR))
 
 
-def clones_epsilon(
-    reduce: Callable[[float], CloneReduction],
-    reduction: MatchCountReduction,
-    anonymity_set: AnonymitySet,
-    delta: float,
-) -> float:
-    """
-    Return the central ε of any ε0-LDP randomizer by clones, numeric; dummies are not counted.
-
-    `reduce` describes the clones for the local ε. Raises AccountingError if delta is below
-    MIN_DELTA, or not below 1; BoundRangeError if the local ε is infinite.
-    """
-    local_epsilon = finite_epsilon(reduction)
-    return reduce(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
-
-
 def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
     Return an upper bound on E[(u - J)_+] for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.

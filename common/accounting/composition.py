@@ -1,11 +1,10 @@
 """
 Composition: the privacy loss of several releases about the same users.
 
-Each release has a curve δ(ε) of a pair of distributions that dominates it for all neighbouring data
-sets (`DeltaCurve`). Dominating pairs compose adaptively: the product's curve bounds the releases
-together, even if a later task was chosen after an earlier result [ZDW22]. Each pair's privacy loss
-distribution is put on a grid from its curve, pessimistically, by connecting the dots [DGKKM22], and
-the grids are composed by Fourier transform.
+Each release has a curve δ(ε) of a pair of distributions that dominates it (`DeltaCurve`). Its
+privacy loss is put on a grid, pessimistically, by connecting the dots [DGKKM22]; grids are composed
+by Fourier transform, and bound the releases even if later tasks were chosen after earlier results
+[ZDW22].
 
 Run by the analyzer (ledger), the user agent (claims) and the planner. Replace-one neighbours.
 """

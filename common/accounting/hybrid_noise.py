@@ -1,33 +1,24 @@
 """
 Randomized response combined with the shuffler's noise on each item. No paper states a bound.
 
-The victim holds x or x'. Among the blanket reports of the n_h other honest users K ~ Bin(n_h, 2q)
-name x or x', q = γ/k for k items; reveal all their other reports, and K. Let J be the distribution
-of (H + z, K - H + z'), H ~ Bin(K, 1/2), with z and z' the shuffler's dummies of x and x'. The
-counts of x and x' are then distributed as A, J shifted right, if the victim's report names x, with
-probability p or q; as B, J shifted up, if it names x'; and as C, J itself, if it names one of the
-k - 2 other items, with probability w' = 1 - p - q. Over those items the noise with the report has
-the likelihood ratio u = Σ_v r(z_v) / (k - 2) to the noise alone, r(z) = P(z - 1) / P(z). So
+K ~ Bin(n_h, 2q) blanket reports name x or x', and J is the distribution of (H + z, K - H + z'),
+H ~ Bin(K, 1/2), with the shuffler's dummies z and z'. The victim's report shifts J right (A), up
+(B) or not (C); in the last case u is the likelihood ratio of what it adds to the noise on the other
+items. With w' = 1 - p - q, and by the proof in docs/theory/accounting.md,
 
-    δ(ε | K) = E_u Σ (s·A - t·B - u·w·C)_+,   s = p - e^ε·q,  t = e^ε·p - q,  w = (e^ε - 1)·w',
+    δ(ε | K) = E_u Σ (s·A - t·B - u·w·C)_+,   s = p - e^ε·q,  t = e^ε·p - q,  w = (e^ε - 1)·w'.
 
-and δ(ε) = E_K[δ(ε | K)]; without the revealed information δ is not larger. The proof is in
-docs/theory/accounting.md.
+Every figure is an upper bound: K is charged at the lower edge of bins, and u replaced by a low
+quantile, or by 0 for rarer values. And
 
-Every figure is an upper bound:
-
-* δ(ε | K) falls with K: K is charged at the lower edge of bins, and mass below the first bin to δ;
-* u is replaced by a low quantile, and by 0 for the rare lower values;
 * H and z are cut to windows: A counts in full where B is cut off; a cut-off A is charged to δ;
 * each cell's A is rounded up and its B down by more than the error of sums of positive products.
   With geometric noise A/B is next to e^ε in a quarter of the cells, so below a δ of about 1e-12
   this margin dominates, and another bound is smaller.
 
-Three other bounds hold: formula 1 as if the shuffler added nothing; the bound for noise alone,
-times p - q (the blanket of randomized response is equal in both worlds, the rest is an exact
-report); and the local ε. The least of the four is returned. If the scale of the noise is above
-about 80 (a central ε of .025), the sum has too many cells, and only these three remain. If only K
-is too large, a smaller K is counted.
+Formula 1 without the noise, the noise alone, and the local ε bound δ too; the least is returned.
+Only these three remain if the scale of the noise is above about 80 (a central ε of .025): the sum
+has too many cells. If only K is too large, a smaller K is counted.
 """
 
 import math

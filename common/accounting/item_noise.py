@@ -1,24 +1,16 @@
 """
 Noise on each item's count: privacy from dummies that name every item [MSE25], [BC20].
 
-z_v dummies name item v, independent of all else. Let g be the distribution of z_v, and let a report
-be kept with probability β. Without the other users' reports, the count of the victim's item has the
-distribution f = (1-β)·g + β·g(· - 1), and
+z_v dummies, with distribution g, name item v; a report is kept with probability β. With r = f/g for
+f = (1-β)·g + β·g(· - 1),
 
-    δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+,   r = f/g.
+    δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+.
 
-Outcomes with g = 0 and f > 0 add their whole f. The proof is in docs/theory/accounting.md.
-Sorted ratios and cumulative sums of f and g make the cost O(K log K) for K outcomes.
-
-Every figure is an upper bound:
-
-* r has a closed form, so errors of g are factors of non-negative terms, and rounding masses of g up
-  can only raise δ;
-* δ is a difference of two sums of positive terms, each with a relative error of at most
-  (2K + 64)·ROUNDING, which is added;
-* the threshold e^ε·r is lowered by some roundings, so no positive term is omitted; the additional
-  terms are below the same margin;
-* outcomes outside the window are charged in full: their f as k1, their g as k2.
+Sorted ratios and cumulative sums of f and g make the cost O(K log K) for K outcomes. Every figure
+is an upper bound (docs/theory/accounting.md): r has a closed form, so masses of g may be rounded
+up; the sums get a margin of (2K + 64)·ROUNDING; the threshold e^ε·r is lowered by some roundings,
+so no positive term is omitted; outcomes outside the window are charged in full: their f as k1,
+their g as k2.
 
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
@@ -121,12 +113,9 @@ def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     """
     Return a round in which each user adds a dummy of each item with probability c [BC20].
 
-    A user's total is conditioned to be at most `most`. Let W be the number of the user's dummies of
-    the d - 2 items other than x and x'. Reveal every W, and exclude the users with W > most - 2 by
-    revealing their dummies of x and x'. Other users' dummies of x and x' are independent with
-    probability c, as without conditioning. A user is excluded with probability
-    P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most); the probability that more
-    users are excluded than assumed is charged to δ.
+    A user's total is conditioned to be at most `most`. Users with W > most - 2 dummies of the d - 2
+    items other than x and x' are excluded (docs/theory/accounting.md); a user is with probability
+    P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most).
     """
     chance = spec.extra_probability
     few_left = beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)

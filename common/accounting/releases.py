@@ -139,10 +139,8 @@ class PermanentRelease(LocalRelease):
     A release of reports that share permanent noise with other rounds: pure ε only.
 
     All figures assume that a person's text stays the same. Then all reports of a scope follow from
-    one permanent response, and cost at most its ε∞ together. They also cost at most the sum of
-    their ε: if the instantaneous responses on a bit have joint odds e^x, permanent replacement with
-    probability f leaves e^g(x): g(x) = 2·atanh((1-f)·tanh(x/2)) is concave, g(0) = 0, so
-    g(x+y) ≤ g(x) + g(y). Proof: docs/theory/accounting.md.
+    one permanent response, and cost together at most its ε∞, and at most the sum of their ε
+    (docs/theory/accounting.md#lasting-questions).
     """
 
     scope: bytes = b""

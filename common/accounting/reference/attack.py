@@ -1,17 +1,11 @@
 """
 Lower bounds by attacks: a δ, and so an ε, below which no valid accountant can go.
 
-The analyzer knows that all other users hold one third value z, and drops the messages that support
-z. The N remaining messages are uniform, except for the victim's report if it is among them; N is
-visible. The counts H_x and H_x' among them distinguish the victim's two values. The attack's δ is
-that of formula 1, with one answer less if the victim's report is certainly among the N, and with
-less signal otherwise (docs/theory/accounting.md). Under hashing the support of z must be
-independent of that of x and x', as for a value off the line through them.
-
-Two more attacks help where that one is weak. Under hashing all other messages support x and x'
-independently of their senders' values, so none needs to be dropped; this is stronger if most
-reports are uniform anyway. If values exclude each other and all others hold x', only blanket
-reports support x, and one count suffices; this is the attack for domains of two values.
+The first attack, in docs/theory/accounting.md, knows that all other users hold one third value z,
+and drops the messages that support z. Two more help where it is weak. Under hashing all other
+messages support x and x' independently of their senders' values, so none needs to be dropped; this
+is stronger if most reports are uniform anyway. If values exclude each other and all others hold x',
+only blanket reports support x, and one count suffices; this is the attack for two values.
 
 Every figure is a lower bound on the true δ: formula 1's δ falls with M, so bins of N count at their
 upper edge; cells of H_x' count at their mean, by Jensen; tails are omitted.

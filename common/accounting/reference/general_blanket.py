@@ -1,11 +1,11 @@
 """
 The general privacy blanket [BBGN19] for one pair of inputs, as a list of atoms.
 
-A blanket is a distribution U and a probability γ with R_x ≥ γU for every input x. The privacy of a
-pair x, x' depends only on the joint distribution, under U, of the ratios R_x/U and R_x'/U: a list
-of atoms. Continuous distributions become such a list by *mean-preserving splits*: on a cell where
-one ratio is constant, mass is split between both ends so that the other ratio keeps its mean. That
-raises the expectation of every convex function of R_x - e^ε·R_x', so the result remains a bound.
+The privacy of a pair x, x' depends only on the joint distribution, under the blanket U, of the
+ratios R_x/U and R_x'/U: a list of atoms. Continuous distributions become such a list by
+*mean-preserving splits*: on a cell where one ratio is constant, mass is split between both ends so
+that the other ratio keeps its mean. That raises the expectation of every convex function of
+R_x - e^ε·R_x', so the result remains a bound.
 
 docs/theory/accounting.md proves that the pairs below are the least private ones.
 """

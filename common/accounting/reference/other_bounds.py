@@ -12,8 +12,8 @@ where Q, Q' are the normalized positive and negative part of R - R'. This decomp
 
 **As published** the victim's two worlds are then the numbers of draws from Q and from Q' alone.
 That is not an upper bound: a channel that completes both worlds must know whether the victim's
-report was the draw from Q*, and given these numbers that is not equally likely in the two worlds.
-With GRR over 4 items, 8 users, ε0 = 1 and ε = .8, δ is 7.23e-4; the reduction gives 2.319e-4.
+report was the draw from Q*, and given these numbers that is not equally likely in the two worlds:
+docs/theory/accounting.md has an example.
 
 **Certified** is the smaller of two proven bounds:
 
@@ -35,9 +35,9 @@ import numpy as np
 import scipy
 
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction, clones_epsilon, finite_epsilon, shortfall
+from common.accounting.clones import CloneReduction, finite_epsilon, shortfall
 from common.accounting.epsilon_search import least_epsilon
-from common.accounting.published import PUBLISHED, Bound, BoundSetting, SettingBound
+from common.accounting.published import PUBLISHED, Bound, BoundSetting
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -142,15 +142,24 @@ class VariationRatio:
         return float(weights @ given)
 
 
-def _of_pair(delta_of: Callable[[VariationRatio, AnonymitySet, float], float]) -> Bound:
-    """Return the bound that is the least ε at which a pair's δ is at most delta; at most ln p."""
+def _pair_epsilon(
+    delta_of: Callable[[VariationRatio, AnonymitySet, float], float], setting: BoundSetting
+) -> float:
+    """Return the least ε at which a pair's δ is at most delta; at most ln p."""
+    pair = VariationRatio.of(setting.reduction)
+    curve = partial(delta_of, pair, setting.anonymity_set)
+    return least_epsilon(curve, delta=setting.delta, local_epsilon=math.log(pair.odds))
 
-    def bound(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
-        pair = VariationRatio.of(reduction)
-        curve = partial(delta_of, pair, anonymity_set)
-        return least_epsilon(curve, delta=delta, local_epsilon=math.log(pair.odds))
 
-    return bound
+def clones_epsilon(reduce: Callable[[float], CloneReduction], setting: BoundSetting) -> float:
+    """
+    Return the central ε of any ε0-LDP randomizer by clones, numeric; dummies are not counted.
+
+    `reduce` describes the clones for the local ε. Raises AccountingError if delta is below
+    MIN_DELTA, or not below 1; BoundRangeError if the local ε is infinite.
+    """
+    local_epsilon = finite_epsilon(setting.reduction)
+    return reduce(local_epsilon).epsilon(setting.anonymity_set, setting.delta, local_epsilon)
 
 
 def _odds(local_epsilon: float) -> float:
@@ -186,21 +195,9 @@ def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
     return clones, density * width
 
 
-def _permuting_only(bound: SettingBound) -> Bound:
-    """Restrict a paper's bound to uniform dummies and a shuffler that only permutes."""
-    return lambda reduction, anonymity_set, delta: bound(
-        BoundSetting(reduction=reduction, anonymity_set=anonymity_set, delta=delta)
-    )
-
-
-_ITEM_NOISE_BOUNDS: Final = frozenset({"aue", "sbin", "sageo"})
-"""Bounds for dummies of each item, which are not compared here."""
 COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
-    *(
-        (name, _permuting_only(bound))
-        for key, (name, bound) in PUBLISHED.items()
-        if key not in _ITEM_NOISE_BOUNDS
-    ),
+    # Bounds for dummies of each item are not compared here.
+    *(named for key, named in PUBLISHED.items() if key not in {"aue", "sbin", "sageo"}),
     (
         "clones [FMT21], numeric, any randomizer, without dummies",
         partial(clones_epsilon, CloneReduction.of_2021),
@@ -215,11 +212,11 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
     ),
     (
         "variation ratio [WPL+23], numeric, without dummies; not proven",
-        _of_pair(VariationRatio.reduction_delta),
+        partial(_pair_epsilon, VariationRatio.reduction_delta),
     ),
     (
         "variation ratio, the part that is proven, without dummies",
-        _of_pair(VariationRatio.certified_delta),
+        partial(_pair_epsilon, VariationRatio.certified_delta),
     ),
 )
 """Every bound shown beside the tight one, with its full name."""
@@ -235,10 +232,11 @@ def compare(
     in the order of COMPARED. Raises AccountingError if delta is out of range. Cost: five numeric
     searches, together below a second at 10^9 users.
     """
+    setting = BoundSetting(reduction=reduction, anonymity_set=anonymity_set, delta=delta)
     rows: list[tuple[str, float | str]] = []
     for name, bound in COMPARED:
         try:
-            rows.append((name, bound(reduction, anonymity_set, delta)))
+            rows.append((name, bound(setting)))
         except BoundRangeError as error:
             rows.append((name, str(error)))
     return rows

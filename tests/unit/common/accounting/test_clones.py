@@ -6,13 +6,19 @@ from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction, clones_epsilon
+from common.accounting.clones import CloneReduction
+from common.accounting.published import BoundSetting
+from common.accounting.reference.other_bounds import clones_epsilon
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.reductions import reduction_for
 
 
 def _binary(local_epsilon: float) -> MatchCountReduction:
     return reduction_for(2, local_epsilon, hashing=False)
+
+
+def _setting(local_epsilon: float, anonymity_set: AnonymitySet, delta: float) -> BoundSetting:
+    return BoundSetting(reduction=_binary(local_epsilon), anonymity_set=anonymity_set, delta=delta)
 
 
 def _worlds(clones: CloneReduction, others: int, epsilon: float) -> float:
@@ -56,15 +62,15 @@ def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
     anonymity_set = AnonymitySet(users=602_325)
 
     assert clones_epsilon(
-        CloneReduction.of_2021, _binary(4.0), anonymity_set, 1e-6
+        CloneReduction.of_2021, _setting(4.0, anonymity_set, 1e-6)
     ) == pytest.approx(0.0678, rel=0.01)
     assert clones_epsilon(
-        CloneReduction.of_2023, _binary(4.0), anonymity_set, 1e-6
+        CloneReduction.of_2023, _setting(4.0, anonymity_set, 1e-6)
     ) == pytest.approx(0.0451, rel=0.01)
     for anonymity_set in (AnonymitySet(users=users) for users in (2, 1000, 10**6)):
         epsilon = epsilon_upper(_binary(3.0), anonymity_set, 1e-6)
         assert clones_epsilon(
-            CloneReduction.of_2023, _binary(3.0), anonymity_set, 1e-6
+            CloneReduction.of_2023, _setting(3.0, anonymity_set, 1e-6)
         ) == pytest.approx(epsilon, rel=1e-3)
 
 
@@ -73,12 +79,12 @@ def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
 def test_extreme_inputs_give_valid_figures(local_epsilon: float, users: int) -> None:
     """0 < ε ≤ local ε, reached without other users."""
     for reduce in (CloneReduction.of_2021, CloneReduction.of_2023):
-        epsilon = clones_epsilon(reduce, _binary(local_epsilon), AnonymitySet(users=users), 1e-9)
+        epsilon = clones_epsilon(reduce, _setting(local_epsilon, AnonymitySet(users=users), 1e-9))
         assert 0 < epsilon <= local_epsilon
     if users == 1 and local_epsilon > 1e-3:
         assert (
             clones_epsilon(
-                CloneReduction.of_2021, _binary(local_epsilon), AnonymitySet(users=users), 1e-9
+                CloneReduction.of_2021, _setting(local_epsilon, AnonymitySet(users=users), 1e-9)
             )
             == local_epsilon
         )
