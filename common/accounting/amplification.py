@@ -11,7 +11,7 @@ is too low. Run by the analyzer, the user agent and the planner. Replace-one nei
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -20,8 +20,8 @@ from common.accounting.anonymity_set import AnonymitySet, BlanketSize
 from common.accounting.conditional import (
     COARSE_GRID,
     ConditionalDelta,
-    TwoAnswersDelta,
     grid_for,
+    two_answers_delta,
 )
 from common.accounting.count_distributions import MAX_COUNT, Binomial, quantile
 from common.accounting.epsilon_search import (
@@ -126,7 +126,7 @@ class DeltaCurve:
 
         def conditional() -> Callable[[float], Vector]:
             if two_answers:
-                return TwoAnswersDelta(reduction, self._bins.edges)
+                return partial(two_answers_delta, reduction, self._bins.edges)
             return ConditionalDelta(reduction, self._bins.edges, grid)
 
         wider = [(epsilon, self._refine(conditional, epsilon, tolerance)) for epsilon in epsilons]

@@ -211,30 +211,20 @@ class ConditionalDelta:
         return delta
 
 
-class TwoAnswersDelta:
+def two_answers_delta(reduction: MatchCountReduction, sizes: Vector, epsilon: float) -> Vector:
     """
-    Upper bounds on δ(ε | M) for an array of blanket sizes M, if all messages name x or x'.
+    Return an upper bound on δ(ε | M) for each M ≥ 1, shape (m,), if all messages name x or x'.
 
-    Then H_x = M - H_x', and the excess is (1 + e^ε)·E[(u - H_x')_+] with
+    With l = 2 and collision 0, H_x = M - H_x', and the excess is (1 + e^ε)·E[(u - H_x')_+] with
     u = (M - (e^ε - 1)·M·q/(p-q)) / (1 + e^ε), in closed form.
     """
-
-    def __init__(self, reduction: MatchCountReduction, sizes: Vector) -> None:
-        """Take values of M, at least 1, shape (m,); the reduction has l = 2 and collision 0."""
-        self._sizes = sizes
-        self._share = reduction.blanket / (2 * reduction.signal)
-        self._signal = reduction.signal
-
-    def __call__(self, epsilon: float) -> Vector:
-        """Return an upper bound on δ(ε | M) for each M, shape (m,)."""
-        growth = np.expm1(epsilon)
-        # u is a difference: its error is some roundings of the larger term.
-        share = (1 - growth * self._share + 8 * ROUNDING * (1 + growth * self._share)) / (
-            2 + growth
-        )
-        expected = shortfall(self._sizes, self._sizes * min(share, 1.0))
-        delta: Vector = 2 * self._signal * (2 + growth) / self._sizes * expected
-        return delta * (1 + RELATIVE_ERROR)
+    growth = np.expm1(epsilon)
+    lost = growth * (reduction.blanket / (2 * reduction.signal))
+    # u is a difference: its error is some roundings of the larger term.
+    share = (1 - lost + 8 * ROUNDING * (1 + lost)) / (2 + growth)
+    expected = shortfall(sizes, sizes * min(share, 1.0))
+    delta: Vector = 2 * reduction.signal * (2 + growth) / sizes * expected
+    return delta * (1 + RELATIVE_ERROR)
 
 
 def grid_for(

@@ -136,46 +136,38 @@ class HybridRelease:
         return [noise_alone] if lattice is None else [noise_alone, lattice.delta]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Lattice:
     """The distributions J of all K, and the mass charged to δ in full."""
 
-    def __init__(
-        self,
-        reduction: MatchCountReduction,
-        joints: Sequence[tuple[float, float, Vector]],
-        certain: float,
-        ratio: tuple[float, float],
-    ) -> None:
-        """
-        Take each K's probability, the relative error of its J, and J itself, shape (z, z').
-
-        `certain` is the mass that was cut off, rounded up, and charged to δ; `ratio` a low value of
-        u, and the probability that u is lower.
-        """
-        self._q = reduction.blanket / reduction.answers
-        self._p = self._q + reduction.signal
-        self._local_epsilon = reduction.local_epsilon
-        self._certain = certain
-        self._joints = joints
-        self._others = (reduction.answers - 2) * self._q
-        self._ratio, self._rare = ratio
+    reduction: MatchCountReduction
+    joints: list[tuple[float, float, Vector]]
+    """Each K's probability, the relative error of its J, and J itself, shape (z, z')."""
+    certain: float
+    """The mass that was cut off, rounded up."""
+    low_ratio: float
+    """A low value of u."""
+    rare: float
+    """Probability that u is lower."""
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on δ at ε."""
-        if epsilon >= self._local_epsilon:
+        reduction = self.reduction
+        if epsilon >= reduction.local_epsilon:
             return 0.0
-        growth = math.exp(min(epsilon, MAX_EPSILON))
+        growth, q = math.exp(min(epsilon, MAX_EPSILON)), reduction.blanket / reduction.answers
+        p, others = q + reduction.signal, (reduction.answers - 2) * q
         # s is a difference of similar numbers: its error is some roundings of p.
-        s = self._p - growth * self._q + 8 * ROUNDING * self._p
-        t = (growth * self._p - self._q) * (1 - 4 * ROUNDING)
-        w = math.expm1(min(epsilon, MAX_EPSILON)) * self._others * (1 - 8 * ROUNDING)
+        s = p - growth * q + 8 * ROUNDING * p
+        t = (growth * p - q) * (1 - 4 * ROUNDING)
+        w = math.expm1(min(epsilon, MAX_EPSILON)) * others * (1 - 8 * ROUNDING)
+        weights = (s, t, w * self.low_ratio)
         # With probability `rare` u is taken as 0.
-        weights = (s, t, w * self._ratio)
         total = sum(
-            mass * (sums := _excesses(joint, error, weights))[0] + self._rare * mass * sums[1]
-            for mass, error, joint in self._joints
+            mass * (sums := _excesses(joint, error, weights))[0] + self.rare * mass * sums[1]
+            for mass, error, joint in self.joints
         )
-        return min(1.0, self._certain + total * _SUM_MARGIN)
+        return min(1.0, self.certain + total * _SUM_MARGIN)
 
 
 def _excesses(
@@ -221,7 +213,7 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) ->
         error = (4 * len(coins.masses) + 64) * ROUNDING + _GEOMETRIC_ERROR
         joints.append((float(mass), error, _joint(coins.masses, noise)))
         certain += float(mass) * (coins.below + coins.above + 2 * lost)
-    return _Lattice(reduction, joints, certain, _low_ratio(spec, round(reduction.answers) - 2))
+    return _Lattice(reduction, joints, certain, *_low_ratio(spec, round(reduction.answers) - 2))
 
 
 def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:

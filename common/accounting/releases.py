@@ -16,7 +16,6 @@ from scipy import special
 
 from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction
 from common.accounting.epsilon_search import gaussian_epsilon, least_epsilon
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import rounded_up, sum_upper
@@ -80,39 +79,6 @@ class AmplifiedRelease:
     def curve(self, epsilons: Sequence[float]) -> Callable[[float], float]:
         """Return the bound on δ by formula 1, laid out once for the given ε."""
         return DeltaCurve(self.reduction, self.anonymity_set, epsilons, LAYOUT_TOLERANCE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloneRelease:
-    """One round of any randomizer with a finite local ε, amplified by users but not dummies."""
-
-    local_epsilon: float
-    """Local ε of one report; finite."""
-    anonymity_set: AnonymitySet
-
-    @property
-    def _clones(self) -> CloneReduction:
-        odds = math.exp(self.local_epsilon)
-        return CloneReduction.of_2021_with_a_coin(odds, odds)
-
-    def delta(self, epsilon: float) -> float:
-        """Return an upper bound on δ at ε by clones with a coin; 0 from the local ε on."""
-        return (
-            0.0
-            if epsilon >= self.local_epsilon
-            else self._clones.delta(self.anonymity_set, epsilon)
-        )
-
-    def epsilon(self, delta: float) -> float:
-        """Return an upper bound on ε at δ by clones with a coin; at most the local ε."""
-        return self._clones.epsilon(self.anonymity_set, delta, self.local_epsilon)
-
-    def curve(
-        self,
-        epsilons: Sequence[float],  # noqa: ARG002  # bins do not depend on them
-    ) -> Callable[[float], float]:
-        """Return the bound on δ as a function of ε, by clones with a coin, on fixed bins."""
-        return self._clones.curve(self.anonymity_set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,11 @@ docs/theory/accounting.md has an example.
   w = a + ap), the worlds are equal; if not, a common channel derives both from the numbers. The
   hockey-stick divergence of a mixture with public components is the mixture of the divergences, so
   δ(ε) ≤ w·δ'(ε), where δ' is that of clones with probability 2r and odds p;
-* *with a coin*: clones with probability 1/q and odds p, see `CloneReduction.of_2021_with_a_coin`;
+* *with a coin*: clones with probability 1/q and odds p, see `CloneRelease.with_a_coin`;
   never above [FMT21].
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ import numpy as np
 import scipy
 
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction, finite_epsilon, shortfall
+from common.accounting.clones import CloneRelease, finite_epsilon, shortfall
 from common.accounting.epsilon_search import least_epsilon
 from common.accounting.published import PUBLISHED, Bound, BoundSetting
 from common.errors import AccountingError, BoundRangeError
@@ -107,15 +108,17 @@ class VariationRatio:
         """
         Return an upper bound on the pair's δ; dummies, which only reduce δ, are not counted.
 
-        Cost: two evaluations of `CloneReduction.delta`, milliseconds.
+        Cost: two evaluations of `CloneRelease.delta`, milliseconds.
         """
-        chance = min(1.0, 2 * self.side)
-        revealed = CloneReduction(chance=chance, log_odds=math.log(self.odds))
-        coin = CloneReduction.of_2021_with_a_coin(self.odds, self.odds)
-        return min(
-            self.decided * revealed.delta(anonymity_set, epsilon),
-            coin.delta(anonymity_set, epsilon),
+        log_odds = math.log(self.odds)
+        coin = CloneRelease(
+            anonymity_set=anonymity_set,
+            local_epsilon=log_odds,
+            chance=1 / self.odds,
+            log_odds=log_odds,
         )
+        revealed = dataclasses.replace(coin, chance=min(1.0, 2 * self.side))
+        return min(self.decided * revealed.delta(epsilon), coin.delta(epsilon))
 
     def reduction_delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
@@ -151,15 +154,17 @@ def _pair_epsilon(
     return least_epsilon(curve, delta=setting.delta, local_epsilon=math.log(pair.odds))
 
 
-def clones_epsilon(reduce: Callable[[float], CloneReduction], setting: BoundSetting) -> float:
+def clones_epsilon(
+    release_of: Callable[[float, AnonymitySet], CloneRelease], setting: BoundSetting
+) -> float:
     """
     Return the central ε of any ε0-LDP randomizer by clones, numeric; dummies are not counted.
 
-    `reduce` describes the clones for the local ε. Raises AccountingError if delta is below
+    `release_of` is a constructor of CloneRelease. Raises AccountingError if delta is below
     MIN_DELTA, or not below 1; BoundRangeError if the local ε is infinite.
     """
     local_epsilon = finite_epsilon(setting.reduction)
-    return reduce(local_epsilon).epsilon(setting.anonymity_set, setting.delta, local_epsilon)
+    return release_of(local_epsilon, setting.anonymity_set).epsilon(setting.delta)
 
 
 def _odds(local_epsilon: float) -> float:
@@ -171,9 +176,9 @@ def _odds(local_epsilon: float) -> float:
     return math.exp(local_epsilon)
 
 
-def _with_a_coin(local_epsilon: float) -> CloneReduction:
-    odds = _odds(local_epsilon)
-    return CloneReduction.of_2021_with_a_coin(odds, odds)
+def _with_a_coin(local_epsilon: float, anonymity_set: AnonymitySet) -> CloneRelease:
+    _odds(local_epsilon)
+    return CloneRelease.with_a_coin(local_epsilon, anonymity_set)
 
 
 def _most_variation(odds: float) -> float:
@@ -200,11 +205,11 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
     *(named for key, named in PUBLISHED.items() if key not in {"aue", "sbin", "sageo"}),
     (
         "clones [FMT21], numeric, any randomizer, without dummies",
-        partial(clones_epsilon, CloneReduction.of_2021),
+        partial(clones_epsilon, CloneRelease.of_2021),
     ),
     (
         "clones [FMT23], numeric, without dummies; not proven for every randomizer",
-        partial(clones_epsilon, CloneReduction.of_2023),
+        partial(clones_epsilon, CloneRelease.of_2023),
     ),
     (
         "clones [FMT21] with [FMT23]'s coin, without dummies; proven for all",

@@ -9,7 +9,7 @@ import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction
+from common.accounting.clones import CloneRelease
 from common.accounting.composition import composed_claims, composed_epsilon
 from common.accounting.count_distributions import (
     Binomial,
@@ -71,7 +71,7 @@ def _setting(delta: float = 1e-6, **changes: Any) -> BoundSetting:
 _OF_DELTA: Final[list[Callable[[float], object]]] = [
     lambda delta: epsilon_upper(_GRR, _USERS, delta),
     lambda delta: epsilon_lower(_GRR, _USERS, delta),
-    lambda delta: clones_epsilon(CloneReduction.of_2021, _setting(delta)),
+    lambda delta: clones_epsilon(CloneRelease.of_2021, _setting(delta)),
     lambda delta: composed_epsilon([LocalRelease(local_epsilon=1.0)] * 2, delta),
     lambda delta: composed_claims([(0.1, 0.0)] * 2, delta),
     lambda delta: compare(_GRR, _USERS, delta),
@@ -142,11 +142,11 @@ def test_described_randomizers_have_a_finite_local_epsilon(
         (lambda: composed_claims([(0.1, 1.5), (0.1, 0.0)], 1e-6), "is invalid"),
         (lambda: composed_claims([(math.nan, 0.0), (0.1, 0.0)], 1e-6), "is invalid"),
         (
-            lambda: clones_epsilon(CloneReduction.of_2021, _setting(reduction=_BARE)),
+            lambda: clones_epsilon(CloneRelease.of_2021, _setting(reduction=_BARE)),
             "finite local ε",
         ),
         (
-            lambda: clones_epsilon(CloneReduction.of_2023, _setting(reduction=_BARE)),
+            lambda: clones_epsilon(CloneRelease.of_2023, _setting(reduction=_BARE)),
             "finite local ε",
         ),
         (lambda: VariationRatio.of(_BARE), "finite local ε"),
