@@ -197,10 +197,9 @@ def _gaussian_guess(
 
     Near 0 the privacy loss is about l(p-q)/M·(H_x - H_x'), and Var(H_x - H_x') = 2M(1-c)/l.
     """
-    random = (
-        0.0 if anonymity_set.random_dummies is None else quantile(anonymity_set.random_dummies, 0.5)
-    )
-    dummies = max(0.0, anonymity_set.dummies + random - anonymity_set.known_dummies)
+    random = anonymity_set.random_dummies
+    typical = 0.0 if random is None else quantile(random, 0.5)
+    dummies = max(0.0, anonymity_set.dummies + typical - anonymity_set.known_dummies)
     blanket_size = 1 + anonymity_set.others * reduction.blanket + dummies
     distinct = max(1 - reduction.collision, 1e-9)
     mu = reduction.signal * math.sqrt(2 * distinct * reduction.answers / blanket_size)

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from common.accounting import binomial
-from common.accounting.binomial import RELATIVE_ERROR, masses_between, smaller_tail
+from common.accounting.binomial import RELATIVE_ERROR, smaller_tail
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 
@@ -164,11 +164,6 @@ class Conditioned:
         return
 
 
-def interval_masses(edges: Vector, distribution: CountDistribution) -> Vector:
-    """Return P(edges[j] ≤ X < edges[j+1]) for each j, shape (len(edges) - 1,)."""
-    return masses_between(*distribution.tails(edges - 1))
-
-
 def beyond(distribution: CountDistribution, most: int) -> float:
     """Return P(X > most), rounded up."""
     return _tails_at(distribution, most)[1] * (1 + RELATIVE_ERROR)
@@ -249,8 +244,3 @@ class BinomialWindow:
             below=float(below[0]) * (1 + RELATIVE_ERROR),
             above=float(above[1]) * (1 + RELATIVE_ERROR),
         )
-
-    @property
-    def outcomes(self) -> Vector:
-        """The outcomes k to which the masses belong, as floats."""
-        return self.first + np.arange(len(self.masses), dtype=np.float64)

@@ -2,7 +2,8 @@
 The guarantees of a task, each against one coalition, with its theorem and assumptions.
 
 Computed by the analyzer for a batch that arrived, by the user agent for a task's claim at n_min,
-and by the planner for a task that is only planned.
+and by the planner for a task that is only planned. A guarantee costs a search for ε, tenths of a
+second, or for several rounds a composition; those of local noise and encryption cost nothing.
 """
 
 import dataclasses
@@ -239,9 +240,8 @@ class PrivacyParameters:
                 noise=shuffler_noise_distribution(self.shuffler),
                 keep_probability=self.shuffler.keep_probability,
             )
-        return HybridRelease(
-            reduction=self.reduction, anonymity_set=anonymity_set, shuffler=self.shuffler
-        )
+        amplified = AmplifiedRelease(reduction=self.reduction, anonymity_set=anonymity_set)
+        return HybridRelease(amplified=amplified, shuffler=self.shuffler)
 
     def _local_release(self) -> LocalRelease:
         if self.permanent_epsilon is None:
@@ -275,7 +275,7 @@ def guarantees_under(
     Return every guarantee under these parameters, one for each coalition and theorem.
 
     Raises AccountingError if n_users is below 1, delta is out of range, or no formula applies.
-    Cost: up to five searches for ε, tenths of a second each; compositions for several rounds.
+    Cost: up to five searches for ε, or as many compositions.
     """
     if parameters.reduction is None:
         _check_users(n_users)
@@ -301,11 +301,7 @@ def guarantees_under(
 
 
 def claimed_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
-    """
-    Return the guarantee that a task claims and is charged for, with the users assumed honest.
-
-    Cost: one search for ε, tenths of a second.
-    """
+    """Return the guarantee that a task claims and is charged for, with the users assumed honest."""
     if parameters.reduction is None:
         _check_users(n_users)
         return local_guarantee("analyzer", parameters)
@@ -316,11 +312,7 @@ def claimed_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: in
 def analyzer_guarantee(
     parameters: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
 ) -> Guarantee:
-    """
-    Return the guarantee against the analyzer together with all users but the `honest` ones.
-
-    Cost: one search for ε, tenths of a second.
-    """
+    """Return the guarantee against the analyzer together with all users but the `honest` ones."""
     users = max(1, honest - n_refused)
     others = (
         "nobody else knows which reports are theirs"
@@ -349,8 +341,6 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
 
     Without tokens, anybody can make them up; with tokens, the issuer can. Entitled people who
     collude are counted by `assumed_honest_fraction`.
-
-    Cost: one search for ε, tenths of a second.
     """
     coalition: Coalition = "issuer+analyzer" if parameters.tokens else "analyzer+sybils"
     local = local_guarantee(coalition, parameters)
@@ -367,11 +357,7 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
 
 
 def central_epsilon(parameters: PrivacyParameters, release: Release) -> float:
-    """
-    Return an upper bound on the central ε of all rounds together, each like this release.
-
-    It holds at `parameters.delta`. Cost: a search for ε, or a composition.
-    """
+    """Return an upper bound on the ε of all rounds, each like this release, at parameters.delta."""
     releases = [release] * parameters.rounds
     return min(composed_epsilon(releases, parameters.delta), parameters.local_epsilon_of_all_rounds)
 
@@ -397,11 +383,7 @@ def _round_assumptions(parameters: PrivacyParameters) -> tuple[str, ...]:
 def skippers_guarantee(
     parameters: PrivacyParameters, n_users: int, adding: int, n_refused: int = 0
 ) -> Guarantee:
-    """
-    Return the guarantee against the analyzer if all users are honest and `adding` add dummies.
-
-    Cost: one search for ε, tenths of a second.
-    """
+    """Return the guarantee against the analyzer if all are honest and `adding` add dummies."""
     return _amplified(
         "analyzer+skippers",
         parameters,

@@ -30,8 +30,7 @@ from typing import Final
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet, Bins
+from common.accounting.anonymity_set import Bins
 from common.accounting.count_distributions import (
     ROUNDING,
     Binomial,
@@ -41,7 +40,7 @@ from common.accounting.count_distributions import (
 )
 from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
-from common.accounting.releases import LAYOUT_TOLERANCE
+from common.accounting.releases import AmplifiedRelease
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -72,16 +71,14 @@ _CACHE_SIZE: Final = 1
 class HybridRelease:
     """One round of randomized response with the shuffler's independent noise on each item."""
 
-    reduction: MatchCountReduction
-    """A mechanism whose reports name an item."""
-    anonymity_set: AnonymitySet
-    """Honest users, without dummies."""
+    amplified: AmplifiedRelease
+    """The round as if the shuffler added nothing: reports that name an item, without dummies."""
     shuffler: ShufflerSpec
     """A shuffler that keeps every report and adds geometric noise."""
 
     def __post_init__(self) -> None:
-        spec = self.shuffler
-        if self.reduction.collision != 0 or spec.keep_probability < 1 or spec.law != "geometric":
+        spec, reduction = self.shuffler, self.amplified.reduction
+        if reduction.collision != 0 or spec.keep_probability < 1 or spec.law != "geometric":
             raise AccountingError(
                 "the hybrid bound needs reports that name items, all kept, and geometric noise"
             )
@@ -89,7 +86,7 @@ class HybridRelease:
     @property
     def local_epsilon(self) -> float:
         """Local ε of one report."""
-        return self.reduction.local_epsilon
+        return self.amplified.local_epsilon
 
     def delta(self, epsilon: float) -> float:
         """
@@ -98,14 +95,14 @@ class HybridRelease:
         Raises AccountingError if epsilon is out of range, as in `delta_upper`. Cost: tenths of a
         second; a second for a new distribution.
         """
-        without = delta_upper(self.reduction, self.anonymity_set, epsilon)
+        without = self.amplified.delta(epsilon)
         if without == 0:
             return 0.0
         return min(without, *(curve(epsilon) for curve in self._curves()))
 
     def epsilon(self, delta: float) -> float:
         """Return the least of four upper bounds on ε; raise AccountingError for an invalid δ."""
-        best = epsilon_upper(self.reduction, self.anonymity_set, delta)
+        best = self.amplified.epsilon(delta)
         for curve in self._curves():
             epsilon = least_epsilon(
                 curve, delta=delta, local_epsilon=self.local_epsilon, guess=min(best, 1.0)
@@ -120,19 +117,19 @@ class HybridRelease:
         The pointwise minimum would not be the curve of one pair of distributions.
         """
         at = min(epsilons)
-        without = DeltaCurve(self.reduction, self.anonymity_set, epsilons, LAYOUT_TOLERANCE)
-        curves: list[Callable[[float], float]] = [*self._curves(), without]
+        curves = [*self._curves(), self.amplified.curve(epsilons)]
         return min(curves, key=lambda curve: curve(at))
 
     def _curves(self) -> list[Callable[[float], float]]:
         """Return the bounds on δ that count the shuffler's noise; no lattice if it is too large."""
         noise = ItemNoiseRelease(noise=shuffler_noise_distribution(self.shuffler))
-        signal, local_epsilon = self.reduction.signal, self.local_epsilon
+        reduction, others = self.amplified.reduction, self.amplified.anonymity_set.others
 
         def noise_alone(epsilon: float) -> float:
-            return 0.0 if epsilon >= local_epsilon else signal * noise.delta(epsilon)
+            hidden = epsilon >= reduction.local_epsilon
+            return 0.0 if hidden else reduction.signal * noise.delta(epsilon)
 
-        lattice = _lattice(self.reduction, self.anonymity_set.others, self.shuffler)
+        lattice = _lattice(reduction, others, self.shuffler)
         return [noise_alone] if lattice is None else [noise_alone, lattice.delta]
 
 
@@ -268,11 +265,8 @@ def _low_ratio(spec: ShufflerSpec, items: int) -> tuple[float, float]:
     distribution = spec.probabilities()
     none = Binomial(items, min(1.0, float(distribution[0]) * _SUM_MARGIN))
     beyond = Binomial(items, min(1.0, float(distribution[spec.peak + 1 :].sum()) / _SUM_MARGIN))
-    n_none, n_beyond = (
-        upper_quantile(none, _LOW_RATIO_PROBABILITY),
-        quantile(beyond, _LOW_RATIO_PROBABILITY),
-    )
-    n_beyond = min(n_beyond, items - n_none)
+    n_none = upper_quantile(none, _LOW_RATIO_PROBABILITY)
+    n_beyond = min(quantile(beyond, _LOW_RATIO_PROBABILITY), items - n_none)
     left = spec.left_weight / RATIO_SUM if spec.peak else 0.0
     between = left * (items - n_none - n_beyond)
     ratio = (between + n_beyond * RATIO_SUM / spec.right_weight) / items

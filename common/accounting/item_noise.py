@@ -48,22 +48,8 @@ _CACHE_SIZE: Final = 64
 _THRESHOLD_FACTOR: Final = 1 - 16 * ROUNDING
 
 
-@dataclass(frozen=True, slots=True)
-class Geometric:
-    """
-    The shuffler's two-sided geometric distribution, conditioned on z ≤ most.
-
-    Weights are l^(peak-z) up to the peak and r^(z-peak) beyond; l and r are weights / RATIO_SUM.
-    """
-
-    peak: int
-    left_weight: int
-    right_weight: int
-    most: int
-
-
-ItemDistribution = Binomial | Geometric
-"""Distribution of the noise on one item's count."""
+ItemDistribution = Binomial | ShufflerSpec
+"""Distribution of the noise on one item's count; that of a shuffler is geometric."""
 
 
 def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
@@ -72,9 +58,7 @@ def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
 
     If the shuffler adds none, this is a binomial distribution with 0 trials.
     """
-    if spec.law == "geometric":
-        return Geometric(spec.peak, spec.left_weight, spec.right_weight, spec.most)
-    return Binomial(spec.trials, 0.5)
+    return spec if spec.law == "geometric" else Binomial(spec.trials, 0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,15 +147,15 @@ def _sums_from(terms: Vector) -> Vector:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _classes(noise: ItemDistribution, beta: float) -> RatioClasses:
-    if isinstance(noise, Geometric):
-        return _geometric_classes(noise, beta)
-    return _binomial_classes(noise, beta)
+    if isinstance(noise, Binomial):
+        return _binomial_classes(noise, beta)
+    return _geometric_classes(noise, beta)
 
 
 def _binomial_classes(distribution: Binomial, beta: float) -> RatioClasses:
     """Return outcomes sorted by g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k."""
     window = BinomialWindow.of(distribution, _TAIL)
-    k = window.outcomes
+    k = window.first + np.arange(len(window.masses), dtype=np.float64)
     before = np.zeros(len(k))
     np.divide(
         k * (1 - distribution.chance),
@@ -185,20 +169,19 @@ def _binomial_classes(distribution: Binomial, beta: float) -> RatioClasses:
     return RatioClasses((1 - beta) + beta * before, window.masses, certain)
 
 
-def _geometric_classes(distribution: Geometric, beta: float) -> RatioClasses:
+def _geometric_classes(spec: ShufflerSpec, beta: float) -> RatioClasses:
     """
     Return outcomes grouped by g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond.
 
     The ratio is infinite at k = most + 1. Masses are sums of geometric series; 1 - left and
     1 - right are exact, as ratios of small integers.
     """
-    left, right = distribution.left_weight / RATIO_SUM, distribution.right_weight / RATIO_SUM
-    lowest = math.exp(distribution.peak * math.log(left))
-    span = (distribution.most - distribution.peak) * math.log(right)
+    left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
+    below, span = spec.peak * math.log(left), (spec.most - spec.peak) * math.log(right)
     weights = np.array(
         [
-            lowest,
-            -math.expm1(distribution.peak * math.log(left)) / (1 - left),
+            math.exp(below),
+            -math.expm1(below) / (1 - left),
             right * -math.expm1(span) / (1 - right),
         ]
     )

@@ -20,7 +20,6 @@ from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import rounded_up
-from common.protocols import PublishedBound
 from common.task.dummy_spec import NO_DUMMIES, PERMUTE_ONLY, RATIO_SUM, DummySpec, ShufflerSpec
 
 _MIN_EPSILON: Final = 1e-6
@@ -373,7 +372,7 @@ def _check_one_histogram(setting: BoundSetting) -> None:
         raise BoundRangeError(f"only for reports that name an item; here reports {here}")
 
 
-PUBLISHED: Final[Mapping[PublishedBound, tuple[str, Bound]]] = MappingProxyType(
+PUBLISHED: Final[Mapping[str, tuple[str, Bound]]] = MappingProxyType(
     {
         "balle-closed-form": (
             "the privacy blanket's closed form [BBGN19] for SH, SOLH and MURS",

@@ -1,10 +1,4 @@
-"""
-The privacy of one released round: upper bounds on δ(ε) for replace-one neighbours.
-
-Reports are protected by other users and uniform dummies (formula 1), by clones if only the local ε
-is known, by noise on each item's count (`item_noise`, `hybrid_noise`), or by local noise alone,
-which other rounds may share.
-"""
+"""The privacy of one released round: upper bounds on δ(ε) for replace-one neighbours."""
 
 import math
 from collections import defaultdict

@@ -17,6 +17,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -99,23 +100,13 @@ def _attacks(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> lis
     Conditioning on an event of probability at least 1 - τ changes each probability by at most τ, so
     a δ proven without it falls by at most (e^ε + 1)·τ.
     """
-    distribution = anonymity_set.random_dummies
-    if not isinstance(distribution, Conditioned):
-        return _attacks_on(reduction, anonymity_set)
-    plain = dataclasses.replace(anonymity_set, random_dummies=distribution.distribution)
-    return [_less(attack, distribution.missing) for attack in _attacks_on(reduction, plain)]
-
-
-def _less(attack: Attack, missing: float) -> Attack:
-    """Lower an attack's δ for conditioning on an event of probability 1 - missing."""
-    return lambda epsilon: max(0.0, attack(epsilon) - (math.exp(epsilon) + 1) * missing)
-
-
-def _attacks_on(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> list[Attack]:
-    """Return the attacks for dummies whose number is not conditioned."""
     attacks: list[Attack] = [lambda _: 0.0]
     if reduction.collision > 1 / reduction.answers:
         return attacks
+    dummies, missing = anonymity_set.random_dummies, 0.0
+    if isinstance(dummies, Conditioned):
+        missing = dummies.missing
+        anonymity_set = dataclasses.replace(anonymity_set, random_dummies=dummies.distribution)
     if 0 < reduction.collision < 1 / reduction.answers:
         # More collisions are more private, and independent support is much faster to sum.
         reduction = dataclasses.replace(reduction, collision=1 / reduction.answers)
@@ -125,7 +116,11 @@ def _attacks_on(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> 
         attacks.extend(_count_everything(reduction, anonymity_set))
     if reduction.collision == 0 and reduction.third_value != "independent":
         attacks.extend(_count_one_value(reduction, anonymity_set))
-    return attacks
+
+    def conditioned(attack: Attack, epsilon: float) -> float:
+        return max(0.0, attack(epsilon) - (math.exp(epsilon) + 1) * missing)
+
+    return [partial(conditioned, attack) for attack in attacks]
 
 
 def _drop_a_third_value(
@@ -242,11 +237,8 @@ def _table(distributions: Sequence[CountDistribution | None]) -> _Table | None:
         if isinstance(distribution, Binomial) and distribution.trials <= _MAX_TABULATED_TRIALS:
             low, high, complete = 0.0, float(distribution.trials), True
         else:
-            low, high = (
-                quantile(distribution, _WINDOW_TAIL),
-                upper_quantile(distribution, _WINDOW_TAIL),
-            )
-            complete = False
+            low, complete = quantile(distribution, _WINDOW_TAIL), False
+            high = upper_quantile(distribution, _WINDOW_TAIL)
         if high - low > _MAX_WIDTH:
             return None
         terms = distribution.probabilities(np.arange(low, high + 1))

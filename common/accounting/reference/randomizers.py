@@ -26,7 +26,7 @@ def optimized_unary(local_epsilon: float) -> MatchCountReduction:
     _checked(local_epsilon)
     return MatchCountReduction.of_support_sets(
         answers=math.exp(local_epsilon) + 1,
-        local_epsilon=_up(local_epsilon),
+        local_epsilon=math.nextafter(local_epsilon, math.inf),
         blanket=(1 + math.exp(-local_epsilon)) / 2,
         signal=-math.expm1(-local_epsilon) / 2,
         independent=True,
@@ -77,7 +77,7 @@ def _halved(local_epsilon: float, *, independent: bool) -> MatchCountReduction:
     half = _checked(local_epsilon) / 2
     return MatchCountReduction.of_support_sets(
         answers=math.exp(half) + 1,
-        local_epsilon=_up(local_epsilon),
+        local_epsilon=math.nextafter(local_epsilon, math.inf),
         blanket=math.exp(-half),
         signal=-math.expm1(-half),
         independent=independent,
@@ -92,8 +92,3 @@ def _checked(local_epsilon: float) -> float:
             f"{math.log(MAX_ANSWERS - 1):.2f}"
         )
     return local_epsilon
-
-
-def _up(local_epsilon: float) -> float:
-    """Round a float up by one unit in the last place."""
-    return math.nextafter(local_epsilon, math.inf)

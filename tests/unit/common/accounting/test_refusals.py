@@ -43,7 +43,7 @@ from common.accounting.reference.randomizers import (
     rappor_probabilities,
     symmetric_unary,
 )
-from common.accounting.releases import LocalRelease
+from common.accounting.releases import AmplifiedRelease, LocalRelease
 from common.errors import AccountingError
 from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
 from tests.support.reductions import reduction_for
@@ -180,6 +180,6 @@ def _pair(chances: Any, first: Any, second: Any) -> BlanketPair:
 
 
 def _hybrid(spec: ShufflerSpec, *, hashing: bool = False) -> HybridRelease:
-    return HybridRelease(
-        reduction=reduction_for(5, 2.0, hashing=hashing), anonymity_set=_USERS, shuffler=spec
-    )
+    reduction = reduction_for(5, 2.0, hashing=hashing)
+    amplified = AmplifiedRelease(reduction=reduction, anonymity_set=_USERS)
+    return HybridRelease(amplified=amplified, shuffler=spec)
