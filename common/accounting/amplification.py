@@ -87,14 +87,13 @@ def epsilon_upper(
     """
     check_delta(delta)
     epsilon = _gaussian_guess(reduction, anonymity_set, delta)
+    local_epsilon = reduction.local_epsilon
     for tolerance in (_ROUGH_TOLERANCE, _TOLERANCE_PER_LOG_DELTA * -math.log(delta)):
-        top = min(reduction.local_epsilon, MAX_EPSILON)
-        curve = DeltaCurve(reduction, anonymity_set, (min(epsilon, top),), tolerance)
-        found = least_epsilon(
-            curve, delta=delta, local_epsilon=reduction.local_epsilon, guess=epsilon
-        )
+        at = min(epsilon, local_epsilon, MAX_EPSILON)
+        curve = DeltaCurve(reduction, anonymity_set, (at,), tolerance)
+        found = least_epsilon(curve, delta=delta, local_epsilon=local_epsilon, guess=epsilon)
         # A rough curve may level off above δ even if a fine one does not.
-        epsilon = found if found < reduction.local_epsilon else epsilon
+        epsilon = found if found < local_epsilon else epsilon
     return found
 
 

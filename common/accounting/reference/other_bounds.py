@@ -191,13 +191,12 @@ def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
     mean, spread = others * chance, math.sqrt(others * chance * (1 - chance))
     low = max(0.0, math.floor(mean - _WINDOW * spread - _WINDOW))
     high = min(float(others), math.ceil(mean + _WINDOW * spread + _WINDOW))
-    if high - low < _MAX_SUMMED_OUTCOMES:
-        clones = np.arange(low, high + 1)
-        return clones, np.asarray(scipy.stats.binom.pmf(clones, others, chance), dtype=np.float64)
-    clones = np.unique(np.floor(np.linspace(low, high, _NODES)))
+    few = high - low < _MAX_SUMMED_OUTCOMES
+    clones = (
+        np.arange(low, high + 1) if few else np.unique(np.floor(np.linspace(low, high, _NODES)))
+    )
     density = np.asarray(scipy.stats.binom.pmf(clones, others, chance), dtype=np.float64)
-    width = np.gradient(clones)
-    return clones, density * width
+    return clones, density if few else density * np.gradient(clones)
 
 
 COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
