@@ -90,10 +90,7 @@ class BatchStateError(ShuffleDpError, status="FAILED_PRECONDITION"):
 
 
 class ConflictError(ShuffleDpError, status="ALREADY_EXISTS"):
-    """
-    A submission id was reused, a task's batch delivered again, or a person's token requested again,
-    with different content.
-    """
+    """A submission id, a task's batch or a person's token came again, with different content."""
 
 
 class TokenUsedError(ConflictError):

@@ -56,17 +56,6 @@ Domain = Literal["any", "binary", "ordered", "labelled"]
 """Requirement on the items: none, exactly two, an order, or a label for each."""
 LocalNoise = Literal["required", "optional", "none"]
 """Local ε of a report: finite, any, or infinite (no noise)."""
-PublishedBound = Literal[
-    "balle-closed-form",
-    "ddps",
-    "aue",
-    "puredump",
-    "mixdump",
-    "od-hp-theorem-1",
-    "fe1",
-    "sbin",
-    "sageo",
-]
 
 
 _HASHING: Final[tuple[MechanismName, ...]] = ("local-hashing", "string-hashing")
@@ -84,8 +73,8 @@ class Protocol:
     """Allowed distributions of a device's dummies; empty if devices add none."""
     refinement: Refinement | None = "norm-sub"
     """Refinement of the estimate; None if the result is not a distribution of items."""
-    published_bound: PublishedBound | None = None
-    """Name of the published bound; None if no paper states one."""
+    published_bound: str | None = None
+    """Key of the published bound in the accountant's table; None if no paper states one."""
     kind: Kind = "categorical"
     shuffler_distribution: ShufflerDistribution = "none"
     """Distribution of the shuffler's dummies for each item."""
@@ -116,15 +105,6 @@ class Protocol:
         """Whether tasks may collect a kind of value; buckets of numbers are items like others."""
         flat = kind == "ordered" and self.domain in {"any", "ordered"}
         return self.kind == kind or (flat and self.kind == "categorical")
-
-    def refinement_for(self, mechanism: AnyMechanismName) -> Refinement | None:
-        """
-        Choose the refinement of a mechanism's estimate; None if it is not a distribution of items.
-
-        Norm-Sub is chosen if a hashing protocol reports plain items: EM would be hardly more
-        accurate, and less accurate if many items are rare. Run by the analyzer.
-        """
-        return self.refinement if mechanism == self.mechanism else "norm-sub"
 
     def mechanism_for(self, *, domain_size: int, buckets: int) -> MechanismName:
         """

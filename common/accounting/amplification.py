@@ -1,31 +1,17 @@
 """
 Formula 1: amplification by shuffling among honest users and dummies, against the analyzer.
 
-For a match-count mechanism with l answers, blanket probability γ = l·q and signal p - q, let M be
-the blanket size: the number of uniform messages in the batch, counting the victim's as one.
-M = 1 + Bin(n_h, γ) + D, with n_h honest users besides the victim and D honest dummies. Then
+    δ(ε | M) = l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε - 1)·q/(p-q))_+],   δ(ε) = E_M[δ(ε | M)]
 
-    δ(ε | M) = l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε - 1)·q/(p-q))_+],   δ(ε) = E_M[δ(ε | M)],
-
-where H_x and H_x' count the uniform messages that support the victim's two candidate values. For a
-collision probability c, H_x' ~ Bin(M, 1/l) and H_x | H_x' ~ Bin(H_x', c) + Bin(M - H_x',
-(1-c)/(l-1)): for c = 1/l (pairwise independent hashing) the counts are independent, for c = 0 they
-belong to one histogram. This is the privacy blanket bound [BBGN19] in binomial form.
-
-Every figure is an upper bound:
-
-* δ(ε | M) falls with M (H/M is a reverse martingale), so bins of M are charged at their lower edge;
-* the inner expectation is convex in H_x', so inside a cell of H_x' it lies below its chord, whose
-  average over the cell follows from the cell's exact mass and mean;
-* no tail is omitted: mass below the first bin of M is charged to δ in full.
-
-Run by the analyzer, the user agent and the planner. Replace-one neighbours.
+This is the privacy blanket bound [BBGN19] in binomial form, for the blanket size
+M = 1 + Bin(n_h, γ) + D. docs/theory/accounting.md defines its terms, and shows why no figure here
+is too low. Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -34,8 +20,8 @@ from common.accounting.anonymity_set import AnonymitySet, BlanketSize
 from common.accounting.conditional import (
     COARSE_GRID,
     ConditionalDelta,
-    TwoAnswersDelta,
     grid_for,
+    two_answers_delta,
 )
 from common.accounting.count_distributions import MAX_COUNT, Binomial, quantile
 from common.accounting.epsilon_search import (
@@ -101,14 +87,13 @@ def epsilon_upper(
     """
     check_delta(delta)
     epsilon = _gaussian_guess(reduction, anonymity_set, delta)
+    local_epsilon = reduction.local_epsilon
     for tolerance in (_ROUGH_TOLERANCE, _TOLERANCE_PER_LOG_DELTA * -math.log(delta)):
-        top = min(reduction.local_epsilon, MAX_EPSILON)
-        curve = DeltaCurve(reduction, anonymity_set, (min(epsilon, top),), tolerance)
-        found = least_epsilon(
-            curve, delta=delta, local_epsilon=reduction.local_epsilon, guess=epsilon
-        )
+        at = min(epsilon, local_epsilon, MAX_EPSILON)
+        curve = DeltaCurve(reduction, anonymity_set, (at,), tolerance)
+        found = least_epsilon(curve, delta=delta, local_epsilon=local_epsilon, guess=epsilon)
         # A rough curve may level off above δ even if a fine one does not.
-        epsilon = found if found < reduction.local_epsilon else epsilon
+        epsilon = found if found < local_epsilon else epsilon
     return found
 
 
@@ -140,7 +125,7 @@ class DeltaCurve:
 
         def conditional() -> Callable[[float], Vector]:
             if two_answers:
-                return TwoAnswersDelta(reduction, self._bins.edges)
+                return partial(two_answers_delta, reduction, self._bins.edges)
             return ConditionalDelta(reduction, self._bins.edges, grid)
 
         wider = [(epsilon, self._refine(conditional, epsilon, tolerance)) for epsilon in epsilons]
@@ -211,10 +196,9 @@ def _gaussian_guess(
 
     Near 0 the privacy loss is about l(p-q)/M·(H_x - H_x'), and Var(H_x - H_x') = 2M(1-c)/l.
     """
-    random = (
-        0.0 if anonymity_set.random_dummies is None else quantile(anonymity_set.random_dummies, 0.5)
-    )
-    dummies = max(0.0, anonymity_set.dummies + random - anonymity_set.known_dummies)
+    random = anonymity_set.random_dummies
+    typical = 0.0 if random is None else quantile(random, 0.5)
+    dummies = max(0.0, anonymity_set.dummies + typical - anonymity_set.known_dummies)
     blanket_size = 1 + anonymity_set.others * reduction.blanket + dummies
     distinct = max(1 - reduction.collision, 1e-9)
     mu = reduction.signal * math.sqrt(2 * distinct * reduction.answers / blanket_size)

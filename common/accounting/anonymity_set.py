@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.accounting.binomial import RELATIVE_ERROR, masses_between
 from common.accounting.count_distributions import (
@@ -19,7 +20,6 @@ from common.accounting.count_distributions import (
     CountDistribution,
     NegativeBinomial,
     beyond,
-    interval_masses,
     quantile,
     upper_quantile,
 )
@@ -48,12 +48,9 @@ class AnonymitySet:
     """Number of `users` whose reports the adversary knows."""
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("users", self.users, 1),
-            ("dummies", self.dummies, 0),
-            ("known_dummies", self.known_dummies, 0),
-            ("colluders", self.colluders, 0),
-        ):
+        for name in ("users", "dummies", "known_dummies", "colluders"):
+            value: int = getattr(self, name)
+            least = int(name == "users")
             if not (isinstance(value, Integral) and least <= value <= MAX_COUNT):
                 rule = f"it must be a whole number, {least} .. {MAX_COUNT}"
                 raise AccountingError(f"{name} is {value}; {rule}")
@@ -113,6 +110,15 @@ _MAX_BINS: Final = 512
 _MAX_SINGLE: Final = 200
 
 
+def subdivided(edges: Vector, pieces: NDArray[np.int64]) -> Vector:
+    """Return the edges with each interval between neighbours split into equal pieces."""
+    cut = [
+        np.linspace(start, end, count, endpoint=False)
+        for start, end, count in zip(edges[:-1], edges[1:], pieces, strict=True)
+    ]
+    return np.concatenate([*cut, edges[-1:]])
+
+
 @dataclass(frozen=True, slots=True)
 class Bins:
     """Bins of a count by their lower edges; the last is open."""
@@ -140,7 +146,8 @@ class Bins:
         """Return the probability of each bin, and of everything below the first; rounded up."""
         missed, _ = distribution.tails(self.edges[:1] - 1)
         _, last = distribution.tails(self.edges[-1:] - 1)
-        inside = np.concatenate([interval_masses(self.edges, distribution), last])
+        closed = masses_between(*distribution.tails(self.edges - 1))
+        inside = np.concatenate([closed, last])
         return inside * (1 + RELATIVE_ERROR), float(missed[0]) * (1 + RELATIVE_ERROR)
 
     def refined(self, losses: Vector, allowed: float, most: int = _MAX_BINS) -> "Bins":
@@ -157,11 +164,7 @@ class Bins:
         pieces = np.clip(pieces, 1, np.minimum(widths, most)).astype(int)
         if pieces.sum() > most:
             pieces = np.maximum(1, pieces * most // pieces.sum())
-        cut = [
-            np.linspace(start, end, count, endpoint=False)
-            for start, end, count in zip(self.edges[:-1], self.edges[1:], pieces, strict=True)
-        ]
-        return Bins(np.unique(np.floor(np.concatenate([*cut, self.edges[-1:]]))))
+        return Bins(np.unique(np.floor(subdivided(self.edges, pieces))))
 
 
 class BlanketSize:

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from common.mechanisms.base import Vector
 
@@ -22,22 +21,20 @@ def smaller_tail(
     lower: Callable[..., Any],
     upper: Callable[..., Any],
     parameters: tuple[Any, ...],
+    outcome: Vector,
     *,
-    inside: NDArray[np.bool_],
-    low: NDArray[np.bool_],
-    below: Vector,
+    mean: Vector | float,
+    most: Vector | float = np.inf,
 ) -> tuple[Vector, Vector]:
     """
     Return P(X ≤ k) and P(X > k), elementwise: compute the smaller tail and subtract it from 1.
 
-    Args:
-        lower: Ufunc for P(X ≤ k), accurate where k is below the mean.
-        upper: Ufunc for P(X > k), accurate elsewhere.
-        parameters: Arguments of both ufuncs.
-        inside: True where both tails are above 0.
-        low: True where k is below the mean.
-        below: P(X ≤ k) where not inside; overwritten elsewhere.
+    X has this mean and lies in 0 .. most. `outcome` holds k. The ufuncs `lower` for P(X ≤ k),
+    accurate where k is below the mean, and `upper` for P(X > k), accurate elsewhere, take the
+    `parameters`.
     """
+    inside, low = (outcome >= 0) & (outcome < most), outcome < mean
+    below = np.where(outcome < 0, 0.0, 1.0)
     above: Vector = 1 - below
     lower(*parameters, out=below, where=inside & low)
     upper(*parameters, out=above, where=inside & ~low)
@@ -65,14 +62,9 @@ def tails(outcome: Vector, trials: Vector, chance: float) -> tuple[Vector, Vecto
     beta function of chance at (k+1, n-k) [DLMF, 8.17.5].
     """
     outcome, trials = np.broadcast_arrays(outcome, trials)
-    return smaller_tail(
-        scipy.special.betaincc,
-        scipy.special.betainc,
-        (outcome + 1, trials - outcome, chance),
-        inside=(outcome >= 0) & (outcome < trials),
-        low=outcome < trials * chance,
-        below=np.where(outcome < 0, 0.0, 1.0),
-    )
+    parameters = (outcome + 1, trials - outcome, chance)
+    lower, upper = scipy.special.betaincc, scipy.special.betainc
+    return smaller_tail(lower, upper, parameters, outcome, mean=trials * chance, most=trials)
 
 
 _SERIES_FROM: Final = 10.0

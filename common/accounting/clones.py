@@ -17,7 +17,7 @@ Used where no other reduction is known, and for comparison. Formula 1 is tighter
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,9 +39,12 @@ _ROUNDING: Final = 1e-15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloneReduction:
-    """The probability that another user is a clone, and the odds of the victim's coin."""
+class CloneRelease:
+    """One round of any randomizer with a finite local ε, amplified by users but not dummies."""
 
+    anonymity_set: AnonymitySet
+    local_epsilon: float
+    """Local ε of one report; finite."""
     chance: float
     """Probability that another user is a clone, 0 .. 1."""
     log_odds: float
@@ -58,67 +61,82 @@ class CloneReduction:
             )
 
     @classmethod
-    def of_2021(cls, local_epsilon: float) -> "CloneReduction":
+    def of_2021(cls, local_epsilon: float, anonymity_set: AnonymitySet) -> "CloneRelease":
         """
-        Return the reduction of [FMT21]: a clone with probability e^-ε0, and infinite odds.
+        Use the reduction of [FMT21]: a clone with probability e^-ε0, and infinite odds.
 
         Proven for every ε0-LDP randomizer: any other user's distribution is at least e^-ε0 times
         the mean of the victim's two.
         """
-        return cls(chance=math.exp(-local_epsilon), log_odds=math.inf)
+        return cls(
+            anonymity_set=anonymity_set,
+            local_epsilon=local_epsilon,
+            chance=math.exp(-local_epsilon),
+            log_odds=math.inf,
+        )
 
     @classmethod
-    def of_2021_with_a_coin(cls, odds: float, ratio: float) -> "CloneReduction":
+    def with_a_coin(cls, local_epsilon: float, anonymity_set: AnonymitySet) -> "CloneRelease":
         """
-        Return the reduction of [FMT21] with the coin of [FMT23]; proven for every randomizer.
+        Use the reduction of [FMT21] with the coin of [FMT23]; proven for every randomizer.
 
-        Let the victim's two distributions R, R' be within a factor p = `odds` of each other, and
-        within q = `ratio` of any other user's. Then Q = (pR - R')/(p-1) and Q' = (pR' - R)/(p-1)
-        are distributions, R = (pQ + Q')/(p+1), R' = (Q + pQ')/(p+1), and R + R' = Q + Q'. Any other
-        user's distribution is at least (R + R')/(2q) = (Q + Q')/(2q): a clone with probability 1/q.
+        Let all users' distributions be within a factor p = e^ε0 of each other, and R, R' be the
+        victim's two. Then Q = (pR - R')/(p-1) and Q' = (pR' - R)/(p-1) are distributions,
+        R = (pQ + Q')/(p+1), R' = (Q + pQ')/(p+1), and R + R' = Q + Q'. Any other user's
+        distribution is at least (R + R')/(2p) = (Q + Q')/(2p): a clone with probability 1/p.
         Which users are clones is independent of the coin, so one channel completes both worlds.
         """
-        return cls(chance=1 / ratio, log_odds=math.log(odds))
+        odds = math.exp(local_epsilon)
+        return cls(
+            anonymity_set=anonymity_set,
+            local_epsilon=local_epsilon,
+            chance=1 / odds,
+            log_odds=math.log(odds),
+        )
 
     @classmethod
-    def of_2023(cls, local_epsilon: float) -> "CloneReduction":
+    def of_2023(cls, local_epsilon: float, anonymity_set: AnonymitySet) -> "CloneRelease":
         """
-        Return the reduction of [FMT23]: a clone with probability 2/(e^ε0 + 1), and odds e^ε0.
+        Use the reduction of [FMT23]: a clone with probability 2/(e^ε0 + 1), and odds e^ε0.
 
         The paper claims that no shuffled ε0-LDP randomizer is less private than binary randomized
         response, for which this equals formula 1. That is **not** proven for every randomizer: the
         paper's Errata restrict the claim to a smaller class.
         """
         return cls(
+            anonymity_set=anonymity_set,
+            local_epsilon=local_epsilon,
             chance=2 * math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon)),
             log_odds=local_epsilon,
         )
 
-    def delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
+    def delta(self, epsilon: float) -> float:
         """
-        Return an upper bound on the reduction's δ at a central ε of at least 0.
+        Return an upper bound on δ at a central ε of at least 0; 0 from the local ε on.
 
-        Dummies, which only improve privacy, are not counted. Raises AccountingError if epsilon is
-        negative or not a number. Cost: about a thousand binomial evaluations for any number of
-        users; milliseconds.
+        Raises AccountingError if epsilon is negative or not a number. Cost: about a thousand
+        binomial evaluations for any number of users; milliseconds.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-        return self.curve(anonymity_set)(epsilon)
+        return 0.0 if epsilon >= self.local_epsilon else self.curve()(epsilon)
 
-    def curve(self, anonymity_set: AnonymitySet) -> Callable[[float], float]:
+    def epsilon(self, delta: float) -> float:
+        """Return an upper bound on ε at δ, at most the local ε. Cost: about ten values of δ."""
+        return least_epsilon(self.curve(), delta=delta, local_epsilon=self.local_epsilon)
+
+    def curve(
+        self,
+        epsilons: Sequence[float] = (),  # noqa: ARG002  # bins do not depend on them
+    ) -> Callable[[float], float]:
         """Return the bound on δ as a function of ε, on one layout of bins."""
-        others = Binomial(anonymity_set.others, self.chance)
+        others = Binomial(self.anonymity_set.others, self.chance)
         bins = Bins.of(others, _N_BINS)
         masses, missed = bins.masses(others)
         return lambda epsilon: self._delta_at(epsilon, bins.edges, masses, missed)
 
-    def epsilon(self, anonymity_set: AnonymitySet, delta: float, local_epsilon: float) -> float:
-        """Return an upper bound on ε at δ, at most the local ε. Cost: about ten values of δ."""
-        return least_epsilon(self.curve(anonymity_set), delta=delta, local_epsilon=local_epsilon)
-
     def _delta_at(self, epsilon: float, edges: Vector, masses: Vector, missed: float) -> float:
-        """Return an upper bound on δ: the average of δ(ε | m) over bins of the number of clones."""
+        """Return the average of δ(ε | m), rounded up, over bins of the number of clones."""
         if epsilon >= self.log_odds:
             return 0.0
         sizes = edges + 1
@@ -127,22 +145,6 @@ class CloneReduction:
         expected = shortfall(sizes, sizes * share * (1 + _ROUNDING))
         given = 2 * math.tanh(self.log_odds / 2) * slope / sizes * expected
         return min(1.0, missed + float(masses @ given) * (1 + RELATIVE_ERROR))
-
-
-def clones_epsilon(
-    reduce: Callable[[float], CloneReduction],
-    reduction: MatchCountReduction,
-    anonymity_set: AnonymitySet,
-    delta: float,
-) -> float:
-    """
-    Return the central ε of any ε0-LDP randomizer by clones, numeric; dummies are not counted.
-
-    `reduce` describes the clones for the local ε. Raises AccountingError if delta is below
-    MIN_DELTA, or not below 1; BoundRangeError if the local ε is infinite.
-    """
-    local_epsilon = finite_epsilon(reduction)
-    return reduce(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
 
 
 def shortfall(trials: Vector, threshold: Vector) -> Vector:

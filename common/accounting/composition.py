@@ -1,11 +1,10 @@
 """
 Composition: the privacy loss of several releases about the same users.
 
-Each release has a curve δ(ε) of a pair of distributions that dominates it for all neighbouring data
-sets (`DeltaCurve`). Dominating pairs compose adaptively: the product's curve bounds the releases
-together, even if a later task was chosen after an earlier result [ZDW22]. Each pair's privacy loss
-distribution is put on a grid from its curve, pessimistically, by connecting the dots [DGKKM22], and
-the grids are composed by Fourier transform.
+Each release has a curve δ(ε) of a pair of distributions that dominates it (`DeltaCurve`). Its
+privacy loss is put on a grid, pessimistically, by connecting the dots [DGKKM22]; grids are composed
+by Fourier transform, and bound the releases even if later tasks were chosen after earlier results
+[ZDW22].
 
 Run by the analyzer (ledger), the user agent (claims) and the planner. Replace-one neighbours.
 """
@@ -22,6 +21,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from common.accounting.epsilon_search import check_delta
 from common.accounting.releases import PermanentRelease, Release, lasting_epsilon
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
@@ -79,7 +79,7 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
         return sum_upper([lasting_epsilon(releases), rest])
     if len(releases) == 1:
         return releases[0].epsilon(delta)
-    _check_delta(delta)
+    check_delta(delta, MIN_COMPOSED_DELTA, "for several releases together ")
     local = sum_upper(release.local_epsilon for release in releases)
     return min(local, _composed(_release_curves(releases), delta))
 
@@ -128,7 +128,7 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
     """
     if not claims:
         raise AccountingError("there is no claim to compose")
-    _check_delta(delta)
+    check_delta(delta, MIN_COMPOSED_DELTA, "for several releases together ")
     for epsilon, claimed in claims:
         if not (epsilon >= 0 and 0 <= claimed <= 1):
             raise AccountingError(
@@ -145,15 +145,6 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
     steps = _steps({claim: claim[0] / _CLAIM_STEPS for claim in counted})
     curves = [(_claim_curve(claim, steps[claim]), n) for claim, n in counted.items()]
     return min(total, _composed(curves, delta))
-
-
-def _check_delta(delta: float) -> None:
-    """Check that δ is at least MIN_COMPOSED_DELTA and below 1, or raise AccountingError."""
-    if not MIN_COMPOSED_DELTA <= delta < 1:
-        raise AccountingError(
-            f"delta is {delta}; for several releases together it must be at least "
-            f"{MIN_COMPOSED_DELTA} and below 1"
-        )
 
 
 _Key = TypeVar("_Key")

@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from common.accounting.anonymity_set import subdivided
 from common.accounting.binomial import RELATIVE_ERROR, interval_masses, stop_loss, tails
 from common.accounting.clones import shortfall
 from common.accounting.count_distributions import ROUNDING
@@ -142,35 +143,30 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
     (1-c)/l / (1-1/l) = (1-c)/(l-1).
     """
     blanket = reduction.blanket + reduction.signal * (1 - presence)
-    base = sizes * blanket / (reduction.answers * reduction.signal * presence)
+    base = (sizes * blanket / (reduction.answers * reduction.signal * presence))[:, None]
+    sizes, weights = sizes[:, None], np.ones((len(sizes), 1))
     if reduction.pairwise_independent:
         chance = 1 / reduction.answers
-        rows = _Rows(sizes[:, None], base[:, None], chance, chance, exclusive=False)
-        return rows, np.ones((len(sizes), 1))
+        return _Rows(sizes, base, chance, chance, exclusive=False), weights
     other = (1 - reduction.collision) / (reduction.answers - reduction.collision)
     own = (1 - reduction.collision) / (reduction.answers - 1)
     if reduction.collision == 0:
-        rows = _Rows(sizes[:, None], base[:, None], other, own, exclusive=True)
-        return rows, np.ones((len(sizes), 1))
-    mean = sizes[:, None] * reduction.collision / reduction.answers
+        return _Rows(sizes, base, other, own, exclusive=True), weights
+    mean = sizes * reduction.collision / reduction.answers
     spread = np.sqrt(mean * (1 - reduction.collision / reduction.answers))
     both = np.maximum(np.floor(mean + spread * _BOTH_EDGES), 0)
-    both = np.minimum(np.concatenate([np.zeros_like(mean), both], axis=1), sizes[:, None])
+    both = np.minimum(np.concatenate([np.zeros_like(mean), both], axis=1), sizes)
     both_chance = reduction.collision / reduction.answers
-    closed = interval_masses(both, sizes[:, None], both_chance)
-    _, last = tails(both[:, -1:] - 1, sizes[:, None], both_chance)
+    closed = interval_masses(both, sizes, both_chance)
+    _, last = tails(both[:, -1:] - 1, sizes, both_chance)
     weights = np.concatenate([closed, last], axis=1) * (1 + RELATIVE_ERROR)
-    trials = (sizes[:, None] - both).reshape(-1, 1)
-    rows = _Rows(trials, (base[:, None] + both).reshape(-1, 1), other, own, exclusive=True)
+    trials, base = (sizes - both).reshape(-1, 1), (base + both).reshape(-1, 1)
+    rows = _Rows(trials, base, other, own, exclusive=True)
     return rows, weights
 
 
 class ConditionalDelta:
-    """
-    Bounds on δ(ε | M) for an array of blanket sizes M.
-
-    The distribution of H_x' is computed once for all ε.
-    """
+    """Bounds on δ(ε | M) for an array of sizes M; the law of H_x' is computed once for all ε."""
 
     def __init__(
         self,
@@ -211,30 +207,20 @@ class ConditionalDelta:
         return delta
 
 
-class TwoAnswersDelta:
+def two_answers_delta(reduction: MatchCountReduction, sizes: Vector, epsilon: float) -> Vector:
     """
-    Upper bounds on δ(ε | M) for an array of blanket sizes M, if all messages name x or x'.
+    Return an upper bound on δ(ε | M) for each M ≥ 1, shape (m,), if all messages name x or x'.
 
-    Then H_x = M - H_x', and the excess is (1 + e^ε)·E[(u - H_x')_+] with
+    With l = 2 and collision 0, H_x = M - H_x', and the excess is (1 + e^ε)·E[(u - H_x')_+] with
     u = (M - (e^ε - 1)·M·q/(p-q)) / (1 + e^ε), in closed form.
     """
-
-    def __init__(self, reduction: MatchCountReduction, sizes: Vector) -> None:
-        """Take values of M, at least 1, shape (m,); the reduction has l = 2 and collision 0."""
-        self._sizes = sizes
-        self._share = reduction.blanket / (2 * reduction.signal)
-        self._signal = reduction.signal
-
-    def __call__(self, epsilon: float) -> Vector:
-        """Return an upper bound on δ(ε | M) for each M, shape (m,)."""
-        growth = np.expm1(epsilon)
-        # u is a difference: its error is some roundings of the larger term.
-        share = (1 - growth * self._share + 8 * ROUNDING * (1 + growth * self._share)) / (
-            2 + growth
-        )
-        expected = shortfall(self._sizes, self._sizes * min(share, 1.0))
-        delta: Vector = 2 * self._signal * (2 + growth) / self._sizes * expected
-        return delta * (1 + RELATIVE_ERROR)
+    growth = np.expm1(epsilon)
+    lost = growth * (reduction.blanket / (2 * reduction.signal))
+    # u is a difference: its error is some roundings of the larger term.
+    share = (1 - lost + 8 * ROUNDING * (1 + lost)) / (2 + growth)
+    expected = shortfall(sizes, sizes * min(share, 1.0))
+    delta: Vector = 2 * reduction.signal * (2 + growth) / sizes * expected
+    return delta * (1 + RELATIVE_ERROR)
 
 
 def grid_for(
@@ -273,10 +259,4 @@ def grid_for(
     # No finer than single counts.
     pieces = np.clip(pieces, 1, np.clip(np.ceil(right - left) + 1, 1, _MAX_PIECES)).astype(int)
     # The first cell, which starts at 0, and those beyond the grid stay whole.
-    cut = [
-        np.linspace(start, end, count, endpoint=False)
-        for start, end, count in zip(
-            COARSE_GRID[:-1], COARSE_GRID[1:], pieces[1 : len(COARSE_GRID)], strict=True
-        )
-    ]
-    return np.concatenate([*cut, COARSE_GRID[-1:]])
+    return subdivided(COARSE_GRID, pieces[1 : len(COARSE_GRID)])

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from common.accounting import binomial
-from common.accounting.binomial import RELATIVE_ERROR, masses_between, smaller_tail
+from common.accounting.binomial import RELATIVE_ERROR, smaller_tail
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 
@@ -65,14 +65,8 @@ class Poisson:
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return both tails: P(X ≤ k) = Γ(k+1, mean) / k! [DLMF, 8.4.10]."""
-        return smaller_tail(
-            scipy.special.gammaincc,
-            scipy.special.gammainc,
-            (outcome + 1, self.mean),
-            inside=outcome >= 0,
-            low=outcome < self.mean,
-            below=np.zeros(outcome.shape),
-        )
+        lower, upper = scipy.special.gammaincc, scipy.special.gammainc
+        return smaller_tail(lower, upper, (outcome + 1, self.mean), outcome, mean=self.mean)
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Return P(X = outcome)."""
@@ -101,14 +95,9 @@ class NegativeBinomial:
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return both tails: P(X ≤ k) = I_s(r, k+1), s = r/(r + mean) [DLMF, 8.17.24]."""
-        return smaller_tail(
-            scipy.special.betainc,
-            scipy.special.betaincc,
-            (self.r, outcome + 1, self._success),
-            inside=outcome >= 0,
-            low=outcome < self.mean,
-            below=np.zeros(outcome.shape),
-        )
+        lower, upper = scipy.special.betainc, scipy.special.betaincc
+        parameters = (self.r, outcome + 1, self._success)
+        return smaller_tail(lower, upper, parameters, outcome, mean=self.mean)
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Return P(X = outcome)."""
@@ -175,11 +164,6 @@ class Conditioned:
         return
 
 
-def interval_masses(edges: Vector, distribution: CountDistribution) -> Vector:
-    """Return P(edges[j] ≤ X < edges[j+1]) for each j, shape (len(edges) - 1,)."""
-    return masses_between(*distribution.tails(edges - 1))
-
-
 def beyond(distribution: CountDistribution, most: int) -> float:
     """Return P(X > most), rounded up."""
     return _tails_at(distribution, most)[1] * (1 + RELATIVE_ERROR)
@@ -244,32 +228,19 @@ class BinomialWindow:
         by the sum can only enlarge the masses, since the true ones sum to at most 1.
         """
         first, last = quantile(distribution, tail), upper_quantile(distribution, tail)
-        mode = min(
-            max(float(np.floor((distribution.trials + 1) * distribution.chance)), first), last
-        )
+        trials, chance = distribution.trials, distribution.chance
+        mode = min(max(float(np.floor((trials + 1) * chance)), first), last)
         rising, falling = np.arange(mode, last), np.arange(mode, first, -1)
-        odds = (
-            distribution.chance / (1 - distribution.chance) if distribution.chance < 1 else np.inf
-        )
-        above_mode = np.cumprod((distribution.trials - rising) / (rising + 1) * odds)
-        below_mode = (
-            np.cumprod(falling / (distribution.trials - falling + 1) / odds)
-            if len(falling)
-            else falling
-        )
+        odds = chance / (1 - chance) if chance < 1 else np.inf
+        above_mode = np.cumprod((trials - rising) / (rising + 1) * odds)
+        below_mode = np.cumprod(falling / (trials - falling + 1) / odds)
         masses = np.concatenate([below_mode[::-1], [1.0], above_mode])
         masses /= masses.sum()
         masses *= 1 + (8 * len(masses) + _EXTRA_ROUNDINGS) * ROUNDING
-        edges = np.array([first - 1, last])
-        below, above = distribution.tails(edges)
+        below, above = distribution.tails(np.array([first - 1, last]))
         return cls(
             first=int(first),
             masses=masses,
             below=float(below[0]) * (1 + RELATIVE_ERROR),
             above=float(above[1]) * (1 + RELATIVE_ERROR),
         )
-
-    @property
-    def outcomes(self) -> Vector:
-        """The outcomes k to which the masses belong, as floats."""
-        return self.first + np.arange(len(self.masses), dtype=np.float64)

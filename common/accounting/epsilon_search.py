@@ -56,10 +56,10 @@ def least_epsilon(
     return min(epsilon, local_epsilon)
 
 
-def check_delta(delta: float) -> None:
-    """Check that δ is at least MIN_DELTA and below 1, or raise AccountingError."""
-    if not MIN_DELTA <= delta < 1:
-        raise AccountingError(f"delta is {delta}; it must be at least {MIN_DELTA} and below 1")
+def check_delta(delta: float, least: float = MIN_DELTA, subject: str = "") -> None:
+    """Check that δ is at least `least` and below 1, or raise AccountingError about `subject`."""
+    if not least <= delta < 1:
+        raise AccountingError(f"delta is {delta}; {subject}it must be at least {least} and below 1")
 
 
 _MIN_MU: Final = 1e-12

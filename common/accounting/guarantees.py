@@ -2,7 +2,8 @@
 The guarantees of a task, each against one coalition, with its theorem and assumptions.
 
 Computed by the analyzer for a batch that arrived, by the user agent for a task's claim at n_min,
-and by the planner for a task that is only planned.
+and by the planner for a task that is only planned. A guarantee costs a search for ε, tenths of a
+second, or for several rounds a composition; those of local noise and encryption cost nothing.
 """
 
 import dataclasses
@@ -12,34 +13,10 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Final, Self
 
+from common.accounting import assumptions as stated
 from common.accounting.anonymity_set import AnonymitySet, uniform_dummies
 from common.accounting.arrivals import Arrivals
-from common.accounting.assumptions import (
-    ALONE,
-    BY_LENGTH,
-    CLONES,
-    CLONES_COMPOSED,
-    CLUSTERS,
-    CLUSTERS_COMPOSED,
-    COMPOSED,
-    ENCRYPTED,
-    ENCRYPTION,
-    ENTITLED,
-    FORMULA_1,
-    HONEST_SHUFFLER,
-    HYBRID,
-    HYBRID_COMPOSED,
-    ITEM_NOISE,
-    ITEM_NOISE_COMPOSED,
-    LEVELS,
-    LOCAL,
-    NO_LOCAL_NOISE,
-    NOBODY_DROPS,
-    SYBILS,
-    permanent_assumptions,
-    shuffler_assumptions,
-    with_dummies,
-)
+from common.accounting.clones import CloneRelease
 from common.accounting.cluster_noise import ClusterRelease
 from common.accounting.composition import ComposedRelease, composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
@@ -52,7 +29,6 @@ from common.accounting.item_noise import (
 from common.accounting.published import PUBLISHED, BoundSetting
 from common.accounting.releases import (
     AmplifiedRelease,
-    CloneRelease,
     LocalRelease,
     PermanentRelease,
     Release,
@@ -159,17 +135,13 @@ class PrivacyParameters:
         """
         _check_users(n_users)
         left = self.still_adding(adding, n_refused)
-        if self.levels:
-            return AnonymitySet(users=max(1, honest - n_refused))
+        users, adding = max(1, honest - n_refused), max(1, adding)
         if not self.dummies.uniform:
             clusters = self.dummies.clusters
             draws = left if clusters is None else min(left * clusters.trials, MAX_COUNT)
             chance = self.dummies.extra_probability if clusters is None else clusters.shown
-            return AnonymitySet(
-                users=max(1, honest - n_refused), random_dummies=Binomial(draws, chance)
-            )
+            return AnonymitySet(users=users, random_dummies=Binomial(draws, chance))
         per_user = self.dummies.per_user
-        users, adding = max(1, honest - n_refused), max(1, adding)
         if self.arrivals:
             [(dummies, fewer)] = self._arrived(adding, n_refused)
             all_or_none = Groups(Binomial(1, 1 - fewer), dummies) if dummies else None
@@ -249,7 +221,12 @@ class PrivacyParameters:
         if each_item == (not self.shuffler.only_permutes):
             if each_item:
                 raise AccountingError("no formula covers dummies of each item from both parties")
-            return _amplified_release(self.reduction, anonymity_set)
+            reduction = self.reduction
+            return (
+                CloneRelease.with_a_coin(reduction.local_epsilon, anonymity_set)
+                if isinstance(reduction, PureReduction)
+                else AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
+            )
         if isinstance(self.reduction, PureReduction) or self.reduction.collision != 0:
             raise AccountingError("dummies of each item need reports that name items")
         adding = anonymity_set.random_dummies
@@ -263,9 +240,8 @@ class PrivacyParameters:
                 noise=shuffler_noise_distribution(self.shuffler),
                 keep_probability=self.shuffler.keep_probability,
             )
-        return HybridRelease(
-            reduction=self.reduction, anonymity_set=anonymity_set, shuffler=self.shuffler
-        )
+        amplified = AmplifiedRelease(reduction=self.reduction, anonymity_set=anonymity_set)
+        return HybridRelease(amplified=amplified, shuffler=self.shuffler)
 
     def _local_release(self) -> LocalRelease:
         if self.permanent_epsilon is None:
@@ -275,12 +251,6 @@ class PrivacyParameters:
             scope=self.permanent_scope,
             permanent_epsilon=self.permanent_epsilon,
         )
-
-
-def _amplified_release(reduction: Reduction, anonymity_set: AnonymitySet) -> Release:
-    if isinstance(reduction, PureReduction):
-        return CloneRelease(local_epsilon=reduction.local_epsilon, anonymity_set=anonymity_set)
-    return AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
 
 
 def claimed_release(
@@ -305,7 +275,7 @@ def guarantees_under(
     Return every guarantee under these parameters, one for each coalition and theorem.
 
     Raises AccountingError if n_users is below 1, delta is out of range, or no formula applies.
-    Cost: up to five searches for ε, tenths of a second each; compositions for several rounds.
+    Cost: up to five searches for ε, or as many compositions.
     """
     if parameters.reduction is None:
         _check_users(n_users)
@@ -331,11 +301,7 @@ def guarantees_under(
 
 
 def claimed_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
-    """
-    Return the guarantee that a task claims and is charged for, with the users assumed honest.
-
-    Cost: one search for ε, tenths of a second.
-    """
+    """Return the guarantee that a task claims and is charged for, with the users assumed honest."""
     if parameters.reduction is None:
         _check_users(n_users)
         return local_guarantee("analyzer", parameters)
@@ -346,11 +312,7 @@ def claimed_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: in
 def analyzer_guarantee(
     parameters: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
 ) -> Guarantee:
-    """
-    Return the guarantee against the analyzer together with all users but the `honest` ones.
-
-    Cost: one search for ε, tenths of a second.
-    """
+    """Return the guarantee against the analyzer together with all users but the `honest` ones."""
     users = max(1, honest - n_refused)
     others = (
         "nobody else knows which reports are theirs"
@@ -361,9 +323,9 @@ def analyzer_guarantee(
         "analyzer" if honest == n_users else "analyzer+users",
         parameters,
         parameters.release_of(n_users, honest, honest, n_refused),
-        _honest(parameters, users, n_users) + with_dummies(parameters.dummies),
+        _honest(parameters, users, n_users) + stated.with_dummies(parameters.dummies),
         others,
-        ENTITLED if parameters.tokens else SYBILS,
+        stated.ENTITLED if parameters.tokens else stated.SYBILS,
     )
 
 
@@ -379,8 +341,6 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
 
     Without tokens, anybody can make them up; with tokens, the issuer can. Entitled people who
     collude are counted by `assumed_honest_fraction`.
-
-    Cost: one search for ε, tenths of a second.
     """
     coalition: Coalition = "issuer+analyzer" if parameters.tokens else "analyzer+sybils"
     local = local_guarantee(coalition, parameters)
@@ -388,7 +348,8 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
         coalition,
         parameters,
         parameters.release_of(n_users, 1, 1, n_refused),
-        ALONE[0] + with_dummies(parameters.dummies).replace(" and add ", " and adds ", 1),
+        stated.ALONE[0]
+        + stated.with_dummies(parameters.dummies).replace(" and add ", " and adds ", 1),
         "nobody else takes part: all other submissions are made up, and the analyzer knows them",
     )
     hides = math.isfinite(alone.epsilon) and alone.epsilon <= _MAX_SHARE_SHOWN * local.epsilon
@@ -396,22 +357,18 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
 
 
 def central_epsilon(parameters: PrivacyParameters, release: Release) -> float:
-    """
-    Return an upper bound on the central ε of all rounds together, each like this release.
-
-    It holds at `parameters.delta`. Cost: a search for ε, or a composition.
-    """
+    """Return an upper bound on the ε of all rounds, each like this release, at parameters.delta."""
     releases = [release] * parameters.rounds
     return min(composed_epsilon(releases, parameters.delta), parameters.local_epsilon_of_all_rounds)
 
 
 _THEOREMS: Final[Mapping[type, tuple[str, str]]] = {
-    AmplifiedRelease: (FORMULA_1, COMPOSED),
-    CloneRelease: (CLONES, CLONES_COMPOSED),
-    ClusterRelease: (CLUSTERS, CLUSTERS_COMPOSED),
-    ComposedRelease: (LEVELS, LEVELS),
-    HybridRelease: (HYBRID, HYBRID_COMPOSED),
-    ItemNoiseRelease: (ITEM_NOISE, ITEM_NOISE_COMPOSED),
+    AmplifiedRelease: (stated.FORMULA_1, stated.COMPOSED),
+    CloneRelease: (stated.CLONES, stated.CLONES_COMPOSED),
+    ClusterRelease: (stated.CLUSTERS, stated.CLUSTERS_COMPOSED),
+    ComposedRelease: (stated.LEVELS, stated.LEVELS),
+    HybridRelease: (stated.HYBRID, stated.HYBRID_COMPOSED),
+    ItemNoiseRelease: (stated.ITEM_NOISE, stated.ITEM_NOISE_COMPOSED),
 }
 """The theorem behind the central ε of one round, and of several."""
 
@@ -426,19 +383,15 @@ def _round_assumptions(parameters: PrivacyParameters) -> tuple[str, ...]:
 def skippers_guarantee(
     parameters: PrivacyParameters, n_users: int, adding: int, n_refused: int = 0
 ) -> Guarantee:
-    """
-    Return the guarantee against the analyzer if all users are honest and `adding` add dummies.
-
-    Cost: one search for ε, tenths of a second.
-    """
+    """Return the guarantee against the analyzer if all are honest and `adding` add dummies."""
     return _amplified(
         "analyzer+skippers",
         parameters,
         parameters.release_of(n_users, n_users, adding, n_refused),
         _honest(parameters, max(1, n_users - n_refused), n_users),
         f"{parameters.still_adding(adding, n_refused):,} of them"
-        f"{with_dummies(parameters.dummies).removeprefix(' and')}; the others add none",
-        ENTITLED if parameters.tokens else SYBILS,
+        f"{stated.with_dummies(parameters.dummies).removeprefix(' and')}; the others add none",
+        stated.ENTITLED if parameters.tokens else stated.SYBILS,
     )
 
 
@@ -449,7 +402,7 @@ def _amplified(
     *assumptions: str,
 ) -> Guarantee:
     """Return the guarantee that an honest shuffler gives by this release."""
-    dropping = BY_LENGTH if parameters.waived.by_length else NOBODY_DROPS
+    dropping = stated.BY_LENGTH if parameters.waived.by_length else stated.NOBODY_DROPS
     return Guarantee(
         coalition=coalition,
         epsilon=central_epsilon(parameters, release),
@@ -457,12 +410,12 @@ def _amplified(
         neighbouring=REPLACE_ONE,
         theorem=_THEOREMS[type(release)][parameters.rounds > 1],
         assumptions=(
-            HONEST_SHUFFLER,
+            stated.HONEST_SHUFFLER,
             *assumptions,
-            *shuffler_assumptions(parameters.shuffler),
+            *stated.shuffler_assumptions(parameters.shuffler),
             *_round_assumptions(parameters),
             *((dropping,) if len(parameters.dummies.lengths) > 1 else ()),
-            ENCRYPTED,
+            stated.ENCRYPTED,
         ),
     )
 
@@ -485,7 +438,7 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
         delta=parameters.delta,
         theorem=_THEOREMS[type(release)][parameters.rounds > 1],
         assumptions=(
-            *ALONE,
+            *stated.ALONE,
             f"your device adds at least {parameters.dummies.per_user} uniform dummies of its own",
             *_round_assumptions(parameters),
         ),
@@ -503,14 +456,14 @@ def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guar
             "this figure ignores dummies and sampling by the shuffler, which knows them"
         )
     lifetime = parameters.permanent_epsilon
-    longitudinal = () if lifetime is None else permanent_assumptions(lifetime)
+    longitudinal = () if lifetime is None else stated.permanent_assumptions(lifetime)
     return Guarantee(
         coalition=coalition,
         epsilon=parameters.local_epsilon_of_all_rounds,
         delta=0.0,
         neighbouring=REPLACE_PERMANENT if longitudinal else REPLACE_ONE,
-        theorem=NO_LOCAL_NOISE if math.isinf(parameters.local_epsilon) else LOCAL,
-        assumptions=(*ALONE, *not_counted, *longitudinal, *_round_assumptions(parameters)),
+        theorem=stated.NO_LOCAL_NOISE if math.isinf(parameters.local_epsilon) else stated.LOCAL,
+        assumptions=(*stated.ALONE, *not_counted, *longitudinal, *_round_assumptions(parameters)),
     )
 
 
@@ -525,19 +478,19 @@ def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
         coalitions = ("shuffler", "issuer", "issuer+shuffler", "network")
     rows = []
     for coalition in coalitions:
-        stated = [holds, "it is visible that you take part, when, and with how many reports"]
+        rules = [holds, "it is visible that you take part, when, and with how many reports"]
         if coalition == "issuer":
-            stated[1] = "it is visible that you ask for a token, and when"
+            rules[1] = "it is visible that you ask for a token, and when"
         elif "shuffler" in coalition and not parameters.shuffler.only_permutes:
-            stated.append(dummies)
+            rules.append(dummies)
         rows.append(
             Guarantee(
                 coalition=coalition,
                 epsilon=0.0,
                 delta=0.0,
                 neighbouring=REPLACE_ONE,
-                theorem=ENCRYPTION,
-                assumptions=tuple(stated),
+                theorem=stated.ENCRYPTION,
+                assumptions=tuple(rules),
             )
         )
     return rows

@@ -1,33 +1,24 @@
 """
 Randomized response combined with the shuffler's noise on each item. No paper states a bound.
 
-The victim holds x or x'. Among the blanket reports of the n_h other honest users K ~ Bin(n_h, 2q)
-name x or x', q = γ/k for k items; reveal all their other reports, and K. Let J be the distribution
-of (H + z, K - H + z'), H ~ Bin(K, 1/2), with z and z' the shuffler's dummies of x and x'. The
-counts of x and x' are then distributed as A, J shifted right, if the victim's report names x, with
-probability p or q; as B, J shifted up, if it names x'; and as C, J itself, if it names one of the
-k - 2 other items, with probability w' = 1 - p - q. Over those items the noise with the report has
-the likelihood ratio u = Σ_v r(z_v) / (k - 2) to the noise alone, r(z) = P(z - 1) / P(z). So
+K ~ Bin(n_h, 2q) blanket reports name x or x', and J is the distribution of (H + z, K - H + z'),
+H ~ Bin(K, 1/2), with the shuffler's dummies z and z'. The victim's report shifts J right (A), up
+(B) or not (C); in the last case u is the likelihood ratio of what it adds to the noise on the other
+items. With w' = 1 - p - q, and by the proof in docs/theory/accounting.md,
 
-    δ(ε | K) = E_u Σ (s·A - t·B - u·w·C)_+,   s = p - e^ε·q,  t = e^ε·p - q,  w = (e^ε - 1)·w',
+    δ(ε | K) = E_u Σ (s·A - t·B - u·w·C)_+,   s = p - e^ε·q,  t = e^ε·p - q,  w = (e^ε - 1)·w'.
 
-and δ(ε) = E_K[δ(ε | K)]; without the revealed information δ is not larger. The proof is in
-docs/theory/accounting.md.
+Every figure is an upper bound: K is charged at the lower edge of bins, and u replaced by a low
+quantile, or by 0 for rarer values. And
 
-Every figure is an upper bound:
-
-* δ(ε | K) falls with K: K is charged at the lower edge of bins, and mass below the first bin to δ;
-* u is replaced by a low quantile, and by 0 for the rare lower values;
 * H and z are cut to windows: A counts in full where B is cut off; a cut-off A is charged to δ;
 * each cell's A is rounded up and its B down by more than the error of sums of positive products.
   With geometric noise A/B is next to e^ε in a quarter of the cells, so below a δ of about 1e-12
   this margin dominates, and another bound is smaller.
 
-Three other bounds hold: formula 1 as if the shuffler added nothing; the bound for noise alone,
-times p - q (the blanket of randomized response is equal in both worlds, the rest is an exact
-report); and the local ε. The least of the four is returned. If the scale of the noise is above
-about 80 (a central ε of .025), the sum has too many cells, and only these three remain. If only K
-is too large, a smaller K is counted.
+Formula 1 without the noise, the noise alone, and the local ε bound δ too; the least is returned.
+Only these three remain if the scale of the noise is above about 80 (a central ε of .025): the sum
+has too many cells. If only K is too large, a smaller K is counted.
 """
 
 import math
@@ -39,8 +30,7 @@ from typing import Final
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet, Bins
+from common.accounting.anonymity_set import Bins
 from common.accounting.count_distributions import (
     ROUNDING,
     Binomial,
@@ -50,7 +40,7 @@ from common.accounting.count_distributions import (
 )
 from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
-from common.accounting.releases import LAYOUT_TOLERANCE
+from common.accounting.releases import AmplifiedRelease
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -81,16 +71,14 @@ _CACHE_SIZE: Final = 1
 class HybridRelease:
     """One round of randomized response with the shuffler's independent noise on each item."""
 
-    reduction: MatchCountReduction
-    """A mechanism whose reports name an item."""
-    anonymity_set: AnonymitySet
-    """Honest users, without dummies."""
+    amplified: AmplifiedRelease
+    """The round as if the shuffler added nothing: reports that name an item, without dummies."""
     shuffler: ShufflerSpec
     """A shuffler that keeps every report and adds geometric noise."""
 
     def __post_init__(self) -> None:
-        spec = self.shuffler
-        if self.reduction.collision != 0 or spec.keep_probability < 1 or spec.law != "geometric":
+        spec, reduction = self.shuffler, self.amplified.reduction
+        if reduction.collision != 0 or spec.keep_probability < 1 or spec.law != "geometric":
             raise AccountingError(
                 "the hybrid bound needs reports that name items, all kept, and geometric noise"
             )
@@ -98,7 +86,7 @@ class HybridRelease:
     @property
     def local_epsilon(self) -> float:
         """Local ε of one report."""
-        return self.reduction.local_epsilon
+        return self.amplified.local_epsilon
 
     def delta(self, epsilon: float) -> float:
         """
@@ -107,14 +95,14 @@ class HybridRelease:
         Raises AccountingError if epsilon is out of range, as in `delta_upper`. Cost: tenths of a
         second; a second for a new distribution.
         """
-        without = delta_upper(self.reduction, self.anonymity_set, epsilon)
+        without = self.amplified.delta(epsilon)
         if without == 0:
             return 0.0
         return min(without, *(curve(epsilon) for curve in self._curves()))
 
     def epsilon(self, delta: float) -> float:
         """Return the least of four upper bounds on ε; raise AccountingError for an invalid δ."""
-        best = epsilon_upper(self.reduction, self.anonymity_set, delta)
+        best = self.amplified.epsilon(delta)
         for curve in self._curves():
             epsilon = least_epsilon(
                 curve, delta=delta, local_epsilon=self.local_epsilon, guess=min(best, 1.0)
@@ -129,62 +117,54 @@ class HybridRelease:
         The pointwise minimum would not be the curve of one pair of distributions.
         """
         at = min(epsilons)
-        without = DeltaCurve(self.reduction, self.anonymity_set, epsilons, LAYOUT_TOLERANCE)
-        curves: list[Callable[[float], float]] = [*self._curves(), without]
+        curves = [*self._curves(), self.amplified.curve(epsilons)]
         return min(curves, key=lambda curve: curve(at))
 
     def _curves(self) -> list[Callable[[float], float]]:
         """Return the bounds on δ that count the shuffler's noise; no lattice if it is too large."""
         noise = ItemNoiseRelease(noise=shuffler_noise_distribution(self.shuffler))
-        signal, local_epsilon = self.reduction.signal, self.local_epsilon
+        reduction, others = self.amplified.reduction, self.amplified.anonymity_set.others
 
         def noise_alone(epsilon: float) -> float:
-            return 0.0 if epsilon >= local_epsilon else signal * noise.delta(epsilon)
+            hidden = epsilon >= reduction.local_epsilon
+            return 0.0 if hidden else reduction.signal * noise.delta(epsilon)
 
-        lattice = _lattice(self.reduction, self.anonymity_set.others, self.shuffler)
+        lattice = _lattice(reduction, others, self.shuffler)
         return [noise_alone] if lattice is None else [noise_alone, lattice.delta]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Lattice:
     """The distributions J of all K, and the mass charged to δ in full."""
 
-    def __init__(
-        self,
-        reduction: MatchCountReduction,
-        joints: Sequence[tuple[float, float, Vector]],
-        certain: float,
-        ratio: tuple[float, float],
-    ) -> None:
-        """
-        Take each K's probability, the relative error of its J, and J itself, shape (z, z').
-
-        `certain` is the mass that was cut off, rounded up, and charged to δ; `ratio` a low value of
-        u, and the probability that u is lower.
-        """
-        self._q = reduction.blanket / reduction.answers
-        self._p = self._q + reduction.signal
-        self._local_epsilon = reduction.local_epsilon
-        self._certain = certain
-        self._joints = joints
-        self._others = (reduction.answers - 2) * self._q
-        self._ratio, self._rare = ratio
+    reduction: MatchCountReduction
+    joints: list[tuple[float, float, Vector]]
+    """Each K's probability, the relative error of its J, and J itself, shape (z, z')."""
+    certain: float
+    """The mass that was cut off, rounded up."""
+    low_ratio: float
+    """A low value of u."""
+    rare: float
+    """Probability that u is lower."""
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on δ at ε."""
-        if epsilon >= self._local_epsilon:
+        reduction = self.reduction
+        if epsilon >= reduction.local_epsilon:
             return 0.0
-        growth = math.exp(min(epsilon, MAX_EPSILON))
+        growth, q = math.exp(min(epsilon, MAX_EPSILON)), reduction.blanket / reduction.answers
+        p, others = q + reduction.signal, (reduction.answers - 2) * q
         # s is a difference of similar numbers: its error is some roundings of p.
-        s = self._p - growth * self._q + 8 * ROUNDING * self._p
-        t = (growth * self._p - self._q) * (1 - 4 * ROUNDING)
-        w = math.expm1(min(epsilon, MAX_EPSILON)) * self._others * (1 - 8 * ROUNDING)
+        s = p - growth * q + 8 * ROUNDING * p
+        t = (growth * p - q) * (1 - 4 * ROUNDING)
+        w = math.expm1(min(epsilon, MAX_EPSILON)) * others * (1 - 8 * ROUNDING)
+        weights = (s, t, w * self.low_ratio)
         # With probability `rare` u is taken as 0.
-        weights = (s, t, w * self._ratio)
         total = sum(
-            mass * (sums := _excesses(joint, error, weights))[0] + self._rare * mass * sums[1]
-            for mass, error, joint in self._joints
+            mass * (sums := _excesses(joint, error, weights))[0] + self.rare * mass * sums[1]
+            for mass, error, joint in self.joints
         )
-        return min(1.0, self._certain + total * _SUM_MARGIN)
+        return min(1.0, self.certain + total * _SUM_MARGIN)
 
 
 def _excesses(
@@ -230,7 +210,7 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) ->
         error = (4 * len(coins.masses) + 64) * ROUNDING + _GEOMETRIC_ERROR
         joints.append((float(mass), error, _joint(coins.masses, noise)))
         certain += float(mass) * (coins.below + coins.above + 2 * lost)
-    return _Lattice(reduction, joints, certain, _low_ratio(spec, round(reduction.answers) - 2))
+    return _Lattice(reduction, joints, certain, *_low_ratio(spec, round(reduction.answers) - 2))
 
 
 def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:
@@ -285,11 +265,8 @@ def _low_ratio(spec: ShufflerSpec, items: int) -> tuple[float, float]:
     distribution = spec.probabilities()
     none = Binomial(items, min(1.0, float(distribution[0]) * _SUM_MARGIN))
     beyond = Binomial(items, min(1.0, float(distribution[spec.peak + 1 :].sum()) / _SUM_MARGIN))
-    n_none, n_beyond = (
-        upper_quantile(none, _LOW_RATIO_PROBABILITY),
-        quantile(beyond, _LOW_RATIO_PROBABILITY),
-    )
-    n_beyond = min(n_beyond, items - n_none)
+    n_none = upper_quantile(none, _LOW_RATIO_PROBABILITY)
+    n_beyond = min(quantile(beyond, _LOW_RATIO_PROBABILITY), items - n_none)
     left = spec.left_weight / RATIO_SUM if spec.peak else 0.0
     between = left * (items - n_none - n_beyond)
     ratio = (between + n_beyond * RATIO_SUM / spec.right_weight) / items

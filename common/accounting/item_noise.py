@@ -1,24 +1,16 @@
 """
 Noise on each item's count: privacy from dummies that name every item [MSE25], [BC20].
 
-z_v dummies name item v, independent of all else. Let g be the distribution of z_v, and let a report
-be kept with probability β. Without the other users' reports, the count of the victim's item has the
-distribution f = (1-β)·g + β·g(· - 1), and
+z_v dummies, with distribution g, name item v; a report is kept with probability β. With r = f/g for
+f = (1-β)·g + β·g(· - 1),
 
-    δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+,   r = f/g.
+    δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+.
 
-Outcomes with g = 0 and f > 0 add their whole f. The proof is in docs/theory/accounting.md.
-Sorted ratios and cumulative sums of f and g make the cost O(K log K) for K outcomes.
-
-Every figure is an upper bound:
-
-* r has a closed form, so errors of g are factors of non-negative terms, and rounding masses of g up
-  can only raise δ;
-* δ is a difference of two sums of positive terms, each with a relative error of at most
-  (2K + 64)·ROUNDING, which is added;
-* the threshold e^ε·r is lowered by some roundings, so no positive term is omitted; the additional
-  terms are below the same margin;
-* outcomes outside the window are charged in full: their f as k1, their g as k2.
+Sorted ratios and cumulative sums of f and g make the cost O(K log K) for K outcomes. Every figure
+is an upper bound (docs/theory/accounting.md): r has a closed form, so masses of g may be rounded
+up; the sums get a margin of (2K + 64)·ROUNDING; the threshold e^ε·r is lowered by some roundings,
+so no positive term is omitted; outcomes outside the window are charged in full: their f as k1,
+their g as k2.
 
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
@@ -56,22 +48,8 @@ _CACHE_SIZE: Final = 64
 _THRESHOLD_FACTOR: Final = 1 - 16 * ROUNDING
 
 
-@dataclass(frozen=True, slots=True)
-class Geometric:
-    """
-    The shuffler's two-sided geometric distribution, conditioned on z ≤ most.
-
-    Weights are l^(peak-z) up to the peak and r^(z-peak) beyond; l and r are weights / RATIO_SUM.
-    """
-
-    peak: int
-    left_weight: int
-    right_weight: int
-    most: int
-
-
-ItemDistribution = Binomial | Geometric
-"""Distribution of the noise on one item's count."""
+ItemDistribution = Binomial | ShufflerSpec
+"""Distribution of the noise on one item's count; that of a shuffler is geometric."""
 
 
 def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
@@ -80,9 +58,7 @@ def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
 
     If the shuffler adds none, this is a binomial distribution with 0 trials.
     """
-    if spec.law == "geometric":
-        return Geometric(spec.peak, spec.left_weight, spec.right_weight, spec.most)
-    return Binomial(spec.trials, 0.5)
+    return spec if spec.law == "geometric" else Binomial(spec.trials, 0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +97,9 @@ def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     """
     Return a round in which each user adds a dummy of each item with probability c [BC20].
 
-    A user's total is conditioned to be at most `most`. Let W be the number of the user's dummies of
-    the d - 2 items other than x and x'. Reveal every W, and exclude the users with W > most - 2 by
-    revealing their dummies of x and x'. Other users' dummies of x and x' are independent with
-    probability c, as without conditioning. A user is excluded with probability
-    P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most); the probability that more
-    users are excluded than assumed is charged to δ.
+    A user's total is conditioned to be at most `most`. Users with W > most - 2 dummies of the d - 2
+    items other than x and x' are excluded (docs/theory/accounting.md); a user is with probability
+    P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most).
     """
     chance = spec.extra_probability
     few_left = beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
@@ -174,15 +147,15 @@ def _sums_from(terms: Vector) -> Vector:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _classes(noise: ItemDistribution, beta: float) -> RatioClasses:
-    if isinstance(noise, Geometric):
-        return _geometric_classes(noise, beta)
-    return _binomial_classes(noise, beta)
+    if isinstance(noise, Binomial):
+        return _binomial_classes(noise, beta)
+    return _geometric_classes(noise, beta)
 
 
 def _binomial_classes(distribution: Binomial, beta: float) -> RatioClasses:
     """Return outcomes sorted by g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k."""
     window = BinomialWindow.of(distribution, _TAIL)
-    k = window.outcomes
+    k = window.first + np.arange(len(window.masses), dtype=np.float64)
     before = np.zeros(len(k))
     np.divide(
         k * (1 - distribution.chance),
@@ -196,20 +169,19 @@ def _binomial_classes(distribution: Binomial, beta: float) -> RatioClasses:
     return RatioClasses((1 - beta) + beta * before, window.masses, certain)
 
 
-def _geometric_classes(distribution: Geometric, beta: float) -> RatioClasses:
+def _geometric_classes(spec: ShufflerSpec, beta: float) -> RatioClasses:
     """
     Return outcomes grouped by g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond.
 
     The ratio is infinite at k = most + 1. Masses are sums of geometric series; 1 - left and
     1 - right are exact, as ratios of small integers.
     """
-    left, right = distribution.left_weight / RATIO_SUM, distribution.right_weight / RATIO_SUM
-    lowest = math.exp(distribution.peak * math.log(left))
-    span = (distribution.most - distribution.peak) * math.log(right)
+    left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
+    below, span = spec.peak * math.log(left), (spec.most - spec.peak) * math.log(right)
     weights = np.array(
         [
-            lowest,
-            -math.expm1(distribution.peak * math.log(left)) / (1 - left),
+            math.exp(below),
+            -math.expm1(below) / (1 - left),
             right * -math.expm1(span) / (1 - right),
         ]
     )

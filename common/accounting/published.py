@@ -1,10 +1,8 @@
 """
 The bounds that papers claim, one function for each theorem.
 
-They are shown beside the tight figure for comparison; no guarantee rests on them. Misprints are
-corrected, and the bound's name says so. SH, SOLH, MURS, pureDUMP, mixDUMP and OD-HP rest on the
-closed form of [BBGN19], whose proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports. DDPS, AUE
-and FE1 are evaluated for ε ≤ 1 too, SBin and SAGeo where their calibration can be inverted.
+They are shown beside the tight figure for comparison; no guarantee rests on them. Their conditions
+and corrections are in docs/theory/accounting.md#published-bounds.
 
 Each function of δ raises AccountingError if delta is not strictly between 0 and 1, and
 BoundRangeError outside the range of its theorem; a bound's message calls it "it".
@@ -17,11 +15,11 @@ from types import MappingProxyType
 from typing import Final
 
 from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.clones import finite_epsilon
 from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import rounded_up
-from common.protocols import PublishedBound
 from common.task.dummy_spec import NO_DUMMIES, PERMUTE_ONLY, RATIO_SUM, DummySpec, ShufflerSpec
 
 _MIN_EPSILON: Final = 1e-6
@@ -33,23 +31,42 @@ _WEIGHT_ROUNDING: Final = 2.0
 """Units of 1 / RATIO_SUM by which a weight may fall short of the required ratio."""
 
 
-def aue(anonymity_set: AnonymitySet, delta: float) -> float:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundSetting:
+    """The inputs of all published bounds."""
+
+    reduction: MatchCountReduction
+    anonymity_set: AnonymitySet
+    delta: float
+    dummies: DummySpec = NO_DUMMIES
+    """Distribution of a user's dummies; `anonymity_set` has the honest users' total."""
+    shuffler: ShufflerSpec = PERMUTE_ONLY
+
+
+Bound = Callable[[BoundSetting], float]
+
+
+def aue(setting: BoundSetting) -> float:
     """
     Return the central ε of AUE, where honest users add a dummy of each item with probability g.
 
     g = 200·ln(4/δ)/(ε²n) ≤ 1, solved for ε [BC20]. The paper sets no maximum number of dummies.
 
-    The random dummies of `anonymity_set` are those of one item.
+    The random dummies of the anonymity set are those of one item.
     """
-    check_range_of_delta(delta)
-    dummies = anonymity_set.random_dummies
+    check_range_of_delta(setting.delta)
+    if setting.dummies.uniform:
+        raise BoundRangeError("it is for dummies of each item; here they are uniform")
+    dummies = setting.anonymity_set.random_dummies
     if not isinstance(dummies, Binomial) or dummies.trials * dummies.chance == 0:
         raise BoundRangeError("it counts honest users' dummies of each item; there are none")
-    return at_most_one(math.sqrt(200 * math.log(4 / delta) / (dummies.trials * dummies.chance)))
+    expected = dummies.trials * dummies.chance
+    return at_most_one(math.sqrt(200 * math.log(4 / setting.delta) / expected))
 
 
-def sbin(shuffler: ShufflerSpec, delta: float) -> float:
+def sbin(setting: BoundSetting) -> float:
     """Return SBin's published central ε: the least for which the coins suffice [MSE25]."""
+    shuffler, delta = setting.shuffler, setting.delta
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
         raise BoundRangeError(f"it is for fair coins; the distribution is {shuffler.law}")
@@ -60,12 +77,13 @@ def sbin(shuffler: ShufflerSpec, delta: float) -> float:
     return _least_epsilon(missing_noise, _MAX_EPSILON)
 
 
-def sageo(shuffler: ShufflerSpec, delta: float) -> float:
+def sageo(setting: BoundSetting) -> float:
     """
     Return SAGeo's published central ε: the least for which these ratios and peak suffice [MSE25].
 
     The paper ignores the upper cut-off; the theorem's range is β ≥ 1 - e^(-ε/2).
     """
+    shuffler, delta = setting.shuffler, setting.delta
     check_range_of_delta(delta)
     if shuffler.law != "geometric":
         raise BoundRangeError(
@@ -188,130 +206,106 @@ def check_range_of_delta(delta: float) -> None:
         raise AccountingError(f"delta is {delta}; it must lie strictly between 0 and 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundSetting:
-    """The inputs of all published bounds."""
-
-    reduction: MatchCountReduction
-    anonymity_set: AnonymitySet
-    delta: float
-    dummies: DummySpec = NO_DUMMIES
-    """Distribution of a user's dummies; `anonymity_set` has the honest users' total."""
-    shuffler: ShufflerSpec = PERMUTE_ONLY
-
-
-def balle_closed_form(
-    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
-) -> float:
+def balle_closed_form(setting: BoundSetting) -> float:
     """
     Return the central ε of shuffled randomized response (SH) or local hashing (SOLH, MURS).
 
     ε = √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), for l answers and n honest users [BBGN19], [WDX+20]. The
     papers cover no dummies, so any are refused, although the bound would hold. Reports need noise.
     """
-    _check(reduction, anonymity_set, delta)
-    _check_noise(reduction)
-    _check_no_dummies(anonymity_set)
-    blanket = reduction.blanket * anonymity_set.others
-    return _claim(14 * reduction.answers * math.log(2 / delta), blanket, reduction)
+    _check(setting)
+    finite_epsilon(setting.reduction)
+    _check_no_dummies(setting)
+    blanket = setting.reduction.blanket * setting.anonymity_set.others
+    return _closed_form(setting, math.log(2 / setting.delta), blanket)
 
 
-def pure_dump(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
+def pure_dump(setting: BoundSetting) -> float:
     """
     Return the central ε of pureDUMP: values in the clear among dummies [LLF+20].
 
     ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies; random ones as in `_counted_dummies`.
     Reports must name items without noise.
     """
-    _check(reduction, anonymity_set, delta, binomial_dummies=True)
-    _check_one_histogram(reduction)
-    _check_no_noise(reduction)
-    counted, delta = _counted_dummies(anonymity_set, delta)
-    return _claim(14 * reduction.answers * math.log(2 / delta), counted - 1, reduction)
+    _check(setting, binomial_dummies=True)
+    _check_one_histogram(setting)
+    _check_no_noise(setting)
+    counted, delta = _counted_dummies(setting)
+    return _closed_form(setting, math.log(2 / delta), counted - 1)
 
 
-def mix_dump(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
+def mix_dump(setting: BoundSetting) -> float:
     """
     Return the central ε of mixDUMP: randomized response among dummies [LLF+20].
 
-    ε = √(14·k·ln(4/δ)/(|S| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for k items, |S| dummies and n
-    honest users; random dummies as in `_counted_dummies`. Reports must name items with noise.
+    The formula is `od_hp_theorem_1`'s, for k items instead of h buckets. Reports must name items
+    with noise.
     """
-    _check(reduction, anonymity_set, delta, binomial_dummies=True)
-    _check_one_histogram(reduction)
-    _check_noise(reduction)
-    return _among_dummies(reduction, anonymity_set, delta)
+    _check(setting, binomial_dummies=True)
+    _check_one_histogram(setting)
+    finite_epsilon(setting.reduction)
+    return od_hp_theorem_1(setting)
 
 
-def od_hp_theorem_1(
-    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
-) -> float:
+def od_hp_theorem_1(setting: BoundSetting) -> float:
     """
     Return the central ε that OD-HP's Theorem 1 claims against the analyzer [CC24].
 
     ε = √(14·h·ln(4/δ) / (|M| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for h buckets, |M| dummies
     (random ones as in `_counted_dummies`) and n honest users; without hashing, h counts the items.
+    Bin(n-1, γ) is below μ - √(2μ·ln(2/δ)), for its mean μ, with probability at most δ/2 (Chernoff).
     """
-    _check(reduction, anonymity_set, delta, binomial_dummies=True)
-    return _among_dummies(reduction, anonymity_set, delta)
+    _check(setting, binomial_dummies=True)
+    counted, delta = _counted_dummies(setting)
+    expected = setting.reduction.blanket * setting.anonymity_set.others
+    blanket = counted + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
+    return _closed_form(setting, math.log(4 / delta), blanket)
 
 
-def ddps(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
+def ddps(setting: BoundSetting) -> float:
     """
     Return the central ε of DDPS: a bit, or with probability λ/n a fair coin [CSUZZ19].
 
     λ = 64·ln(4/δ)/ε² where ε ≥ √(192·ln(4/δ)/n), else n - ε·n^1.5/√(432·ln(4/δ)), for n honest
     users; the two meet at λ = n/3. λ/n is the blanket. It covers no dummies.
     """
-    _check(reduction, anonymity_set, delta)
-    _check_one_histogram(reduction)
-    _check_noise(reduction)
-    if reduction.answers != 2:  # noqa: PLR2004  # a bit has two answers
-        raise BoundRangeError(f"it is for bits; here there are {reduction.answers} answers")
-    _check_no_dummies(anonymity_set)
-    n, log = anonymity_set.others + 1, math.log(4 / delta)
-    coins = reduction.blanket * n
+    _check(setting)
+    _check_one_histogram(setting)
+    finite_epsilon(setting.reduction)
+    if setting.reduction.answers != 2:  # noqa: PLR2004  # a bit has two answers
+        raise BoundRangeError(f"it is for bits; here there are {setting.reduction.answers} answers")
+    _check_no_dummies(setting)
+    n, log = setting.anonymity_set.others + 1, math.log(4 / setting.delta)
+    coins = setting.reduction.blanket * n
     if 3 * coins <= n:
         return at_most_one(math.sqrt(64 * log / coins))
     return at_most_one((n - coins) * math.sqrt(432 * log) / n**1.5)
 
 
-def fe1(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
+def fe1(setting: BoundSetting) -> float:
     """
     Return the central ε of FE1: hashed values without noise among uniform dummies [LWY22].
 
     μ = 32·ln(2/δ)/ε², for μ expected dummies in each bucket; their number is fixed or binomial.
     """
-    _check(reduction, anonymity_set, delta, binomial_dummies=True)
-    _check_no_noise(reduction)
-    expected = float(_fixed_dummies(anonymity_set))
-    if isinstance(anonymity_set.random_dummies, Binomial):
-        expected += anonymity_set.random_dummies.trials * anonymity_set.random_dummies.chance
+    _check(setting, binomial_dummies=True)
+    _check_no_noise(setting)
+    expected = float(_fixed_dummies(setting))
+    if isinstance(random := setting.anonymity_set.random_dummies, Binomial):
+        expected += random.trials * random.chance
     if expected <= 0:
         raise BoundRangeError("it needs dummies; it counts none")
-    return at_most_one(math.sqrt(32 * math.log(2 / delta) * reduction.answers / expected))
+    log = math.log(2 / setting.delta)
+    return at_most_one(math.sqrt(32 * log * setting.reduction.answers / expected))
 
 
-def _among_dummies(
-    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
-) -> float:
-    """
-    Return √(14·l·ln(4/δ) / blanket), counting dummies and a lower bound on the others' blanket.
-
-    Bin(n-1, γ) is below μ - √(2μ·ln(2/δ)), for its mean μ, with probability at most δ/2 (Chernoff).
-    """
-    counted, delta = _counted_dummies(anonymity_set, delta)
-    expected = reduction.blanket * anonymity_set.others
-    blanket = counted + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
-    return _claim(14 * reduction.answers * math.log(4 / delta), blanket, reduction)
-
-
-def _claim(numerator: float, blanket: float, reduction: MatchCountReduction) -> float:
-    """Return √(numerator / blanket); raise BoundRangeError outside the range of [BBGN19]."""
+def _closed_form(setting: BoundSetting, log: float, blanket: float) -> float:
+    """Return √(14·l·log / blanket); raise BoundRangeError outside the range of [BBGN19]."""
     if blanket <= 0:
         raise BoundRangeError("it needs a blanket of more than one report; it counts none")
-    epsilon = at_most_one(math.sqrt(numerator / blanket))
-    needed = 27 * reduction.answers / epsilon
+    answers = setting.reduction.answers
+    epsilon = at_most_one(math.sqrt(14 * answers * log / blanket))
+    needed = 27 * answers / epsilon
     if blanket < needed:
         raise BoundRangeError(
             f"it needs a blanket of {needed:.0f} reports at ε = {rounded_up(epsilon)}; "
@@ -320,111 +314,81 @@ def _claim(numerator: float, blanket: float, reduction: MatchCountReduction) -> 
     return epsilon
 
 
-def _check(
-    reduction: MatchCountReduction,
-    anonymity_set: AnonymitySet,
-    delta: float,
-    *,
-    binomial_dummies: bool = False,
-) -> None:
+def _check(setting: BoundSetting, *, binomial_dummies: bool = False) -> None:
     """Check δ (AccountingError), and that dummies are covered and l is whole (BoundRangeError)."""
-    check_range_of_delta(delta)
+    if not (setting.dummies.uniform and setting.shuffler.only_permutes):
+        raise BoundRangeError(
+            "it covers neither dummies of each item nor a shuffler that adds or drops reports"
+        )
+    check_range_of_delta(setting.delta)
     allowed = (Binomial, type(None)) if binomial_dummies else type(None)
-    if not isinstance(anonymity_set.random_dummies, allowed):
+    if not isinstance(setting.anonymity_set.random_dummies, allowed):
         raise BoundRangeError(
             f"it counts a fixed{' or binomial' * binomial_dummies} number of dummies; here their "
             "number is random"
         )
-    if reduction.answers != math.floor(reduction.answers):
+    answers = setting.reduction.answers
+    if answers != math.floor(answers):
         raise BoundRangeError(
             "it is for randomized response and local hashing; "
-            f"l = {reduction.answers:.4g} is not a whole number of answers"
+            f"l = {answers:.4g} is not a whole number of answers"
         )
 
 
-def _counted_dummies(anonymity_set: AnonymitySet, delta: float) -> tuple[float, float]:
+def _counted_dummies(setting: BoundSetting) -> tuple[float, float]:
     """
     Return the number of dummies that a bound may count, and the δ left for the bound.
 
     A binomial number of mean μ is below μ - √(2μ·ln(2/δ)) with probability at most δ/2 (Chernoff).
     """
-    random = anonymity_set.random_dummies
+    random, delta = setting.anonymity_set.random_dummies, setting.delta
     if not isinstance(random, Binomial):
-        return _fixed_dummies(anonymity_set), delta
+        return _fixed_dummies(setting), delta
     mean = random.trials * random.chance
     lower = max(0.0, mean - math.sqrt(2 * mean * math.log(2 / delta)))
-    return _fixed_dummies(anonymity_set) + lower, delta / 2
+    return _fixed_dummies(setting) + lower, delta / 2
 
 
-def _fixed_dummies(anonymity_set: AnonymitySet) -> int:
-    return anonymity_set.dummies - anonymity_set.known_dummies
+def _fixed_dummies(setting: BoundSetting) -> int:
+    return setting.anonymity_set.dummies - setting.anonymity_set.known_dummies
 
 
-def _check_no_dummies(anonymity_set: AnonymitySet) -> None:
-    if anonymity_set.dummies:
-        raise BoundRangeError(f"it covers no dummies; here there are {anonymity_set.dummies}")
+def _check_no_dummies(setting: BoundSetting) -> None:
+    if dummies := setting.anonymity_set.dummies:
+        raise BoundRangeError(f"it covers no dummies; here there are {dummies}")
 
 
-def _check_noise(reduction: MatchCountReduction) -> None:
-    if math.isinf(reduction.local_epsilon):
-        raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
-
-
-def _check_no_noise(reduction: MatchCountReduction) -> None:
-    if math.isfinite(reduction.local_epsilon):
+def _check_no_noise(setting: BoundSetting) -> None:
+    if math.isfinite(local_epsilon := setting.reduction.local_epsilon):
         raise BoundRangeError(
-            "it is for reports without noise; here the local ε is "
-            f"{rounded_up(reduction.local_epsilon)}"
+            f"it is for reports without noise; here the local ε is {rounded_up(local_epsilon)}"
         )
 
 
-def _check_one_histogram(reduction: MatchCountReduction) -> None:
-    if reduction.collision > 0 or reduction.third_value == "independent":
-        here = "are hashed" if reduction.collision > 0 else "may support several values"
+def _check_one_histogram(setting: BoundSetting) -> None:
+    hashed = setting.reduction.collision > 0
+    if hashed or setting.reduction.third_value == "independent":
+        here = "are hashed" if hashed else "may support several values"
         raise BoundRangeError(f"only for reports that name an item; here reports {here}")
 
 
-Bound = Callable[[MatchCountReduction, AnonymitySet, float], float]
-SettingBound = Callable[[BoundSetting], float]
-
-
-def _uniform(bound: Bound) -> SettingBound:
-    """Restrict a bound to uniform dummies and permutation; all else raises BoundRangeError."""
-
-    def wrapped(setting: BoundSetting) -> float:
-        if not (setting.dummies.uniform and setting.shuffler.only_permutes):
-            raise BoundRangeError(
-                "it covers neither dummies of each item nor a shuffler that adds or drops reports"
-            )
-        return bound(setting.reduction, setting.anonymity_set, setting.delta)
-
-    return wrapped
-
-
-def _each_item(setting: BoundSetting) -> float:
-    """Apply AUE's bound to dummies of each item; raise BoundRangeError for uniform ones."""
-    if setting.dummies.uniform:
-        raise BoundRangeError("it is for dummies of each item; here they are uniform")
-    return aue(setting.anonymity_set, setting.delta)
-
-
-PUBLISHED: Final[Mapping[PublishedBound, tuple[str, SettingBound]]] = MappingProxyType(
+PUBLISHED: Final[Mapping[str, tuple[str, Bound]]] = MappingProxyType(
     {
         "balle-closed-form": (
             "the privacy blanket's closed form [BBGN19] for SH, SOLH and MURS",
-            _uniform(balle_closed_form),
+            balle_closed_form,
         ),
-        "ddps": ("DDPS's bound [CSUZZ19]", _uniform(ddps)),
-        "aue": ("AUE's bound [BC20]", _each_item),
-        "puredump": ("pureDUMP's bound [LLF+20]", _uniform(pure_dump)),
-        "mixdump": ("mixDUMP's bound [LLF+20]", _uniform(mix_dump)),
+        "ddps": ("DDPS's bound [CSUZZ19]", ddps),
+        "aue": ("AUE's bound [BC20]", aue),
+        "puredump": ("pureDUMP's bound [LLF+20]", pure_dump),
+        "mixdump": ("mixDUMP's bound [LLF+20]", mix_dump),
         "od-hp-theorem-1": (
             "OD-HP Theorem 1 [CC24] (lost roots restored, a fresh seed for every dummy)",
-            _uniform(od_hp_theorem_1),
+            od_hp_theorem_1,
         ),
-        "fe1": ("FE1's bound [LWY22]", _uniform(fe1)),
-        "sbin": ("SBin's bound [MSE25]", lambda setting: sbin(setting.shuffler, setting.delta)),
-        "sageo": ("SAGeo's bound [MSE25]", lambda setting: sageo(setting.shuffler, setting.delta)),
+        "fe1": ("FE1's bound [LWY22]", fe1),
+        "sbin": ("SBin's bound [MSE25]", sbin),
+        "sageo": ("SAGeo's bound [MSE25]", sageo),
     }
 )
 """Published bounds with their full names, by the key in a protocol's row."""

@@ -1,10 +1,4 @@
-"""
-The privacy of one released round: upper bounds on δ(ε) for replace-one neighbours.
-
-Reports are protected by other users and uniform dummies (formula 1), by clones if only the local ε
-is known, by noise on each item's count (`item_noise`, `hybrid_noise`), or by local noise alone,
-which other rounds may share.
-"""
+"""The privacy of one released round: upper bounds on δ(ε) for replace-one neighbours."""
 
 import math
 from collections import defaultdict
@@ -16,7 +10,6 @@ from scipy import special
 
 from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction
 from common.accounting.epsilon_search import gaussian_epsilon, least_epsilon
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import rounded_up, sum_upper
@@ -83,39 +76,6 @@ class AmplifiedRelease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloneRelease:
-    """One round of any randomizer with a finite local ε, amplified by users but not dummies."""
-
-    local_epsilon: float
-    """Local ε of one report; finite."""
-    anonymity_set: AnonymitySet
-
-    @property
-    def _clones(self) -> CloneReduction:
-        odds = math.exp(self.local_epsilon)
-        return CloneReduction.of_2021_with_a_coin(odds, odds)
-
-    def delta(self, epsilon: float) -> float:
-        """Return an upper bound on δ at ε by clones with a coin; 0 from the local ε on."""
-        return (
-            0.0
-            if epsilon >= self.local_epsilon
-            else self._clones.delta(self.anonymity_set, epsilon)
-        )
-
-    def epsilon(self, delta: float) -> float:
-        """Return an upper bound on ε at δ by clones with a coin; at most the local ε."""
-        return self._clones.epsilon(self.anonymity_set, delta, self.local_epsilon)
-
-    def curve(
-        self,
-        epsilons: Sequence[float],  # noqa: ARG002  # bins do not depend on them
-    ) -> Callable[[float], float]:
-        """Return the bound on δ as a function of ε, by clones with a coin, on fixed bins."""
-        return self._clones.curve(self.anonymity_set)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRelease(Release):
     """A release protected by local noise alone: the δ(ε) of randomized response [KOV15]."""
 
@@ -139,10 +99,8 @@ class PermanentRelease(LocalRelease):
     A release of reports that share permanent noise with other rounds: pure ε only.
 
     All figures assume that a person's text stays the same. Then all reports of a scope follow from
-    one permanent response, and cost at most its ε∞ together. They also cost at most the sum of
-    their ε: if the instantaneous responses on a bit have joint odds e^x, permanent replacement with
-    probability f leaves e^g(x): g(x) = 2·atanh((1-f)·tanh(x/2)) is concave, g(0) = 0, so
-    g(x+y) ≤ g(x) + g(y). Proof: docs/theory/accounting.md.
+    one permanent response, and cost together at most its ε∞, and at most the sum of their ε
+    (docs/theory/accounting.md#lasting-questions).
     """
 
     scope: bytes = b""

@@ -79,9 +79,14 @@ class ClusterSpec:
             raise TaskError(f"one of the rooms of {sizes} reports holds no type of clusters")
         self.length_probabilities()  # raises TaskError if there are too many
 
+    @lru_cache(maxsize=64)  # noqa: B019  # keeps a few small specs
     def types_by_room(self) -> tuple[tuple[Triple, ...], ...]:
         """Return the types of each room: those that no smaller room holds."""
-        return _types_by_room(self)
+        found: list[list[Triple]] = [[] for _ in self.rooms]
+        for each in self.clusters:
+            room = next(k for k, (size, _, _) in enumerate(self.rooms) if sum(each[:2]) <= size)
+            found[room].append(each)
+        return tuple(map(tuple, found))
 
     def chances(self) -> Iterator[tuple[int, int, float]]:
         """Yield each type's positive and negative reports, and its chance in one trial."""
@@ -93,11 +98,7 @@ class ClusterSpec:
 
     @property
     def noise(self) -> float:
-        """
-        Expected square of what one user's clusters add to all items together.
-
-        See `item_variance`.
-        """
+        """Expected square of what one user's clusters add to all items; see `item_variance`."""
         weight = self.negative_weight
         return self.trials * math.fsum(
             chance * (positive - weight * negative) ** 2
@@ -139,15 +140,6 @@ class ClusterSpec:
     def length_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each of the `lengths`; same shape."""
         return np.array([chance for _, chance in sorted(_by_length(self).items())])
-
-
-@lru_cache(maxsize=64)
-def _types_by_room(spec: ClusterSpec) -> tuple[tuple[Triple, ...], ...]:
-    found: list[list[Triple]] = [[] for _ in spec.rooms]
-    for each in spec.clusters:
-        room = next(k for k, (size, _, _) in enumerate(spec.rooms) if sum(each[:2]) <= size)
-        found[room].append(each)
-    return tuple(map(tuple, found))
 
 
 @lru_cache(maxsize=64)

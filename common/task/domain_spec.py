@@ -3,7 +3,7 @@
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self, get_args
+from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,11 +85,6 @@ class EdgesSpec:
                 f"edge {at + 1} is {edges[at]} and edge {at + 2} is {edges[at + 1]}: edges must "
                 "ascend, and by enough for floats to tell them apart"
             )
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """Parse the fields of a task; raise the errors of parsing arbitrary bytes."""
-        return cls(**{**fields, "given": tuple(fields["given"])})
 
     @property
     def size(self) -> int:
@@ -190,11 +185,6 @@ class BreakdownSpec:
                     "whitespace, is not in Unicode's normal form C, or contains "
                     f"{GROUP_SEPARATOR.strip()!r} between spaces, which separates it from a value"
                 )
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """Parse the fields of a task; raise the errors of parsing arbitrary bytes."""
-        return cls(attribute=fields["attribute"], groups=tuple(fields["groups"]))
 
 
 def group_count(breakdown: BreakdownSpec | None) -> int:

@@ -99,13 +99,8 @@ class DummySpec:
         self._check_drawing()
 
     def _check_trials(self) -> None:
-        allowed = {
-            "fixed": (0, 0),
-            "clusters": (0, 0),
-            "levels": (0, 0),
-            "fractional": (1, 1),
-            "binomial": (2, MAX_TRIALS),
-        }
+        none = dict.fromkeys(("fixed", "clusters", "levels"), (0, 0))
+        allowed = none | {"fractional": (1, 1), "binomial": (2, MAX_TRIALS)}
         minimum, maximum = allowed.get(self.law, (1, MAX_TRIALS))
         if not minimum <= self.trials <= maximum:
             raise TaskError(
@@ -370,7 +365,13 @@ class ShufflerSpec:
                 "and most at least 1 and at least peak"
             )
         if geometric:
-            self._check_cost()
+            check_int_range("most", self.most, 1, MAX_GEOMETRIC)
+        if self.draws_per_item > MAX_DRAWS:
+            raise TaskError(
+                f"one item would take {self.draws_per_item:.3g} draws with weights "
+                f"{self.left_weight} and {self.right_weight}, peak {self.peak} and most "
+                f"{self.most}; it may take at most {MAX_DRAWS}"
+            )
         if not geometric and (self.peak or self.left_weight or self.right_weight):
             raise TaskError(
                 f"peak is {self.peak}, left_weight is {self.left_weight} and right_weight is "
@@ -378,16 +379,6 @@ class ShufflerSpec:
             )
         if self.law == "none" and self.most:
             raise TaskError(f"most is {self.most}; it must be 0 where the shuffler adds no dummies")
-
-    def _check_cost(self) -> None:
-        """Check that rejection sampling from the flanks is fast, or raise TaskError."""
-        check_int_range("most", self.most, 1, MAX_GEOMETRIC)
-        if self.draws_per_item > MAX_DRAWS:
-            raise TaskError(
-                f"one item would take {self.draws_per_item:.3g} draws with weights "
-                f"{self.left_weight} and {self.right_weight}, peak {self.peak} and most "
-                f"{self.most}; it may take at most {MAX_DRAWS}"
-            )
 
     @property
     def draws_per_item(self) -> float:

@@ -358,8 +358,14 @@ class Task:
 
     @property
     def refinement(self) -> Refinement:
-        """The refinement of the estimate; raises TaskError if the task does not collect items."""
-        refinement = self.composition.refinement_for(self.mechanism.name)
+        """
+        The refinement of the estimate; raises TaskError if the task does not collect items.
+
+        Norm-Sub if a hashing protocol reports plain items: EM would be hardly more accurate, and
+        less accurate if many items are rare.
+        """
+        own = self.mechanism.name == self.composition.mechanism
+        refinement = self.composition.refinement if own else "norm-sub"
         if refinement is None:
             raise TaskError(f"the protocol {self.protocol} estimates no distribution of items")
         return refinement
@@ -494,8 +500,10 @@ class Task:
             shuffler=ShufflerSpec(**fields.pop("shuffler")),
             labels=tuple(labels),
             tokens=None if tokens is None else TokenSpec.from_fields(tokens),
-            edges=None if edges is None else EdgesSpec.from_fields(edges),
-            breakdown=None if breakdown is None else BreakdownSpec.from_fields(breakdown),
+            edges=None if edges is None else EdgesSpec(**edges | {"given": tuple(edges["given"])}),
+            breakdown=None
+            if breakdown is None
+            else BreakdownSpec(**breakdown | {"groups": tuple(breakdown["groups"])}),
             **fields,
         )
 

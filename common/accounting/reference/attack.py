@@ -1,17 +1,11 @@
 """
 Lower bounds by attacks: a δ, and so an ε, below which no valid accountant can go.
 
-The analyzer knows that all other users hold one third value z, and drops the messages that support
-z. The N remaining messages are uniform, except for the victim's report if it is among them; N is
-visible. The counts H_x and H_x' among them distinguish the victim's two values. The attack's δ is
-that of formula 1, with one answer less if the victim's report is certainly among the N, and with
-less signal otherwise (docs/theory/accounting.md). Under hashing the support of z must be
-independent of that of x and x', as for a value off the line through them.
-
-Two more attacks help where that one is weak. Under hashing all other messages support x and x'
-independently of their senders' values, so none needs to be dropped; this is stronger if most
-reports are uniform anyway. If values exclude each other and all others hold x', only blanket
-reports support x, and one count suffices; this is the attack for domains of two values.
+The first attack, in docs/theory/accounting.md, knows that all other users hold one third value z,
+and drops the messages that support z. Two more help where it is weak. Under hashing all other
+messages support x and x' independently of their senders' values, so none needs to be dropped; this
+is stronger if most reports are uniform anyway. If values exclude each other and all others hold x',
+only blanket reports support x, and one count suffices; this is the attack for two values.
 
 Every figure is a lower bound on the true δ: formula 1's δ falls with M, so bins of N count at their
 upper edge; cells of H_x' count at their mean, by Jensen; tails are omitted.
@@ -23,6 +17,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -105,23 +100,13 @@ def _attacks(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> lis
     Conditioning on an event of probability at least 1 - τ changes each probability by at most τ, so
     a δ proven without it falls by at most (e^ε + 1)·τ.
     """
-    distribution = anonymity_set.random_dummies
-    if not isinstance(distribution, Conditioned):
-        return _attacks_on(reduction, anonymity_set)
-    plain = dataclasses.replace(anonymity_set, random_dummies=distribution.distribution)
-    return [_less(attack, distribution.missing) for attack in _attacks_on(reduction, plain)]
-
-
-def _less(attack: Attack, missing: float) -> Attack:
-    """Lower an attack's δ for conditioning on an event of probability 1 - missing."""
-    return lambda epsilon: max(0.0, attack(epsilon) - (math.exp(epsilon) + 1) * missing)
-
-
-def _attacks_on(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> list[Attack]:
-    """Return the attacks for dummies whose number is not conditioned."""
     attacks: list[Attack] = [lambda _: 0.0]
     if reduction.collision > 1 / reduction.answers:
         return attacks
+    dummies, missing = anonymity_set.random_dummies, 0.0
+    if isinstance(dummies, Conditioned):
+        missing = dummies.missing
+        anonymity_set = dataclasses.replace(anonymity_set, random_dummies=dummies.distribution)
     if 0 < reduction.collision < 1 / reduction.answers:
         # More collisions are more private, and independent support is much faster to sum.
         reduction = dataclasses.replace(reduction, collision=1 / reduction.answers)
@@ -131,7 +116,11 @@ def _attacks_on(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> 
         attacks.extend(_count_everything(reduction, anonymity_set))
     if reduction.collision == 0 and reduction.third_value != "independent":
         attacks.extend(_count_one_value(reduction, anonymity_set))
-    return attacks
+
+    def conditioned(attack: Attack, epsilon: float) -> float:
+        return max(0.0, attack(epsilon) - (math.exp(epsilon) + 1) * missing)
+
+    return [partial(conditioned, attack) for attack in attacks]
 
 
 def _drop_a_third_value(
@@ -248,11 +237,8 @@ def _table(distributions: Sequence[CountDistribution | None]) -> _Table | None:
         if isinstance(distribution, Binomial) and distribution.trials <= _MAX_TABULATED_TRIALS:
             low, high, complete = 0.0, float(distribution.trials), True
         else:
-            low, high = (
-                quantile(distribution, _WINDOW_TAIL),
-                upper_quantile(distribution, _WINDOW_TAIL),
-            )
-            complete = False
+            low, complete = quantile(distribution, _WINDOW_TAIL), False
+            high = upper_quantile(distribution, _WINDOW_TAIL)
         if high - low > _MAX_WIDTH:
             return None
         terms = distribution.probabilities(np.arange(low, high + 1))

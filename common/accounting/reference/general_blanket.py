@@ -1,11 +1,11 @@
 """
 The general privacy blanket [BBGN19] for one pair of inputs, as a list of atoms.
 
-A blanket is a distribution U and a probability γ with R_x ≥ γU for every input x. The privacy of a
-pair x, x' depends only on the joint distribution, under U, of the ratios R_x/U and R_x'/U: a list
-of atoms. Continuous distributions become such a list by *mean-preserving splits*: on a cell where
-one ratio is constant, mass is split between both ends so that the other ratio keeps its mean. That
-raises the expectation of every convex function of R_x - e^ε·R_x', so the result remains a bound.
+The privacy of a pair x, x' depends only on the joint distribution, under the blanket U, of the
+ratios R_x/U and R_x'/U: a list of atoms. Continuous distributions become such a list by
+*mean-preserving splits*: on a cell where one ratio is constant, mass is split between both ends so
+that the other ratio keeps its mean. That raises the expectation of every convex function of
+R_x - e^ε·R_x', so the result remains a bound.
 
 docs/theory/accounting.md proves that the pairs below are the least private ones.
 """
@@ -113,24 +113,8 @@ def laplace_pair(local_epsilon: float) -> BlanketPair:
             f"{MAX_LAPLACE_EPSILON}"
         )
     rate = local_epsilon / 2
-    chances, ratios = _laplace_side(rate)
-    away = np.full(len(ratios), math.exp(-rate))
-    return BlanketPair(
-        blanket=math.exp(-rate),
-        local_epsilon=local_epsilon,
-        chances=np.concatenate([chances, chances]),
-        first=np.concatenate([ratios, away]),
-        second=np.concatenate([away, ratios]),
-    )
-
-
-def _laplace_side(rate: float) -> tuple[Vector, Vector]:
-    """
-    Return probabilities and ratios R_1/U on the half line y > 0.
-
-    Up to 1 the ratio is e^(rate·(2y - 1)), beyond it e^rate. Masses and means of cells are
-    integrals of U's density rate/2·e^(-rate·y), and of that times the ratio.
-    """
+    # On the half line y > 0, R_1/U is e^(rate·(2y - 1)) up to 1, and beyond it e^rate. Masses and
+    # means of cells are integrals of U's density rate/2·e^(-rate·y), and of that times the ratio.
     edges = np.linspace(0, 1, _CELLS + 1)
     ratios: Vector = np.exp(rate * (2 * edges - 1))
     masses = -np.exp(-rate * edges[:-1]) * np.expm1(-rate * np.diff(edges)) / 2
@@ -140,11 +124,16 @@ def _laplace_side(rate: float) -> tuple[Vector, Vector]:
         means - masses * ratios[:-1], width, out=np.zeros_like(width), where=width > 0
     )
     to_upper = np.clip(above, 0, masses)
-    chances = np.zeros(_CELLS + 1)
-    chances[:-1] += masses - to_upper
+    chances = np.append(masses - to_upper, math.exp(-rate) / 2)
     chances[1:] += to_upper
-    chances[-1] += math.exp(-rate) / 2
-    return chances, ratios
+    away = np.full(len(ratios), math.exp(-rate))
+    return BlanketPair(
+        blanket=math.exp(-rate),
+        local_epsilon=local_epsilon,
+        chances=np.concatenate([chances, chances]),
+        first=np.concatenate([ratios, away]),
+        second=np.concatenate([away, ratios]),
+    )
 
 
 _CELLS_PER_DEVIATION: Final = 24.0
@@ -167,10 +156,7 @@ _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 
 
 def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float) -> float:
     """
-    Return an upper bound on δ for one pair of the victim's inputs.
-
-    δ(ε | M) = E[(Σ of M draws of (R_x - e^ε·R_x')/U under U)_+] / M, averaged over the blanket size
-    M [BBGN19].
+    Return an upper bound on δ for one pair of the victim's inputs, by the general blanket [BBGN19].
 
     Fixed dummies are drawn from U; random ones only lower δ, and are not counted. Raises
     AccountingError unless epsilon is at least 0. Cost: one transform of size up to 2^22; if M is
@@ -205,11 +191,8 @@ def blanket_epsilon(pair: BlanketPair, anonymity_set: AnonymitySet, delta: float
     Raises AccountingError if delta is below MIN_DELTA, or not below 1. Cost: about ten evaluations
     of δ.
     """
-    blanket_size = (
-        1
-        + anonymity_set.others * pair.blanket
-        + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
-    )
+    dummies = max(0, anonymity_set.dummies - anonymity_set.known_dummies)
+    blanket_size = 1 + anonymity_set.others * pair.blanket + dummies
     variance = float(pair.chances @ (pair.first - pair.second) ** 2) / blanket_size
     return least_epsilon(
         lambda epsilon: blanket_delta(pair, anonymity_set, epsilon),
@@ -252,14 +235,22 @@ class _Sum:
         self._transform(tilted, places % size, step, least)
 
     def _lay(self, scaled: Vector, chances: Vector, idle: float, step: float) -> NDArray[np.int64]:
-        """Put one term on the grid, 0 with probability `idle`, and tilt it; return its places."""
-        places, distribution = _on_grid(scaled, chances)
-        distribution[-int(places[0])] += idle
-        places, distribution = places[distribution > 0], distribution[distribution > 0]
-        self._values, self._log_distribution = (
-            places.astype(np.float64) * step,
-            np.log(distribution),
-        )
+        """
+        Put one term on the grid, 0 with probability `idle`, and tilt it; return its places.
+
+        Every atom is split between the two neighbouring whole numbers, preserving its mean.
+        """
+        floor = np.floor(scaled)
+        above = chances * (scaled - floor)
+        low, high = min(0, int(floor.min())), max(0, int(floor.max()) + 1)
+        index = (floor - low).astype(np.int64)
+        distribution = np.zeros(high - low + 1)
+        np.add.at(distribution, index, chances - above)
+        np.add.at(distribution, index + 1, above)
+        distribution[-low] += idle
+        places = np.flatnonzero(distribution > 0) + low
+        self._values = places.astype(np.float64) * step
+        self._log_distribution = np.log(distribution[distribution > 0])
         self._tilt = _mean_zero_tilt(self._values, self._log_distribution)
         self._cumulant = self._cumulant_at(self._tilt)
         return places
@@ -324,15 +315,3 @@ def _mean_zero_tilt(values: Vector, log_distribution: Vector) -> float:
     while mean(high) < 0:
         high *= 2
     return float(scipy.optimize.brentq(mean, 0.0, high, rtol=1e-12))
-
-
-def _on_grid(scaled: Vector, chances: Vector) -> tuple[NDArray[np.int64], Vector]:
-    """Split every atom between the two neighbouring whole numbers, preserving its mean."""
-    floor = np.floor(scaled)
-    above = chances * (scaled - floor)
-    low, high = min(0, int(floor.min())), max(0, int(floor.max()) + 1)
-    index = (floor - low).astype(np.int64)
-    distribution = np.zeros(high - low + 1)
-    np.add.at(distribution, index, chances - above)
-    np.add.at(distribution, index + 1, above)
-    return np.arange(low, high + 1), distribution

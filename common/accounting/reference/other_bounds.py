@@ -12,8 +12,8 @@ where Q, Q' are the normalized positive and negative part of R - R'. This decomp
 
 **As published** the victim's two worlds are then the numbers of draws from Q and from Q' alone.
 That is not an upper bound: a channel that completes both worlds must know whether the victim's
-report was the draw from Q*, and given these numbers that is not equally likely in the two worlds.
-With GRR over 4 items, 8 users, ε0 = 1 and ε = .8, δ is 7.23e-4; the reduction gives 2.319e-4.
+report was the draw from Q*, and given these numbers that is not equally likely in the two worlds:
+docs/theory/accounting.md has an example.
 
 **Certified** is the smaller of two proven bounds:
 
@@ -21,10 +21,11 @@ With GRR over 4 items, 8 users, ε0 = 1 and ε = .8, δ is 7.23e-4; the reductio
   w = a + ap), the worlds are equal; if not, a common channel derives both from the numbers. The
   hockey-stick divergence of a mixture with public components is the mixture of the divergences, so
   δ(ε) ≤ w·δ'(ε), where δ' is that of clones with probability 2r and odds p;
-* *with a coin*: clones with probability 1/q and odds p, see `CloneReduction.of_2021_with_a_coin`;
+* *with a coin*: clones with probability 1/q and odds p, see `CloneRelease.with_a_coin`;
   never above [FMT21].
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,9 +36,9 @@ import numpy as np
 import scipy
 
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction, clones_epsilon, finite_epsilon, shortfall
+from common.accounting.clones import CloneRelease, finite_epsilon, shortfall
 from common.accounting.epsilon_search import least_epsilon
-from common.accounting.published import PUBLISHED, Bound, BoundSetting, SettingBound
+from common.accounting.published import PUBLISHED, Bound, BoundSetting
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -107,15 +108,17 @@ class VariationRatio:
         """
         Return an upper bound on the pair's δ; dummies, which only reduce δ, are not counted.
 
-        Cost: two evaluations of `CloneReduction.delta`, milliseconds.
+        Cost: two evaluations of `CloneRelease.delta`, milliseconds.
         """
-        chance = min(1.0, 2 * self.side)
-        revealed = CloneReduction(chance=chance, log_odds=math.log(self.odds))
-        coin = CloneReduction.of_2021_with_a_coin(self.odds, self.odds)
-        return min(
-            self.decided * revealed.delta(anonymity_set, epsilon),
-            coin.delta(anonymity_set, epsilon),
+        log_odds = math.log(self.odds)
+        coin = CloneRelease(
+            anonymity_set=anonymity_set,
+            local_epsilon=log_odds,
+            chance=1 / self.odds,
+            log_odds=log_odds,
         )
+        revealed = dataclasses.replace(coin, chance=min(1.0, 2 * self.side))
+        return min(self.decided * revealed.delta(epsilon), coin.delta(epsilon))
 
     def reduction_delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
@@ -142,15 +145,26 @@ class VariationRatio:
         return float(weights @ given)
 
 
-def _of_pair(delta_of: Callable[[VariationRatio, AnonymitySet, float], float]) -> Bound:
-    """Return the bound that is the least ε at which a pair's δ is at most delta; at most ln p."""
+def _pair_epsilon(
+    delta_of: Callable[[VariationRatio, AnonymitySet, float], float], setting: BoundSetting
+) -> float:
+    """Return the least ε at which a pair's δ is at most delta; at most ln p."""
+    pair = VariationRatio.of(setting.reduction)
+    curve = partial(delta_of, pair, setting.anonymity_set)
+    return least_epsilon(curve, delta=setting.delta, local_epsilon=math.log(pair.odds))
 
-    def bound(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
-        pair = VariationRatio.of(reduction)
-        curve = partial(delta_of, pair, anonymity_set)
-        return least_epsilon(curve, delta=delta, local_epsilon=math.log(pair.odds))
 
-    return bound
+def clones_epsilon(
+    release_of: Callable[[float, AnonymitySet], CloneRelease], setting: BoundSetting
+) -> float:
+    """
+    Return the central ε of any ε0-LDP randomizer by clones, numeric; dummies are not counted.
+
+    `release_of` is a constructor of CloneRelease. Raises AccountingError if delta is below
+    MIN_DELTA, or not below 1; BoundRangeError if the local ε is infinite.
+    """
+    local_epsilon = finite_epsilon(setting.reduction)
+    return release_of(local_epsilon, setting.anonymity_set).epsilon(setting.delta)
 
 
 def _odds(local_epsilon: float) -> float:
@@ -162,9 +176,9 @@ def _odds(local_epsilon: float) -> float:
     return math.exp(local_epsilon)
 
 
-def _with_a_coin(local_epsilon: float) -> CloneReduction:
-    odds = _odds(local_epsilon)
-    return CloneReduction.of_2021_with_a_coin(odds, odds)
+def _with_a_coin(local_epsilon: float, anonymity_set: AnonymitySet) -> CloneRelease:
+    _odds(local_epsilon)
+    return CloneRelease.with_a_coin(local_epsilon, anonymity_set)
 
 
 def _most_variation(odds: float) -> float:
@@ -177,37 +191,24 @@ def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
     mean, spread = others * chance, math.sqrt(others * chance * (1 - chance))
     low = max(0.0, math.floor(mean - _WINDOW * spread - _WINDOW))
     high = min(float(others), math.ceil(mean + _WINDOW * spread + _WINDOW))
-    if high - low < _MAX_SUMMED_OUTCOMES:
-        clones = np.arange(low, high + 1)
-        return clones, np.asarray(scipy.stats.binom.pmf(clones, others, chance), dtype=np.float64)
-    clones = np.unique(np.floor(np.linspace(low, high, _NODES)))
-    density = np.asarray(scipy.stats.binom.pmf(clones, others, chance), dtype=np.float64)
-    width = np.gradient(clones)
-    return clones, density * width
-
-
-def _permuting_only(bound: SettingBound) -> Bound:
-    """Restrict a paper's bound to uniform dummies and a shuffler that only permutes."""
-    return lambda reduction, anonymity_set, delta: bound(
-        BoundSetting(reduction=reduction, anonymity_set=anonymity_set, delta=delta)
+    few = high - low < _MAX_SUMMED_OUTCOMES
+    clones = (
+        np.arange(low, high + 1) if few else np.unique(np.floor(np.linspace(low, high, _NODES)))
     )
+    density = np.asarray(scipy.stats.binom.pmf(clones, others, chance), dtype=np.float64)
+    return clones, density if few else density * np.gradient(clones)
 
 
-_ITEM_NOISE_BOUNDS: Final = frozenset({"aue", "sbin", "sageo"})
-"""Bounds for dummies of each item, which are not compared here."""
 COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
-    *(
-        (name, _permuting_only(bound))
-        for key, (name, bound) in PUBLISHED.items()
-        if key not in _ITEM_NOISE_BOUNDS
-    ),
+    # Bounds for dummies of each item are not compared here.
+    *(named for key, named in PUBLISHED.items() if key not in {"aue", "sbin", "sageo"}),
     (
         "clones [FMT21], numeric, any randomizer, without dummies",
-        partial(clones_epsilon, CloneReduction.of_2021),
+        partial(clones_epsilon, CloneRelease.of_2021),
     ),
     (
         "clones [FMT23], numeric, without dummies; not proven for every randomizer",
-        partial(clones_epsilon, CloneReduction.of_2023),
+        partial(clones_epsilon, CloneRelease.of_2023),
     ),
     (
         "clones [FMT21] with [FMT23]'s coin, without dummies; proven for all",
@@ -215,11 +216,11 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
     ),
     (
         "variation ratio [WPL+23], numeric, without dummies; not proven",
-        _of_pair(VariationRatio.reduction_delta),
+        partial(_pair_epsilon, VariationRatio.reduction_delta),
     ),
     (
         "variation ratio, the part that is proven, without dummies",
-        _of_pair(VariationRatio.certified_delta),
+        partial(_pair_epsilon, VariationRatio.certified_delta),
     ),
 )
 """Every bound shown beside the tight one, with its full name."""
@@ -235,10 +236,11 @@ def compare(
     in the order of COMPARED. Raises AccountingError if delta is out of range. Cost: five numeric
     searches, together below a second at 10^9 users.
     """
+    setting = BoundSetting(reduction=reduction, anonymity_set=anonymity_set, delta=delta)
     rows: list[tuple[str, float | str]] = []
     for name, bound in COMPARED:
         try:
-            rows.append((name, bound(reduction, anonymity_set, delta)))
+            rows.append((name, bound(setting)))
         except BoundRangeError as error:
             rows.append((name, str(error)))
     return rows

@@ -1,13 +1,9 @@
 """
 Match-count reductions of randomizers other than randomized response and hashing, in floats.
 
-Unary encodings, RAPPOR with one bit for each category, Duchi's bit and the piecewise mechanism each
-mix a distribution U with U given that the report supports the value x; under U that event has the
-same probability 1/l for every x: R_x = γU + (1-γ)U(· | supports x). Formula 1 needs nothing else,
-so it bounds them too, with a real number l. A dummy must be drawn from U. Each function raises
-AccountingError if an argument is out of range.
-
-Proofs are in docs/theory/accounting.md.
+Each randomizer mixes a distribution U with U given that the report supports the value, so formula 1
+bounds it too, with a real number l. A dummy must be drawn from U. Each function raises
+AccountingError if an argument is out of range. Proofs are in docs/theory/accounting.md.
 """
 
 import math
@@ -30,7 +26,7 @@ def optimized_unary(local_epsilon: float) -> MatchCountReduction:
     _checked(local_epsilon)
     return MatchCountReduction.of_support_sets(
         answers=math.exp(local_epsilon) + 1,
-        local_epsilon=_up(local_epsilon),
+        local_epsilon=math.nextafter(local_epsilon, math.inf),
         blanket=(1 + math.exp(-local_epsilon)) / 2,
         signal=-math.expm1(-local_epsilon) / 2,
         independent=True,
@@ -59,8 +55,7 @@ def duchi(local_epsilon: float) -> MatchCountReduction:
     """
     Describe Duchi's one-bit randomizer of a number in -1 .. 1 [DJW18].
 
-    At ±1 it is binary randomized response. Any other input mixes the reports of -1 and 1, and δ is
-    convex in the pair of the victim's distributions, so no other pair is less private.
+    At ±1, the least private inputs, it is binary randomized response.
     """
     return MatchCountReduction.for_epsilon(
         answers=2, local_epsilon=_checked(local_epsilon), hashed=False
@@ -72,9 +67,7 @@ def piecewise(local_epsilon: float) -> MatchCountReduction:
     Describe the piecewise mechanism for a number in -1 .. 1 [WXY+19].
 
     With C = (e^(ε/2)+1)/(e^(ε/2)-1), U is uniform on [-C, C], and a report supports x if it lies in
-    the interval of length C-1 that x maps to: γ = 2C times the lower density = e^(-ε/2), and l =
-    2C/(C-1) = e^(ε/2) + 1. The intervals of 1 and -1 are disjoint: collision 0, which bounds every
-    pair.
+    the interval of length C-1 that x maps to. Those of 1 and -1 are disjoint: collision 0.
     """
     return _halved(local_epsilon, independent=False)
 
@@ -84,7 +77,7 @@ def _halved(local_epsilon: float, *, independent: bool) -> MatchCountReduction:
     half = _checked(local_epsilon) / 2
     return MatchCountReduction.of_support_sets(
         answers=math.exp(half) + 1,
-        local_epsilon=_up(local_epsilon),
+        local_epsilon=math.nextafter(local_epsilon, math.inf),
         blanket=math.exp(-half),
         signal=-math.expm1(-half),
         independent=independent,
@@ -99,8 +92,3 @@ def _checked(local_epsilon: float) -> float:
             f"{math.log(MAX_ANSWERS - 1):.2f}"
         )
     return local_epsilon
-
-
-def _up(local_epsilon: float) -> float:
-    """Round a float up by one unit in the last place."""
-    return math.nextafter(local_epsilon, math.inf)

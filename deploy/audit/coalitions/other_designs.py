@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.assumptions import HONEST_SHUFFLER
-from common.accounting.published import od_hp_theorem_1
+from common.accounting.published import BoundSetting, od_hp_theorem_1
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.weights import ResponseWeights
@@ -109,7 +109,9 @@ def run_printed(subject: AuditSubject, rng: Generator) -> Rows:
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))
     population = AnonymitySet(users=_PRINTED_USERS, dummies=_PRINTED_USERS * _DUMMIES)
-    claim = od_hp_theorem_1(mechanism.reduction, population, _DELTA)
+    claim = od_hp_theorem_1(
+        BoundSetting(reduction=mechanism.reduction, anonymity_set=population, delta=_DELTA)
+    )
     trials = max(_MIN_TRIALS, subject.sizes.batches // _MESSAGES_PER_TRIAL)
     together = max(1, _MAX_MESSAGES // (_PRINTED_USERS * (1 + _DUMMIES)))
     parts = [min(together, trials - start) for start in range(0, trials, together)]

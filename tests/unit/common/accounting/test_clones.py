@@ -1,4 +1,6 @@
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,7 +8,9 @@ from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction, clones_epsilon
+from common.accounting.clones import CloneRelease
+from common.accounting.published import BoundSetting
+from common.accounting.reference.other_bounds import clones_epsilon
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.reductions import reduction_for
 
@@ -15,11 +19,15 @@ def _binary(local_epsilon: float) -> MatchCountReduction:
     return reduction_for(2, local_epsilon, hashing=False)
 
 
-def _worlds(clones: CloneReduction, others: int, epsilon: float) -> float:
+def _setting(local_epsilon: float, anonymity_set: AnonymitySet, delta: float) -> BoundSetting:
+    return BoundSetting(reduction=_binary(local_epsilon), anonymity_set=anonymity_set, delta=delta)
+
+
+def _worlds(clones: CloneRelease, epsilon: float) -> float:
     """Compute the reduction's δ from both worlds draw by draw, as in the papers."""
     odds = math.exp(clones.log_odds)
     first = odds / (odds + 1) if math.isfinite(odds) else 1.0
-    delta = 0.0
+    delta, others = 0.0, clones.anonymity_set.others
     for size in range(1, others + 2):
         own = np.arange(size + 1)
         chance = float(stats.binom.pmf(size - 1, others, clones.chance))
@@ -32,21 +40,27 @@ def _worlds(clones: CloneReduction, others: int, epsilon: float) -> float:
 
 
 @pytest.mark.parametrize(
-    "clones",
+    "make",
     [
-        CloneReduction.of_2021(1.5),
-        CloneReduction.of_2023(1.5),
-        CloneReduction.of_2021_with_a_coin(math.exp(1.5), math.exp(1.5)),
-        CloneReduction(chance=0.9, log_odds=0.4),
-        CloneReduction(chance=0.0, log_odds=30.0),
+        partial(CloneRelease.of_2021, 1.5),
+        partial(CloneRelease.of_2023, 1.5),
+        partial(CloneRelease.with_a_coin, 1.5),
+        lambda among: CloneRelease(
+            anonymity_set=among, local_epsilon=1.5, chance=0.9, log_odds=0.4
+        ),
+        lambda among: CloneRelease(
+            anonymity_set=among, local_epsilon=30.0, chance=0.0, log_odds=30.0
+        ),
     ],
 )
 @pytest.mark.parametrize("others", [0, 1, 7, 60])
 @pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.39, 1.4])
-def test_delta_matches_the_two_worlds(clones: CloneReduction, others: int, epsilon: float) -> None:
+def test_delta_matches_the_two_worlds(
+    make: Callable[[AnonymitySet], CloneRelease], others: int, epsilon: float
+) -> None:
     """Never below the sum over outcomes, and within 1e-6."""
-    exact = _worlds(clones, others, epsilon)
-    bound = clones.delta(AnonymitySet(users=others + 1), epsilon)
+    clones = make(AnonymitySet(users=others + 1))
+    exact, bound = _worlds(clones, epsilon), clones.delta(epsilon)
 
     assert exact * (1 - 1e-12) - 1e-15 <= bound <= exact * (1 + 1e-6) + 1e-20
 
@@ -56,15 +70,15 @@ def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
     anonymity_set = AnonymitySet(users=602_325)
 
     assert clones_epsilon(
-        CloneReduction.of_2021, _binary(4.0), anonymity_set, 1e-6
+        CloneRelease.of_2021, _setting(4.0, anonymity_set, 1e-6)
     ) == pytest.approx(0.0678, rel=0.01)
     assert clones_epsilon(
-        CloneReduction.of_2023, _binary(4.0), anonymity_set, 1e-6
+        CloneRelease.of_2023, _setting(4.0, anonymity_set, 1e-6)
     ) == pytest.approx(0.0451, rel=0.01)
     for anonymity_set in (AnonymitySet(users=users) for users in (2, 1000, 10**6)):
         epsilon = epsilon_upper(_binary(3.0), anonymity_set, 1e-6)
         assert clones_epsilon(
-            CloneReduction.of_2023, _binary(3.0), anonymity_set, 1e-6
+            CloneRelease.of_2023, _setting(3.0, anonymity_set, 1e-6)
         ) == pytest.approx(epsilon, rel=1e-3)
 
 
@@ -72,13 +86,13 @@ def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
 @pytest.mark.parametrize("users", [1, 2, 10**9])
 def test_extreme_inputs_give_valid_figures(local_epsilon: float, users: int) -> None:
     """0 < ε ≤ local ε, reached without other users."""
-    for reduce in (CloneReduction.of_2021, CloneReduction.of_2023):
-        epsilon = clones_epsilon(reduce, _binary(local_epsilon), AnonymitySet(users=users), 1e-9)
+    for reduce in (CloneRelease.of_2021, CloneRelease.of_2023):
+        epsilon = clones_epsilon(reduce, _setting(local_epsilon, AnonymitySet(users=users), 1e-9))
         assert 0 < epsilon <= local_epsilon
     if users == 1 and local_epsilon > 1e-3:
         assert (
             clones_epsilon(
-                CloneReduction.of_2021, _binary(local_epsilon), AnonymitySet(users=users), 1e-9
+                CloneRelease.of_2021, _setting(local_epsilon, AnonymitySet(users=users), 1e-9)
             )
             == local_epsilon
         )
@@ -86,7 +100,7 @@ def test_extreme_inputs_give_valid_figures(local_epsilon: float, users: int) -> 
 
 def test_delta_is_1_without_clones() -> None:
     """At ε0 = 50 an ε of 38 protects nothing; a rounded threshold would hide that."""
-    assert CloneReduction.of_2021(50.0).delta(AnonymitySet(users=1000), 38.0) == pytest.approx(1.0)
+    assert CloneRelease.of_2021(50.0, AnonymitySet(users=1000)).delta(38.0) == pytest.approx(1.0)
     assert delta_upper(_binary(50.0), AnonymitySet(users=1000), 38.0) == pytest.approx(
         1.0, abs=1e-4
     )

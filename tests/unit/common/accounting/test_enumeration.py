@@ -9,7 +9,7 @@ from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction
+from common.accounting.clones import CloneRelease
 from common.accounting.count_distributions import Binomial
 from common.accounting.reference.general_blanket import blanket_delta
 from common.accounting.reference.other_bounds import VariationRatio
@@ -193,12 +193,10 @@ def test_bounds_and_attacks_enclose_the_exact_delta(
         bound = delta_upper(reduction, anonymity_set, epsilon)
         bounds = [bound, blanket_delta(match_count_pair(reduction), anonymity_set, epsilon)]
         if kind == "grr" and not dummies:
-            odds = math.exp(reduction.local_epsilon)
-            coin = CloneReduction.of_2021_with_a_coin(odds, odds).delta(anonymity_set, epsilon)
+            clones = (reduction.local_epsilon, anonymity_set)
+            coin = CloneRelease.with_a_coin(*clones).delta(epsilon)
             bounds += [coin, VariationRatio.of(reduction).certified_delta(anonymity_set, epsilon)]
-            assert coin <= CloneReduction.of_2021(reduction.local_epsilon).delta(
-                anonymity_set, epsilon
-            )
+            assert coin <= CloneRelease.of_2021(*clones).delta(epsilon)
 
         assert truth <= min(bounds) + _ENUMERATION_ERROR
         if users == 1 and not dummies:

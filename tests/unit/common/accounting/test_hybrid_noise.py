@@ -2,10 +2,10 @@
 
 import pytest
 
-from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.releases import AmplifiedRelease
 from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 from deploy.planning.shuffler_noise import geometric_spec
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
@@ -24,9 +24,8 @@ def _spec(peak: int, left: float, right: float, most: int) -> ShufflerSpec:
 
 def _release(users: int, items: int, local_epsilon: float, spec: ShufflerSpec) -> HybridRelease:
     reduction = reduction_for(items, local_epsilon, hashing=False)
-    return HybridRelease(
-        reduction=reduction, anonymity_set=AnonymitySet(users=users), shuffler=spec
-    )
+    amplified = AmplifiedRelease(reduction=reduction, anonymity_set=AnonymitySet(users=users))
+    return HybridRelease(amplified=amplified, shuffler=spec)
 
 
 _SPECS = [_spec(1, 0.5, 0.5, 3), _spec(2, 0.75, 0.5, 3), _spec(0, 0.5, 0.5, 2)]
@@ -83,10 +82,10 @@ def test_the_figure_is_at_most_every_other_bound(
     """Formula 1, the noise alone, and the local ε."""
     release = _release(users, items, local_epsilon, geometric_spec(wanted, 1e-6))
     noise = ItemNoiseRelease(noise=shuffler_noise_distribution(release.shuffler))
-    formula_1 = epsilon_upper(release.reduction, release.anonymity_set, 1e-6)
+    formula_1 = release.amplified.epsilon(1e-6)
 
     smallest = min(local_epsilon, formula_1, noise.epsilon(1e-6))
     assert release.epsilon(1e-6) <= smallest * (1 + 1e-9)
     delta = release.delta(0.8 * wanted)
-    assert delta <= delta_upper(release.reduction, release.anonymity_set, 0.8 * wanted)
-    assert delta <= release.reduction.signal * noise.delta(0.8 * wanted) * (1 + 1e-9)
+    assert delta <= release.amplified.delta(0.8 * wanted)
+    assert delta <= release.amplified.reduction.signal * noise.delta(0.8 * wanted) * (1 + 1e-9)

@@ -28,7 +28,6 @@ from common.accounting.published import (
 )
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
-from common.protocols import PublishedBound
 from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 from deploy.planning.shuffler_noise import published_sageo_spec
 from tests.support.reductions import reduction_for
@@ -40,6 +39,22 @@ def _hashing(buckets: int, local_epsilon: float) -> MatchCountReduction:
 
 def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
     return reduction_for(items, local_epsilon, hashing=False)
+
+
+def _setting(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float = 1e-6
+) -> BoundSetting:
+    return BoundSetting(reduction=reduction, anonymity_set=anonymity_set, delta=delta)
+
+
+def _of_items(anonymity_set: AnonymitySet) -> BoundSetting:
+    each_item = DummySpec(law="each-item", per_user=0, trials=56, extra_weight=2**30, most=40)
+    return dataclasses.replace(_setting(_grr(56, 4.0), anonymity_set), dummies=each_item)
+
+
+def _noise(spec: ShufflerSpec, delta: float) -> BoundSetting:
+    setting = _setting(_grr(56, 4.0), AnonymitySet(users=10**6), delta)
+    return dataclasses.replace(setting, shuffler=spec)
 
 
 def _blanket(mean: float, dummies: int) -> float:
@@ -103,7 +118,7 @@ def test_bounds_match_the_printed_formulas(
     bound: Bound, reduction: MatchCountReduction, anonymity_set: AnonymitySet, expected: float
 ) -> None:
     """At δ = 1e-6."""
-    assert bound(reduction, anonymity_set, 1e-6) == pytest.approx(expected, rel=1e-12)
+    assert bound(_setting(reduction, anonymity_set)) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -136,32 +151,29 @@ def test_each_bound_keeps_to_its_range(
 ) -> None:
     """The message states the rule and the number; random dummies are refused unless binomial."""
     with pytest.raises(BoundRangeError, match=message):
-        bound(reduction, AnonymitySet(users=users, dummies=dummies), 1e-6)
+        bound(_setting(reduction, AnonymitySet(users=users, dummies=dummies)))
     random = AnonymitySet(users=10**6, random_dummies=Poisson(1e6))
     if bound is not ddps:
         with pytest.raises(BoundRangeError, match="number is random"):
-            bound(_grr(56, math.inf if bound is fe1 else 4.0), random, 1e-6)
+            bound(_setting(_grr(56, math.inf if bound is fe1 else 4.0), random))
 
 
 def test_theorem_1_needs_a_large_blanket() -> None:
     """At large δ the first condition holds while the blanket is too small."""
     with pytest.raises(BoundRangeError, match="needs a blanket of"):
-        od_hp_theorem_1(_hashing(1000, 8.0), AnonymitySet(users=2, dummies=22_000), 0.9)
+        od_hp_theorem_1(_setting(_hashing(1000, 8.0), AnonymitySet(users=2, dummies=22_000), 0.9))
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
-def test_every_bound_accepts_only_its_own_settings(name: PublishedBound) -> None:
+def test_every_bound_accepts_only_its_own_settings(name: str) -> None:
     """Plain, with users' dummies of each item, and with the shuffler's noise."""
-    each_item = DummySpec(law="each-item", per_user=0, trials=56, extra_weight=2**30, most=40)
     noise = ShufflerSpec(law="binomial", trials=50_000, most=50_000)
     dummies = AnonymitySet(users=10**6, random_dummies=Binomial(10**6, 0.25))
-    plain = BoundSetting(
-        reduction=_grr(56, 4.0), anonymity_set=AnonymitySet(users=10**6), delta=1e-6
-    )
+    plain = _setting(_grr(56, 4.0), AnonymitySet(users=10**6))
     settings = {
         "plain": plain,
-        "each item": dataclasses.replace(plain, anonymity_set=dummies, dummies=each_item),
-        "noise": dataclasses.replace(plain, shuffler=noise),
+        "each item": _of_items(dummies),
+        "noise": _noise(noise, 1e-6),
     }
     answers = set()
     for key, setting in settings.items():
@@ -207,7 +219,7 @@ def test_aue_is_the_printed_formula() -> None:
     anonymity_set = AnonymitySet(users=602_325, random_dummies=Binomial(602_325, 0.25))
     expected = math.sqrt(200 * math.log(4e6) / (0.25 * 602_325))
 
-    assert aue(anonymity_set, 1e-6) == pytest.approx(expected, rel=1e-12)
+    assert aue(_of_items(anonymity_set)) == pytest.approx(expected, rel=1e-12)
     exact = ItemNoiseRelease(noise=Binomial(602_325, 0.25)).epsilon(1e-6)
     assert 5 < expected / exact < 20
 
@@ -219,10 +231,10 @@ def test_calibrations_are_inverted(epsilon: float, delta: float, kept: float) ->
     coins = _coins(sbin_trials(epsilon, delta, kept), kept)
     spec = _flanks(epsilon, delta, kept)
 
-    assert epsilon == pytest.approx(sbin(coins, delta), rel=1e-2)
-    assert sbin(coins, delta) <= epsilon
-    assert epsilon == pytest.approx(sageo(spec, delta), rel=1e-5)
-    for one, claim in ((coins, sbin(coins, delta)), (spec, sageo(spec, delta))):
+    assert epsilon == pytest.approx(sbin(_noise(coins, delta)), rel=1e-2)
+    assert sbin(_noise(coins, delta)) <= epsilon
+    assert epsilon == pytest.approx(sageo(_noise(spec, delta)), rel=1e-5)
+    for one, claim in ((coins, sbin(_noise(coins, delta))), (spec, sageo(_noise(spec, delta)))):
         exact = ItemNoiseRelease(
             noise=shuffler_noise_distribution(one), keep_probability=one.keep_probability
         ).epsilon(delta)
@@ -234,15 +246,15 @@ def test_bounds_on_noise_keep_to_their_range() -> None:
     geometric = published_sageo_spec(0.1, 1e-6)
     for bound, spec in ((sbin, geometric), (sbin, ShufflerSpec()), (sageo, _coins(100))):
         with pytest.raises(BoundRangeError, match="the distribution is"):
-            bound(spec, 1e-6)
+            bound(_noise(spec, 1e-6))
     with pytest.raises(BoundRangeError, match="more noise than there is"):
-        sbin(_coins(5), 1e-12)
+        sbin(_noise(_coins(5), 1e-12))
     narrow = ShufflerSpec(law="geometric", peak=0, left_weight=2**29, right_weight=2**29, most=40)
     with pytest.raises(BoundRangeError, match="more noise than there is"):
-        sageo(narrow, 1e-12)
+        sageo(_noise(narrow, 1e-12))
     with pytest.raises(BoundRangeError, match="does not cover"):
         sbin_trials(0.1, 0.5, 0.1)
     with pytest.raises(BoundRangeError, match="there are none"):
-        aue(AnonymitySet(users=100), 1e-6)
+        aue(_of_items(AnonymitySet(users=100)))
     with pytest.raises(BoundRangeError, match="holds for ε ≤ 1"):
-        aue(AnonymitySet(users=100, random_dummies=Binomial(100, 0.5)), 1e-6)
+        aue(_of_items(AnonymitySet(users=100, random_dummies=Binomial(100, 0.5))))

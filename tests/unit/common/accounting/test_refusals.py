@@ -9,7 +9,7 @@ import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction, clones_epsilon
+from common.accounting.clones import CloneRelease
 from common.accounting.composition import composed_claims, composed_epsilon
 from common.accounting.count_distributions import (
     Binomial,
@@ -20,7 +20,14 @@ from common.accounting.count_distributions import (
 )
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import aue, balle_closed_form, sageo, sbin, sbin_trials
+from common.accounting.published import (
+    BoundSetting,
+    aue,
+    balle_closed_form,
+    sageo,
+    sbin,
+    sbin_trials,
+)
 from common.accounting.reference.attack import epsilon_lower
 from common.accounting.reference.general_blanket import (
     BlanketPair,
@@ -28,7 +35,7 @@ from common.accounting.reference.general_blanket import (
     laplace_pair,
     rappor_pair,
 )
-from common.accounting.reference.other_bounds import VariationRatio, compare
+from common.accounting.reference.other_bounds import VariationRatio, clones_epsilon, compare
 from common.accounting.reference.randomizers import (
     duchi,
     optimized_unary,
@@ -36,7 +43,7 @@ from common.accounting.reference.randomizers import (
     rappor_probabilities,
     symmetric_unary,
 )
-from common.accounting.releases import LocalRelease
+from common.accounting.releases import AmplifiedRelease, LocalRelease
 from common.errors import AccountingError
 from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
 from tests.support.reductions import reduction_for
@@ -55,17 +62,25 @@ _GEOMETRIC: Final[dict[str, Any]] = {
     "right_weight": 2**29,
     "most": 3,
 }
+
+
+def _setting(delta: float = 1e-6, **changes: Any) -> BoundSetting:
+    return BoundSetting(**{"reduction": _GRR, "anonymity_set": _USERS, "delta": delta, **changes})
+
+
 _OF_DELTA: Final[list[Callable[[float], object]]] = [
     lambda delta: epsilon_upper(_GRR, _USERS, delta),
     lambda delta: epsilon_lower(_GRR, _USERS, delta),
-    lambda delta: clones_epsilon(CloneReduction.of_2021, _GRR, _USERS, delta),
+    lambda delta: clones_epsilon(CloneRelease.of_2021, _setting(delta)),
     lambda delta: composed_epsilon([LocalRelease(local_epsilon=1.0)] * 2, delta),
     lambda delta: composed_claims([(0.1, 0.0)] * 2, delta),
     lambda delta: compare(_GRR, _USERS, delta),
-    lambda delta: balle_closed_form(_GRR, _USERS, delta),
-    lambda delta: aue(_USERS, delta),
-    lambda delta: sbin(ShufflerSpec(law="binomial", trials=100, most=100), delta),
-    lambda delta: sageo(ShufflerSpec(**_GEOMETRIC), delta),
+    lambda delta: balle_closed_form(_setting(delta)),
+    lambda delta: aue(_setting(delta)),
+    lambda delta: sbin(
+        _setting(delta, shuffler=ShufflerSpec(law="binomial", trials=100, most=100))
+    ),
+    lambda delta: sageo(_setting(delta, shuffler=ShufflerSpec(**_GEOMETRIC))),
     lambda delta: sbin_trials(0.1, delta, 1.0),
 ]
 
@@ -126,8 +141,14 @@ def test_described_randomizers_have_a_finite_local_epsilon(
         (lambda: composed_claims([(-0.1, 0.0), (0.1, 0.0)], 1e-6), "is invalid"),
         (lambda: composed_claims([(0.1, 1.5), (0.1, 0.0)], 1e-6), "is invalid"),
         (lambda: composed_claims([(math.nan, 0.0), (0.1, 0.0)], 1e-6), "is invalid"),
-        (lambda: clones_epsilon(CloneReduction.of_2021, _BARE, _USERS, 1e-6), "finite local ε"),
-        (lambda: clones_epsilon(CloneReduction.of_2023, _BARE, _USERS, 1e-6), "finite local ε"),
+        (
+            lambda: clones_epsilon(CloneRelease.of_2021, _setting(reduction=_BARE)),
+            "finite local ε",
+        ),
+        (
+            lambda: clones_epsilon(CloneRelease.of_2023, _setting(reduction=_BARE)),
+            "finite local ε",
+        ),
         (lambda: VariationRatio.of(_BARE), "finite local ε"),
         (lambda: VariationRatio(odds=1.0, variation=0.1), "odds p are 1.0"),
         (lambda: VariationRatio(odds=math.inf, variation=0.1), "odds p are inf"),
@@ -159,6 +180,6 @@ def _pair(chances: Any, first: Any, second: Any) -> BlanketPair:
 
 
 def _hybrid(spec: ShufflerSpec, *, hashing: bool = False) -> HybridRelease:
-    return HybridRelease(
-        reduction=reduction_for(5, 2.0, hashing=hashing), anonymity_set=_USERS, shuffler=spec
-    )
+    reduction = reduction_for(5, 2.0, hashing=hashing)
+    amplified = AmplifiedRelease(reduction=reduction, anonymity_set=_USERS)
+    return HybridRelease(amplified=amplified, shuffler=spec)
