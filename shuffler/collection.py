@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -62,24 +63,18 @@ OpenedGroups = list[tuple[Group, list[int]]]
 """Groups of the submissions that opened, and for each submission the index of its envelope."""
 
 
+@dataclass(kw_only=True)
 class Collection:
     """Collects submissions for every task of this shuffler."""
 
-    def __init__(
-        self,
-        *,
-        batches: Batches,
-        store: SubmissionStore,
-        pool: HpkePool,
-        refusals: RefusalCounts,
-        connections: ConnectionLimit,
-    ) -> None:
-        self._batches = batches
-        self._store = store
-        self._pool = pool
-        self._refusals = refusals
-        self._connections = connections
-        self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
+    batches: Batches
+    store: SubmissionStore
+    pool: HpkePool
+    refusals: RefusalCounts
+    connections: ConnectionLimit
+
+    def __post_init__(self) -> None:
+        self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * self.pool.processes)
         self._bulk_calls = 0
         """Number of bulk calls whose tokens or envelopes are in the workers."""
 
@@ -89,8 +84,8 @@ class Collection:
 
         Raises the errors of Batches.find_or_begin.
         """
-        batch = await self._batches.find_or_begin(digest)
-        stored = batch if isinstance(batch, ActiveBatch) else await self._store.get(digest)
+        batch = await self.batches.find_or_begin(digest)
+        stored = batch if isinstance(batch, ActiveBatch) else await self.store.get(digest)
         return stored.signed
 
     async def submit(
@@ -115,7 +110,7 @@ class Collection:
             StorageError: The submission could not be stored; safe to retry.
             ShuffleDpError: The task cannot be collected; see Batches.find_or_begin.
         """
-        batch = await self._batches.find_or_begin(digest)
+        batch = await self.batches.find_or_begin(digest)
         [outcome] = await self._take(batch, [envelope], [token], self._open_here, peer)
         if outcome is Outcome.MALFORMED and isinstance(batch, ActiveBatch):
             _check_length(envelope, batch.task)
@@ -151,7 +146,7 @@ class Collection:
         Cost: opening the envelopes in the workers, and microseconds per submission. Calls that wait
         for a worker hold only their envelopes in memory.
         """
-        batch = await self._batches.find_or_begin(digest)
+        batch = await self.batches.find_or_begin(digest)
         tokens = tokens or [b""] * len(envelopes)
         async with self._bulk_slots:
             return await self._take(batch, envelopes, tokens, self._open_in_workers, peer)
@@ -169,9 +164,9 @@ class Collection:
             outcomes = [Outcome.CLOSED] * len(envelopes)
         else:
             if batch.task.tokens is None:
-                self._connections.take(peer, len(envelopes))
+                self.connections.take(peer, len(envelopes))
             outcomes = await self._open_and_store(batch, envelopes, tokens, opening)
-        self._refusals.count(batch.batch_id, outcomes)
+        self.refusals.count(batch.batch_id, outcomes)
         return outcomes
 
     async def _open_and_store(
@@ -216,9 +211,9 @@ class Collection:
             UnknownTaskError: The task was never requested; for other errors see Batches.find.
             BatchStateError: The batch has fewer users than n_min and keeps collecting, or expired.
         """
-        closing_rule = (await self._batches.find(digest)).closing_rule
+        closing_rule = (await self.batches.find(digest)).closing_rule
         while True:
-            stored = await self._store.get(digest)
+            stored = await self.store.get(digest)
             event = close_request_event(stored.state, stored.n_users, closing_rule)
             if event is None:
                 return
@@ -226,7 +221,7 @@ class Collection:
             # the batch closed automatically meanwhile, writing fails and the loop reads the state
             # again.
             with suppress(BatchStateError):
-                await self._store.set_state(stored, next_state(stored.state, event))
+                await self.store.set_state(stored, next_state(stored.state, event))
 
     async def drop(self, digest: TaskDigest) -> None:
         """
@@ -238,9 +233,9 @@ class Collection:
             UnknownTaskError: The task was never requested.
             BatchStateError: The batch still collects, is being delivered, or has ended otherwise.
         """
-        stored = await self._store.get(digest)
+        stored = await self.store.get(digest)
         if stored.state is not BatchState.DROPPED:
-            await self._store.set_last_state(stored, next_state(stored.state, Event.DROP))
+            await self.store.set_last_state(stored, next_state(stored.state, Event.DROP))
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
         """
@@ -248,8 +243,8 @@ class Collection:
 
         Raises the errors of `Batches.find`.
         """
-        closing_rule = (await self._batches.find(digest)).closing_rule
-        stored = await self._store.get(digest)
+        closing_rule = (await self.batches.find(digest)).closing_rule
+        stored = await self.store.get(digest)
         closed = stored.state is not BatchState.COLLECTING
         return BatchStatus(
             state=stored.state,
@@ -264,10 +259,10 @@ class Collection:
 
         Raises the errors of `Batches.find`.
         """
-        batch = await self._batches.find(digest)
-        await self._refusals.load(self._store)
-        refused = self._refusals.of(batch.batch_id)
-        stored = await self._store.get(digest)
+        batch = await self.batches.find(digest)
+        await self.refusals.load(self.store)
+        refused = self.refusals.of(batch.batch_id)
+        stored = await self.store.get(digest)
         return BatchProgress(
             state=stored.state,
             n_users=stored.n_users,
@@ -280,17 +275,17 @@ class Collection:
 
     async def _open_here(self, batch: ActiveBatch, envelopes: Sequence[bytes]) -> OpenedGroups:
         """Open a few envelopes in this process, which is faster than asking a worker."""
-        opener = self._batches.envelope_key(batch).opener(envelope_context(batch.digest))
+        opener = self.batches.envelope_key(batch).opener(envelope_context(batch.digest))
         return [form_from_opened(list(map(opener, envelopes)), batch.key.private_bytes())]
 
     async def _open_in_workers(
         self, batch: ActiveBatch, envelopes: Sequence[bytes]
     ) -> OpenedGroups:
-        private, context = self._batches.envelope_key(batch), envelope_context(batch.digest)
+        private, context = self.batches.envelope_key(batch), envelope_context(batch.digest)
         form = partial(form_from_opened, raw_key=batch.key.private_bytes())
 
         def submit(part: slice) -> Future[tuple[Group, list[int]]]:
-            return self._pool.open_and(private, form, envelopes[part], context)
+            return self.pool.open_and(private, form, envelopes[part], context)
 
         shares = await self._in_workers(len(envelopes), submit)
         return [(group, [start + index for index in indices]) for start, (group, indices) in shares]
@@ -298,7 +293,7 @@ class Collection:
     async def _verify(self, check: TokenCheck, tokens: Sequence[bytes]) -> list[bool]:
         """Verify tokens in workers, since this process answers all calls."""
         shares = await self._in_workers(
-            len(tokens), lambda part: self._pool.submit(check.are_valid, tokens[part])
+            len(tokens), lambda part: self.pool.submit(check.are_valid, tokens[part])
         )
         return [valid for _, of_share in shares for valid in of_share]
 
@@ -308,7 +303,7 @@ class Collection:
         """Split `count` items evenly over this call's fair part of the workers."""
         self._bulk_calls += 1
         try:
-            share = -(-count // max(1, self._pool.processes // self._bulk_calls))
+            share = -(-count // max(1, self.pool.processes // self._bulk_calls))
             starts = range(0, count, share)
             parts = [asyncio.wrap_future(submit(slice(at, at + share))) for at in starts]
             return list(zip(starts, await asyncio.gather(*parts), strict=True))
@@ -330,7 +325,7 @@ class Collection:
             if batch.task.tokens is None
             else [[batch.key.tag(_TOKEN + nonce_of(token)) for token in group] for group in tokens],
         )
-        return await self._store.append(arrival)
+        return await self.store.append(arrival)
 
 
 def _token_check(batch: ActiveBatch | FinishedBatch) -> TokenCheck | None:

@@ -93,21 +93,17 @@ def write_proof(
     blocks.put(f"{folder}/commitment", header + commitment, durable=True)
 
 
+@dataclass(kw_only=True)
 class InclusionProofs:
     """Stores and serves inclusion proofs."""
 
-    def __init__(
-        self, *, blocks: Blocks, identity: PublicIdentity, keep_seconds: float, clock: Clock
-    ) -> None:
-        """
-        Keep proofs in `blocks`.
+    blocks: Blocks
+    identity: PublicIdentity
+    keep_seconds: float
+    """Proofs are deleted so long after the delivery or deadline, whichever is later."""
+    clock: Clock
 
-        Proofs are deleted `keep_seconds` after the delivery or deadline, whichever is later.
-        """
-        self._blocks = blocks
-        self._identity = identity
-        self._keep_seconds = keep_seconds
-        self._clock = clock
+    def __post_init__(self) -> None:
         self._held: OrderedDict[TaskDigest, _Stored] = OrderedDict()
         self._loading = asyncio.Lock()
 
@@ -127,7 +123,7 @@ class InclusionProofs:
         samples, the commitment and leaves are only compared.
         """
         try:
-            commitment.verify(self._identity, manifest.task_digest)
+            commitment.verify(self.identity, manifest.task_digest)
         except ProofError:
             _report("analyzer's commitment does not verify", manifest)
             return
@@ -140,16 +136,16 @@ class InclusionProofs:
         if task.shuffler.keep_probability == 1:
             await asyncio.to_thread(
                 write_proof,
-                self._blocks,
+                self.blocks,
                 job.proof_folder,
-                until=int(max(task.deadline, self._clock.now()) + self._keep_seconds),
+                until=int(max(task.deadline, self.clock.now()) + self.keep_seconds),
                 n_ranges=job.n_ranges,
                 hashes=hashes,
                 sizes=sizes,
                 commitment=commitment_to_bytes(commitment),
             )
         else:
-            await asyncio.to_thread(self._blocks.delete, job.proof_folder)
+            await asyncio.to_thread(self.blocks.delete, job.proof_folder)
         root = Tree(n_leaves, hashes).root
         if (manifest.batch_id, root) != (commitment.batch_id, commitment.root):
             _report("analyzer signed other reports than were sent", manifest)
@@ -187,11 +183,11 @@ class InclusionProofs:
         if n_buckets < stored.n_ranges:
             joined = stored.n_ranges // n_buckets
             numbers = range(prefix * joined, (prefix + 1) * joined)
-            return b"".join(self._blocks.get(f"{folder}/leaves.{number}") for number in numbers)
+            return b"".join(self.blocks.get(f"{folder}/leaves.{number}") for number in numbers)
         number, within = divmod(prefix, n_buckets // stored.n_ranges)
         first, start, end = stored.edges[[prefix - within, prefix, prefix + 1]].tolist()
         name = f"{folder}/leaves.{number}"
-        return self._blocks.get(name, (start - first) * HASH_BYTES, (end - start) * HASH_BYTES)
+        return self.blocks.get(name, (start - first) * HASH_BYTES, (end - start) * HASH_BYTES)
 
     async def _stored(self, digest: TaskDigest) -> _Stored:
         held = self._held.get(digest)
@@ -210,14 +206,14 @@ class InclusionProofs:
     def _load(self, digest: TaskDigest) -> _Stored:
         folder = proof_folder(digest)
         try:
-            kept = self._blocks.get(f"{folder}/commitment")
+            kept = self.blocks.get(f"{folder}/commitment")
         except DamagedStorageError as error:
             raise ProofError(
                 "there is no proof for this task: its batch has not been delivered, its proof has "
                 "expired, or the task samples"
             ) from error
         try:
-            buckets = np.frombuffer(self._blocks.get(f"{folder}/buckets"), dtype=_BUCKETS)
+            buckets = np.frombuffer(self.blocks.get(f"{folder}/buckets"), dtype=_BUCKETS)
             header = _TIME_BYTES + _RANGES_BYTES
             commitment = commitment_from_bytes(kept[header:])
         except (ValueError, WireError) as error:  # an empty or truncated block
@@ -242,18 +238,18 @@ class InclusionProofs:
 
     def delete_expired(self, *, incomplete: bool = False) -> None:
         """Delete expired proofs and, at start, those that a crash left `incomplete`."""
-        for folder in self._blocks.folders():
+        for folder in self.blocks.folders():
             named = _FOLDERS.fullmatch(folder)
             if named is None:
                 continue
             try:
-                kept = self._blocks.get(f"{folder}/commitment", length=_TIME_BYTES)
-                expired = int.from_bytes(kept) < self._clock.now()
+                kept = self.blocks.get(f"{folder}/commitment", length=_TIME_BYTES)
+                expired = int.from_bytes(kept) < self.clock.now()
             except DamagedStorageError:  # it has no commitment yet
                 expired = incomplete
             if expired:
                 self._held.pop(TaskDigest(bytes.fromhex(named[1])), None)
-                self._blocks.delete(folder)
+                self.blocks.delete(folder)
 
 
 def _report(event: str, manifest: BatchManifest) -> None:

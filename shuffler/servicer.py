@@ -1,6 +1,7 @@
 """The shuffler's gRPC methods: wire in, core, wire out; and receipts for stored submissions."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
@@ -43,30 +44,24 @@ def bulk_receipt_for(
     return sign_bulk_receipt(identity, digest, stored) if stored else b""
 
 
+@dataclass
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     """Serves devices and the operator; common/runtime/access.py lists who may call which method."""
 
-    def __init__(
-        self,
-        collection: Collection,
-        identity: SigningIdentity,
-        inclusions: InclusionProofs,
-        log: LogRelay,
-    ) -> None:
-        self._log = log
-        self._collection = collection
-        self._identity = identity
-        self._inclusions = inclusions
+    collection: Collection
+    identity: SigningIdentity
+    inclusions: InclusionProofs
+    log: LogRelay
 
     async def FetchTask(
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
     ) -> shuffler_pb2.FetchTaskResponse:
         """Return a published task and, if the device wants it, its place in the log."""
-        signed = await self._collection.fetch_task(digest_from_wire(request.task_digest))
+        signed = await self.collection.fetch_task(digest_from_wire(request.task_digest))
         answer = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
         log_size = log_size_from_wire(request)
         if log_size is not None:
-            proof = await self._log.prove(signed, log_size)
+            proof = await self.log.prove(signed, log_size)
             answer.log_proof.CopyFrom(log_proof_to_wire(proof))
         return answer
 
@@ -75,10 +70,10 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.SubmitResponse:
         """Store one submission."""
         digest, envelope, token = envelope_from_wire(request)
-        outcome = await self._collection.submit(digest, envelope, token, peer=context.peer())
+        outcome = await self.collection.submit(digest, envelope, token, peer=context.peer())
         return shuffler_pb2.SubmitResponse(
             repeated=outcome is Outcome.REPEATED,
-            receipt=receipt_for(self._identity, digest, envelope, outcome),
+            receipt=receipt_for(self.identity, digest, envelope, outcome),
         )
 
     async def SubmitBulk(
@@ -86,41 +81,39 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.SubmitBulkResponse:
         """Store many submissions."""
         digest, envelopes, tokens = envelopes_from_wire(request)
-        outcomes = await self._collection.submit_bulk(
-            digest, envelopes, tokens, peer=context.peer()
-        )
-        receipt = bulk_receipt_for(self._identity, digest, envelopes, outcomes)
+        outcomes = await self.collection.submit_bulk(digest, envelopes, tokens, peer=context.peer())
+        receipt = bulk_receipt_for(self.identity, digest, envelopes, outcomes)
         return outcomes_to_wire(outcomes, receipt)
 
     async def GetBatchStatus(
         self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
     ) -> shuffler_pb2.GetBatchStatusResponse:
         """Return a batch's status."""
-        return status_to_wire(await self._collection.status(digest_from_wire(request.task_digest)))
+        return status_to_wire(await self.collection.status(digest_from_wire(request.task_digest)))
 
     async def GetBatchProgress(
         self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
     ) -> shuffler_pb2.GetBatchProgressResponse:
         """Return a batch's progress, even while it collects. For the operator."""
         digest = digest_from_wire(request.task_digest)
-        return progress_to_wire(await self._collection.progress(digest))
+        return progress_to_wire(await self.collection.progress(digest))
 
     async def CloseBatch(
         self, request: shuffler_pb2.CloseBatchRequest, _context: object
     ) -> shuffler_pb2.CloseBatchResponse:
         """Close a batch early. For the operator."""
-        await self._collection.close(digest_from_wire(request.task_digest))
+        await self.collection.close(digest_from_wire(request.task_digest))
         return shuffler_pb2.CloseBatchResponse()
 
     async def DropBatch(
         self, request: shuffler_pb2.DropBatchRequest, _context: object
     ) -> shuffler_pb2.DropBatchResponse:
         """Erase a batch that is not delivered. For the operator."""
-        await self._collection.drop(digest_from_wire(request.task_digest))
+        await self.collection.drop(digest_from_wire(request.task_digest))
         return shuffler_pb2.DropBatchResponse()
 
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object
     ) -> shuffler_pb2.GetInclusionResponse:
         """Return the analyzer's commitment and, if a prefix is given, one bucket of leaves."""
-        return proof_to_wire(*await self._inclusions.relay(*prefix_from_wire(request)))
+        return proof_to_wire(*await self.inclusions.relay(*prefix_from_wire(request)))
