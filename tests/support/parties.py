@@ -19,10 +19,10 @@ from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
 from user_agent.agent import Agent
-from user_agent.claim import Claim
 from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
+from user_agent.policy import Claim
 
 T = TypeVar("T")
 
