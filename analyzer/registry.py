@@ -153,10 +153,6 @@ class Registry:
         last, now = after or TaskDigest(b""), self.clock.now()
         return await self.store.run(task_table.summaries_after, last, MAX_LISTED_TASKS, now)
 
-    def now(self) -> float:
-        """Return the analyzer's time, in seconds since 1970 UTC."""
-        return self.clock.now()
-
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """
         Return a task and its state.

@@ -35,7 +35,7 @@ from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import claimed
 from common.messages.inclusion_proof import BatchCommitment
-from common.messages.ledger_entry import ChainedEntry, Decision, DecisionEntry
+from common.messages.ledger_entry import Decision, DecisionEntry
 from common.messages.result import Result
 from common.runtime import logs
 from common.runtime.clock import Clock, retry_pause
@@ -122,9 +122,10 @@ class Releases:
             # Retrying cannot help: the error follows from the batch, the keys and the ledger.
             quarantined = isinstance(error, SuspectBatchError)
             await self.store.mark_unusable(delivered, str(error), quarantined=quarantined)
-            if isinstance(error, SuspectBatchError):
-                self.metrics.record_missing_sentinels(error.n_missing)
-            self.metrics.record_unusable(delivered.task_digest, quarantined=quarantined)
+            n_missing = error.n_missing if isinstance(error, SuspectBatchError) else 0
+            self.metrics.record_unusable(
+                delivered.task_digest, quarantined=quarantined, n_missing=n_missing
+            )
             _log_failure("batch quarantined" if quarantined else "batch unusable", delivered, error)
 
     async def _release(self, delivered: BatchManifest) -> None:
@@ -246,10 +247,6 @@ class Releases:
                 )
             raise UnusableBatchError(reason)
         raise BatchStateError("the task's batch has not been released yet")
-
-    async def ledger(self, after: int) -> list[ChainedEntry]:
-        """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
-        return await self.store.ledger(after)
 
     async def measure_budgets(self, population: str = "") -> None:
         """

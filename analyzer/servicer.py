@@ -127,7 +127,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     ) -> analyzer_pb2.ListTasksResponse:
         """List tasks and their states. For operators."""
         summaries = await self.registry.tasks(tasks_after_from_wire(request))
-        return summaries_to_wire(summaries, self.registry.now())
+        return summaries_to_wire(summaries, self.registry.clock.now())
 
     async def DescribeTask(
         self, request: analyzer_pb2.DescribeTaskRequest, _context: object
@@ -146,7 +146,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         self, request: analyzer_pb2.GetLedgerRequest, _context: object
     ) -> analyzer_pb2.GetLedgerResponse:
         """Return entries of the ledger. For operators."""
-        return ledger_to_wire(await self.releases.ledger(after_from_wire(request)))
+        return ledger_to_wire(await self.releases.store.ledger(after_from_wire(request)))
 
 
 @contextmanager

@@ -97,8 +97,9 @@ class Staging:
         task = await self._task(digest)
         _check_manifest(manifest, task)
         earlier = await self.store.run(delivery_table.find_delivery, digest)
+        busy = digest in self._finishing or any(digest == of_task for of_task, _ in self._receiving)
         delivery = await self.store.run(
-            delivery_table.begin_delivery, manifest, n_parts, replaceable=not self._is_busy(digest)
+            delivery_table.begin_delivery, manifest, n_parts, replaceable=not busy
         )
         if not delivery.staged and not delivery.n_parts:
             if earlier is not None and earlier.manifest.batch_id != manifest.batch_id:
@@ -280,10 +281,6 @@ class Staging:
         for task in finishing:
             task.cancel()
         await asyncio.gather(*finishing, return_exceptions=True)
-
-    def _is_busy(self, digest: TaskDigest) -> bool:
-        """Return whether a call is delivering the task's batch."""
-        return digest in self._finishing or any(digest == of_task for of_task, _ in self._receiving)
 
     async def _task(self, digest: TaskDigest) -> Task:
         signed = await self.registry.get(digest)

@@ -115,21 +115,18 @@ class TaskLog:
                 one.due.set()
 
     async def _serve(self, checkpoints: Sequence[SignedCheckpoint]) -> None:
-        """Store and serve the newest checkpoint, and older ones with more cosignatures."""
+        """Store and serve the newest checkpoint, and older ones that more cosigned this week."""
+        oldest = self.clock.now() - WEEK_SECONDS
         kept: list[SignedCheckpoint] = []
         most = -1
         for one in sorted(checkpoints, key=lambda one: one.checkpoint.size, reverse=True):
-            if (count := self._cosignatures(one)) > most:
+            times = (one.signed_at(witness.link.key) for witness in self._witnesses)
+            count = sum(time is not None and time >= oldest for time in times)
+            if count > most:
                 kept.append(one)
                 most = count
         await self.store.run(log_table.replace_checkpoints, kept)
         self.copy.serve(kept)
-
-    def _cosignatures(self, signed: SignedCheckpoint) -> int:
-        """Count the cosignatures of the last week."""
-        oldest = self.clock.now() - WEEK_SECONDS
-        times = (signed.signed_at(one.link.key) for one in self._witnesses)
-        return sum(time is not None and time >= oldest for time in times)
 
     async def _keep_pushing(self, witness: _Pushed) -> None:
         pause, began = 0.0, self.clock.elapsed()
