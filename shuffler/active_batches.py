@@ -157,7 +157,7 @@ class ActiveBatches:
         """Return the deadlines of the unfinished batches."""
         return {batch.batch_id: batch.closing_rule.deadline for batch in self.unfinished()}
 
-    def needed_keys(self) -> set[KeyId] | None:
+    async def needed_keys(self) -> set[KeyId] | None:
         """
         Return the envelope keys of tasks whose batch is unfinished or about to begin.
 
@@ -279,12 +279,12 @@ class ActiveBatches:
 
     def _batch_key(self, stored: StoredBatch) -> BatchKey:
         """Read a batch's key. If it is missing, create one if the batch is empty, else raise."""
-        empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
 
-        def missing() -> bytes:
-            raise BatchStateError("the key of this unfinished batch is missing")
+        def create() -> bytes:
+            if stored.state is not BatchState.COLLECTING or stored.n_users:
+                raise BatchStateError("the key of this unfinished batch is missing")
+            return BatchKey.generate()
 
-        create = BatchKey.generate if empty else missing
         return BatchKey(self.state.secret(_key_file(stored.batch_id), create))
 
 

@@ -1,7 +1,7 @@
 """Open and check submissions, and store them durably before acknowledging them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from common.errors import (
 )
 from common.messages.batch import BatchProgress, BatchState, BatchStatus
 from common.messages.submission import REFUSALS, Outcome
-from common.task.task import Task, listed
+from common.task.task import listed
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
-from shuffler.admission import ConnectionLimit, TokenCheck, token_check
+from shuffler.admission import ConnectionLimit, TokenCheck
 from shuffler.batch_states import Event, close_request_event, next_state
 from shuffler.refusals import RefusalCounts
-from shuffler.storage.group import Group, form_from_opened
+from shuffler.storage.group import Group, form_group
 from shuffler.storage.group_commit import Arrival
 from shuffler.storage.submission_store import SubmissionStore
 
@@ -58,9 +58,6 @@ _FEW: Final = 8
 """Tokens that are verified here, which is faster than asking a worker."""
 _TOKEN: Final = b"token"
 """Prefix that separates tags of tokens from tags of submission ids, which clients choose."""
-
-OpenedGroups = list[tuple[Group, list[int]]]
-"""Groups of the submissions that opened, and for each submission the index of its envelope."""
 
 
 @dataclass(kw_only=True)
@@ -111,9 +108,14 @@ class Collection:
             ShuffleDpError: The task cannot be collected; see Batches.find_or_begin.
         """
         batch = await self.batches.find_or_begin(digest)
-        [outcome] = await self._take(batch, [envelope], [token], self._open_here, peer)
+        [outcome] = await self._take(batch, [envelope], [token], peer, here=True)
         if outcome is Outcome.MALFORMED and isinstance(batch, ActiveBatch):
-            _check_length(envelope, batch.task)
+            task = batch.task
+            if len(envelope) not in task.envelope_sizes:
+                raise WireError(
+                    f"the envelope has {len(envelope)} bytes; a submission of this task, of "
+                    f"{listed(task.lengths)} reports, has {listed(task.envelope_sizes)}"
+                )
         check = _token_check(batch)
         if outcome is Outcome.UNAUTHENTICATED and check is not None:
             raise CredentialError(check.explain(token))
@@ -149,15 +151,16 @@ class Collection:
         batch = await self.batches.find_or_begin(digest)
         tokens = tokens or [b""] * len(envelopes)
         async with self._bulk_slots:
-            return await self._take(batch, envelopes, tokens, self._open_in_workers, peer)
+            return await self._take(batch, envelopes, tokens, peer, here=False)
 
     async def _take(
         self,
         batch: ActiveBatch | FinishedBatch,
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
-        opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
         peer: str,
+        *,
+        here: bool,
     ) -> list[Outcome]:
         """Open and store submissions; return their outcomes, and count all but STORED."""
         if isinstance(batch, FinishedBatch):
@@ -165,7 +168,7 @@ class Collection:
         else:
             if batch.task.tokens is None:
                 self.connections.take(peer, len(envelopes))
-            outcomes = await self._open_and_store(batch, envelopes, tokens, opening)
+            outcomes = await self._open_and_store(batch, envelopes, tokens, here=here)
         self.refusals.count(batch.batch_id, outcomes)
         return outcomes
 
@@ -174,7 +177,8 @@ class Collection:
         batch: ActiveBatch,
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
-        opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
+        *,
+        here: bool,
     ) -> list[Outcome]:
         outcomes, sizes = [Outcome.MALFORMED] * len(envelopes), set(batch.task.envelope_sizes)
         fitting = [index for index, envelope in enumerate(envelopes) if len(envelope) in sizes]
@@ -190,7 +194,7 @@ class Collection:
         if not fitting:
             return outcomes
         try:
-            opened = await opening(batch, [envelopes[index] for index in fitting])
+            opened = await self._open(batch, [envelopes[index] for index in fitting], here=here)
         except BatchStateError:  # it was permuted while this call waited
             return [Outcome.CLOSED] * len(envelopes)
         indices = [[fitting[index] for index in of_group] for _, of_group in opened]
@@ -235,7 +239,7 @@ class Collection:
         """
         stored = await self.store.get(digest)
         if stored.state is not BatchState.DROPPED:
-            await self.store.set_last_state(stored, next_state(stored.state, Event.DROP))
+            await self.store.set_state(stored, next_state(stored.state, Event.DROP))
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
         """
@@ -273,21 +277,21 @@ class Collection:
             repeated=refused[Outcome.REPEATED],
         )
 
-    async def _open_here(self, batch: ActiveBatch, envelopes: Sequence[bytes]) -> OpenedGroups:
-        """Open a few envelopes in this process, which is faster than asking a worker."""
-        opener = self.batches.envelope_key(batch).opener(envelope_context(batch.digest))
-        return [form_from_opened(list(map(opener, envelopes)), batch.key.private_bytes())]
+    async def _open(
+        self, batch: ActiveBatch, envelopes: Sequence[bytes], *, here: bool
+    ) -> list[tuple[Group, list[int]]]:
+        """
+        Open envelopes in workers or `here`, which is faster for a few.
 
-    async def _open_in_workers(
-        self, batch: ActiveBatch, envelopes: Sequence[bytes]
-    ) -> OpenedGroups:
+        Returns groups of the submissions that opened, and the index of each one's envelope.
+        """
         private, context = self.batches.envelope_key(batch), envelope_context(batch.digest)
-        form = partial(form_from_opened, raw_key=batch.key.private_bytes())
-
-        def submit(part: slice) -> Future[tuple[Group, list[int]]]:
-            return self.pool.open_and(private, form, envelopes[part], context)
-
-        shares = await self._in_workers(len(envelopes), submit)
+        form = partial(form_group, raw_key=batch.key.private_bytes())
+        if here:
+            return [form(list(map(private.opener(context), envelopes)))]
+        shares = await self._in_workers(
+            len(envelopes), lambda part: self.pool.open_and(private, form, envelopes[part], context)
+        )
         return [(group, [start + index for index in indices]) for start, (group, indices) in shares]
 
     async def _verify(self, check: TokenCheck, tokens: Sequence[bytes]) -> list[bool]:
@@ -332,12 +336,4 @@ def _token_check(batch: ActiveBatch | FinishedBatch) -> TokenCheck | None:
     """Return the check of a collecting batch's tokens; None if its task requires none."""
     if isinstance(batch, FinishedBatch) or batch.task.tokens is None:
         return None
-    return token_check(batch.task.tokens, batch.digest)
-
-
-def _check_length(envelope: bytes, task: Task) -> None:
-    if len(envelope) not in task.envelope_sizes:
-        raise WireError(
-            f"the envelope has {len(envelope)} bytes; a submission of this task, of "
-            f"{listed(task.lengths)} reports, has {listed(task.envelope_sizes)}"
-        )
+    return TokenCheck(batch.task.tokens, batch.digest)

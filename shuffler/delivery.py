@@ -8,7 +8,7 @@ independently, so one that cannot be delivered delays no other.
 import asyncio
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
@@ -21,14 +21,11 @@ from common.runtime.executor import Executor
 from common.runtime.repeat import wait_for_change
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
-from shuffler.analyzer_client import Analyzer
+from shuffler.analyzer_client import Analyzer, deliver_parts
 from shuffler.batch_states import FINAL_STATES, Event, due_event, is_past_end, next_state
-from shuffler.inclusion import InclusionProofs, proof_folder
+from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
-from shuffler.part_delivery import deliver_parts
-from shuffler.proof_job import LEAVES, ProofJob
-from shuffler.shuffle import ShuffleSummary, shuffle
-from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count
+from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count, shuffle
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
@@ -158,13 +155,10 @@ class Deliveries:
                 return
             await self._perform(event, stored, batch)
             stored = await self.store.get(batch.digest)
+            fields = logs.batch_fields(batch.digest, batch.batch_id)
             logs.event(
                 "batch moved on",
-                {
-                    **logs.batch_fields(batch.digest, batch.batch_id),
-                    "state": stored.state.value,
-                    "n_users": stored.n_users,
-                },
+                {**fields, "state": stored.state.value, "n_users": stored.n_users},
             )
 
     async def _perform(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> None:
@@ -173,32 +167,20 @@ class Deliveries:
             event = await self._deliver(stored, batch)
         state = next_state(stored.state, event)
         if event is Event.PERMUTE:
-            shuffled = await self._shuffle(stored, batch)
-            permuted = replace(
-                stored,
-                n_reports=shuffled.n_reports,
-                by_length=shuffled.by_length,
-                shuffle_seconds=shuffled.seconds,
+            job = await asyncio.to_thread(
+                ShuffleJob.plan,
+                batch_id=batch.batch_id,
+                task_bytes=batch.signed.task_bytes,
+                n_users=stored.n_users,
+                key=batch.key,
+                seed=self.seeds.of(batch.batch_id),
+                source=self.store.group_source(),
+                blocks=self.blocks,
             )
-            await self.store.record_permuted(permuted, state)
+            stored = replace(stored, **asdict(await shuffle(job, stored.n_users, self.executor)))
+        await self.store.set_state(stored, state)
+        if event is Event.PERMUTE:
             self.seeds.destroy(batch.batch_id)
-        elif state in FINAL_STATES:
-            await self.store.set_last_state(stored, state)
-        else:
-            await self.store.set_state(stored, state)
-
-    async def _shuffle(self, stored: StoredBatch, batch: ActiveBatch) -> ShuffleSummary:
-        job = await asyncio.to_thread(
-            ShuffleJob.plan,
-            batch_id=batch.batch_id,
-            task_bytes=batch.signed.task_bytes,
-            n_users=stored.n_users,
-            key=batch.key,
-            seed=self.seeds.of(batch.batch_id),
-            source=self.store.group_source(),
-            blocks=self.blocks,
-        )
-        return await shuffle(job, stored.n_users, self.executor)
 
     async def _deliver(self, stored: StoredBatch, batch: ActiveBatch) -> Event:
         """
@@ -213,16 +195,14 @@ class Deliveries:
             n_reports=stored.n_reports,
             by_length=stored.by_length,
         )
+        fields = logs.batch_fields(batch.digest, batch.batch_id)
         n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
         blocks = SealedBlocks(self.blocks, batch.batch_id.hex(), batch.key)
         try:
             commitment = await deliver_parts(self.analyzer, manifest, blocks, n_parts, size)
         except PeerRefusalError as error:
-            logs.event(
-                "batch refused by the analyzer",
-                {**logs.batch_fields(batch.digest, batch.batch_id), "status": error.status},
-                level="ERROR",
-            )
+            name = "batch refused by the analyzer"
+            logs.event(name, {**fields, "status": error.status}, level="ERROR")
             return Event.REFUSE
         job = ProofJob(
             batch_id=batch.batch_id,
@@ -238,9 +218,6 @@ class Deliveries:
         try:
             await self.inclusions.keep(manifest, batch.task, commitment, job, self.executor)
         except DamagedStorageError as error:  # the analyzer has the batch: its key is destroyed
-            logs.event(
-                "inclusion proof lost: the delivered batch cannot be read",
-                {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
-                level="ERROR",
-            )
+            loss = "inclusion proof lost: the delivered batch cannot be read"
+            logs.event(loss, {**fields, "error": type(error).__name__}, level="ERROR")
         return Event.DELIVER

@@ -12,7 +12,6 @@ buckets with their numbers of leaves, and last the commitment, which marks them 
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -29,17 +28,22 @@ from common.messages.inclusion_proof import (
     InclusionProof,
     Tree,
     bits_for,
+    bucket_hashes,
+    distinct_rows,
+    leaves_of,
     root_of,
+    salted_leaves,
+    split_ranges,
 )
 from common.runtime import logs
 from common.runtime.blocks import Blocks
 from common.runtime.clock import Clock
-from common.runtime.executor import Executor
+from common.runtime.executor import Executor, Job
 from common.runtime.repeat import repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_bytes
-from shuffler.proof_job import ProofJob
+from shuffler.shuffle_job import PERMUTED
 
 _FOLDER: Final = "proof-{}"
 _FOLDERS: Final = re.compile("proof-([0-9a-f]{64})")
@@ -51,11 +55,66 @@ _MAX_BUCKETS_HELD: Final = 1 << 19
 """Maximum number of buckets of all trees in memory, about 150 bytes each; enough for 16 batches of
 ten million reports. A single tree may exceed it. The leaves stay in their blocks."""
 _SWEEP_SECONDS: Final = 3600.0
+LEAVES: Final = "leaves"
+"""Subfolder of the batch's salted leaves, by part and range."""
 
 
 def proof_folder(digest: TaskDigest) -> str:
     """Return the folder of a task's proofs."""
     return _FOLDER.format(digest.hex())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofJob(Job):
+    """The job of a delivered batch's proofs, whose methods are run by worker processes."""
+
+    proof_folder: str
+    """Folder of the leaves, which are not sealed, since they outlive the batch's key."""
+    report_bytes: int
+    salt: bytes
+    n_parts: int
+    n_ranges: int
+    bits: int = 0
+    """Depth of the tree; set once all ranges are merged."""
+
+    def split(self, part: int) -> None:
+        """Salt the leaves of one part's reports, and split them into ranges. Cost: 2 µs each."""
+        blocks = self.sealed_blocks()
+        leaves = leaves_of(blocks.get(f"{PERMUTED}/{part}"), self.report_bytes)
+        # All copies of a leaf fall into one range, which must fit into memory.
+        distinct = distinct_rows(salted_leaves(leaves, self.salt))
+        ranges = split_ranges(distinct, self.n_ranges)
+        for number, rows in enumerate(ranges):
+            blocks.put(f"{LEAVES}/{part}.{number}", rows.tobytes())
+
+    def merge(self, number: int) -> int:
+        """Store one range's distinct leaves in ascending order; return how many there are."""
+        blocks = self.sealed_blocks()
+        parts = [blocks.get(f"{LEAVES}/{part}.{number}") for part in range(self.n_parts)]
+        leaves = distinct_rows(_rows(b"".join(parts)))
+        name = f"{self.proof_folder}/leaves.{number}"
+        self.blocks.put(name, leaves.tobytes(), durable=True)
+        return len(leaves)
+
+    @property
+    def n_subtrees(self) -> int:
+        """Number of parts of the last stage: ranges, joined if a bucket has several."""
+        return min(self.n_ranges, 1 << self.bits)
+
+    def hash_buckets(self, subtree: int) -> tuple[bytes, list[int]]:
+        """Return the hashes of one subtree's buckets, concatenated, and their numbers of leaves."""
+        joined = self.n_ranges // self.n_subtrees
+        blocks = self.blocks
+        leaves = b"".join(
+            blocks.get(f"{self.proof_folder}/leaves.{number}")
+            for number in range(subtree * joined, (subtree + 1) * joined)
+        )
+        hashes, sizes = bucket_hashes(_rows(leaves), (1 << self.bits) // self.n_subtrees, self.bits)
+        return hashes, sizes.tolist()
+
+
+def _rows(leaves: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(leaves, dtype=np.uint8).reshape(-1, HASH_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,30 +126,8 @@ class _Stored:
     n_ranges: int
     edges: NDArray[np.int64]
     """Number of leaves before each bucket, and in all."""
-
-    @property
-    def largest_bucket(self) -> int:
-        """Number of leaves in the fullest bucket."""
-        return int(np.diff(self.edges).max())
-
-
-def write_proof(
-    blocks: Blocks,
-    folder: str,
-    *,
-    until: int,
-    n_ranges: int,
-    hashes: bytes,
-    sizes: Sequence[int],
-    commitment: bytes,
-) -> None:
-    """Write the buckets, and the commitment last, after all ranges' leaves."""
-    buckets = np.empty(len(sizes), dtype=_BUCKETS)
-    buckets["hash"] = np.frombuffer(hashes, dtype=_BUCKETS["hash"])
-    buckets["n_leaves"] = sizes
-    blocks.put(f"{folder}/buckets", buckets.tobytes(), durable=True)
-    header = until.to_bytes(_TIME_BYTES) + n_ranges.to_bytes(_RANGES_BYTES)
-    blocks.put(f"{folder}/commitment", header + commitment, durable=True)
+    largest_bucket: int
+    """Number of leaves in the fullest bucket."""
 
 
 @dataclass(kw_only=True)
@@ -134,16 +171,15 @@ class InclusionProofs:
         hashes = b"".join(hashed for hashed, _ in subtrees)
         sizes = [size for _, of_subtree in subtrees for size in of_subtree]
         if task.shuffler.keep_probability == 1:
-            await asyncio.to_thread(
-                write_proof,
-                self.blocks,
-                job.proof_folder,
-                until=int(max(task.deadline, self.clock.now()) + self.keep_seconds),
-                n_ranges=job.n_ranges,
-                hashes=hashes,
-                sizes=sizes,
-                commitment=commitment_to_bytes(commitment),
-            )
+            until = int(max(task.deadline, self.clock.now()) + self.keep_seconds)
+            header = until.to_bytes(_TIME_BYTES) + job.n_ranges.to_bytes(_RANGES_BYTES)
+            buckets = np.empty(len(sizes), dtype=_BUCKETS)
+            buckets["hash"] = np.frombuffer(hashes, dtype=_BUCKETS["hash"])
+            buckets["n_leaves"] = sizes
+            put = partial(self.blocks.put, durable=True)
+            await asyncio.to_thread(put, f"{job.proof_folder}/buckets", buckets.tobytes())
+            kept = header + commitment_to_bytes(commitment)
+            await asyncio.to_thread(put, f"{job.proof_folder}/commitment", kept)
         else:
             await asyncio.to_thread(self.blocks.delete, job.proof_folder)
         root = Tree(n_leaves, hashes).root
@@ -229,6 +265,7 @@ class InclusionProofs:
             tree=Tree(n_leaves, buckets["hash"].tobytes()),
             n_ranges=n_ranges,
             edges=edges,
+            largest_bucket=int(buckets["n_leaves"].max()),
         )
 
     async def run(self) -> None:

@@ -11,6 +11,7 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
 from typing import Final
@@ -23,26 +24,25 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAGS, Group, merge_small, open_tags
-from shuffler.storage.group_commit import Arrival, append_each_batch
-from shuffler.storage.judgement import judge_group
+from shuffler.storage.group_commit import Arrival, append_each_batch, judge_group
 from shuffler.storage.submission_store import OPEN_STATES
 
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""
 
 
+@dataclass(frozen=True, slots=True)
 class UsedTokens:
     """The tokens of submissions to one batch, by group, which their submissions use up."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, batch_id: BatchId, tags: Sequence[Sequence[bytes]]
-    ) -> None:
-        """`tags` are keyed hashes of the tokens."""
-        self._connection, self._batch_id, self._tags = connection, batch_id, tags
+    connection: sqlite3.Connection
+    batch_id: BatchId
+    tags: Sequence[Sequence[bytes]]
+    """Keyed hashes of the tokens."""
 
     def use(self, group: int, index: int) -> bool:
         """Use the token of a group's submission; return False if it was used before."""
-        return self._insert([self._tags[group][index]]) == 1
+        return self._insert([self.tags[group][index]]) == 1
 
     def use_all(self) -> bool:
         """
@@ -50,19 +50,19 @@ class UsedTokens:
 
         Cost: less than a fifth of single uses, mostly because the tags are sorted.
         """
-        tags = sorted(chain.from_iterable(self._tags))
-        self._connection.execute("SAVEPOINT tokens")
+        tags = sorted(chain.from_iterable(self.tags))
+        self.connection.execute("SAVEPOINT tokens")
         if all_new := self._insert(tags) == len(tags):
-            self._connection.execute("RELEASE tokens")
+            self.connection.execute("RELEASE tokens")
         else:
-            self._connection.execute("ROLLBACK TO tokens")
+            self.connection.execute("ROLLBACK TO tokens")
         return all_new
 
     def _insert(self, tags: Sequence[bytes]) -> int:
         """Insert tags, and return the number of those that were not used."""
-        return self._connection.executemany(
+        return self.connection.executemany(
             "INSERT OR IGNORE INTO used_tokens VALUES (?, ?)",
-            zip(repeat(self._batch_id), tags, strict=False),
+            zip(repeat(self.batch_id), tags, strict=False),
         ).rowcount
 
 
@@ -72,12 +72,8 @@ class Deduplication:
     def __init__(self) -> None:
         self._held = SortedIndex()
 
-    def remember(self, group: Group) -> None:
-        """Add a committed group."""
-        self.remember_tags(group.tags, np.full(len(group), group.number, dtype=np.uint64))
-
-    def remember_tags(self, tags: bytes | bytearray, numbers: NDArray[np.uint64]) -> None:
-        """Add tags, with the number of each tag's group."""
+    def remember(self, tags: bytes | bytearray, numbers: NDArray[np.uint64]) -> None:
+        """Add committed submissions' tags, with the number of each tag's group."""
         self._held.add(np.frombuffer(tags, dtype=TAGS)["head"].astype(np.uint64), numbers)
 
     def classify(
@@ -209,9 +205,9 @@ def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey)
         tags += opened
         numbers.extend([number] * (len(opened) // TAGS.itemsize))
         if len(numbers) >= _LOADED_AT_ONCE:
-            deduplication.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+            deduplication.remember(tags, np.array(numbers, dtype=np.uint64))
             tags, numbers = bytearray(), array("Q")
-    deduplication.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+    deduplication.remember(tags, np.array(numbers, dtype=np.uint64))
     return deduplication
 
 

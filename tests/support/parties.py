@@ -65,7 +65,7 @@ class ShufflerParty(Shuffler):
 
     async def rotate(self) -> None:
         """Rotate its keys."""
-        self.keys.rotate(self.clock.now(), self.batches.needed_keys())
+        self.keys.rotate(self.clock.now(), await self.batches.needed_keys())
 
     async def _call(self, act: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._around.network.call(self.life, self._to.life, act, work)

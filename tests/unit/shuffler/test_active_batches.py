@@ -163,20 +163,20 @@ async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffl
     key, open_batch = key_id(CASE.task.suite, CASE.task.shuffler_key), shuffler.store.open_batch
 
     async def opened(batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        assert {key} == shuffler.batches.needed_keys()
+        assert {key} == await shuffler.batches.needed_keys()
         return await open_batch(batch_id, signed)
 
     shuffler.store.open_batch = opened  # type: ignore[method-assign]
     await shuffler.submit(4)
-    assert {key} == shuffler.batches.needed_keys()
+    assert {key} == await shuffler.batches.needed_keys()
     late = shuffler.clock.now() + 300 * DAY
-    assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+    assert not shuffler.keys.rotate(late, await shuffler.batches.needed_keys())
 
     await shuffler.submit(1)
     await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
-    assert set() == shuffler.batches.needed_keys()
-    assert shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+    assert set() == await shuffler.batches.needed_keys()
+    assert shuffler.keys.rotate(late, await shuffler.batches.needed_keys())
 
 
 def _unreadable(_: bytes) -> Task:
@@ -212,7 +212,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
             await shuffler.store._database.run(lambda connection: connection.execute(damage))
         await shuffler.restart()
         late = shuffler.clock.now() + 300 * DAY
-        assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+        assert not shuffler.keys.rotate(late, await shuffler.batches.needed_keys())
         with pytest.raises((BatchStateError, DamagedStorageError, TaskError)):
             await shuffler.collection.fetch_task(DIGEST)
         assert [] == shuffler.batches.unfinished()
@@ -238,4 +238,4 @@ async def test_a_quarantined_batch_needs_no_envelope_key(
     await shuffler.advance()
     monkeypatch.setattr(Task, "from_bytes", _unreadable)
     await shuffler.restart()
-    assert set() == shuffler.batches.needed_keys()
+    assert set() == await shuffler.batches.needed_keys()
