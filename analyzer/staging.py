@@ -174,7 +174,12 @@ class Staging:
         manifest = delivery.manifest
         if delivery.staged:
             return manifest
-        _check_whole(delivery)
+        n_arrived = len(delivery.arrived)
+        if n_arrived != delivery.n_parts:
+            raise WireError(f"{n_arrived} of {delivery.n_parts} parts of the batch have arrived")
+        n_reports = sum(part.n_reports for part in delivery.arrived.values())
+        if n_reports != manifest.n_reports:
+            raise WireError(f"{n_reports} reports arrived; {manifest.n_reports} were announced")
         try:
             commitment = await self._commit(delivery)
         except UnusableBatchError as error:  # the shuffler still has the reports
@@ -392,14 +397,3 @@ async def _read(part: BatchPart, chunks: AsyncIterator[bytes], size: int) -> byt
     if content_hash.digest() != part.content_hash:
         raise WireError(f"part {part.part} has another SHA-256 than was announced")
     return content
-
-
-def _check_whole(delivery: Delivery) -> None:
-    n_arrived = len(delivery.arrived)
-    if n_arrived != delivery.n_parts:
-        raise WireError(f"{n_arrived} of {delivery.n_parts} parts of the batch have arrived")
-    n_reports = sum(part.n_reports for part in delivery.arrived.values())
-    if n_reports != delivery.manifest.n_reports:
-        raise WireError(
-            f"{n_reports} reports arrived; {delivery.manifest.n_reports} were announced"
-        )

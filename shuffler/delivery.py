@@ -55,7 +55,7 @@ class Deliveries:
     inclusions: InclusionProofs
     metrics: BatchMetrics
     keep_seconds: float = math.inf
-    """Batches that cannot be delivered are dropped so long after their deadline."""
+    """Seconds after its deadline at which an undelivered batch is dropped."""
 
     def __post_init__(self) -> None:
         self._failures = logs.RepeatedFailures()

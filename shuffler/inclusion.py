@@ -45,7 +45,6 @@ from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_bytes
 from shuffler.shuffle_job import PERMUTED
 
-_FOLDER: Final = "proof-{}"
 _FOLDERS: Final = re.compile("proof-([0-9a-f]{64})")
 _BUCKETS: Final = np.dtype([("hash", f"V{HASH_BYTES}"), ("n_leaves", "<u4")])
 """A bucket's hash and its number of leaves, as they are stored."""
@@ -61,7 +60,7 @@ LEAVES: Final = "leaves"
 
 def proof_folder(digest: TaskDigest) -> str:
     """Return the folder of a task's proofs."""
-    return _FOLDER.format(digest.hex())
+    return f"proof-{digest.hex()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +136,7 @@ class InclusionProofs:
     blocks: Blocks
     identity: PublicIdentity
     keep_seconds: float
-    """Proofs are deleted so long after the delivery or deadline, whichever is later."""
+    """Seconds after the delivery or deadline, whichever is later, at which proofs are deleted."""
     clock: Clock
 
     def __post_init__(self) -> None:

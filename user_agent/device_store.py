@@ -140,7 +140,7 @@ class SavedSubmission:
     """Sorted, concatenated leaves of the sealed reports to check: all of them, or those drawn;
     empty if none are left to check."""
     deadline: float
-    """The task's; infinite if an earlier version kept no evidence."""
+    """The task's, in seconds since 1970 UTC; infinite if an earlier version kept no evidence."""
     inclusion: InclusionState
     receipt: bytes
     """Empty until the shuffler acknowledges the submission."""
@@ -311,7 +311,7 @@ class DeviceStore(Database):
         return list(map(_saved, rows))
 
     async def keep_leaves(self, answer: SavedSubmission, leaves: bytes) -> SavedSubmission:
-        """Replace an unchecked answer's leaves by a subset, and return it so."""
+        """Replace an unchecked answer's leaves by a subset; return the changed answer."""
         await self._update(answer, InclusionState.UNCHECKED, leaves)
         return replace(answer, leaves=leaves)
 

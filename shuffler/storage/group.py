@@ -132,7 +132,7 @@ def open_tags(number: int, sealed_tags: bytes, key: BatchKey) -> bytes:
 
 def form_group(plaintexts: Sequence[bytes | None], raw_key: bytes) -> tuple[Group, list[int]]:
     """
-    Form a group from envelopes' plaintexts, None if one did not open. Run by shuffler's workers.
+    Form a group from envelopes' plaintexts; None for one that did not open. Run by workers too.
 
     An envelope of one of the task's lengths that opens contains an id and whole sealed reports,
     since sealing adds a fixed number of bytes.

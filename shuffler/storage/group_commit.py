@@ -1,8 +1,4 @@
-"""
-The groups of a call, which the store commits together with those of other calls, and outcomes.
-
-The same for every store.
-"""
+"""Groups of one call, committed with those of other calls, and outcomes: for every store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

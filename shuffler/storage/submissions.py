@@ -151,26 +151,22 @@ def append(
     `now` returns the seconds since 1970 UTC.
     """
     stored: list[tuple[BatchId, Group]] = []
-
-    def append_to(arrival: Arrival) -> list[list[Outcome]]:
-        outcomes, groups = _append_to(connection, arrival, deduplications, now)
-        stored.extend((arrival.batch_id, group) for group in groups)
-        return outcomes
-
+    append_to = partial(_append_to, connection, deduplications, now, stored)
     return append_each_batch(arrivals, append_to), stored
 
 
 def _append_to(
     connection: sqlite3.Connection,
-    arrival: Arrival,
     deduplications: dict[BatchId, Deduplication],
     now: Callable[[], float],
-) -> tuple[list[list[Outcome]], list[Group]]:
+    all_stored: list[tuple[BatchId, Group]],
+    arrival: Arrival,
+) -> list[list[Outcome]]:
     batch_id, key, groups = arrival.batch_id, arrival.key, arrival.groups
     query = "SELECT state FROM batches WHERE batch_id = ?"
     state = BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
     if state not in OPEN_STATES:
-        return [[Outcome.CLOSED] * len(group) for group in groups], []
+        return [[Outcome.CLOSED] * len(group) for group in groups]
     if batch_id not in deduplications:
         deduplications[batch_id] = _load_tags(connection, batch_id, key)
 
@@ -193,7 +189,8 @@ def _append_to(
         "UPDATE batches SET n_users = n_users + ? WHERE batch_id = ?",
         (sum(map(len, stored)), batch_id),
     )
-    return outcomes, stored
+    all_stored.extend((batch_id, group) for group in stored)
+    return outcomes
 
 
 def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:
