@@ -291,7 +291,7 @@ class DeviceStore(Database):
     async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:
         """Record that the shuffler acknowledged a submission, with its verified receipt."""
 
-        def mark(connection: sqlite3.Connection) -> None:
+        def mark_arrived(connection: sqlite3.Connection) -> None:
             _set_state(connection, submission, SubmissionState.ARRIVED)
             _keep_token(connection, submission, b"")
             connection.execute(  # if there is evidence: old versions kept none
@@ -300,7 +300,7 @@ class DeviceStore(Database):
                 (receipt, submission.person, submission.task_digest),
             )
 
-        await self.run(mark)
+        await self.run(mark_arrived)
         await self.run(_drop_envelopes)
         self.arrived.set()
         await self.empty_log()
