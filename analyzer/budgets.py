@@ -94,8 +94,7 @@ class ReleaseBudgets:
 
         Cost: that of `compose`; little if the sum of all local ε is within every budget.
         """
-        releases = await self._with(task, digest, n_users, 0, NONE_WAIVED)
-        await asyncio.to_thread(_check, releases)
+        await self._checked(task, digest, n_users, 0, NONE_WAIVED)
 
     async def compose(
         self,
@@ -120,8 +119,7 @@ class ReleaseBudgets:
 
         Cost: up to seconds for a population with many releases, in a thread; cached.
         """
-        releases = await self._with(task, digest, n_users, n_refused, waived)
-        await asyncio.to_thread(_check, releases)
+        releases = await self._checked(task, digest, n_users, n_refused, waived)
         return await asyncio.to_thread(_compose, releases, task.budget_delta)
 
     async def share(self, population: str) -> tuple[str, float]:
@@ -136,15 +134,17 @@ class ReleaseBudgets:
         budgets = await asyncio.to_thread(population_budgets, releases)
         return population, max((budget.share for budget in budgets), default=0.0)
 
-    async def _with(
+    async def _checked(
         self, task: Task, digest: TaskDigest | None, *batch: *tuple[int, int, Waived]
     ) -> list[BudgetedRelease]:
-        """Return all other releases to a task's population, and the proposed one."""
+        """Check all other releases to a task's population with the proposed one; return them."""
         entries = []
         if task.population:
             entries = await self._store.run(ledger.entries_of, task.population)
         earlier = [await self._released(entry) for entry in entries if entry.task_digest != digest]
-        return [*earlier, await asyncio.to_thread(BudgetedRelease.of, task, *batch)]
+        releases = [*earlier, await asyncio.to_thread(BudgetedRelease.of, task, *batch)]
+        await asyncio.to_thread(_check, releases)
+        return releases
 
     async def _released(self, entry: LedgerEntry) -> BudgetedRelease:
         release = self._past.get(entry.task_digest)

@@ -49,8 +49,9 @@ class ReleaseMetrics:
         """Record a batch that was staged."""
         self._move(digest, "staged")
 
-    def record_unusable(self, digest: TaskDigest, *, quarantined: bool) -> None:
-        """Record a batch that cannot be released."""
+    def record_unusable(self, digest: TaskDigest, *, quarantined: bool, n_missing: int = 0) -> None:
+        """Record a batch that cannot be released, and the sentinels missing from it."""
+        self._metrics.add("shuffledp_sentinels_missing_total", n_missing)
         if self._states.get(digest) != "unusable":
             self._move(digest, "unusable", "quarantined" if quarantined else "unusable")
 
@@ -71,10 +72,6 @@ class ReleaseMetrics:
             add("shuffledp_reports_refused_total", count, {"cause": cause})
         self._metrics.set("shuffledp_open_seconds", result.open_seconds)
         self._metrics.set("shuffledp_estimate_seconds", result.estimate_seconds)
-
-    def record_missing_sentinels(self, count: int) -> None:
-        """Record sentinels missing from a batch."""
-        self._metrics.add("shuffledp_sentinels_missing_total", count)
 
     def record_failure(self, error: Exception) -> None:
         """Record a failed release, which is retried."""

@@ -58,25 +58,16 @@ class AnalyzerKeys:
         return keys
 
 
+@dataclass(kw_only=True)
 class Registry:
     """Publishes tasks, looks them up, and lists them with their states."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        budgets: ReleaseBudgets,
-        keys: AnalyzerKeys,
-        clock: Clock,
-        rng: np.random.Generator,
-        metrics: ReleaseMetrics,
-    ) -> None:
-        self._store = store
-        self._metrics = metrics
-        self._budgets = budgets
-        self._keys = keys
-        self._clock = clock
-        self._rng = rng
+    store: Store
+    budgets: ReleaseBudgets
+    keys: AnalyzerKeys
+    clock: Clock
+    rng: np.random.Generator
+    metrics: ReleaseMetrics
 
     async def publish(self, draft: TaskDraft) -> SignedTask:
         """
@@ -88,19 +79,19 @@ class Registry:
             BudgetError: The population's budget is too small for a batch of n_min users, so none
                 could be released.
         """
-        check_deadline(draft, self._clock.now())
-        nonce = self._rng.bytes(NONCE_BYTES)
-        public_key = self._keys.reports.public_key(draft.suite).raw
+        check_deadline(draft, self.clock.now())
+        nonce = self.rng.bytes(NONCE_BYTES)
+        public_key = self.keys.reports.public_key(draft.suite).raw
         task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
-        await self._budgets.check(task, task.n_min)
-        signed = self._keys.identity.sign(task.to_bytes())
-        await self._store.run(task_table.add, signed, task)
-        self._metrics.record_task(signed.digest(), task.deadline)
+        await self.budgets.check(task, task.n_min)
+        signed = self.keys.identity.sign(task.to_bytes())
+        await self.store.run(task_table.add, signed, task)
+        self.metrics.record_task(signed.digest(), task.deadline)
         return signed
 
     async def get(self, digest: TaskDigest) -> SignedTask:
         """Return a published task; raise UnknownTaskError if none has this digest."""
-        signed = await self._store.run(task_table.find, digest)
+        signed = await self.store.run(task_table.find, digest)
         if signed is None:
             raise UnknownTaskError("there is no task with this digest")
         return signed
@@ -134,7 +125,7 @@ class Registry:
                     f"has {listed(task.lengths)} reports"
                 )
         room = max(0, task.target_size - task.n_min)
-        await self._store.run(
+        await self.store.run(
             task_table.add_sentinels, digest, sentinels, room, acknowledged=acknowledged
         )
 
@@ -148,8 +139,8 @@ class Registry:
         Cost: parsing each of these tasks.
         """
         needed = set()
-        since = self._clock.now() - keep
-        for task_bytes in await self._store.run(task_table.unfinished_tasks, since):
+        since = self.clock.now() - keep
+        for task_bytes in await self.store.run(task_table.unfinished_tasks, since):
             try:
                 task = Task.from_bytes(task_bytes)
             except TaskError:
@@ -159,12 +150,8 @@ class Registry:
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
         """List at most MAX_LISTED_TASKS tasks by digest, above `after` or from the first."""
-        last, now = after or TaskDigest(b""), self._clock.now()
-        return await self._store.run(task_table.summaries_after, last, MAX_LISTED_TASKS, now)
-
-    def now(self) -> float:
-        """Return the analyzer's time, in seconds since 1970 UTC."""
-        return self._clock.now()
+        last, now = after or TaskDigest(b""), self.clock.now()
+        return await self.store.run(task_table.summaries_after, last, MAX_LISTED_TASKS, now)
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """
@@ -173,7 +160,7 @@ class Registry:
         Raises UnknownTaskError if no task has this digest, TaskError if its summary is missing.
         """
         signed = await self.get(digest)
-        summary = await self._store.run(task_table.summary, digest, self._clock.now())
+        summary = await self.store.run(task_table.summary, digest, self.clock.now())
         if summary is None:
             raise TaskError(
                 f"the analyzer, shuffledp {VERSION}, cannot describe its task {digest.hex()[:12]}: "

@@ -8,7 +8,7 @@ charged once, or neither.
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from analyzer.batch_counts import BatchCounts, check_counts, check_lengths, refuse_excess_padding
@@ -35,7 +35,7 @@ from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import claimed
 from common.messages.inclusion_proof import BatchCommitment
-from common.messages.ledger_entry import ChainedEntry, Decision, DecisionEntry
+from common.messages.ledger_entry import Decision, DecisionEntry
 from common.messages.result import Result
 from common.runtime import logs
 from common.runtime.clock import Clock, retry_pause
@@ -46,31 +46,21 @@ from common.wire.batches import commitment_from_bytes
 from common.wire.results import result_from_bytes, result_to_wire
 
 
+@dataclass(kw_only=True)
 class Releases:
     """Releases a result for each staged batch."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        registry: Registry,
-        budgets: ReleaseBudgets,
-        keys: AnalyzerKeys,
-        executor: Executor,
-        most_refused_share: float,
-        staging: Staging,
-        metrics: ReleaseMetrics,
-        clock: Clock,
-    ) -> None:
-        self._clock = clock
-        self._metrics = metrics
-        self._keys = keys
-        self._store = store
-        self._most_refused_share = most_refused_share
-        self._registry = registry
-        self._budgets = budgets
-        self._executor = executor
-        self._staging = staging
+    store: Store
+    registry: Registry
+    budgets: ReleaseBudgets
+    keys: AnalyzerKeys
+    executor: Executor
+    most_refused_share: float
+    staging: Staging
+    metrics: ReleaseMetrics
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._charging = asyncio.Lock()
         """Held from composing a cost until it is charged: no two releases spend the same budget."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
@@ -87,15 +77,15 @@ class Releases:
 
         Returns the signed commitment to the batch, the same every time.
         """
-        manifest = await self._staging.finish(digest)
+        manifest = await self.staging.finish(digest)
         # Even if it was staged before: that earlier call may have been cancelled before this line.
         self._start_release(manifest)
-        return commitment_from_bytes(await self._store.commitment(digest))
+        return commitment_from_bytes(await self.store.commitment(digest))
 
     async def resume(self) -> None:
         """Erase what a crash left, and resume the batches that an earlier run had staged."""
-        await self._staging.sweep()
-        for manifest in await self._store.staged():
+        await self.staging.sweep()
+        for manifest in await self.store.staged():
             self._start_release(manifest)
 
     def _start_release(self, delivered: BatchManifest) -> None:
@@ -111,14 +101,14 @@ class Releases:
             while digest in self._due:
                 self._due.discard(digest)  # first: what is decided from here on is not overlooked
                 try:
-                    if delivered in await self._store.staged():
+                    if delivered in await self.store.staged():
                         await self._release_or_mark_unusable(delivered)
-                    if delivered.batch_id not in await self._store.run(delivery_table.kept_batches):
-                        await self._staging.erase(delivered)
-                        await self._executor.forget_keys()
+                    if delivered.batch_id not in await self.store.run(delivery_table.kept_batches):
+                        await self.staging.erase(delivered)
+                        await self.executor.forget_keys()
                 except Exception as error:  # noqa: BLE001  # retried, since the batch is staged
                     _log_failure("batch not released yet", delivered, error)
-                    self._metrics.record_failure(error)
+                    self.metrics.record_failure(error)
                     self._due.add(digest)
                     pause = retry_pause(pause)
                     await asyncio.sleep(pause)
@@ -131,21 +121,22 @@ class Releases:
         except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
             # Retrying cannot help: the error follows from the batch, the keys and the ledger.
             quarantined = isinstance(error, SuspectBatchError)
-            await self._store.mark_unusable(delivered, str(error), quarantined=quarantined)
-            if isinstance(error, SuspectBatchError):
-                self._metrics.record_missing_sentinels(error.n_missing)
-            self._metrics.record_unusable(delivered.task_digest, quarantined=quarantined)
+            await self.store.mark_unusable(delivered, str(error), quarantined=quarantined)
+            n_missing = error.n_missing if isinstance(error, SuspectBatchError) else 0
+            self.metrics.record_unusable(
+                delivered.task_digest, quarantined=quarantined, n_missing=n_missing
+            )
             _log_failure("batch quarantined" if quarantined else "batch unusable", delivered, error)
 
     async def _release(self, delivered: BatchManifest) -> None:
-        task = await self._registry.task(delivered.task_digest)
-        waiver = Waiver(await self._store.run(ledger.find_decision, delivered.task_digest))
-        key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
-        sentinels = await self._store.run(task_table.sentinels, delivered.task_digest)
-        job, n_distinct = await self._staging.merged(delivered)
+        task = await self.registry.task(delivered.task_digest)
+        waiver = Waiver(await self.store.run(ledger.find_decision, delivered.task_digest))
+        key = self.keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
+        sentinels = await self.store.run(task_table.sentinels, delivered.task_digest)
+        job, n_distinct = await self.staging.merged(delivered)
         leaves = b"".join(leaf for sentinel in sentinels for leaf in sentinel.leaves)
         job = replace(job, private_key=key.private_bytes(), sentinel_leaves=leaves)
-        found = await self._staging.run_on_arrived(CountJob.match, job) if sentinels else []
+        found = await self.staging.run_on_arrived(CountJob.match, job) if sentinels else []
         matches = SentinelMatches.joined(sentinels, found)
         await asyncio.to_thread(waiver.run, "sentinels", check_sentinels, matches, task)
         batch = without_sentinels(delivered, matches, task)
@@ -153,17 +144,17 @@ class Releases:
         try:
             opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
         except DamagedStorageError:
-            self._staging.forget_merged(delivered)
+            self.staging.forget_merged(delivered)
             raise
         counts = refuse_excess_padding(opened, task, batch)
-        waiver.run("refusals", check_counts, counts, batch.n_reports, self._most_refused_share)
+        waiver.run("refusals", check_counts, counts, batch.n_reports, self.most_refused_share)
         build = partial(build_result, waived=waiver.waived(batch))
         result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)
         if task.kind == "open":  # nothing reads the reports again
             counts = replace(counts, cells=counts.cells[:0])
         result = replace(result, warnings=(*waiver.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)
-        self._metrics.record_release(result)
+        self.metrics.record_release(result)
         logs.event(
             "batch released",
             {
@@ -177,7 +168,7 @@ class Releases:
 
     async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
         started = time.perf_counter()
-        parts = await self._executor.run(CountJob.count, job, range(job.n_slices))
+        parts = await self.executor.run(CountJob.count, job, range(job.n_slices))
         return BatchCounts.joined(
             await asyncio.to_thread(job.cells),
             parts,
@@ -189,7 +180,7 @@ class Releases:
         self, batch: BatchManifest, task: Task, counts: BatchCounts, result: Result
     ) -> None:
         async with self._charging:
-            composed = await self._budgets.compose(
+            composed = await self.budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest, result.waived
             )
             cost = ledger.Charge(
@@ -199,7 +190,7 @@ class Releases:
                 composed_epsilon=composed,
                 waived=result.waived,
             )
-            await self._store.release(
+            await self.store.release(
                 batch, counts.cells.tobytes(), result_to_wire(result).SerializeToString(), cost
             )
 
@@ -215,14 +206,14 @@ class Releases:
         Raises UnknownTaskError if no task has this digest; BatchStateError if the task has no such
         batch.
         """
-        await self._registry.get(digest)
-        identity, now = self._keys.identity, self._clock.now()
-        entry, is_new = await self._store.run(
+        await self.registry.get(digest)
+        identity, now = self.keys.identity, self.clock.now()
+        entry, is_new = await self.store.run(
             quarantine.decide, digest, decision, note, identity=identity, now=now
         )
-        delivery = await self._store.run(delivery_table.find_delivery, digest)
+        delivery = await self.store.run(delivery_table.find_delivery, digest)
         if is_new:
-            self._metrics.record_decision(digest, decision)
+            self.metrics.record_decision(digest, decision)
             fields = logs.batch_fields(digest, entry.batch_id)
             logs.event("batch decided", {**fields, "state": decision})
         if delivery is not None:
@@ -231,7 +222,7 @@ class Releases:
 
     async def drop_ended(self, before: float) -> None:
         """Drop every batch without a result of a task whose deadline was before this time."""
-        for digest in await self._store.run(quarantine.ended, before):
+        for digest in await self.store.run(quarantine.ended, before):
             await self.decide(digest, "drop", "it was kept until its end date")
 
     async def result(self, digest: TaskDigest) -> Result:
@@ -244,11 +235,11 @@ class Releases:
             UnusableBatchError: The batch can never be released.
             SuspectBatchError: The batch is quarantined.
         """
-        await self._registry.get(digest)
-        stored = await self._store.result(digest)
+        await self.registry.get(digest)
+        stored = await self.store.result(digest)
         if stored is not None:
             return await asyncio.to_thread(result_from_bytes, stored)  # may have millions of items
-        failure = await self._store.failure(digest)
+        failure = await self.store.failure(digest)
         if failure is not None:
             reason, quarantined = failure
             if quarantined:
@@ -259,10 +250,6 @@ class Releases:
             raise UnusableBatchError(reason)
         raise BatchStateError("the task's batch has not been released yet")
 
-    async def ledger(self, after: int) -> list[ChainedEntry]:
-        """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
-        return await self._store.ledger(after)
-
     async def measure_budgets(self, population: str = "") -> None:
         """
         Measure the share of its budgets that a population has spent; log failures.
@@ -272,8 +259,8 @@ class Releases:
         """
         try:
             enough = population and self._all_measured
-            populations = [population] if enough else await self._store.run(ledger.populations)
-            self._metrics.record_spent([await self._budgets.share(name) for name in populations])
+            populations = [population] if enough else await self.store.run(ledger.populations)
+            self.metrics.record_spent([await self.budgets.share(name) for name in populations])
             self._all_measured = True
         except Exception as error:  # noqa: BLE001  # a failed measurement must not affect the release
             logs.event("budgets not measured", {"error": type(error).__name__}, level="WARNING")
@@ -285,7 +272,7 @@ class Releases:
 
     async def stop(self) -> None:
         """Stop; staged batches are released after the next start."""
-        await self._staging.stop()
+        await self.staging.stop()
         releasing = list(self._releasing.values())
         for task in releasing:
             task.cancel()

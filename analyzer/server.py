@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Final
 
-import grpc
-
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
@@ -18,7 +16,6 @@ from analyzer.storage.store import Store
 from analyzer.task_log import TaskLog
 from analyzer.witness_client import RemoteWitness
 from analyzer.worker import run_part
-from common.crypto.hpke import KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
@@ -112,25 +109,20 @@ async def start(settings: AnalyzerSettings) -> Service:
         clock=clock,
     )
 
-    async def needed() -> set[KeyId] | None:
-        return await registry.needed_keys(settings.schedule().retention)
-
     async def drop_ended() -> None:
         await releases.drop_ended(clock.now() - settings.schedule().retention)
 
+    needed = partial(registry.needed_keys, settings.schedule().retention)
     rotation = Rotation(keys=keys.reports, clock=clock, needed=needed, forget=pool.forget_keys)
     await rotation.rotate()
     await releases.resume()
 
-    def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, staging, releases, log)
-        analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
-
+    servicer = AnalyzerServicer(registry, staging, releases, log)
     listener = await Listener.start(
         settings,
         tls,
         "shuffledp.v1.Analyzer",
-        add_services,
+        partial(analyzer_pb2_grpc.add_AnalyzerServicer_to_server, servicer),
         process_metrics,
         operator_token=keys.operator_token,
         background=(

@@ -10,7 +10,7 @@ import hashlib
 import operator
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -51,30 +51,22 @@ _PARTS_AT_ONCE: Final = 2
 """Parts that are held in memory together; other calls wait."""
 
 
+@dataclass(kw_only=True)
 class Staging:
     """Stages batches until they are released."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        registry: Registry,
-        budgets: ReleaseBudgets,
-        identity: SigningIdentity,
-        rng: np.random.Generator,
-        metrics: ReleaseMetrics,
-        blocks: StagedBlocks,
-        executor: Executor,
-    ) -> None:
-        """`identity` signs commitments, and `rng` draws their salts."""
-        self._metrics = metrics
-        self._store = store
-        self._registry = registry
-        self._budgets = budgets
-        self._identity = identity
-        self._rng = rng
-        self._blocks = blocks
-        self._executor = executor
+    store: Store
+    registry: Registry
+    budgets: ReleaseBudgets
+    identity: SigningIdentity
+    """Signs commitments."""
+    rng: np.random.Generator
+    """Draws their salts."""
+    metrics: ReleaseMetrics
+    blocks: StagedBlocks
+    executor: Executor
+
+    def __post_init__(self) -> None:
         self._in_memory = asyncio.Semaphore(_PARTS_AT_ONCE)
         self._receiving: set[tuple[TaskDigest, int]] = set()
         """Parts that are being received."""
@@ -104,15 +96,16 @@ class Staging:
         digest = manifest.task_digest
         task = await self._task(digest)
         _check_manifest(manifest, task)
-        earlier = await self._store.run(delivery_table.find_delivery, digest)
-        delivery = await self._store.run(
-            delivery_table.begin_delivery, manifest, n_parts, replaceable=not self._is_busy(digest)
+        earlier = await self.store.run(delivery_table.find_delivery, digest)
+        busy = digest in self._finishing or any(digest == of_task for of_task, _ in self._receiving)
+        delivery = await self.store.run(
+            delivery_table.begin_delivery, manifest, n_parts, replaceable=not busy
         )
         if not delivery.staged and not delivery.n_parts:
             if earlier is not None and earlier.manifest.batch_id != manifest.batch_id:
-                await asyncio.to_thread(self._blocks.erase, earlier.manifest.batch_id)
+                await asyncio.to_thread(self.blocks.erase, earlier.manifest.batch_id)
             await self._check_budgets(manifest, task)
-            await self._store.run(delivery_table.accept_delivery, manifest, n_parts)
+            await self.store.run(delivery_table.accept_delivery, manifest, n_parts)
         return list(delivery.arrived), delivery.staged
 
     async def receive(
@@ -155,9 +148,9 @@ class Staging:
             self._receiving.discard(call)
 
     async def _store_part(self, batch_id: BatchId, part: BatchPart, content: bytearray) -> None:
-        blocks, name = self._blocks.open(batch_id), f"{ARRIVED}/{part.part}"
+        blocks, name = self.blocks.open(batch_id), f"{ARRIVED}/{part.part}"
         await asyncio.to_thread(blocks.put, name, memoryview(content), durable=True)
-        await self._store.run(delivery_table.add_part, batch_id, part)
+        await self.store.run(delivery_table.add_part, batch_id, part)
 
     async def finish(self, digest: TaskDigest) -> BatchManifest:
         """
@@ -181,18 +174,23 @@ class Staging:
         manifest = delivery.manifest
         if delivery.staged:
             return manifest
-        _check_whole(delivery)
+        n_arrived = len(delivery.arrived)
+        if n_arrived != delivery.n_parts:
+            raise WireError(f"{n_arrived} of {delivery.n_parts} parts of the batch have arrived")
+        n_reports = sum(part.n_reports for part in delivery.arrived.values())
+        if n_reports != manifest.n_reports:
+            raise WireError(f"{n_reports} reports arrived; {manifest.n_reports} were announced")
         try:
             commitment = await self._commit(delivery)
         except UnusableBatchError as error:  # the shuffler still has the reports
-            await self._store.run(delivery_table.forget_parts, manifest.batch_id)
+            await self.store.run(delivery_table.forget_parts, manifest.batch_id)
             raise DamagedStorageError("a part of the batch is damaged: deliver it again") from error
-        await self._store.run(
+        await self.store.run(
             delivery_table.finish_delivery,
             manifest.batch_id,
             commitment_to_wire(commitment).SerializeToString(),
         )
-        self._metrics.record_staged(digest)
+        self.metrics.record_staged(digest)
         fields = logs.batch_fields(digest, manifest.batch_id)
         logs.event("batch staged", {**fields, "n_users": manifest.n_users})
         return manifest
@@ -203,9 +201,9 @@ class Staging:
         job = await self._job(delivery)
         n_distinct = await self._merge(job)
         job = replace(job, bits=bits_for(n_distinct))
-        roots = await self._executor.run(CountJob.hash_buckets, job, range(job.n_subtrees))
+        roots = await self.executor.run(CountJob.hash_buckets, job, range(job.n_subtrees))
         return BatchCommitment.sign(
-            self._identity,
+            self.identity,
             manifest.task_digest,
             manifest.batch_id,
             Tree(n_distinct, b"".join(roots)),
@@ -232,7 +230,7 @@ class Staging:
 
     async def _merge(self, job: CountJob) -> int:
         dropped = await self.run_on_arrived(CountJob.split, job)
-        merged = await self._executor.run(CountJob.merge, job, range(job.n_ranges))
+        merged = await self.executor.run(CountJob.merge, job, range(job.n_ranges))
         await asyncio.to_thread(job.sealed_blocks().delete, SPLIT)
         n_merged = sum(dropped) + sum(distinct + repeated for distinct, repeated in merged)
         if n_merged != job.n_reports:
@@ -248,7 +246,7 @@ class Staging:
         only a worker cannot read it, which may mount another block store.
         """
         try:
-            return await self._executor.run(stage, job, range(job.n_parts))
+            return await self.executor.run(stage, job, range(job.n_parts))
         except UnusableBatchError as error:
             await asyncio.to_thread(job.check_arrived)
             raise DamagedStorageError(
@@ -260,15 +258,15 @@ class Staging:
         manifest = delivery.manifest
         # Drawn last: a shuffler that knew the salt could send reports whose salted hashes all fall
         # into one bucket of the inclusion proofs.
-        drawn = self._rng.bytes(SALT_BYTES)
-        salt = await self._store.run(delivery_table.fix_salt, manifest.batch_id, drawn)
+        drawn = self.rng.bytes(SALT_BYTES)
+        salt = await self.store.run(delivery_table.fix_salt, manifest.batch_id, drawn)
         return CountJob.plan(
             manifest,
             n_parts=delivery.n_parts,
-            task_bytes=(await self._registry.get(manifest.task_digest)).task_bytes,
-            key=self._blocks.key(manifest.batch_id),
+            task_bytes=(await self.registry.get(manifest.task_digest)).task_bytes,
+            key=self.blocks.key(manifest.batch_id),
             salt=salt,
-            blocks=self._blocks.blocks,
+            blocks=self.blocks.blocks,
             content_hashes=b"".join(
                 delivery.arrived[part].content_hash for part in sorted(delivery.arrived)
             ),
@@ -277,12 +275,12 @@ class Staging:
     async def erase(self, manifest: BatchManifest) -> None:
         """Destroy a finished batch's staging key, and delete its blocks. Idempotent."""
         self._merged.pop(manifest.batch_id, None)
-        await asyncio.to_thread(self._blocks.erase, manifest.batch_id)
+        await asyncio.to_thread(self.blocks.erase, manifest.batch_id)
 
     async def sweep(self) -> None:
         """Erase what a crash left: blocks of released, dropped and replaced batches. At start."""
-        kept = await self._store.run(delivery_table.kept_batches)
-        await asyncio.to_thread(self._blocks.sweep, kept)
+        kept = await self.store.run(delivery_table.kept_batches)
+        await asyncio.to_thread(self.blocks.sweep, kept)
 
     async def stop(self) -> None:
         """Stop; unfinished deliveries are continued by the shuffler."""
@@ -291,19 +289,15 @@ class Staging:
             task.cancel()
         await asyncio.gather(*finishing, return_exceptions=True)
 
-    def _is_busy(self, digest: TaskDigest) -> bool:
-        """Return whether a call is delivering the task's batch."""
-        return digest in self._finishing or any(digest == of_task for of_task, _ in self._receiving)
-
     async def _task(self, digest: TaskDigest) -> Task:
-        signed = await self._registry.get(digest)
+        signed = await self.registry.get(digest)
         with _own_failures():
             return await asyncio.to_thread(cached_task, signed.task_bytes)
 
     async def _begun(self, digest: TaskDigest) -> Delivery:
-        delivery = await self._store.run(delivery_table.find_delivery, digest)
+        delivery = await self.store.run(delivery_table.find_delivery, digest)
         if delivery is None or not (delivery.staged or delivery.n_parts):
-            await self._registry.get(digest)
+            await self.registry.get(digest)
             raise DeliveryUnderWayError("the delivery of this batch has not begun: begin it again")
         return delivery
 
@@ -311,10 +305,10 @@ class Staging:
         """Mark a batch unusable, and raise, if it exceeds a budget even if every report counts."""
         try:
             with _own_failures():
-                await self._budgets.check(task, manifest.n_users, manifest.task_digest)
+                await self.budgets.check(task, manifest.n_users, manifest.task_digest)
         except (BudgetError, AccountingError) as error:
-            await self._store.mark_unusable(manifest, str(error))
-            self._metrics.record_unusable(manifest.task_digest, quarantined=False)
+            await self.store.mark_unusable(manifest, str(error))
+            self.metrics.record_unusable(manifest.task_digest, quarantined=False)
             raise
 
 
@@ -405,14 +399,3 @@ async def _read(part: BatchPart, chunks: AsyncIterator[bytes], size: int) -> byt
     if content_hash.digest() != part.content_hash:
         raise WireError(f"part {part.part} has another SHA-256 than was announced")
     return content
-
-
-def _check_whole(delivery: Delivery) -> None:
-    n_arrived = len(delivery.arrived)
-    if n_arrived != delivery.n_parts:
-        raise WireError(f"{n_arrived} of {delivery.n_parts} parts of the batch have arrived")
-    n_reports = sum(part.n_reports for part in delivery.arrived.values())
-    if n_reports != delivery.manifest.n_reports:
-        raise WireError(
-            f"{n_reports} reports arrived; {delivery.manifest.n_reports} were announced"
-        )

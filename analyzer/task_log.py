@@ -48,22 +48,18 @@ class _Pushed:
     """Set once its answer about the newest checkpoint, or its absence, is known."""
 
 
+@dataclass(kw_only=True)
 class TaskLog:
     """The log, which only the analyzer appends to and signs."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        identity: SigningIdentity,
-        witnesses: Sequence[WitnessLink],
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._origin = log_key(identity.public_identity()).name
-        self._identity = identity
-        self._witnesses = [_Pushed(link, clock.now()) for link in witnesses]
-        self._clock = clock
+    store: Store
+    identity: SigningIdentity
+    witnesses: Sequence[WitnessLink]
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._origin = log_key(self.identity.public_identity()).name
+        self._witnesses = [_Pushed(link, self.clock.now()) for link in self.witnesses]
         self._changing = asyncio.Lock()
         self.copy = LogCopy()
         """What the shuffler fetches."""
@@ -76,9 +72,9 @@ class TaskLog:
             ProofError: A stored checkpoint is not of the stored entries.
             WireError: A stored checkpoint is damaged.
         """
-        stored = await self._store.run(log_table.checkpoints, self._origin)
-        await self._store.run(log_table.append_missing, keys)
-        self.copy.extend(await self._store.run(log_table.leaves_after, 0))
+        stored = await self.store.run(log_table.checkpoints, self._origin)
+        await self.store.run(log_table.append_missing, keys)
+        self.copy.extend(await self.store.run(log_table.leaves_after, 0))
         self.copy.serve(stored)
         for one in self._witnesses:
             known = [time for each in stored if (time := each.signed_at(one.link.key)) is not None]
@@ -107,36 +103,33 @@ class TaskLog:
 
     async def _advance(self) -> None:
         async with self._changing:
-            self.copy.extend(await self._store.run(log_table.leaves_after, self.copy.size))
+            self.copy.extend(await self.store.run(log_table.leaves_after, self.copy.size))
             size, served = self.copy.size, self.copy.checkpoints
             if served and served[-1].checkpoint.size == size:
                 return
             head = Checkpoint(origin=self._origin, size=size, root=self.copy.tree(size).root)
-            await self._serve([*served, head.sign(self._identity)])
+            await self._serve([*served, head.sign(self.identity)])
             for one in self._witnesses:
                 one.problem = _UNTRIED
                 one.answered.clear()
                 one.due.set()
 
     async def _serve(self, checkpoints: Sequence[SignedCheckpoint]) -> None:
-        """Store and serve the newest checkpoint, and older ones with more cosignatures."""
+        """Store and serve the newest checkpoint, and older ones that more cosigned this week."""
+        oldest = self.clock.now() - WEEK_SECONDS
         kept: list[SignedCheckpoint] = []
         most = -1
         for one in sorted(checkpoints, key=lambda one: one.checkpoint.size, reverse=True):
-            if (count := self._cosignatures(one)) > most:
+            times = (one.signed_at(witness.link.key) for witness in self._witnesses)
+            count = sum(time is not None and time >= oldest for time in times)
+            if count > most:
                 kept.append(one)
                 most = count
-        await self._store.run(log_table.replace_checkpoints, kept)
+        await self.store.run(log_table.replace_checkpoints, kept)
         self.copy.serve(kept)
 
-    def _cosignatures(self, signed: SignedCheckpoint) -> int:
-        """Count the cosignatures of the last week."""
-        oldest = self._clock.now() - WEEK_SECONDS
-        times = (signed.signed_at(one.link.key) for one in self._witnesses)
-        return sum(time is not None and time >= oldest for time in times)
-
     async def _keep_pushing(self, witness: _Pushed) -> None:
-        pause, began = 0.0, self._clock.elapsed()
+        pause, began = 0.0, self.clock.elapsed()
         name, failures = witness.link.key.name, logs.RepeatedFailures()
         while True:
             witness.due.clear()
@@ -147,8 +140,8 @@ class TaskLog:
             except Exception as error:  # noqa: BLE001  # retried after the pause
                 problem = str(error) if isinstance(error, ShuffleDpError) else "internal error"
                 pause = retry_pause(pause)
-                began = min(began, self._clock.elapsed())
-                waiting = isinstance(error, PeerError) and self._clock.elapsed() < began + _GRACE
+                began = min(began, self.clock.elapsed())
+                waiting = isinstance(error, PeerError) and self.clock.elapsed() < began + _GRACE
                 failures.failed(
                     name,
                     "witness does not cosign",
@@ -191,4 +184,4 @@ class TaskLog:
             others = (one for one in current.signatures if one.key_id != key.key_id())
             served[signed.checkpoint] = replace(current, signatures=(*others, line))
             await self._serve(list(served.values()))
-        witness.cosigned = self._clock.now()
+        witness.cosigned = self.clock.now()

@@ -97,31 +97,21 @@ class Batches(Protocol):
         """
 
 
+@dataclass(kw_only=True)
 class ActiveBatches:
     """The batches of this shuffler, by task, in the process that begins and moves them."""
 
-    def __init__(
-        self,
-        *,
-        store: SubmissionStore,
-        state: StateDirectory,
-        analyzer: Analyzer,
-        identity: PublicIdentity,
-        own_identity: PublicIdentity,
-        keys: KeyStore,
-        minimum_batch: int,
-        most_dummies: int,
-        rng: np.random.Generator,
-    ) -> None:
-        self._store = store
-        self._state = state
-        self._analyzer = analyzer
-        self._identity = identity
-        self._own_identity = own_identity
-        self._keys = keys
-        self._minimum_batch = minimum_batch
-        self._most_dummies = most_dummies
-        self._rng = rng
+    store: SubmissionStore
+    state: StateDirectory
+    analyzer: Analyzer
+    identity: PublicIdentity
+    own_identity: PublicIdentity
+    keys: KeyStore
+    minimum_batch: int
+    most_dummies: int
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
         self._finished: dict[TaskDigest, FinishedBatch] = {}
         """Finished batches that were requested, or finished, in this run."""
@@ -148,13 +138,13 @@ class ActiveBatches:
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
         task = batch.task
-        return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
+        return self.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
 
     def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
         return self._unfinished.get(digest) or self._finished.get(digest)
 
     async def _look_up(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        stored = await self._store.get(digest)
+        stored = await self.store.get(digest)
         task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
         # Meanwhile the batch may have begun and moved on from the state that was read.
         return self._known(digest) or self._add(stored, task)
@@ -167,7 +157,7 @@ class ActiveBatches:
         """Return the deadlines of the unfinished batches."""
         return {batch.batch_id: batch.closing_rule.deadline for batch in self.unfinished()}
 
-    def needed_keys(self) -> set[KeyId] | None:
+    async def needed_keys(self) -> set[KeyId] | None:
         """
         Return the envelope keys of tasks whose batch is unfinished or about to begin.
 
@@ -190,11 +180,11 @@ class ActiveBatches:
             SettingsError: A key file belongs to no batch of the database, or is not valid.
             StorageError: The disk cannot be read or written.
         """
-        states = await self._store.states()
+        states = await self.store.states()
         known = {_key_file(batch_id) for batch_id in states}
         kept = [batch_id for batch_id, state in states.items() if state not in FINAL_STATES]
         needed = {_key_file(batch_id) for batch_id in kept}
-        for name in self._state.names(_KEY_FILES):
+        for name in self.state.names(_KEY_FILES):
             if name not in known:
                 raise SettingsError(
                     f"the shuffler's store has no batch for the key file {name}; it is "
@@ -202,11 +192,11 @@ class ActiveBatches:
                     "remove the key file"
                 )
             if name not in needed:
-                self._state.destroy(name)
-        await self._store.sweep()
+                self.state.destroy(name)
+        await self.store.sweep()
         for batch_id in kept:
             try:
-                stored = await self._store.read(batch_id)
+                stored = await self.store.read(batch_id)
                 self._add(stored, Task.from_bytes(stored.signed.task_bytes))
             except (BatchStateError, DamagedStorageError, TaskError) as error:
                 if states[batch_id] is not BatchState.QUARANTINED:  # it needs no envelope key
@@ -220,7 +210,7 @@ class ActiveBatches:
     def _add(self, stored: StoredBatch, task: Task) -> ActiveBatch | FinishedBatch:
         """Record a stored batch as finished or, with its key, as unfinished."""
         closing_rule = ClosingRule(
-            n_min=max(task.n_min, self._minimum_batch),
+            n_min=max(task.n_min, self.minimum_batch),
             target_size=task.target_size,
             deadline=task.deadline,
         )
@@ -239,7 +229,7 @@ class ActiveBatches:
 
     def destroy_key(self, stored: StoredBatch) -> None:
         """Destroy a finished batch's key. Safe to repeat."""
-        self._state.destroy(_key_file(stored.batch_id))
+        self.state.destroy(_key_file(stored.batch_id))
 
     def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
         """Record a batch as finished; `destroy_key` destroys its key. Safe to repeat."""
@@ -253,20 +243,20 @@ class ActiveBatches:
         with suppress(UnknownTaskError):
             return await self.find(digest)
         signed = await self._fetch(digest)
-        task = await self._parse(Task.verified, signed, digest, self._identity)
-        self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-        own, proof = self._own_identity, task.shuffler_key_proof
+        task = await self._parse(Task.verified, signed, digest, self.identity)
+        self.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
+        own, proof = self.own_identity, task.shuffler_key_proof
         check_key(own, KeyUse.ENVELOPES, task.suite, task.shuffler_key, proof)
-        if task.expected_shuffler_dummies > self._most_dummies:
+        if task.expected_shuffler_dummies > self.most_dummies:
             raise TaskError(
                 f"the task expects {task.expected_shuffler_dummies} dummies from the shuffler; "
-                f"most_dummies is {self._most_dummies}"
+                f"most_dummies is {self.most_dummies}"
             )
         key = key_id(task.suite, task.shuffler_key)
         self._beginning_keys.append(key)
         try:
-            batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
-            return self._add(await self._store.open_batch(batch_id, signed), task)
+            batch_id = BatchId(self.rng.bytes(BATCH_ID_BYTES))
+            return self._add(await self.store.open_batch(batch_id, signed), task)
         finally:
             self._beginning_keys.remove(key)
 
@@ -278,7 +268,7 @@ class ActiveBatches:
     async def _fetch(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the analyzer, unverified; raise UnknownTaskError if it has none."""
         try:
-            return await self._analyzer.get_task(digest)
+            return await self.analyzer.get_task(digest)
         except PeerRefusalError as error:
             if error.status == UnknownTaskError.status:
                 raise UnknownTaskError("there is no task with this digest") from error
@@ -289,13 +279,13 @@ class ActiveBatches:
 
     def _batch_key(self, stored: StoredBatch) -> BatchKey:
         """Read a batch's key. If it is missing, create one if the batch is empty, else raise."""
-        empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
 
-        def missing() -> bytes:
-            raise BatchStateError("the key of this unfinished batch is missing")
+        def create() -> bytes:
+            if stored.state is not BatchState.COLLECTING or stored.n_users:
+                raise BatchStateError("the key of this unfinished batch is missing")
+            return BatchKey.generate()
 
-        create = BatchKey.generate if empty else missing
-        return BatchKey(self._state.secret(_key_file(stored.batch_id), create))
+        return BatchKey(self.state.secret(_key_file(stored.batch_id), create))
 
 
 _KEY_FILES: Final = "batch-*.key"

@@ -1,9 +1,10 @@
 """Open and check submissions, and store them durably before acknowledging them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -25,10 +26,10 @@ from common.messages.submission import REFUSALS, Outcome
 from common.task.task import Task, listed
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
-from shuffler.admission import ConnectionLimit, TokenCheck, token_check
+from shuffler.admission import ConnectionLimit, TokenCheck
 from shuffler.batch_states import Event, close_request_event, next_state
 from shuffler.refusals import RefusalCounts
-from shuffler.storage.group import Group, form_from_opened
+from shuffler.storage.group import Group, form_group
 from shuffler.storage.group_commit import Arrival
 from shuffler.storage.submission_store import SubmissionStore
 
@@ -58,28 +59,19 @@ _FEW: Final = 8
 _TOKEN: Final = b"token"
 """Prefix that separates tags of tokens from tags of submission ids, which clients choose."""
 
-OpenedGroups = list[tuple[Group, list[int]]]
-"""Groups of the submissions that opened, and for each submission the index of its envelope."""
 
-
+@dataclass(kw_only=True)
 class Collection:
     """Collects submissions for every task of this shuffler."""
 
-    def __init__(
-        self,
-        *,
-        batches: Batches,
-        store: SubmissionStore,
-        pool: HpkePool,
-        refusals: RefusalCounts,
-        connections: ConnectionLimit,
-    ) -> None:
-        self._batches = batches
-        self._store = store
-        self._pool = pool
-        self._refusals = refusals
-        self._connections = connections
-        self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
+    batches: Batches
+    store: SubmissionStore
+    pool: HpkePool
+    refusals: RefusalCounts
+    connections: ConnectionLimit
+
+    def __post_init__(self) -> None:
+        self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * self.pool.processes)
         self._bulk_calls = 0
         """Number of bulk calls whose tokens or envelopes are in the workers."""
 
@@ -89,8 +81,8 @@ class Collection:
 
         Raises the errors of Batches.find_or_begin.
         """
-        batch = await self._batches.find_or_begin(digest)
-        stored = batch if isinstance(batch, ActiveBatch) else await self._store.get(digest)
+        batch = await self.batches.find_or_begin(digest)
+        stored = batch if isinstance(batch, ActiveBatch) else await self.store.get(digest)
         return stored.signed
 
     async def submit(
@@ -115,8 +107,8 @@ class Collection:
             StorageError: The submission could not be stored; safe to retry.
             ShuffleDpError: The task cannot be collected; see Batches.find_or_begin.
         """
-        batch = await self._batches.find_or_begin(digest)
-        [outcome] = await self._take(batch, [envelope], [token], self._open_here, peer)
+        batch = await self.batches.find_or_begin(digest)
+        [outcome] = await self._take(batch, [envelope], [token], peer, here=True)
         if outcome is Outcome.MALFORMED and isinstance(batch, ActiveBatch):
             check_length(envelope, batch.task)
         check = _token_check(batch)
@@ -151,27 +143,28 @@ class Collection:
         Cost: opening the envelopes in the workers, and microseconds per submission. Calls that wait
         for a worker hold only their envelopes in memory.
         """
-        batch = await self._batches.find_or_begin(digest)
+        batch = await self.batches.find_or_begin(digest)
         tokens = tokens or [b""] * len(envelopes)
         async with self._bulk_slots:
-            return await self._take(batch, envelopes, tokens, self._open_in_workers, peer)
+            return await self._take(batch, envelopes, tokens, peer, here=False)
 
     async def _take(
         self,
         batch: ActiveBatch | FinishedBatch,
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
-        opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
         peer: str,
+        *,
+        here: bool,
     ) -> list[Outcome]:
         """Open and store submissions; return their outcomes, and count all but STORED."""
         if isinstance(batch, FinishedBatch):
             outcomes = [Outcome.CLOSED] * len(envelopes)
         else:
             if batch.task.tokens is None:
-                self._connections.take(peer, len(envelopes))
-            outcomes = await self._open_and_store(batch, envelopes, tokens, opening)
-        self._refusals.count(batch.batch_id, outcomes)
+                self.connections.take(peer, len(envelopes))
+            outcomes = await self._open_and_store(batch, envelopes, tokens, here=here)
+        self.refusals.count(batch.batch_id, outcomes)
         return outcomes
 
     async def _open_and_store(
@@ -179,7 +172,8 @@ class Collection:
         batch: ActiveBatch,
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
-        opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
+        *,
+        here: bool,
     ) -> list[Outcome]:
         outcomes, sizes = [Outcome.MALFORMED] * len(envelopes), set(batch.task.envelope_sizes)
         fitting = [index for index, envelope in enumerate(envelopes) if len(envelope) in sizes]
@@ -195,7 +189,7 @@ class Collection:
         if not fitting:
             return outcomes
         try:
-            opened = await opening(batch, [envelopes[index] for index in fitting])
+            opened = await self._open(batch, [envelopes[index] for index in fitting], here=here)
         except BatchStateError:  # it was permuted while this call waited
             return [Outcome.CLOSED] * len(envelopes)
         indices = [[fitting[index] for index in of_group] for _, of_group in opened]
@@ -216,9 +210,9 @@ class Collection:
             UnknownTaskError: The task was never requested; for other errors see Batches.find.
             BatchStateError: The batch has fewer users than n_min and keeps collecting, or expired.
         """
-        closing_rule = (await self._batches.find(digest)).closing_rule
+        closing_rule = (await self.batches.find(digest)).closing_rule
         while True:
-            stored = await self._store.get(digest)
+            stored = await self.store.get(digest)
             event = close_request_event(stored.state, stored.n_users, closing_rule)
             if event is None:
                 return
@@ -226,7 +220,7 @@ class Collection:
             # the batch closed automatically meanwhile, writing fails and the loop reads the state
             # again.
             with suppress(BatchStateError):
-                await self._store.set_state(stored, next_state(stored.state, event))
+                await self.store.set_state(stored, next_state(stored.state, event))
 
     async def drop(self, digest: TaskDigest) -> None:
         """
@@ -238,9 +232,9 @@ class Collection:
             UnknownTaskError: The task was never requested.
             BatchStateError: The batch still collects, is being delivered, or has ended otherwise.
         """
-        stored = await self._store.get(digest)
+        stored = await self.store.get(digest)
         if stored.state is not BatchState.DROPPED:
-            await self._store.set_last_state(stored, next_state(stored.state, Event.DROP))
+            await self.store.set_state(stored, next_state(stored.state, Event.DROP))
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
         """
@@ -248,8 +242,8 @@ class Collection:
 
         Raises the errors of `Batches.find`.
         """
-        closing_rule = (await self._batches.find(digest)).closing_rule
-        stored = await self._store.get(digest)
+        closing_rule = (await self.batches.find(digest)).closing_rule
+        stored = await self.store.get(digest)
         closed = stored.state is not BatchState.COLLECTING
         return BatchStatus(
             state=stored.state,
@@ -264,10 +258,10 @@ class Collection:
 
         Raises the errors of `Batches.find`.
         """
-        batch = await self._batches.find(digest)
-        await self._refusals.load(self._store)
-        refused = self._refusals.of(batch.batch_id)
-        stored = await self._store.get(digest)
+        batch = await self.batches.find(digest)
+        await self.refusals.load(self.store)
+        refused = self.refusals.of(batch.batch_id)
+        stored = await self.store.get(digest)
         return BatchProgress(
             state=stored.state,
             n_users=stored.n_users,
@@ -278,27 +272,27 @@ class Collection:
             repeated=refused[Outcome.REPEATED],
         )
 
-    async def _open_here(self, batch: ActiveBatch, envelopes: Sequence[bytes]) -> OpenedGroups:
-        """Open a few envelopes in this process, which is faster than asking a worker."""
-        opener = self._batches.envelope_key(batch).opener(envelope_context(batch.digest))
-        return [form_from_opened(list(map(opener, envelopes)), batch.key.private_bytes())]
+    async def _open(
+        self, batch: ActiveBatch, envelopes: Sequence[bytes], *, here: bool
+    ) -> list[tuple[Group, list[int]]]:
+        """
+        Open envelopes in workers or `here`, which is faster for a few.
 
-    async def _open_in_workers(
-        self, batch: ActiveBatch, envelopes: Sequence[bytes]
-    ) -> OpenedGroups:
-        private, context = self._batches.envelope_key(batch), envelope_context(batch.digest)
-        form = partial(form_from_opened, raw_key=batch.key.private_bytes())
-
-        def submit(part: slice) -> Future[tuple[Group, list[int]]]:
-            return self._pool.open_and(private, form, envelopes[part], context)
-
-        shares = await self._in_workers(len(envelopes), submit)
+        Returns groups of the submissions that opened, and the index of each one's envelope.
+        """
+        private, context = self.batches.envelope_key(batch), envelope_context(batch.digest)
+        form = partial(form_group, raw_key=batch.key.private_bytes())
+        if here:
+            return [form(list(map(private.opener(context), envelopes)))]
+        shares = await self._in_workers(
+            len(envelopes), lambda part: self.pool.open_and(private, form, envelopes[part], context)
+        )
         return [(group, [start + index for index in indices]) for start, (group, indices) in shares]
 
     async def _verify(self, check: TokenCheck, tokens: Sequence[bytes]) -> list[bool]:
         """Verify tokens in workers, since this process answers all calls."""
         shares = await self._in_workers(
-            len(tokens), lambda part: self._pool.submit(check.are_valid, tokens[part])
+            len(tokens), lambda part: self.pool.submit(check.are_valid, tokens[part])
         )
         return [valid for _, of_share in shares for valid in of_share]
 
@@ -308,7 +302,7 @@ class Collection:
         """Split `count` items evenly over this call's fair part of the workers."""
         self._bulk_calls += 1
         try:
-            share = -(-count // max(1, self._pool.processes // self._bulk_calls))
+            share = -(-count // max(1, self.pool.processes // self._bulk_calls))
             starts = range(0, count, share)
             parts = [asyncio.wrap_future(submit(slice(at, at + share))) for at in starts]
             return list(zip(starts, await asyncio.gather(*parts), strict=True))
@@ -330,14 +324,14 @@ class Collection:
             if batch.task.tokens is None
             else [[batch.key.tag(_TOKEN + nonce_of(token)) for token in group] for group in tokens],
         )
-        return await self._store.append(arrival)
+        return await self.store.append(arrival)
 
 
 def _token_check(batch: ActiveBatch | FinishedBatch) -> TokenCheck | None:
     """Return the check of a collecting batch's tokens; None if its task requires none."""
     if isinstance(batch, FinishedBatch) or batch.task.tokens is None:
         return None
-    return token_check(batch.task.tokens, batch.digest)
+    return TokenCheck(batch.task.tokens, batch.digest)
 
 
 def check_length(envelope: bytes, task: Task) -> None:

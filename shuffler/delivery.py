@@ -8,7 +8,7 @@ independently, so one that cannot be delivered delays no other.
 import asyncio
 import math
 import re
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
@@ -21,14 +21,11 @@ from common.runtime.executor import Executor
 from common.runtime.repeat import wait_for_change
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
-from shuffler.analyzer_client import Analyzer
+from shuffler.analyzer_client import Analyzer, deliver_parts
 from shuffler.batch_states import FINAL_STATES, Event, due_event, is_past_end, next_state
-from shuffler.inclusion import InclusionProofs, proof_folder
+from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
-from shuffler.part_delivery import deliver_parts
-from shuffler.proof_job import LEAVES, ProofJob
-from shuffler.shuffle import ShuffleSummary, shuffle
-from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count
+from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count, shuffle
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
@@ -44,34 +41,23 @@ _LONGEST_WAIT: Final = 2.0
 front-ends store, new tasks, and a clock that was set."""
 
 
+@dataclass(kw_only=True)
 class Deliveries:
     """Moves every batch of this shuffler to its final state."""
 
-    def __init__(
-        self,
-        *,
-        batches: ActiveBatches,
-        store: SubmissionStore,
-        analyzer: Analyzer,
-        executor: Executor,
-        blocks: Blocks,
-        seeds: BatchSeeds,
-        clock: Clock,
-        inclusions: InclusionProofs,
-        metrics: BatchMetrics,
-        keep_seconds: float = math.inf,
-    ) -> None:
-        """Batches that cannot be delivered are dropped `keep_seconds` after their deadline."""
-        self._keep_seconds = keep_seconds
-        self._batches = batches
-        self._metrics = metrics
-        self._inclusions = inclusions
-        self._executor = executor
-        self._blocks = blocks
-        self._seeds = seeds
-        self._store = store
-        self._analyzer = analyzer
-        self._clock = clock
+    batches: ActiveBatches
+    store: SubmissionStore
+    analyzer: Analyzer
+    executor: Executor
+    blocks: Blocks
+    seeds: BatchSeeds
+    clock: Clock
+    inclusions: InclusionProofs
+    metrics: BatchMetrics
+    keep_seconds: float = math.inf
+    """Seconds after its deadline at which an undelivered batch is dropped."""
+
+    def __post_init__(self) -> None:
         self._failures = logs.RepeatedFailures()
         self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}
@@ -84,30 +70,30 @@ class Deliveries:
 
         Blocks of batches in unknown states are left unchanged.
         """
-        states = await self._store.states()
+        states = await self.store.states()
         closed = {batch_id for batch_id, state in states.items() if state is BatchState.CLOSED}
         unfinished = {batch for batch, state in states.items() if state not in FINAL_STATES}
-        await asyncio.to_thread(self._seeds.sweep, closed, unfinished)
-        for folder in await asyncio.to_thread(self._blocks.folders):
+        await asyncio.to_thread(self.seeds.sweep, closed, unfinished)
+        for folder in await asyncio.to_thread(self.blocks.folders):
             if not _BATCH_FOLDERS.fullmatch(folder):
                 continue
             batch_id = BatchId(bytes.fromhex(folder))
             state = states.get(batch_id, BatchState.ERASED)
             if state in _PERMUTED_STATES:
                 for subfolder in (*SCRATCH, LEAVES):
-                    await asyncio.to_thread(self._blocks.delete, f"{folder}/{subfolder}")
+                    await asyncio.to_thread(self.blocks.delete, f"{folder}/{subfolder}")
             elif state in FINAL_STATES or (
-                state is not None and not self._seeds.was_used(batch_id)  # else it was set back
+                state is not None and not self.seeds.was_used(batch_id)  # else it was set back
             ):
-                await asyncio.to_thread(self._blocks.delete, folder)
+                await asyncio.to_thread(self.blocks.delete, folder)
 
     async def run(self) -> None:
         """Move batches for as long as the service runs."""
         try:
             while True:
-                now, elapsed = self._clock.now(), self._clock.elapsed()
+                now, elapsed = self.clock.now(), self.clock.elapsed()
                 wait = _LONGEST_WAIT
-                for batch in self._batches.unfinished():
+                for batch in self.batches.unfinished():
                     pause = self._not_before.get(batch.digest, -math.inf) - elapsed
                     left = pause if pause > 0 else batch.closing_rule.deadline - now
                     if left > 0:  # else it moves on from now
@@ -115,7 +101,7 @@ class Deliveries:
                     if pause <= 0:
                         self._start(batch)
                 await asyncio.sleep(_TICK)
-                await wait_for_change(self._store.changed, wait - _TICK)
+                await wait_for_change(self.store.changed, wait - _TICK)
         finally:
             moving = list(self._moving.values())
             for task in moving:
@@ -136,9 +122,9 @@ class Deliveries:
         except Exception as error:  # noqa: BLE001  # retried after a pause
             pause = retry_pause(self._pauses.get(batch.digest, 0.0))
             self._pauses[batch.digest] = pause
-            self._not_before[batch.digest] = self._clock.elapsed() + pause
-            self._store.changed.set()  # to wait for no longer than the pause
-            self._metrics.record_attempt(len(self._pauses), error)
+            self._not_before[batch.digest] = self.clock.elapsed() + pause
+            self.store.changed.set()  # to wait for no longer than the pause
+            self.metrics.record_attempt(len(self._pauses), error)
             self._failures.failed(
                 batch.digest,
                 "batch cannot move on yet",
@@ -149,67 +135,52 @@ class Deliveries:
             self._failures.ended(batch.digest)
             self._pauses.pop(batch.digest, None)
             self._not_before.pop(batch.digest, None)
-            self._metrics.record_attempt(len(self._pauses))
+            self.metrics.record_attempt(len(self._pauses))
 
     async def _perform_due_events(self, batch: ActiveBatch) -> None:
-        stored = await self._store.get(batch.digest)
+        stored = await self.store.get(batch.digest)
         while True:
-            rule, now = batch.closing_rule, self._clock.now()
+            rule, now = batch.closing_rule, self.clock.now()
             event = due_event(stored.state, stored.n_users, rule, now)
-            if is_past_end(stored.state, rule, self._keep_seconds, now):
+            if is_past_end(stored.state, rule, self.keep_seconds, now):
                 event = Event.DROP
             if stored.state in FINAL_STATES:  # all steps are repeated if one fails
-                self._batches.destroy_key(stored)
-                self._seeds.forget(stored.batch_id)
-                await self._store.clean_up(stored.batch_id)
-                await asyncio.to_thread(self._blocks.delete, stored.batch_id.hex())
-                self._batches.finish(stored, batch.closing_rule)
-                await self._executor.forget_keys()
+                self.batches.destroy_key(stored)
+                self.seeds.forget(stored.batch_id)
+                await self.store.clean_up(stored.batch_id)
+                await asyncio.to_thread(self.blocks.delete, stored.batch_id.hex())
+                self.batches.finish(stored, batch.closing_rule)
+                await self.executor.forget_keys()
             if event is None:
                 return
             await self._perform(event, stored, batch)
-            stored = await self._store.get(batch.digest)
+            stored = await self.store.get(batch.digest)
+            fields = logs.batch_fields(batch.digest, batch.batch_id)
             logs.event(
                 "batch moved on",
-                {
-                    **logs.batch_fields(batch.digest, batch.batch_id),
-                    "state": stored.state.value,
-                    "n_users": stored.n_users,
-                },
+                {**fields, "state": stored.state.value, "n_users": stored.n_users},
             )
 
     async def _perform(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> None:
         if event is Event.DELIVER:
-            self._seeds.destroy(batch.batch_id)  # before anybody else sees the order
+            self.seeds.destroy(batch.batch_id)  # before anybody else sees the order
             event = await self._deliver(stored, batch)
         state = next_state(stored.state, event)
         if event is Event.PERMUTE:
-            shuffled = await self._shuffle(stored, batch)
-            permuted = replace(
-                stored,
-                n_reports=shuffled.n_reports,
-                by_length=shuffled.by_length,
-                shuffle_seconds=shuffled.seconds,
+            job = await asyncio.to_thread(
+                ShuffleJob.plan,
+                batch_id=batch.batch_id,
+                task_bytes=batch.signed.task_bytes,
+                n_users=stored.n_users,
+                key=batch.key,
+                seed=self.seeds.of(batch.batch_id),
+                source=self.store.group_source(),
+                blocks=self.blocks,
             )
-            await self._store.record_permuted(permuted, state)
-            self._seeds.destroy(batch.batch_id)
-        elif state in FINAL_STATES:
-            await self._store.set_last_state(stored, state)
-        else:
-            await self._store.set_state(stored, state)
-
-    async def _shuffle(self, stored: StoredBatch, batch: ActiveBatch) -> ShuffleSummary:
-        job = await asyncio.to_thread(
-            ShuffleJob.plan,
-            batch_id=batch.batch_id,
-            task_bytes=batch.signed.task_bytes,
-            n_users=stored.n_users,
-            key=batch.key,
-            seed=self._seeds.of(batch.batch_id),
-            source=self._store.group_source(),
-            blocks=self._blocks,
-        )
-        return await shuffle(job, stored.n_users, self._executor)
+            stored = replace(stored, **asdict(await shuffle(job, stored.n_users, self.executor)))
+        await self.store.set_state(stored, state)
+        if event is Event.PERMUTE:
+            self.seeds.destroy(batch.batch_id)
 
     async def _deliver(self, stored: StoredBatch, batch: ActiveBatch) -> Event:
         """
@@ -224,21 +195,19 @@ class Deliveries:
             n_reports=stored.n_reports,
             by_length=stored.by_length,
         )
+        fields = logs.batch_fields(batch.digest, batch.batch_id)
         n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
-        blocks = SealedBlocks(self._blocks, batch.batch_id.hex(), batch.key)
+        blocks = SealedBlocks(self.blocks, batch.batch_id.hex(), batch.key)
         try:
-            commitment = await deliver_parts(self._analyzer, manifest, blocks, n_parts, size)
+            commitment = await deliver_parts(self.analyzer, manifest, blocks, n_parts, size)
         except PeerRefusalError as error:
-            logs.event(
-                "batch refused by the analyzer",
-                {**logs.batch_fields(batch.digest, batch.batch_id), "status": error.status},
-                level="ERROR",
-            )
+            name = "batch refused by the analyzer"
+            logs.event(name, {**fields, "status": error.status}, level="ERROR")
             return Event.REFUSE
         job = ProofJob(
             batch_id=batch.batch_id,
             key=batch.key.private_bytes(),
-            blocks=self._blocks,
+            blocks=self.blocks,
             proof_folder=proof_folder(batch.digest),
             report_bytes=size,
             salt=commitment.salt,
@@ -247,11 +216,8 @@ class Deliveries:
         )
         # Before the key is destroyed: the sent reports cannot be hashed afterwards.
         try:
-            await self._inclusions.keep(manifest, batch.task, commitment, job, self._executor)
+            await self.inclusions.keep(manifest, batch.task, commitment, job, self.executor)
         except DamagedStorageError as error:  # the analyzer has the batch: its key is destroyed
-            logs.event(
-                "inclusion proof lost: the delivered batch cannot be read",
-                {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
-                level="ERROR",
-            )
+            loss = "inclusion proof lost: the delivered batch cannot be read"
+            logs.event(loss, {**fields, "error": type(error).__name__}, level="ERROR")
         return Event.DELIVER

@@ -12,7 +12,6 @@ buckets with their numbers of leaves, and last the commitment, which marks them 
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -29,19 +28,23 @@ from common.messages.inclusion_proof import (
     InclusionProof,
     Tree,
     bits_for,
+    bucket_hashes,
+    distinct_rows,
+    leaves_of,
     root_of,
+    salted_leaves,
+    split_ranges,
 )
 from common.runtime import logs
 from common.runtime.blocks import Blocks
 from common.runtime.clock import Clock
-from common.runtime.executor import Executor
+from common.runtime.executor import Executor, Job
 from common.runtime.repeat import repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_wire
-from shuffler.proof_job import ProofJob
+from shuffler.shuffle_job import PERMUTED
 
-_FOLDER: Final = "proof-{}"
 _FOLDERS: Final = re.compile("proof-([0-9a-f]{64})")
 _BUCKETS: Final = np.dtype([("hash", f"V{HASH_BYTES}"), ("n_leaves", "<u4")])
 """A bucket's hash and its number of leaves, as they are stored."""
@@ -51,11 +54,66 @@ _MAX_BUCKETS_HELD: Final = 1 << 19
 """Maximum number of buckets of all trees in memory, about 150 bytes each; enough for 16 batches of
 ten million reports. A single tree may exceed it. The leaves stay in their blocks."""
 _SWEEP_SECONDS: Final = 3600.0
+LEAVES: Final = "leaves"
+"""Subfolder of the batch's salted leaves, by part and range."""
 
 
 def proof_folder(digest: TaskDigest) -> str:
     """Return the folder of a task's proofs."""
-    return _FOLDER.format(digest.hex())
+    return f"proof-{digest.hex()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofJob(Job):
+    """The job of a delivered batch's proofs, whose methods are run by worker processes."""
+
+    proof_folder: str
+    """Folder of the leaves, which are not sealed, since they outlive the batch's key."""
+    report_bytes: int
+    salt: bytes
+    n_parts: int
+    n_ranges: int
+    bits: int = 0
+    """Depth of the tree; set once all ranges are merged."""
+
+    def split(self, part: int) -> None:
+        """Salt the leaves of one part's reports, and split them into ranges. Cost: 2 µs each."""
+        blocks = self.sealed_blocks()
+        leaves = leaves_of(blocks.get(f"{PERMUTED}/{part}"), self.report_bytes)
+        # All copies of a leaf fall into one range, which must fit into memory.
+        distinct = distinct_rows(salted_leaves(leaves, self.salt))
+        ranges = split_ranges(distinct, self.n_ranges)
+        for number, rows in enumerate(ranges):
+            blocks.put(f"{LEAVES}/{part}.{number}", rows.tobytes())
+
+    def merge(self, number: int) -> int:
+        """Store one range's distinct leaves in ascending order; return how many there are."""
+        blocks = self.sealed_blocks()
+        parts = [blocks.get(f"{LEAVES}/{part}.{number}") for part in range(self.n_parts)]
+        leaves = distinct_rows(_rows(b"".join(parts)))
+        name = f"{self.proof_folder}/leaves.{number}"
+        self.blocks.put(name, leaves.tobytes(), durable=True)
+        return len(leaves)
+
+    @property
+    def n_subtrees(self) -> int:
+        """Number of parts of the last stage: ranges, joined if a bucket has several."""
+        return min(self.n_ranges, 1 << self.bits)
+
+    def hash_buckets(self, subtree: int) -> tuple[bytes, list[int]]:
+        """Return the hashes of one subtree's buckets, concatenated, and their numbers of leaves."""
+        joined = self.n_ranges // self.n_subtrees
+        blocks = self.blocks
+        leaves = b"".join(
+            blocks.get(f"{self.proof_folder}/leaves.{number}")
+            for number in range(subtree * joined, (subtree + 1) * joined)
+        )
+        hashes, sizes = bucket_hashes(_rows(leaves), (1 << self.bits) // self.n_subtrees, self.bits)
+        return hashes, sizes.tolist()
+
+
+def _rows(leaves: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(leaves, dtype=np.uint8).reshape(-1, HASH_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,47 +125,21 @@ class _Stored:
     n_ranges: int
     edges: NDArray[np.int64]
     """Number of leaves before each bucket, and in all."""
-
-    @property
-    def largest_bucket(self) -> int:
-        """Number of leaves in the fullest bucket."""
-        return int(np.diff(self.edges).max())
+    largest_bucket: int
+    """Number of leaves in the fullest bucket."""
 
 
-def write_proof(
-    blocks: Blocks,
-    folder: str,
-    *,
-    until: int,
-    n_ranges: int,
-    hashes: bytes,
-    sizes: Sequence[int],
-    commitment: bytes,
-) -> None:
-    """Write the buckets, and the commitment last, after all ranges' leaves."""
-    buckets = np.empty(len(sizes), dtype=_BUCKETS)
-    buckets["hash"] = np.frombuffer(hashes, dtype=_BUCKETS["hash"])
-    buckets["n_leaves"] = sizes
-    blocks.put(f"{folder}/buckets", buckets.tobytes(), durable=True)
-    header = until.to_bytes(_TIME_BYTES) + n_ranges.to_bytes(_RANGES_BYTES)
-    blocks.put(f"{folder}/commitment", header + commitment, durable=True)
-
-
+@dataclass(kw_only=True)
 class InclusionProofs:
     """Stores and serves inclusion proofs."""
 
-    def __init__(
-        self, *, blocks: Blocks, identity: PublicIdentity, keep_seconds: float, clock: Clock
-    ) -> None:
-        """
-        Keep proofs in `blocks`.
+    blocks: Blocks
+    identity: PublicIdentity
+    keep_seconds: float
+    """Seconds after the delivery or deadline, whichever is later, at which proofs are deleted."""
+    clock: Clock
 
-        Proofs are deleted `keep_seconds` after the delivery or deadline, whichever is later.
-        """
-        self._blocks = blocks
-        self._identity = identity
-        self._keep_seconds = keep_seconds
-        self._clock = clock
+    def __post_init__(self) -> None:
         self._held: OrderedDict[TaskDigest, _Stored] = OrderedDict()
         self._loading = asyncio.Lock()
 
@@ -127,7 +159,7 @@ class InclusionProofs:
         samples, the commitment and leaves are only compared.
         """
         try:
-            commitment.verify(self._identity, manifest.task_digest)
+            commitment.verify(self.identity, manifest.task_digest)
         except ProofError:
             _report("analyzer's commitment does not verify", manifest)
             return
@@ -138,18 +170,17 @@ class InclusionProofs:
         hashes = b"".join(hashed for hashed, _ in subtrees)
         sizes = [size for _, of_subtree in subtrees for size in of_subtree]
         if task.shuffler.keep_probability == 1:
-            await asyncio.to_thread(
-                write_proof,
-                self._blocks,
-                job.proof_folder,
-                until=int(max(task.deadline, self._clock.now()) + self._keep_seconds),
-                n_ranges=job.n_ranges,
-                hashes=hashes,
-                sizes=sizes,
-                commitment=commitment_to_wire(commitment).SerializeToString(),
-            )
+            until = int(max(task.deadline, self.clock.now()) + self.keep_seconds)
+            header = until.to_bytes(_TIME_BYTES) + job.n_ranges.to_bytes(_RANGES_BYTES)
+            buckets = np.empty(len(sizes), dtype=_BUCKETS)
+            buckets["hash"] = np.frombuffer(hashes, dtype=_BUCKETS["hash"])
+            buckets["n_leaves"] = sizes
+            put = partial(self.blocks.put, durable=True)
+            await asyncio.to_thread(put, f"{job.proof_folder}/buckets", buckets.tobytes())
+            kept = header + commitment_to_wire(commitment).SerializeToString()
+            await asyncio.to_thread(put, f"{job.proof_folder}/commitment", kept)
         else:
-            await asyncio.to_thread(self._blocks.delete, job.proof_folder)
+            await asyncio.to_thread(self.blocks.delete, job.proof_folder)
         root = Tree(n_leaves, hashes).root
         if (manifest.batch_id, root) != (commitment.batch_id, commitment.root):
             _report("analyzer signed other reports than were sent", manifest)
@@ -187,11 +218,11 @@ class InclusionProofs:
         if n_buckets < stored.n_ranges:
             joined = stored.n_ranges // n_buckets
             numbers = range(prefix * joined, (prefix + 1) * joined)
-            return b"".join(self._blocks.get(f"{folder}/leaves.{number}") for number in numbers)
+            return b"".join(self.blocks.get(f"{folder}/leaves.{number}") for number in numbers)
         number, within = divmod(prefix, n_buckets // stored.n_ranges)
         first, start, end = stored.edges[[prefix - within, prefix, prefix + 1]].tolist()
         name = f"{folder}/leaves.{number}"
-        return self._blocks.get(name, (start - first) * HASH_BYTES, (end - start) * HASH_BYTES)
+        return self.blocks.get(name, (start - first) * HASH_BYTES, (end - start) * HASH_BYTES)
 
     async def _stored(self, digest: TaskDigest) -> _Stored:
         held = self._held.get(digest)
@@ -210,14 +241,14 @@ class InclusionProofs:
     def _load(self, digest: TaskDigest) -> _Stored:
         folder = proof_folder(digest)
         try:
-            kept = self._blocks.get(f"{folder}/commitment")
+            kept = self.blocks.get(f"{folder}/commitment")
         except DamagedStorageError as error:
             raise ProofError(
                 "there is no proof for this task: its batch has not been delivered, its proof has "
                 "expired, or the task samples"
             ) from error
         try:
-            buckets = np.frombuffer(self._blocks.get(f"{folder}/buckets"), dtype=_BUCKETS)
+            buckets = np.frombuffer(self.blocks.get(f"{folder}/buckets"), dtype=_BUCKETS)
             header = _TIME_BYTES + _RANGES_BYTES
             commitment = commitment_from_bytes(kept[header:])
         except (ValueError, WireError) as error:  # an empty or truncated block
@@ -233,6 +264,7 @@ class InclusionProofs:
             tree=Tree(n_leaves, buckets["hash"].tobytes()),
             n_ranges=n_ranges,
             edges=edges,
+            largest_bucket=int(buckets["n_leaves"].max()),
         )
 
     async def run(self) -> None:
@@ -242,18 +274,18 @@ class InclusionProofs:
 
     def delete_expired(self, *, incomplete: bool = False) -> None:
         """Delete expired proofs and, at start, those that a crash left `incomplete`."""
-        for folder in self._blocks.folders():
+        for folder in self.blocks.folders():
             named = _FOLDERS.fullmatch(folder)
             if named is None:
                 continue
             try:
-                kept = self._blocks.get(f"{folder}/commitment", length=_TIME_BYTES)
-                expired = int.from_bytes(kept) < self._clock.now()
+                kept = self.blocks.get(f"{folder}/commitment", length=_TIME_BYTES)
+                expired = int.from_bytes(kept) < self.clock.now()
             except DamagedStorageError:  # it has no commitment yet
                 expired = incomplete
             if expired:
                 self._held.pop(TaskDigest(bytes.fromhex(named[1])), None)
-                self._blocks.delete(folder)
+                self.blocks.delete(folder)
 
 
 def _report(event: str, manifest: BatchManifest) -> None:

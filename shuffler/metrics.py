@@ -92,13 +92,9 @@ class StoreMetrics:
         """Whether there has been a transaction."""
         self._metrics.on_collect(self._measure_slowest)
 
-    def record_connected(self) -> None:
-        """Record that the server is connected."""
-        self._metrics.set("shuffledp_store_connected", 1)
-
-    def record_lost(self) -> None:
-        """Record that the connection is lost."""
-        self._metrics.set("shuffledp_store_connected", 0)
+    def record_connection(self, *, connected: bool) -> None:
+        """Record that the server is connected, or that the connection is lost."""
+        self._metrics.set("shuffledp_store_connected", int(connected))
 
     def record_commit(self, seconds: float) -> None:
         """Record a committed transaction, reading ones included."""

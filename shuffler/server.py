@@ -1,12 +1,17 @@
-"""Composition root of the shuffler: creates its randomness, clock, keys, files and channels."""
+"""
+Composition root of the shuffler: creates its randomness, clock, keys, files and channels.
+
+A front-end gets its keys and its signing identity from the coordinator, and has no operator.
+"""
 
 import asyncio
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import grpc
 
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, KeyId
+from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
@@ -15,7 +20,8 @@ from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
-from common.runtime.clock import SystemClock
+from common.runtime.certificates import FRONT_END
+from common.runtime.clock import Clock, SystemClock
 from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.engine import open_executor
 from common.runtime.executor import PartMetrics
@@ -25,7 +31,7 @@ from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import identity_for
+from common.runtime.tls import identity_for, internal_identity
 from common.runtime.witness_service import WitnessServicer
 from protos.shuffledp.v1 import (
     coordinator_pb2_grpc,
@@ -33,34 +39,34 @@ from protos.shuffledp.v1 import (
     log_pb2_grpc,
     shuffler_pb2_grpc,
 )
-from shuffler.active_batches import ActiveBatches
+from shuffler.active_batches import ActiveBatches, Batches
 from shuffler.admission import ConnectionLimit
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.collection import Collection
-from shuffler.coordinator_servicer import CoordinatorServicer
 from shuffler.delivery import Deliveries
-from shuffler.front_end.server import start_front_end
+from shuffler.front_end import CoordinatorClient, FrontEndBatches
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import LogRelay
 from shuffler.metrics import BatchMetrics
 from shuffler.refusals import RefusalCounts
-from shuffler.servicer import ShufflerServicer
+from shuffler.servicer import CoordinatorServicer, ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.opening import open_store
+from shuffler.storage.submission_store import SubmissionStore
 from shuffler.worker import run_part
 
 
 async def start(settings: ShufflerSettings) -> Service:
     """Start the process of the role in the settings; raise SettingsError for a worker."""
     if settings.role == "front-end":
-        return await start_front_end(settings)
+        return await _start_front_end(settings)
     if settings.role == "worker":
         raise SettingsError("a worker is no service: the engine of the executor starts it")
-    return await start_coordinator(settings)
+    return await _start_coordinator(settings)
 
 
-async def start_coordinator(settings: ShufflerSettings) -> Service:
+async def _start_coordinator(settings: ShufflerSettings) -> Service:
     """
     Start a shuffler and resume the batches of an earlier run.
 
@@ -96,7 +102,6 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
         most_dummies=settings.most_dummies,
         rng=rng,
     )
-    blocks = open_blocks(settings.blocks_url())
     try:
         await refusals.load(store)
         await batches.resume()
@@ -105,28 +110,19 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
         store.close()
         raise
 
-    async def needed() -> set[KeyId] | None:
-        return batches.needed_keys()
-
     rotation = Rotation(
         keys=keys,
         clock=clock,
-        needed=needed,
+        needed=batches.needed_keys,
         forget=pool.forget_keys,
         publish=lambda: publish_keys(state, keys, identity),
     )
     await rotation.rotate()
-    collection = Collection(
-        batches=batches,
-        store=store,
-        pool=pool,
-        refusals=refusals,
-        connections=ConnectionLimit(settings.submissions_per_connection),
+    servicer = _servicer(
+        settings, clock, batches, store, pool, refusals=refusals, identity=identity, log=log
     )
+    inclusions = servicer.inclusions
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
-    inclusions = InclusionProofs(
-        blocks=blocks, identity=pinned, keep_seconds=settings.keep_inclusion_days * DAY, clock=clock
-    )
     jobs = OfferedJobs()
     parts = PartMetrics(process_metrics.metrics, clock)
     executor = open_executor(settings, pool, run_part, jobs, parts)
@@ -135,7 +131,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
         store=store,
         analyzer=analyzer,
         executor=executor,
-        blocks=blocks,
+        blocks=inclusions.blocks,
         seeds=BatchSeeds(state),
         clock=clock,
         inclusions=inclusions,
@@ -146,7 +142,6 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     await asyncio.to_thread(inclusions.delete_expired, incomplete=True)
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, identity, inclusions, log)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
         log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
 
@@ -167,12 +162,11 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
             partial(refusals.follow, store),
         ),
     )
-    servicer = CoordinatorServicer(batches, store, identity, log)
     internal = await Listener.start_internal(
         settings,
         clock,
         "shuffledp.v1.ShufflerCoordinator",
-        partial(_add_internal_services, servicer, jobs),
+        partial(_add_internal_services, CoordinatorServicer(batches, store, identity, log), jobs),
         process_metrics,
     )
     save_last = partial(refusals.save_last, store)
@@ -184,6 +178,74 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
             clock.close,
         ),
     )
+
+
+async def _start_front_end(settings: ShufflerSettings) -> Service:
+    """
+    Start a front-end, which collects submissions and answers devices.
+
+    Raises:
+        SettingsError: A setting is wrong, or the store cannot be used.
+        PeerError: The coordinator does not answer.
+    """
+    clock = SystemClock()
+    process_metrics = ProcessMetrics("shuffler", clock)
+    tls = identity_for(settings, FRONT_END, clock)
+    own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
+    process_metrics.watch_certificates(own.files, internal=True)
+    channel = FreshChannel(str(settings.coordinator), "coordinator", own)
+    coordinator = CoordinatorClient(channel)
+    try:
+        identity = await coordinator.get_identity()
+        store = open_store(settings, clock, process_metrics)
+    except BaseException:
+        await channel.close()
+        raise
+    pool = HpkePool(settings.opening_processes)
+    batches = FrontEndBatches(coordinator, store, pool.forget_keys)
+    refusals = RefusalCounts()
+    log = LogRelay(coordinator.get_log, clock)
+    servicer = _servicer(
+        settings, clock, batches, store, pool, refusals=refusals, identity=identity, log=log
+    )
+    listener = await Listener.start(
+        settings,
+        tls,
+        "shuffledp.v1.Shuffler",
+        partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, servicer),
+        process_metrics,
+        background=(batches.run, partial(refusals.run, store)),
+    )
+    save_last = partial(refusals.save_last, store)
+    return Service(listener=listener, closing=(save_last, channel.close, pool.close, store.close))
+
+
+def _servicer(
+    settings: ShufflerSettings,
+    clock: Clock,
+    batches: Batches,
+    store: SubmissionStore,
+    pool: HpkePool,
+    *,
+    refusals: RefusalCounts,
+    identity: SigningIdentity,
+    log: LogRelay,
+) -> ShufflerServicer:
+    """Wire what collects submissions and answers devices."""
+    collection = Collection(
+        batches=batches,
+        store=store,
+        pool=pool,
+        refusals=refusals,
+        connections=ConnectionLimit(settings.submissions_per_connection),
+    )
+    inclusions = InclusionProofs(
+        blocks=open_blocks(settings.blocks_url()),
+        identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
+        keep_seconds=settings.keep_inclusion_days * DAY,
+        clock=clock,
+    )
+    return ShufflerServicer(collection, identity, inclusions, log)
 
 
 def _add_internal_services(

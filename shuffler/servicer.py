@@ -1,20 +1,35 @@
-"""The shuffler's gRPC methods: wire in, core, wire out; and receipts for stored submissions."""
+"""
+The shuffler's gRPC methods: wire in, core, wire out; and receipts for stored submissions.
+
+A coordinator serves the shuffler's other processes too.
+"""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
+from common.errors import PeerError, PeerRefusalError
 from common.messages.submission import STORED_OUTCOMES, Outcome
 from common.task_digest import TaskDigest
 from common.wire.batches import prefix_from_wire, progress_to_wire, proof_to_wire, status_to_wire
 from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire
-from common.wire.transparency import log_proof_to_wire, log_size_from_wire
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from common.wire.transparency import log_proof_to_wire, log_size_from_wire, log_to_wire
+from protos.shuffledp.v1 import (
+    coordinator_pb2,
+    coordinator_pb2_grpc,
+    log_pb2,
+    shuffler_pb2,
+    shuffler_pb2_grpc,
+)
+from shuffler.active_batches import ActiveBatch, Batches
 from shuffler.collection import Collection
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import LogRelay
+from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
 
 
 class _Call(Protocol):
@@ -43,30 +58,24 @@ def bulk_receipt_for(
     return sign_bulk_receipt(identity, digest, stored) if stored else b""
 
 
+@dataclass
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     """Serves devices and the operator; common/runtime/access.py lists who may call which method."""
 
-    def __init__(
-        self,
-        collection: Collection,
-        identity: SigningIdentity,
-        inclusions: InclusionProofs,
-        log: LogRelay,
-    ) -> None:
-        self._log = log
-        self._collection = collection
-        self._identity = identity
-        self._inclusions = inclusions
+    collection: Collection
+    identity: SigningIdentity
+    inclusions: InclusionProofs
+    log: LogRelay
 
     async def FetchTask(
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
     ) -> shuffler_pb2.FetchTaskResponse:
         """Return a published task and, if the device wants it, its place in the log."""
-        signed = await self._collection.fetch_task(digest_from_wire(request.task_digest))
+        signed = await self.collection.fetch_task(digest_from_wire(request.task_digest))
         answer = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
         log_size = log_size_from_wire(request)
         if log_size is not None:
-            proof = await self._log.prove(signed, log_size)
+            proof = await self.log.prove(signed, log_size)
             answer.log_proof.CopyFrom(log_proof_to_wire(proof))
         return answer
 
@@ -75,10 +84,10 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.SubmitResponse:
         """Store one submission."""
         digest, envelope, token = envelope_from_wire(request)
-        outcome = await self._collection.submit(digest, envelope, token, peer=context.peer())
+        outcome = await self.collection.submit(digest, envelope, token, peer=context.peer())
         return shuffler_pb2.SubmitResponse(
             repeated=outcome is Outcome.REPEATED,
-            receipt=receipt_for(self._identity, digest, envelope, outcome),
+            receipt=receipt_for(self.identity, digest, envelope, outcome),
         )
 
     async def SubmitBulk(
@@ -86,41 +95,87 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.SubmitBulkResponse:
         """Store many submissions."""
         digest, envelopes, tokens = envelopes_from_wire(request)
-        outcomes = await self._collection.submit_bulk(
-            digest, envelopes, tokens, peer=context.peer()
-        )
-        receipt = bulk_receipt_for(self._identity, digest, envelopes, outcomes)
+        outcomes = await self.collection.submit_bulk(digest, envelopes, tokens, peer=context.peer())
+        receipt = bulk_receipt_for(self.identity, digest, envelopes, outcomes)
         return outcomes_to_wire(outcomes, receipt)
 
     async def GetBatchStatus(
         self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
     ) -> shuffler_pb2.GetBatchStatusResponse:
         """Return a batch's status."""
-        return status_to_wire(await self._collection.status(digest_from_wire(request.task_digest)))
+        return status_to_wire(await self.collection.status(digest_from_wire(request.task_digest)))
 
     async def GetBatchProgress(
         self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
     ) -> shuffler_pb2.GetBatchProgressResponse:
         """Return a batch's progress, even while it collects. For the operator."""
         digest = digest_from_wire(request.task_digest)
-        return progress_to_wire(await self._collection.progress(digest))
+        return progress_to_wire(await self.collection.progress(digest))
 
     async def CloseBatch(
         self, request: shuffler_pb2.CloseBatchRequest, _context: object
     ) -> shuffler_pb2.CloseBatchResponse:
         """Close a batch early. For the operator."""
-        await self._collection.close(digest_from_wire(request.task_digest))
+        await self.collection.close(digest_from_wire(request.task_digest))
         return shuffler_pb2.CloseBatchResponse()
 
     async def DropBatch(
         self, request: shuffler_pb2.DropBatchRequest, _context: object
     ) -> shuffler_pb2.DropBatchResponse:
         """Erase a batch that is not delivered. For the operator."""
-        await self._collection.drop(digest_from_wire(request.task_digest))
+        await self.collection.drop(digest_from_wire(request.task_digest))
         return shuffler_pb2.DropBatchResponse()
 
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object
     ) -> shuffler_pb2.GetInclusionResponse:
         """Return the analyzer's commitment and, if a prefix is given, one bucket of leaves."""
-        return proof_to_wire(*await self._inclusions.relay(*prefix_from_wire(request)))
+        return proof_to_wire(*await self.inclusions.relay(*prefix_from_wire(request)))
+
+
+@dataclass
+class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
+    """Serves front-ends with keys; common/runtime/access.py lists who may call which method."""
+
+    batches: Batches
+    store: SubmissionStore
+    identity: SigningIdentity
+    log: LogRelay
+
+    async def GetIdentity(
+        self, _request: coordinator_pb2.GetIdentityRequest, _context: object
+    ) -> coordinator_pb2.GetIdentityResponse:
+        """Return the identity that receipts are signed with."""
+        return coordinator_pb2.GetIdentityResponse(signing_key=self.identity.private_bytes())
+
+    async def GetBatch(
+        self, request: coordinator_pb2.GetBatchRequest, _context: object
+    ) -> coordinator_pb2.GetBatchResponse:
+        """Return a task's batch, with its keys until it is permuted."""
+        find = self.batches.find_or_begin if request.begin else self.batches.find
+        batch = await find(digest_from_wire(request.task_digest))
+        answer = coordinator_pb2.GetBatchResponse(
+            batch_id=batch.batch_id,
+            n_min=batch.closing_rule.n_min,
+            target_size=batch.closing_rule.target_size,
+            deadline=batch.closing_rule.deadline,
+        )
+        if (
+            isinstance(batch, ActiveBatch)
+            and (await self.store.get(batch.digest)).state in OPEN_STATES
+        ):
+            collecting = coordinator_pb2.CollectingBatch(
+                task=signed_task_to_wire(batch.signed),
+                batch_key=batch.key.private_bytes(),
+                envelope_key=self.batches.envelope_key(batch).private_bytes(),
+            )
+            answer.collecting.CopyFrom(collecting)
+        return answer
+
+    async def RelayLog(
+        self, request: log_pb2.GetLogRequest, _context: object
+    ) -> log_pb2.GetLogResponse:
+        """Return a page of the analyzer's log, as far as it is known here."""
+        with suppress(PeerError, PeerRefusalError):
+            await self.log.refresh()
+        return log_to_wire(self.log.copy, request)

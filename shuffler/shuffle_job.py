@@ -1,5 +1,8 @@
 """
-The parts of one batch's shuffle: seal dummies, throw reports into buckets, permute the buckets.
+Shuffle a closed batch in bounded memory: drop reports, add dummies, permute, save.
+
+Dummies are sealed like users' reports and look like them. The seed is destroyed once the permuted
+batch is recorded.
 
 Every draw follows from the batch's seed, the stage and the part's number, so that a part which is
 computed again throws the same reports into the same buckets: none is lost, none is doubled. Sealing
@@ -7,6 +10,7 @@ alone draws fresh randomness; dummies that are sealed again are other ciphertext
 reports, at the same places.
 """
 
+import asyncio
 import math
 import time
 from collections import Counter
@@ -20,10 +24,11 @@ from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePublicKey, report_context
 from common.crypto.hpke_pool import seal_each
 from common.crypto.randomness import seeded_generator
+from common.errors import DamagedStorageError
 from common.messages.batch import MAX_PART_BYTES, BatchId
 from common.messages.submission import plain_reports
 from common.runtime.blocks import Blocks
-from common.runtime.executor import Job
+from common.runtime.executor import Executor, Job
 from common.task.task import Task, cached_task
 from common.task_digest import digest_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
@@ -166,3 +171,55 @@ class ShuffleJob(Job):
 def _draw_dummies(task: Task, seed: bytes) -> NDArray[np.int64]:
     """Draw the number of dummies of each item: the same in every worker, and secret."""
     return draw_item_dummies(task.shuffler, task.domain_size, seeded_generator(seed, "dummies", 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleSummary:
+    """Facts about a shuffled batch that may be published."""
+
+    n_reports: int
+    """Number of reports, the shuffler's dummies included."""
+    by_length: tuple[int, ...]
+    """Number of submissions of each of the task's lengths."""
+    shuffle_seconds: float
+    """Processor time of the permutation alone. The time to seal dummies would reveal their number
+    and, if reports are dropped, the number kept. The guarantee assumes that both are secret."""
+
+
+async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleSummary:
+    """
+    Drop reports, add dummies, permute, and save the result durably in the batch's blocks.
+
+    Safe to repeat: a repeated shuffle makes the same permuted batch, but for the ciphertexts of
+    dummies.
+
+    Raises:
+        DamagedStorageError: The number of reports does not match the number of users.
+        StorageError: The storage is full, read-only or failing.
+
+    Cost: about a microsecond per report, which is sealed and opened three times under the batch's
+    key, moved twice, and written and read twice; 0.1 ms per dummy. Memory of a worker: about four
+    parts.
+    """
+    blocks = job.sealed_blocks()
+    for subfolder in (PERMUTED, *SCRATCH):
+        await asyncio.to_thread(blocks.delete, subfolder)
+    await executor.run(ShuffleJob.seal_dummies, job, range(job.n_dummy_parts))
+    thrown = await executor.run(ShuffleJob.throw, job, range(job.n_parts + job.n_dummy_parts))
+    arrived = sum((part_arrived for part_arrived, _, _ in thrown), Counter[int]())
+    by_length = tuple(arrived.pop(length, 0) for length in job.task.lengths)
+    if arrived or sum(by_length) != n_users:
+        raise DamagedStorageError(
+            f"the batch has {n_users} users; {sum(by_length)} submissions are in the store"
+        )
+    permuted = await executor.run(ShuffleJob.permute, job, range(job.n_buckets))
+    n_reports = sum(of_bucket for of_bucket, _ in permuted)
+    n_thrown = sum(of_part for _, of_part, _ in thrown)
+    if n_reports != n_thrown:
+        raise DamagedStorageError(
+            f"{n_thrown} reports were thrown into buckets; {n_reports} were permuted"
+        )
+    for subfolder in SCRATCH:
+        await asyncio.to_thread(blocks.delete, subfolder)
+    seconds = sum(seconds for *_, seconds in thrown) + sum(seconds for _, seconds in permuted)
+    return ShuffleSummary(n_reports=n_reports, by_length=by_length, shuffle_seconds=seconds)

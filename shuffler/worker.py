@@ -12,7 +12,7 @@ from typing import Any
 from common.runtime.blocks import open_blocks
 from common.runtime.jobs import PartRunner
 from common.runtime.settings import load
-from shuffler.proof_job import ProofJob
+from shuffler.inclusion import ProofJob
 from shuffler.settings import ShufflerSettings
 from shuffler.shuffle_job import ShuffleJob
 from shuffler.storage.opening import open_groups

@@ -35,12 +35,11 @@ from common.runtime.repeat import repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.submissions import AnswerRecord
-from user_agent.claim import Claim
 from user_agent.contribution import Contributor
 from user_agent.credentials import CredentialFile, PersonalSecrets
-from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission, SubmissionState
+from user_agent.device_store import DeviceStore, SavedSubmission, SubmissionState
 from user_agent.issuer_client import Issuer, request_token
-from user_agent.policy import Policy, check, check_totals
+from user_agent.policy import Claim, Policy, check, check_totals
 from user_agent.shuffler_client import Shuffler
 from user_agent.task_log import DeviceLog
 
@@ -136,13 +135,12 @@ class Agent:
         saved = await self.store.find(person, digest)
         if saved is None:
             raise UnknownTaskError("this person has not answered a task with this digest")
-        evidence = await self.store.evidence(person, digest)
         return AnswerRecord(
             state=saved.state.value,
-            inclusion=(evidence.inclusion if evidence else InclusionState.UNCHECKED).value,
+            inclusion=saved.inclusion.value,
             envelope_hash=saved.envelope_hash,
-            receipt=evidence.receipt if evidence else b"",
-            receipt_verified=evidence is not None and evidence.receipt_verified,
+            receipt=saved.receipt,
+            receipt_verified=saved.receipt_verified,
         )
 
     def _check_person(self, person: str) -> None:
@@ -215,8 +213,7 @@ class Agent:
         kept = await self.store.token(saved)
         if isinstance(kept, bytes):
             return kept
-        evidence = await self.store.evidence(saved.person, saved.task_digest)
-        if evidence is not None and self.clock.now() >= evidence.deadline:
+        if self.clock.now() >= saved.deadline:
             await self.store.mark_refused(saved)
             raise PolicyError("the task's deadline has passed, and the answer has no token")
         if self.issuer is None or self.credentials is None:

@@ -32,9 +32,9 @@ from user_agent.charge_counter import (
     count,
     count_store,
 )
-from user_agent.claim import Claim
 from user_agent.contribution import PreparedSubmission
 from user_agent.log_table import LOG_TABLE
+from user_agent.policy import Claim
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS submissions (
@@ -128,7 +128,7 @@ class InclusionState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSubmission:
-    """One person's submission to one task, and its cost."""
+    """One person's submission to one task, its cost, and evidence of whether it was counted."""
 
     person: str
     task_digest: TaskDigest
@@ -136,6 +136,15 @@ class SavedSubmission:
     """Its hash alone once it is needed no more."""
     claim: Claim
     state: SubmissionState
+    leaves: bytes
+    """Sorted, concatenated leaves of the sealed reports to check: all of them, or those drawn;
+    empty if none are left to check."""
+    deadline: float
+    """The task's, in seconds since 1970 UTC; infinite if an earlier version kept no evidence."""
+    inclusion: InclusionState
+    receipt: bytes
+    """Empty until the shuffler acknowledges the submission."""
+    receipt_verified: bool
 
     @property
     def charge(self) -> Charge:
@@ -147,22 +156,6 @@ class SavedSubmission:
         """The envelope's SHA-256."""
         hashed = len(self.envelope) == _HASH_BYTES
         return self.envelope if hashed else envelope_hash(self.envelope)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """One answer's leaves and receipt, and the outcome of the check that it was counted."""
-
-    person: str
-    task_digest: TaskDigest
-    leaves: bytes
-    """Sorted, concatenated leaves of the sealed reports to check: all of them, or those drawn;
-    empty if none are left to check."""
-    deadline: int
-    inclusion: InclusionState
-    receipt: bytes
-    """Empty until the shuffler acknowledges the submission."""
-    receipt_verified: bool
 
 
 Check = Callable[[Sequence[Claim], Claim], None]
@@ -234,7 +227,8 @@ class DeviceStore(Database):
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up a person's submission to a task; None if there is none."""
-        return await self.run(_find, person, digest)
+        found = await self.run(_find, person, digest)
+        return found[0] if found else None
 
     async def charge(
         self,
@@ -260,21 +254,13 @@ class DeviceStore(Database):
         """
 
         def charge(connection: sqlite3.Connection) -> tuple[SavedSubmission, bool]:
-            earlier = _find(connection, person, digest)
-            if earlier is not None:
-                return earlier, True
+            if earlier := _find(connection, person, digest):
+                return earlier[0], True
             check(_claims(connection, person), claim)
             if pending is not None:
                 _check_new_key(connection, person, pending)
-            prepared = prepare()
-            submission = SavedSubmission(
-                person=person,
-                task_digest=digest,
-                envelope=prepared.envelope,
-                claim=claim,
-                state=SubmissionState.PENDING,
-            )
-            _insert(connection, submission, prepared, pending)
+            _insert(connection, person, digest, claim, prepare(), pending=pending)
+            [submission] = _find(connection, person, digest)
             return submission, False
 
         return await self.run(charge)
@@ -304,40 +290,42 @@ class DeviceStore(Database):
 
     async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:
         """Record that the shuffler acknowledged a submission, with its verified receipt."""
-        await self.run(_mark_arrived, submission, receipt)
+
+        def mark_arrived(connection: sqlite3.Connection) -> None:
+            _set_state(connection, submission, SubmissionState.ARRIVED)
+            _keep_token(connection, submission, b"")
+            connection.execute(  # if there is evidence: old versions kept none
+                "UPDATE evidence SET receipt = ?, receipt_verified = 1 "
+                "WHERE person = ? AND task_digest = ?",
+                (receipt, submission.person, submission.task_digest),
+            )
+
+        await self.run(mark_arrived)
         await self.run(_drop_envelopes)
         self.arrived.set()
         await self.empty_log()
 
-    async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
-        """Look up the evidence of a person's answer to a task; None if there is none."""
-        rows = await self.fetch(
-            f"{_SELECT_EVIDENCE} WHERE person = ? AND task_digest = ?", person, digest
-        )
-        return _evidence(rows[0]) if rows else None
+    async def list_unchecked(self) -> list[SavedSubmission]:
+        """List the answers that arrived and whose inclusion is still unknown."""
+        rows = await self.fetch(f"{_SELECT} WHERE inclusion = 'unchecked' AND state = 'arrived'")
+        return list(map(_saved, rows))
 
-    async def list_unchecked(self) -> list[Evidence]:
-        """List the evidence of answers that arrived and whose inclusion is still unknown."""
-        rows = await self.fetch(
-            f"{_SELECT_EVIDENCE} JOIN submissions USING (person, task_digest) "
-            "WHERE inclusion = 'unchecked' AND state = 'arrived'"
-        )
-        return list(map(_evidence, rows))
+    async def keep_leaves(self, answer: SavedSubmission, leaves: bytes) -> SavedSubmission:
+        """Replace an unchecked answer's leaves by a subset; return the changed answer."""
+        await self._update(answer, InclusionState.UNCHECKED, leaves)
+        return replace(answer, leaves=leaves)
 
-    async def keep_leaves(self, evidence: Evidence, leaves: bytes) -> Evidence:
-        """Replace an unchecked answer's leaves by a subset, and return the new evidence."""
-        await self._update(evidence, InclusionState.UNCHECKED, leaves)
-        return replace(evidence, leaves=leaves)
-
-    async def record_inclusion(self, evidence: Evidence, inclusion: InclusionState) -> None:
+    async def record_inclusion(self, answer: SavedSubmission, inclusion: InclusionState) -> None:
         """Record the outcome of a check; unless it is MISSING, erase leaves and envelope."""
-        leaves = evidence.leaves if inclusion is InclusionState.MISSING else b""
-        await self._update(evidence, inclusion, leaves)
+        leaves = answer.leaves if inclusion is InclusionState.MISSING else b""
+        await self._update(answer, inclusion, leaves)
 
-    async def _update(self, evidence: Evidence, inclusion: InclusionState, leaves: bytes) -> None:
+    async def _update(
+        self, answer: SavedSubmission, inclusion: InclusionState, leaves: bytes
+    ) -> None:
         await self.fetch(
             "UPDATE evidence SET inclusion = ?, leaves = ? WHERE person = ? AND task_digest = ?",
-            *(inclusion.value, leaves, evidence.person, evidence.task_digest),
+            *(inclusion.value, leaves, answer.person, answer.task_digest),
         )
         await self.run(_drop_envelopes)
         await self.empty_log()
@@ -352,30 +340,34 @@ _HASH_BYTES: Final = 32
 """Length of an envelope's hash in its place. Every envelope is longer."""
 _ID_BYTES: Final = 16
 _COLUMNS: Final = "person, task_digest, envelope, local_epsilon, central_epsilon, delta, state"
-_SELECT: Final = f"SELECT {_COLUMNS} FROM submissions"  # noqa: S608
-_SELECT_EVIDENCE: Final = (
-    "SELECT person, task_digest, leaves, deadline, inclusion, receipt, receipt_verified "
-    "FROM evidence"
+_SELECT: Final = (
+    f"SELECT {_COLUMNS}, coalesce(leaves, x''), coalesce(deadline, 9e999), "  # noqa: S608
+    "coalesce(inclusion, 'unchecked'), coalesce(receipt, x''), coalesce(receipt_verified, 0) "
+    "FROM submissions LEFT JOIN evidence USING (person, task_digest)"
 )
 
 
 def _saved(row: tuple[Any, ...]) -> SavedSubmission:
-    person, digest, envelope, local_epsilon, central_epsilon, delta, state = row
+    person, digest, envelope, local_epsilon, central_epsilon, delta, state, *evidence = row
+    leaves, deadline, inclusion, receipt, receipt_verified = evidence
     return SavedSubmission(
         person=person,
         task_digest=TaskDigest(digest),
         envelope=envelope,
         claim=Claim(local_epsilon=local_epsilon, central_epsilon=central_epsilon, delta=delta),
         state=SubmissionState(state),
+        leaves=leaves,
+        deadline=deadline,
+        inclusion=InclusionState(inclusion),
+        receipt=receipt,
+        receipt_verified=bool(receipt_verified),
     )
 
 
-def _find(
-    connection: sqlite3.Connection, person: str, digest: TaskDigest
-) -> SavedSubmission | None:
+def _find(connection: sqlite3.Connection, person: str, digest: TaskDigest) -> list[SavedSubmission]:
+    """Return a person's submission to a task, if there is one."""
     query = f"{_SELECT} WHERE person = ? AND task_digest = ?"
-    row = connection.execute(query, (person, digest)).fetchone()
-    return None if row is None else _saved(row)
+    return list(map(_saved, connection.execute(query, (person, digest))))
 
 
 _CLAIM: Final = tuple(field.name for field in fields(Claim))
@@ -383,14 +375,16 @@ _CLAIM: Final = tuple(field.name for field in fields(Claim))
 
 def _insert(
     connection: sqlite3.Connection,
-    submission: SavedSubmission,
+    person: str,
+    digest: TaskDigest,
+    claim: Claim,
     prepared: PreparedSubmission,
+    *,
     pending: PendingToken | None,
 ) -> None:
-    person, digest, claim = submission.person, submission.task_digest, submission.claim
     connection.execute(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, prepared.envelope, *astuple(claim)[:3], submission.state.value),
+        (person, digest, prepared.envelope, *astuple(claim)[:3], SubmissionState.PENDING.value),
     )
     if claim.scope:
         row = (person, digest, claim.scope, claim.text, claim.permanent_epsilon)
@@ -449,19 +443,6 @@ def _set_state(
     )
 
 
-def _mark_arrived(
-    connection: sqlite3.Connection, submission: SavedSubmission, receipt: bytes
-) -> None:
-    """Set the state to arrived; store the receipt if there is evidence: old versions kept none."""
-    _set_state(connection, submission, SubmissionState.ARRIVED)
-    _keep_token(connection, submission, b"")
-    connection.execute(
-        "UPDATE evidence SET receipt = ?, receipt_verified = 1 "
-        "WHERE person = ? AND task_digest = ?",
-        (receipt, submission.person, submission.task_digest),
-    )
-
-
 def _add_lost(connection: sqlite3.Connection, lost: Sequence[Charge]) -> None:
     """Add charges of answers that the store has forgotten."""
     connection.executemany(
@@ -479,17 +460,4 @@ def _drop_envelopes(connection: sqlite3.Connection) -> None:
         "WHERE state = 'arrived' AND length(envelope) != ? AND (person, task_digest) IN ("
         "SELECT person, task_digest FROM evidence WHERE inclusion NOT IN ('unchecked', 'missing'))",
         (_HASH_BYTES,),
-    )
-
-
-def _evidence(row: tuple[Any, ...]) -> Evidence:
-    person, digest, leaves, deadline, inclusion, receipt, verified = row
-    return Evidence(
-        person=person,
-        task_digest=TaskDigest(digest),
-        leaves=leaves,
-        deadline=deadline,
-        inclusion=InclusionState(inclusion),
-        receipt=receipt,
-        receipt_verified=bool(verified),
     )

@@ -16,7 +16,7 @@ from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.repeat import repeat, wait_for_change
 from common.task_digest import TaskDigest
-from user_agent.device_store import DeviceStore, Evidence, InclusionState
+from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
 from user_agent.shuffler_client import Shuffler
 
 MAX_CHECKED: Final = 64
@@ -59,34 +59,34 @@ class InclusionMonitor:
 
     async def check_due(self) -> None:
         """Check the answers that are due, each on its own random schedule; record the outcomes."""
-        for evidence in await self.store.list_unchecked():
-            key = (evidence.person, evidence.task_digest)
+        for answer in await self.store.list_unchecked():
+            key = (answer.person, answer.task_digest)
             now = self.clock.elapsed()
             if key not in self._not_before:
                 self._not_before[key] = now + self.pause * self.rng.random()
             if now < self._not_before[key]:
                 continue
             self._not_before[key] = now + self.pause * (0.5 + self.rng.random())
-            drawn = await self._draw(evidence)
+            drawn = await self._draw(answer)
             found = await self._ask(drawn)
             if found is not InclusionState.UNCHECKED:
                 self._not_before.pop(key)
                 await self.store.record_inclusion(drawn, found)
                 logs.event(
                     "answer checked",
-                    {"task_digest": evidence.task_digest.hex(), "state": found.value},
+                    {"task_digest": answer.task_digest.hex(), "state": found.value},
                     level="INFO" if found is InclusionState.COUNTED else "ERROR",
                 )
 
-    async def _draw(self, evidence: Evidence) -> Evidence:
+    async def _draw(self, answer: SavedSubmission) -> SavedSubmission:
         """Draw at most MAX_CHECKED leaves to check, and save them before any prefix is sent."""
-        leaves = split(evidence.leaves)
+        leaves = split(answer.leaves)
         if len(leaves) <= MAX_CHECKED:
-            return evidence
+            return answer
         drawn = sorted(leaves[index] for index in self.rng.permutation(len(leaves))[:MAX_CHECKED])
-        return await self.store.keep_leaves(evidence, b"".join(drawn))
+        return await self.store.keep_leaves(answer, b"".join(drawn))
 
-    async def _ask(self, evidence: Evidence) -> InclusionState:
+    async def _ask(self, answer: SavedSubmission) -> InclusionState:
         """
         Check an answer: fetch the signed root, then the bucket of each leaf, one at a time.
 
@@ -94,12 +94,12 @@ class InclusionMonitor:
         UNPROVEN. A proof that a leaf is absent counts even if a later bucket fails: a shuffler must
         not suppress it.
         """
-        digest = evidence.task_digest
+        digest = answer.task_digest
         with _errors_as_no_proof(digest):
             # Checked before any prefix is sent, since it sets the prefixes' length and salt.
             commitment = (await self.shuffler.inclusion(digest, None)).commitment
             commitment.verify(self.identity, digest)
-            leaves, counted = split(evidence.leaves), list[bool | None]()
+            leaves, counted = split(answer.leaves), list[bool | None]()
             for index in self.rng.permutation(len(leaves)):
                 counted.append(await self._counted(leaves[index], commitment))
                 if counted[-1] is None:
@@ -108,7 +108,7 @@ class InclusionMonitor:
                 return InclusionState.MISSING
             if None not in counted:
                 return InclusionState.COUNTED
-        late = self.clock.now() > evidence.deadline + _PATIENCE_SECONDS
+        late = self.clock.now() > answer.deadline + _PATIENCE_SECONDS
         return InclusionState.UNPROVEN if late else InclusionState.UNCHECKED
 
     async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool | None:

@@ -1,9 +1,11 @@
 """Check a task, even a signed one, and its cost against the device's own limits. Pure."""
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_claims
@@ -11,11 +13,37 @@ from common.accounting.releases import PermanentRelease, lasting_basis, lasting_
 from common.crypto.signed_key import KeyUse, check_key
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import AccountingError, BudgetError, PolicyError
-from common.mechanisms.registry import randomizer_of
+from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import rounded_up, sum_upper
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from user_agent.claim import Claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The privacy cost of one answer, as claimed by its task and confirmed by this device."""
+
+    local_epsilon: float
+    central_epsilon: float
+    delta: float
+    scope: bytes = b""
+    """Hash of a lasting question's `Task.permanent_scope`; empty for other tasks."""
+    text: bytes = b""
+    """Keyed hash of the answer's text, by which a device notices a change; empty likewise."""
+    permanent_epsilon: float = math.inf
+    """ε∞ of all answers of the scope with the same text."""
+
+    @classmethod
+    def of(cls, task: Task, text: bytes = b"") -> Self:
+        """Return a task's claim for an answer whose text has this keyed hash."""
+        claim = cls(
+            local_epsilon=task.local_epsilon, central_epsilon=task.central_epsilon, delta=task.delta
+        )
+        if not task.lasting:
+            return claim
+        scope = hashlib.sha256(task.permanent_scope).digest()
+        most = rappor_of(task).permanent_epsilon
+        return replace(claim, scope=scope, text=text, permanent_epsilon=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,25 +158,23 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
 
     Raises BudgetError if a cap would be exceeded.
     """
-    together = [*spent, claim]
-    tasks = "1 task" if len(spent) == 1 else f"{len(spent)} tasks"
-    local_before, basis = local_total(spent), lasting_basis(_lasting(together))
+    together, delta = [*spent, claim], policy.total_delta_cap
     if local_total(together) > policy.total_local_epsilon_cap:
-        raise BudgetError(
-            f"total_local_epsilon_cap is {policy.total_local_epsilon_cap}; "
-            f"{rounded_up(local_before)} is spent on {tasks}, and this one would add "
-            f"{rounded_up(claim.local_epsilon)}. {basis and f'{basis} '}To answer, raise "
-            "total_local_epsilon_cap in this device's settings"
-        )
-    if composed_total(together, policy.total_delta_cap) > policy.total_central_epsilon_cap:
-        before = composed_total(spent, policy.total_delta_cap) if spent else 0.0
-        raise BudgetError(
-            f"total_central_epsilon_cap is {policy.total_central_epsilon_cap} at delta "
-            f"{policy.total_delta_cap}; {rounded_up(before)} is spent on {tasks}, and "
-            f"this one would add {rounded_up(claim.central_epsilon)} at delta "
-            f"{rounded_up(claim.delta)}. {basis and f'{basis} '}To answer, raise "
-            "total_central_epsilon_cap in this device's settings"
-        )
+        name, at, of_claim = "total_local_epsilon_cap", "", rounded_up(claim.local_epsilon)
+        before = local_total(spent)
+    elif composed_total(together, delta) > policy.total_central_epsilon_cap:
+        name, at = "total_central_epsilon_cap", f" at delta {delta}"
+        of_claim = f"{rounded_up(claim.central_epsilon)} at delta {rounded_up(claim.delta)}"
+        before = composed_total(spent, delta) if spent else 0.0
+    else:
+        return
+    tasks = "1 task" if len(spent) == 1 else f"{len(spent)} tasks"
+    basis = lasting_basis(_lasting(together))
+    raise BudgetError(
+        f"{name} is {getattr(policy, name)}{at}; {rounded_up(before)} is spent on {tasks}, and "
+        f"this one would add {of_claim}. {basis and f'{basis} '}To answer, raise {name} in this "
+        "device's settings"
+    )
 
 
 def composed_total(claims: Sequence[Claim], delta: float) -> float:

@@ -1,9 +1,8 @@
 """Composition root of the user agent: creates its randomness, clock, files and channels."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
-
-import grpc
 
 from common.crypto.key_ring import DAY
 from common.crypto.randomness import secure_generator
@@ -18,12 +17,11 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
-from user_agent.claim import Claim
 from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import RESTORE_CONFIRMED, DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.issuer_client import RemoteIssuer
-from user_agent.policy import Policy
+from user_agent.policy import Claim, Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
 from user_agent.shuffler_client import RemoteShuffler
@@ -96,15 +94,12 @@ async def start(settings: UserAgentSettings) -> Service:
         rng=secure_generator(),
         pause=settings.inclusion_check_seconds,
     )
-
-    def add_services(server: grpc.aio.Server) -> None:
-        user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent, store), server)
-
+    servicer = UserAgentServicer(agent, store)
     listener = await Listener.start(
         settings,
         tls,
         "shuffledp.v1.UserAgent",
-        add_services,
+        partial(user_agent_pb2_grpc.add_UserAgentServicer_to_server, servicer),
         ProcessMetrics("user_agent", machine),
         background=(clock.run, agent.keep_resending, monitor.keep_checking),
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from common.crypto.signing import SignedTask
 from common.errors import ProofError
@@ -20,16 +20,14 @@ FetchLoggedTask = Callable[[TaskDigest, int], Awaitable[tuple[SignedTask, LogPro
 """Fetches a task, and its proof for a device whose last checkpoint has this size."""
 
 
+@dataclass(frozen=True, slots=True)
 class DeviceLog:
     """The device's view of the log."""
 
-    def __init__(
-        self, fetch: FetchLoggedTask, store: DeviceStore, policy: WitnessPolicy, clock: Clock
-    ) -> None:
-        self._fetch = fetch
-        self._store = store
-        self._policy = policy
-        self._clock = clock
+    fetch_logged: FetchLoggedTask
+    store: DeviceStore
+    policy: WitnessPolicy
+    clock: Clock
 
     async def fetch(self, digest: TaskDigest) -> SignedTask:
         """
@@ -44,28 +42,28 @@ class DeviceLog:
             PeerError, PeerRefusalError, WireError: The shuffler has no proof, or is away.
         """
         while True:
-            last = await self._store.run(log_table.last_checkpoint, self._policy.log.name)
+            last = await self.store.run(log_table.last_checkpoint, self.policy.log.name)
             size = last.checkpoint.size if last else 0
-            signed, shown = await self._fetch(digest, size)
+            signed, shown = await self.fetch_logged(digest, size)
             entry = await asyncio.to_thread(LogEntry.of_task, signed)
             if not entry.content.startswith(digest):
                 raise ProofError("the shuffler returned another task")
             evidence = LogEvidence(
-                checkpoint=shown.checkpoint.only((self._policy.log, *self._policy.witnesses)),
+                checkpoint=shown.checkpoint.only((self.policy.log, *self.policy.witnesses)),
                 entry=entry,
                 index=shown.index,
                 path=shown.path,
             )
-            now = self._clock.now()
+            now = self.clock.now()
             try:
-                self._policy.check(shown.checkpoint, now, last, shown.consistency)
+                self.policy.check(shown.checkpoint, now, last, shown.consistency)
                 evidence.verify()
             except ForkError:
                 refused = replace(evidence, refused=True)
-                await self._store.run(log_table.refuse, digest, refused)
+                await self.store.run(log_table.refuse, digest, refused)
                 logs.event(
                     "log of tasks may be forked", {"task_digest": digest.hex()}, level="ERROR"
                 )
                 raise
-            if await self._store.run(log_table.keep, digest, evidence, size):
+            if await self.store.run(log_table.keep, digest, evidence, size):
                 return signed

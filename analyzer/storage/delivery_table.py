@@ -1,12 +1,8 @@
-"""
-The tables of delivered batches: manifests, the parts that have arrived, and commitments.
-
-`Store.run` runs these functions in the database's thread.
-"""
+"""The tables of delivered batches: manifests, the parts that have arrived, and commitments."""
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from common.errors import ConflictError, DeliveryUnderWayError
@@ -58,30 +54,44 @@ class Delivery:
     """The parts that are stored, by number."""
 
 
+_MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, by_length"
+
+
+def _manifest(
+    digest: bytes, batch_id: bytes, n_users: int, n_reports: int, by_length: str
+) -> BatchManifest:
+    return BatchManifest(
+        task_digest=TaskDigest(digest),
+        batch_id=BatchId(batch_id),
+        n_users=n_users,
+        n_reports=n_reports,
+        by_length=numbers_from_text(by_length),
+    )
+
+
+def _row(manifest: BatchManifest) -> tuple[object, ...]:
+    *numbers, by_length = astuple(manifest)
+    return (*numbers, numbers_to_text(by_length))
+
+
 def find_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> Delivery | None:
     """Look up the delivery of a task's batch; None if none has begun."""
     row = connection.execute(
-        "SELECT batch_id, n_users, n_reports, by_length, n_parts, staged FROM batches "
-        "WHERE task_digest = ?",
+        f"SELECT {_MANIFEST}, n_parts, staged FROM batches WHERE task_digest = ?",  # noqa: S608
         (digest,),
     ).fetchone()
     if row is None:
         return None
-    batch_id, n_users, n_reports, by_length, n_parts, staged = row
+    *stored, n_parts, is_staged = row
+    manifest = _manifest(*stored)
     parts = connection.execute(
         "SELECT part, n_reports, content_hash FROM parts WHERE batch_id = ? ORDER BY part",
-        (batch_id,),
+        (manifest.batch_id,),
     )
     return Delivery(
-        manifest=BatchManifest(
-            task_digest=digest,
-            batch_id=BatchId(batch_id),
-            n_users=n_users,
-            n_reports=n_reports,
-            by_length=numbers_from_text(by_length),
-        ),
+        manifest=manifest,
         n_parts=n_parts,
-        staged=bool(staged),
+        staged=bool(is_staged),
         arrived={
             part: BatchPart(
                 task_digest=digest, part=part, n_reports=of_part, content_hash=content_hash
@@ -126,15 +136,8 @@ def begin_delivery(
         forget_parts(connection, known.manifest.batch_id)
         connection.execute("DELETE FROM batches WHERE task_digest = ?", (manifest.task_digest,))
     connection.execute(
-        "INSERT INTO batches (task_digest, batch_id, n_users, n_reports, by_length) "
-        "VALUES (?, ?, ?, ?, ?)",
-        (
-            manifest.task_digest,
-            manifest.batch_id,
-            manifest.n_users,
-            manifest.n_reports,
-            numbers_to_text(manifest.by_length),
-        ),
+        f"INSERT INTO batches ({_MANIFEST}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+        _row(manifest),
     )
     return Delivery(manifest=manifest, n_parts=0, staged=False, arrived={})
 
@@ -142,15 +145,8 @@ def begin_delivery(
 def accept_delivery(connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int) -> None:
     """Accept a delivery that has begun, unless another one has replaced it."""
     connection.execute(
-        "UPDATE batches SET n_parts = ? "
-        "WHERE batch_id = ? AND n_users = ? AND n_reports = ? AND by_length = ? AND n_parts = 0",
-        (
-            n_parts,
-            manifest.batch_id,
-            manifest.n_users,
-            manifest.n_reports,
-            numbers_to_text(manifest.by_length),
-        ),
+        f"UPDATE batches SET n_parts = ? WHERE n_parts = 0 AND ({_MANIFEST}) = (?, ?, ?, ?, ?)",  # noqa: S608
+        (n_parts, *_row(manifest)),
     )
 
 
@@ -186,6 +182,15 @@ def finish_delivery(connection: sqlite3.Connection, batch_id: BatchId, commitmen
         "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
         (commitment, batch_id),
     )
+
+
+def staged(connection: sqlite3.Connection) -> list[BatchManifest]:
+    """List the staged batches that are neither released nor unusable."""
+    rows = connection.execute(
+        f"SELECT {_MANIFEST} FROM batches WHERE staged AND failure IS NULL "  # noqa: S608
+        "AND task_digest NOT IN (SELECT task_digest FROM results)"
+    )
+    return [_manifest(*row) for row in rows]
 
 
 def kept_batches(connection: sqlite3.Connection) -> list[BatchId]:

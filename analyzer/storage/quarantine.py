@@ -1,8 +1,4 @@
-"""
-The ways out for batches without a result: release from quarantine, and erasure from every state.
-
-`Store.run` runs these functions in the database's thread.
-"""
+"""Ways out for batches without a result: release from quarantine, and erasure from any state."""
 
 import sqlite3
 from collections.abc import Mapping

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from analyzer.storage import delivery_table, ledger, log_table, quarantine, task_table
 from common.errors import BatchStateError
-from common.messages.batch import BatchId, BatchManifest, numbers_from_text
+from common.messages.batch import BatchManifest
 from common.messages.ledger_entry import ChainedEntry
 from common.runtime.database import Database
 from common.runtime.schema import Schema
@@ -31,7 +31,7 @@ DeliveredState = Literal["staged", "released", "unusable"]
 
 
 class Store(Database):
-    """The analyzer's database; `run` takes functions of this package's other files."""
+    """The analyzer's database; `run` runs functions of this package's other files in its thread."""
 
     def __init__(self, path: Path) -> None:
         decisions = ledger.DECISIONS + quarantine.QUARANTINED
@@ -47,27 +47,23 @@ class Store(Database):
 
     async def staged(self) -> list[BatchManifest]:
         """List the staged batches that are neither released nor unusable."""
-        rows = await self.fetch(
-            "SELECT task_digest, batch_id, n_users, n_reports, by_length FROM batches "
-            "WHERE staged AND failure IS NULL "
-            "AND task_digest NOT IN (SELECT task_digest FROM results)"
-        )
-        return [
-            BatchManifest(
-                task_digest=TaskDigest(digest),
-                batch_id=BatchId(batch_id),
-                n_users=n_users,
-                n_reports=n_reports,
-                by_length=numbers_from_text(by_length),
-            )
-            for digest, batch_id, n_users, n_reports, by_length in rows
-        ]
+        return await self.run(delivery_table.staged)
 
     async def release(
         self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
     ) -> None:
         """Store the cells and result, and charge the ledger, in one transaction."""
-        await self.run(_release, manifest, cells, result, cost)
+
+        def release(connection: sqlite3.Connection) -> None:
+            decided = ledger.find_decision(connection, manifest.task_digest)
+            if decided is not None and decided.decision == "drop":
+                raise BatchStateError("the operator dropped the batch meanwhile")
+            connection.execute(
+                "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
+            )
+            ledger.charge(connection, manifest, cost)
+
+        await self.run(release)
 
     async def ledger(self, after: int) -> list[ChainedEntry]:
         """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
@@ -109,19 +105,3 @@ class Store(Database):
         """Look up a released result; None if there is none."""
         rows = await self.fetch("SELECT result FROM results WHERE task_digest = ?", digest)
         return bytes(rows[0][0]) if rows else None
-
-
-def _release(
-    connection: sqlite3.Connection,
-    manifest: BatchManifest,
-    cells: bytes,
-    result: bytes,
-    cost: ledger.Charge,
-) -> None:
-    decided = ledger.find_decision(connection, manifest.task_digest)
-    if decided is not None and decided.decision == "drop":
-        raise BatchStateError("the operator dropped the batch meanwhile")
-    connection.execute(
-        "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
-    )
-    ledger.charge(connection, manifest, cost)

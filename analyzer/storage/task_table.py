@@ -2,7 +2,6 @@
 The tables of published tasks: signed bytes, summaries, and sentinels.
 
 Tasks are listed without parsing their bytes, since a task may have two megabytes of labels.
-`Store.run` runs these functions in the database's thread.
 """
 
 import sqlite3
@@ -206,9 +205,10 @@ def add_sentinels(
 
     Cost: a look-up for each; all of the task's sentinels are read if any is new.
     """
-    known = {leaves: _acknowledged(connection, digest, leaves) for leaves in planted}
-    new = [leaves for leaves, was in known.items() if was is None]
-    confirmed = [leaves for leaves, was in known.items() if acknowledged and was is False]
+    query = "SELECT leaves, acknowledged FROM sentinels WHERE task_digest = ? AND leaves = ?"
+    known = dict(row for leaves in planted for row in connection.execute(query, (digest, leaves)))
+    new = [leaves for leaves in dict.fromkeys(planted) if leaves not in known]
+    confirmed = [leaves for leaves, was in known.items() if acknowledged and not was]
     if not (new or confirmed):
         return
     staged = connection.execute(
@@ -217,45 +217,25 @@ def add_sentinels(
     if staged is not None:
         raise BatchStateError("the task's batch has arrived; register sentinels before that")
     if new:
+        earlier = sentinels(connection, digest)
         # A repeated leaf would make one report count for two sentinels.
-        every = [leaf for sentinel in sentinels(connection, digest) for leaf in sentinel.leaves]
+        every = [leaf for sentinel in earlier for leaf in sentinel.leaves]
         every += [leaf for leaves in new for leaf in split(leaves)]
         if repeated := len(every) - len(set(every)):
             raise WireError(f"{repeated} leaves are repeated")
-        _insert_sentinels(connection, digest, new, limit, acknowledged=acknowledged)
+        count = len(earlier)
+        if count + len(new) > limit:
+            raise BatchStateError(
+                f"the task would have {count + len(new)} sentinels; between n_min and target_size "
+                f"there is room for {limit}"
+            )
+        connection.executemany(
+            "INSERT INTO sentinels VALUES (?, ?, ?, ?)",
+            [(digest, count + place, leaves, acknowledged) for place, leaves in enumerate(new)],
+        )
     connection.executemany(
         "UPDATE sentinels SET acknowledged = 1 WHERE task_digest = ? AND leaves = ?",
         [(digest, leaves) for leaves in confirmed],
-    )
-
-
-def _acknowledged(connection: sqlite3.Connection, digest: TaskDigest, leaves: bytes) -> bool | None:
-    """Return whether a sentinel was acknowledged; None if it is new."""
-    row = connection.execute(
-        "SELECT acknowledged FROM sentinels WHERE task_digest = ? AND leaves = ?", (digest, leaves)
-    ).fetchone()
-    return None if row is None else bool(row[0])
-
-
-def _insert_sentinels(
-    connection: sqlite3.Connection,
-    digest: TaskDigest,
-    new: Sequence[bytes],
-    limit: int,
-    *,
-    acknowledged: bool,
-) -> None:
-    [count] = connection.execute(
-        "SELECT count(*) FROM sentinels WHERE task_digest = ?", (digest,)
-    ).fetchone()
-    if count + len(new) > limit:
-        raise BatchStateError(
-            f"the task would have {count + len(new)} sentinels; between n_min and target_size "
-            f"there is room for {limit}"
-        )
-    connection.executemany(
-        "INSERT INTO sentinels VALUES (?, ?, ?, ?)",
-        [(digest, count + place, leaves, acknowledged) for place, leaves in enumerate(new)],
     )
 
 

@@ -14,8 +14,7 @@ from common.task.task import Task
 from deploy.tasks.schedule import MAX_ROUNDS, SeriesRound
 from deploy.terminal.durations import DAY, format_duration, format_times
 from deploy.terminal.tables import add_columns, print_whole
-from user_agent.claim import Claim
-from user_agent.policy import composed_total, local_total
+from user_agent.policy import Claim, composed_total, local_total
 from user_agent.settings import UserAgentSettings
 
 _PENDING: Final = {"planned", "due", "open", "overdue", "staged", "quarantined"}

@@ -55,20 +55,17 @@ class Group:
         """Return the tags sealed for storage."""
         return key.seal(self.tags, _group_context(b"tags", self.number))
 
-    def only(self, kept: NDArray[np.bool_], key: BatchKey) -> "Group":
-        """Return a group of the submissions for which `kept`, shape (n,), is True."""
+    def stored(self, outcomes: Sequence[Outcome], key: BatchKey) -> "Group":
+        """Return a group of the submissions whose outcome is STORED."""
+        kept = [outcome is Outcome.STORED for outcome in outcomes]
+        if all(kept):
+            return self
         submissions = open_group(self.number, self.sealed, key).submissions()
         return Group(
             number=self.number,
-            tags=self.entries()[kept].tobytes(),
+            tags=self.entries()[np.array(kept)].tobytes(),
             sealed=seal_group(itertools.compress(submissions, kept), key, self.number),
         )
-
-    def stored(self, outcomes: Sequence[Outcome], key: BatchKey) -> "Group":
-        """Return a group of the submissions whose outcome is STORED."""
-        if all(outcome is Outcome.STORED for outcome in outcomes):
-            return self
-        return self.only(np.array([outcome is Outcome.STORED for outcome in outcomes]), key)
 
 
 def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
@@ -133,39 +130,29 @@ def open_tags(number: int, sealed_tags: bytes, key: BatchKey) -> bytes:
     return key.open(sealed_tags, _group_context(b"tags", number))
 
 
-def form_group(submissions: Sequence[bytes], key: BatchKey) -> tuple[Group, list[int]]:
+def form_group(plaintexts: Sequence[bytes | None], raw_key: bytes) -> tuple[Group, list[int]]:
     """
-    Form a group from the plaintexts of envelopes, each a submission id and sealed reports.
-
-    Returns the group, and for each of its submissions the index in `submissions`. Cost: two hashes
-    per submission, about 2 microseconds.
-    """
-    tag, number = key.tag, secrets.randbits(NUMBER_BITS)
-    parts = [split_submission(plaintext) for plaintext in submissions]
-    tagged = sorted(
-        [(tag(submission_id) + tag(sealed), n) for n, (submission_id, sealed) in enumerate(parts)]
-    )
-    group = Group(
-        number=number,
-        tags=b"".join([tags for tags, _ in tagged]),
-        sealed=seal_group([parts[index][1] for _, index in tagged], key, number),
-    )
-    return group, [index for _, index in tagged]
-
-
-def form_from_opened(plaintexts: Sequence[bytes | None], raw_key: bytes) -> tuple[Group, list[int]]:
-    """
-    Form a group from the envelopes that opened. Run by the shuffler's workers.
+    Form a group from envelopes' plaintexts; None for one that did not open. Run by workers too.
 
     An envelope of one of the task's lengths that opens contains an id and whole sealed reports,
     since sealing adds a fixed number of bytes.
 
-    Returns the group, and for each of its submissions the index of its envelope.
+    Returns the group, and for each of its submissions the index of its envelope. Cost: two hashes
+    per submission, about 2 microseconds.
     """
-    opened = {index: text for index, text in enumerate(plaintexts) if text is not None}
-    group, places = form_group(list(opened.values()), BatchKey(raw_key))
-    indices = list(opened)
-    return group, [indices[place] for place in places]
+    key, number = BatchKey(raw_key), secrets.randbits(NUMBER_BITS)
+    tagged = []
+    for index, plaintext in enumerate(plaintexts):
+        if plaintext is not None:
+            submission_id, reports = split_submission(plaintext)
+            tagged.append((key.tag(submission_id) + key.tag(reports), index, reports))
+    tagged.sort()
+    group = Group(
+        number=number,
+        tags=b"".join([tags for tags, _, _ in tagged]),
+        sealed=seal_group([reports for _, _, reports in tagged], key, number),
+    )
+    return group, [index for _, index, _ in tagged]
 
 
 def _group_context(kind: bytes, number: int) -> bytes:

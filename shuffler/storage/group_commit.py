@@ -1,12 +1,13 @@
-"""The groups of a call, which the store commits together with those of other calls."""
+"""Groups of one call, committed with those of other calls, and outcomes: for every store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from common.crypto.batch_key import BatchKey
+from common.crypto.batch_key import TAG_BYTES, BatchKey
+from common.crypto.hpke import split_every
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
-from shuffler.storage.group import Group
+from shuffler.storage.group import TAGS, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,4 +44,33 @@ def append_each_batch(
         found = iter(append_to(joined))
         for index in indices:
             outcomes[index] = [next(found) for _ in arrivals[index].groups]
+    return outcomes
+
+
+def judge_group(
+    tags: bytes, known: dict[bytes, bytes], use_token: Callable[[int], bool] | None, *, new: bool
+) -> list[Outcome]:
+    """
+    Compare submissions with stored ones; return the outcome of each, in their group's order.
+
+    Only a stored submission uses its token and can be repeated.
+
+    `known` has stored submissions' keyed hashes of content, by those of their ids, for all ids of
+    the group; submissions that are now stored are added. `use_token` uses the token of the
+    submission at an index, and returns False if it was used before; None if none are required.
+    `new` tells whether new submissions are accepted.
+    """
+    outcomes = []
+    for index, entry in enumerate(split_every(tags, TAGS.itemsize)):
+        tag, content = entry[:TAG_BYTES], entry[TAG_BYTES:]
+        if tag in known:
+            repeated = known[tag] == content
+            outcomes.append(Outcome.REPEATED if repeated else Outcome.CONFLICT)
+        elif not new:
+            outcomes.append(Outcome.CLOSED)
+        elif use_token is not None and not use_token(index):
+            outcomes.append(Outcome.TOKEN_USED)
+        else:
+            known[tag] = content
+            outcomes.append(Outcome.STORED)
     return outcomes

@@ -9,8 +9,7 @@ from common.runtime.clock import Clock
 from common.runtime.metrics import ProcessMetrics
 from shuffler.metrics import StoreMetrics
 from shuffler.settings import ShufflerSettings
-from shuffler.storage.group_source import SqliteGroups
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.sqlite_store import SqliteGroups, SqliteStore
 from shuffler.storage.submission_store import GroupSource, Observer, SubmissionStore
 
 _SQLITE: Final = "spool.sqlite"
@@ -47,7 +46,7 @@ def open_groups(settings: ShufflerSettings) -> GroupSource:
     if settings.store is None:
         return SqliteGroups(settings.state_directory / _SQLITE)
     with _psycopg_needed():
-        from shuffler.storage.postgres_groups import PostgresGroups  # noqa: PLC0415  # optional
+        from shuffler.storage.postgres_store import PostgresGroups  # noqa: PLC0415  # optional
     return PostgresGroups(settings.store)
 
 

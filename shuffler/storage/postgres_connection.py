@@ -1,24 +1,57 @@
-"""PostgreSQL in its own thread, like common/runtime/database.py for SQLite."""
+"""
+PostgreSQL in its own thread, like common/runtime/database.py for SQLite.
+
+Arrays of 16-byte values can be parameters of statements.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+import numpy as np
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import LockNotAvailable, ReadOnlySqlTransaction
+from psycopg.pq import Format
 
-from common.errors import SettingsError, StorageError
+from common.errors import DamagedStorageError, SettingsError, StorageError
 from common.runtime import logs
 from common.runtime.clock import Clock
 from shuffler.metrics import StoreMetrics
-from shuffler.storage.postgres_failures import postgres_failures
 from shuffler.storage.postgres_schema import check_schema, migrate
-from shuffler.storage.postgres_uuids import accept_uuids
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_BYTES: Final = 16
+_UUID_OID: Final = 2950
+_UUIDS_OID: Final = 2951
+_ELEMENT: Final = np.dtype([("length", ">i4"), ("value", f"V{_BYTES}")])
+
+
+class Uuids(bytes):
+    """Values of 16 bytes each, for a parameter of type uuid[]."""
+
+    __slots__ = ()
+
+
+class _UuidsDumper(Dumper):
+    """PostgreSQL's binary array, without an object of Python for each value."""
+
+    format = Format.BINARY
+    oid = _UUIDS_OID
+
+    def dump(self, obj: Uuids) -> Buffer:
+        elements = np.empty(len(obj) // _BYTES, dtype=_ELEMENT)
+        elements["length"] = _BYTES
+        elements["value"] = np.frombuffer(obj, dtype=f"V{_BYTES}")
+        header = np.array([1, 0, _UUID_OID, len(elements), 1], dtype=">i4")
+        return header.tobytes() + elements.tobytes()
+
 
 _CONNECTION: Final = {
     "connect_timeout": "5",
@@ -49,6 +82,42 @@ _COORDINATOR_LOCK: Final = (
 """A space of its own: the locks of batches have one number of 64 bits."""
 _PAUSE: Final = 1.0
 """Seconds between attempts to connect; calls in between fail at once."""
+
+
+_SERVER: Final = "the PostgreSQL server of the shuffler's store"
+_LOST: Final = f"{_SERVER} does not answer, or the connection is lost"
+_READ_ONLY: Final = f"{_SERVER} is read-only: a standby, as after a failover"
+_BUSY: Final = f"{_SERVER} did not answer in time"
+_SENTENCES: Final = {
+    "53100": f"the disk of {_SERVER} is full",
+    "53200": f"{_SERVER} has no memory left",
+    "53300": f"{_SERVER} has no connection left",
+    "25006": _READ_ONLY,
+    "57014": _BUSY,  # statement_timeout
+    "55P03": _BUSY,  # lock_timeout
+    "40P01": f"{_SERVER} ended a transaction that blocked another",
+    "40001": f"{_SERVER} ended a transaction that conflicted with another",
+    "58030": f"the disk of {_SERVER} is failing",
+}
+_DAMAGED: Final = frozenset({"XX001", "XX002"})
+_STANDBY: Final = ("session is read-only", "hot standby")
+"""Parts of libpq's messages if no server of the URI accepts writes; they have no code."""
+
+
+@contextmanager
+def postgres_failures() -> Generator[None]:
+    """Convert the server's failures to StorageError, which names the cause but no address."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if error.sqlstate in _DAMAGED:
+            raise DamagedStorageError(f"the data of {_SERVER} is damaged") from error
+        if error.sqlstate in _SENTENCES:
+            raise StorageError(_SENTENCES[error.sqlstate]) from error
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            standby = any(part in str(error) for part in _STANDBY)
+            raise StorageError(_READ_ONLY if standby else _LOST) from error
+        raise
 
 
 class PostgresConnection:
@@ -118,45 +187,36 @@ class PostgresConnection:
             raise StorageError(self._failure)
         self._not_before = self._clock.elapsed() + _PAUSE
         try:
-            connection = self._connect()
+            with postgres_failures():
+                connection = connect(self._uri, self._prepare)
         except StorageError as error:
             self._failure = str(error)
             raise
         self._failure = None
         self._connection = connection
-        self._metrics.record_connected()
-        return connection
-
-    def _connect(self) -> psycopg.Connection:
-        with postgres_failures():
-            connection = connect(self._uri)
-            try:
-                with connection.transaction():
-                    self._prepare(connection)
-            except BaseException:
-                connection.close()
-                raise
+        self._metrics.record_connection(connected=True)
         return connection
 
     def _prepare(self, connection: psycopg.Connection) -> None:
-        if not self._coordinator:
-            check_schema(connection)
-            return
-        try:
-            for statement in _COORDINATOR_LOCK:
-                connection.execute(statement)
-        except LockNotAvailable:
-            raise StorageError(
-                "another coordinator uses this store: stop it, or wait until the server notices "
-                "its end"
-            ) from None
-        migrate(connection)
+        with connection.transaction():
+            if not self._coordinator:
+                check_schema(connection)
+                return
+            try:
+                for statement in _COORDINATOR_LOCK:
+                    connection.execute(statement)
+            except LockNotAvailable:
+                raise StorageError(
+                    "another coordinator uses this store: stop it, or wait until the server "
+                    "notices its end"
+                ) from None
+            migrate(connection)
 
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-            self._metrics.record_lost()
+            self._metrics.record_connection(connected=False)
             logs.event("store disconnected", {}, level="WARNING")
 
     def close(self) -> None:
@@ -166,9 +226,11 @@ class PostgresConnection:
         self._thread.shutdown()
 
 
-def connect(uri: str) -> psycopg.Connection:
+def connect(
+    uri: str, prepare: Callable[[psycopg.Connection], None] = lambda _: None
+) -> psycopg.Connection:
     """
-    Open a connection without transactions of its own.
+    Open a connection without transactions of its own, and `prepare` it.
 
     Raises SettingsError for a malformed URI, which is not quoted as it may hold a password; else
     psycopg.Error.
@@ -181,10 +243,11 @@ def connect(uri: str) -> psycopg.Connection:
     if "," in str(given.get("host", "")):
         defaults.setdefault("target_session_attrs", "read-write")
     connection = psycopg.connect(make_conninfo(uri, **defaults), autocommit=True)
-    accept_uuids(connection)
+    connection.adapters.register_dumper(Uuids, _UuidsDumper)
     try:
         for statement in _SESSION:
             connection.execute(statement)
+        prepare(connection)
     except BaseException:
         connection.close()
         raise

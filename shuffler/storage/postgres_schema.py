@@ -67,9 +67,7 @@ def drop_tables(connection: Connection, batch_id: BatchId) -> None:
 def migrate(connection: Connection) -> None:
     """Bring the database to this program's schema. Run by the coordinator, which is alone."""
     connection.execute(VERSION_TABLE)
-    found = connection.execute("SELECT version, readable_from FROM schema_version").fetchone()
-    version, readable_from = found or (0, 0)
-    SCHEMA.check(version, readable_from)
+    version = _checked_version(connection)
     for step in SCHEMA.steps[version:]:
         connection.execute(step)
     if version < SCHEMA.version:
@@ -87,16 +85,20 @@ def check_schema(connection: Connection) -> None:
         StorageError: The schema is older than the program, until the coordinator is upgraded.
     """
     exists = connection.execute("SELECT to_regclass('schema_version') IS NOT NULL").fetchone()
-    found = None
-    if exists == (True,):
-        found = connection.execute("SELECT version, readable_from FROM schema_version").fetchone()
-    version, readable_from = found or (0, 0)
-    SCHEMA.check(version, readable_from)
+    version = _checked_version(connection) if exists == (True,) else 0
     if version < SCHEMA.version:
         raise StorageError(
             f"the store's schema is version {version}; this program needs {SCHEMA.version}: start "
             "or upgrade the coordinator first"
         )
+
+
+def _checked_version(connection: Connection) -> int:
+    found = connection.execute("SELECT version, readable_from FROM schema_version").fetchone()
+    version: int
+    version, readable_from = found or (0, 0)
+    SCHEMA.check(version, readable_from)
+    return version
 
 
 def check_unchanged(readable_from: int) -> None:

@@ -5,7 +5,8 @@ A batch's submissions are rows of its own tables, which are dropped when it is p
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, LiteralString
 from uuid import UUID, uuid4
 
@@ -18,9 +19,8 @@ from common.runtime.clock import Clock
 from shuffler.metrics import StoreMetrics
 from shuffler.storage import postgres_submissions as submission_tables
 from shuffler.storage.group_commit import Arrival
-from shuffler.storage.postgres_connection import PostgresConnection
-from shuffler.storage.postgres_groups import PostgresGroups
-from shuffler.storage.postgres_schema import create_tables, drop_tables
+from shuffler.storage.postgres_connection import PostgresConnection, connect, postgres_failures
+from shuffler.storage.postgres_schema import create_tables, drop_tables, with_tables
 from shuffler.storage.submission_store import (
     OPEN_STATES,
     Key,
@@ -30,6 +30,29 @@ from shuffler.storage.submission_store import (
     SubmissionStore,
     stored_batch,
 )
+
+_ROWS_AT_ONCE: Final = 16
+"""Groups fetched together; a group of a bulk call may have a megabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresGroups:
+    """The groups in the shuffler's PostgreSQL database."""
+
+    uri: str = field(repr=False)
+
+    def read(self, batch_id: BatchId, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """Yield a batch's groups; see `GroupSource.read`."""
+        query = "SELECT number, sealed FROM {groups} WHERE number BETWEEN %s AND %s ORDER BY number"
+        with (
+            postgres_failures(),
+            connect(self.uri) as connection,
+            connection.transaction(),
+            connection.cursor("groups", binary=True) as cursor,
+        ):
+            cursor.itersize = _ROWS_AT_ONCE
+            cursor.execute(with_tables(query, batch_id), (first, last - 1))
+            yield from cursor
 
 
 class PostgresStore(SubmissionStore):
@@ -91,8 +114,8 @@ class PostgresStore(SubmissionStore):
             "GROUP BY batch_id, outcome",
         )
 
-    async def _store_state(self, batch: StoredBatch, state: BatchState, *, same_users: bool) -> int:
-        return await self._connection.run(_set_state, batch, state, same_users=same_users)
+    async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
+        return await self._connection.run(_set_state, batch, state)
 
     async def clean_up(self, batch_id: BatchId) -> None:
         """Drop a finished batch's tables."""
@@ -137,9 +160,7 @@ def _find(connection: Connection, column: Key, key: bytes) -> Row | None:
     return connection.execute(query, (value,), binary=True).fetchone()
 
 
-def _set_state(
-    connection: Connection, batch: StoredBatch, state: BatchState, *, same_users: bool
-) -> int:
+def _set_state(connection: Connection, batch: StoredBatch, state: BatchState) -> int:
     """Store a state once no transaction stores submissions; return the number of users."""
     lock = submission_tables.lock_key(batch.batch_id)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
@@ -151,7 +172,7 @@ def _set_state(
             *(UUID(bytes=batch.batch_id), batch.state.value),
         ),
     ).fetchone()
-    return batch.check_moved(changed, same_users=same_users)
+    return batch.check_moved(changed, state)
 
 
 def _save_refusals(

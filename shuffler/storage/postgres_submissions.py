@@ -14,7 +14,7 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import Connection
+from psycopg import Connection, Cursor
 
 from common.crypto.batch_key import TAG_BYTES
 from common.crypto.hpke import split_every
@@ -22,10 +22,9 @@ from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from shuffler.storage.group import TAGS, Group, merge_small
-from shuffler.storage.group_commit import Arrival, append_each_batch
-from shuffler.storage.judgement import judge_group
+from shuffler.storage.group_commit import Arrival, append_each_batch, judge_group
+from shuffler.storage.postgres_connection import Uuids
 from shuffler.storage.postgres_schema import check_unchanged, with_tables
-from shuffler.storage.postgres_uuids import Uuids
 from shuffler.storage.submission_store import OPEN_STATES
 
 _VALUE: Final = np.dtype(f"V{TAG_BYTES}")
@@ -103,7 +102,7 @@ def _judge(
     """Judge submissions whose tags were inserted; take back those that are not stored."""
     tags = {entry[:TAG_BYTES] for g in groups for entry in split_every(g.tags, TAGS.itemsize)}
     known = keys.stored_before(tags)
-    free: set[bytes] = set()
+    unused: set[bytes] = set()
     if tokens and new:
         wanted = {
             token
@@ -111,8 +110,7 @@ def _judge(
             for entry, token in zip(split_every(group.tags, TAGS.itemsize), of_group, strict=True)
             if entry[:TAG_BYTES] not in known
         }
-        free = keys.insert_tokens(wanted)
-    unused = set(free)
+        unused = keys.insert_tokens(wanted)
 
     def use_token(group: int, index: int) -> bool:
         token = tokens[group][index]
@@ -151,11 +149,11 @@ class _BatchKeys:
         tags = pairs["tag"].tolist()
         pairs = pairs[sorted(range(len(tags)), key=tags.__getitem__)]
         self._given = (pairs["tag"].tobytes(), pairs["content"].tobytes())
-        [(n_inserted, tags_inserted)] = self._fetch(
+        [(n_inserted, tags_inserted)] = self._execute(
             "WITH inserted AS (INSERT INTO {tags} SELECT * FROM unnest(%b, %b) "
             "ON CONFLICT DO NOTHING RETURNING tag) SELECT count(*), "
             "CASE WHEN count(*) < %b THEN string_agg(uuid_send(tag), '') END FROM inserted",
-            (*map(Uuids, self._given), len(pairs)),
+            *(*map(Uuids, self._given), len(pairs)),
         )
         self._inserted = None if n_inserted == len(pairs) else tags_inserted or b""
         return self._inserted is None
@@ -166,7 +164,7 @@ class _BatchKeys:
         if not others:
             return {}
         query = "SELECT uuid_send(tag), uuid_send(content) FROM {tags} WHERE tag = ANY(%b)"
-        return dict(self._fetch(query, (Uuids(b"".join(others)),)))
+        return dict(self._execute(query, Uuids(b"".join(others))))
 
     def insert_tokens(self, tokens: set[bytes]) -> set[bytes]:
         """Insert the tags of tokens; return those that were not used before."""
@@ -175,7 +173,7 @@ class _BatchKeys:
             "RETURNING uuid_send(token)"
         )
         given = Uuids(b"".join(sorted(tokens)))
-        return {token for (token,) in self._fetch(statement, (given,))}
+        return {token for (token,) in self._execute(statement, given)}
 
     def keep_only(self, stored: Mapping[bytes, bytes]) -> None:
         """Take back inserted tags that are not stored, or store their contents instead."""
@@ -206,11 +204,6 @@ class _BatchKeys:
             return given
         return {tag: given[tag] for tag in split_every(self._inserted, TAG_BYTES)}
 
-    def _fetch(self, statement: LiteralString, parameters: Sequence[object]) -> list[Any]:
-        found = self._connection.execute(
-            with_tables(statement, self._batch_id), parameters, binary=True
-        )
-        return found.fetchall()
-
-    def _execute(self, statement: LiteralString, *parameters: Uuids) -> None:
-        self._connection.execute(with_tables(statement, self._batch_id), parameters)
+    def _execute(self, statement: LiteralString, *parameters: object) -> "Cursor[Any]":
+        composed = with_tables(statement, self._batch_id)
+        return self._connection.execute(composed, parameters, binary=True)

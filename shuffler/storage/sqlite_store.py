@@ -9,19 +9,22 @@ batch, once the batch's seed is destroyed.
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchId, BatchState, numbers_to_text
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
-from common.runtime.database import Database
+from common.runtime.database import Database, storage_failures
 from common.runtime.schema import Schema
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.group_commit import Arrival
-from shuffler.storage.group_source import SqliteGroups
 from shuffler.storage.submission_store import Key, Observer, Row, StoredBatch, SubmissionStore
 from shuffler.storage.submissions import Deduplication
 
@@ -41,6 +44,27 @@ CREATE TABLE IF NOT EXISTS batches (
     + submission_table.SCHEMA,
     "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteGroups:
+    """The groups in the shuffler's SQLite database, which its own process keeps open."""
+
+    path: Path
+
+    def read(self, batch_id: BatchId, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """Yield a batch's groups; see `GroupSource.read`."""
+        with (
+            storage_failures(),
+            closing(
+                sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
+            ) as connection,
+        ):
+            yield from connection.execute(
+                "SELECT number, sealed FROM submission_groups "
+                "WHERE batch_id = ? AND number BETWEEN ? AND ? ORDER BY number",
+                (batch_id, first, last - 1),
+            )
 
 
 class SqliteStore(SubmissionStore):
@@ -79,7 +103,8 @@ class SqliteStore(SubmissionStore):
             submission_table.append, arrivals, self._deduplications, self._clock.now
         )
         for batch_id, group in stored:  # only a committed submission can be repeated
-            self._deduplications[batch_id].remember(group)
+            numbers = np.full(len(group), group.number, dtype=np.uint64)
+            self._deduplications[batch_id].remember(group.tags, numbers)
         return judged
 
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
@@ -89,8 +114,8 @@ class SqliteStore(SubmissionStore):
     async def _refusal_rows(self) -> list[Row]:
         return await self._database.fetch("SELECT batch_id, outcome, n FROM refusals")
 
-    async def _store_state(self, batch: StoredBatch, state: BatchState, *, same_users: bool) -> int:
-        return await self._database.run(_set_state, batch, state, same_users=same_users)
+    async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
+        return await self._database.run(_set_state, batch, state)
 
     async def clean_up(self, batch_id: BatchId) -> None:
         """Delete a finished batch's submissions."""
@@ -109,9 +134,7 @@ _SELECT: Final = (
 )
 
 
-def _set_state(
-    connection: sqlite3.Connection, batch: StoredBatch, state: BatchState, *, same_users: bool
-) -> int:
+def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
     changed = connection.execute(
         "UPDATE batches SET state = ?, n_reports = ?, by_length = ?, shuffle_seconds = ? "
         "WHERE batch_id = ? AND state = ? RETURNING n_users",
@@ -120,4 +143,4 @@ def _set_state(
             *(batch.shuffle_seconds, batch.batch_id, batch.state.value),
         ),
     ).fetchone()
-    return batch.check_moved(changed, same_users=same_users)
+    return batch.check_moved(changed, state)

@@ -13,6 +13,7 @@ from common.group_commit import GroupCommit
 from common.messages.batch import BatchId, BatchState, numbers_from_text
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
+from shuffler.batch_states import FINAL_STATES
 from shuffler.storage.group_commit import Arrival
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
@@ -41,16 +42,17 @@ class StoredBatch:
     """Number of submissions of each of the task's lengths; empty before it is permuted."""
     shuffle_seconds: float
 
-    def check_moved(self, changed: Row | None, *, same_users: bool) -> int:
+    def check_moved(self, changed: Row | None, state: BatchState) -> int:
         """
-        Return the number of users, which a changed row holds; None if the state was another.
+        Return the number of users, which a changed row holds and which may have grown.
 
-        Run in the transaction. Raises the errors of `SubmissionStore._store_state`.
+        Run in the transaction. Raises BatchStateError if the state was another (`changed` is None)
+        or, with a final `state`, the number of users.
         """
         if changed is None:
             raise BatchStateError(f"the batch is no longer {self.state.value}")
         n_users: int = changed[0]
-        if same_users and n_users != self.n_users:
+        if state in FINAL_STATES and n_users != self.n_users:
             raise BatchStateError(
                 f"the batch had {self.n_users} users when it was read; it now has {n_users}"
             )
@@ -89,7 +91,11 @@ class GroupSource(Protocol):
     """The stored groups of a batch, for worker processes. Picklable."""
 
     def read(self, batch_id: BatchId, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """Yield a batch's groups by number, from `first` to `last`: number and sealed reports."""
+        """
+        Yield a batch's groups with numbers of `first` to `last`, without it, in ascending order.
+
+        Each is its number and sealed reports. Raises StorageError if the database cannot be read.
+        """
 
 
 class SubmissionStore(ABC):
@@ -176,43 +182,24 @@ class SubmissionStore(ABC):
         """Return the batch, outcome and number of each count."""
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
-        """Store a batch's next state, or raise BatchStateError if the state has changed."""
-        await self._move(batch, state)
-
-    async def record_permuted(self, batch: StoredBatch, state: BatchState) -> None:
         """
-        Record that the permuted batch is saved, with the numbers in `batch`, and then delete its
-        submissions.
+        Store a batch's next state, with the numbers in `batch`; if PERMUTED, delete submissions.
 
         A failure in between leaves submissions that nothing reads; `sweep` or `clean_up` deletes
-        them.
-        """
-        await self._move(batch, state)
-        await self.clean_up(batch.batch_id)
+        them. A final state is stored before the batch's key is destroyed.
 
-    async def set_last_state(self, batch: StoredBatch, state: BatchState) -> None:
+        Raises BatchStateError if the state has changed after the batch was read or, with a final
+        state, the number of users, so that the decision may no longer hold.
         """
-        Store a batch's final state, before its key is destroyed.
-
-        Raises BatchStateError if the state or number of users changed after the batch was read, so
-        that the decision may no longer hold.
-        """
-        await self._move(batch, state, same_users=True)
-
-    async def _move(
-        self, batch: StoredBatch, state: BatchState, *, same_users: bool = False
-    ) -> None:
-        n_users = await self._store_state(batch, state, same_users=same_users)
+        n_users = await self._store_state(batch, state)
         self._observer(batch.batch_id, batch.state, state, n_users)
         self.changed.set()
+        if state is BatchState.PERMUTED:
+            await self.clean_up(batch.batch_id)
 
     @abstractmethod
-    async def _store_state(self, batch: StoredBatch, state: BatchState, *, same_users: bool) -> int:
-        """
-        Store a state; return the number of users, which may exceed `batch.n_users` by now.
-
-        Raises BatchStateError if the state has changed or, with `same_users`, that number.
-        """
+    async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
+        """Store a state; return the number of users, or raise the errors of `check_moved`."""
 
     @abstractmethod
     async def clean_up(self, batch_id: BatchId) -> None:

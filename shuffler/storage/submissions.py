@@ -11,6 +11,7 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
 from typing import Final
@@ -23,26 +24,25 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAGS, Group, merge_small, open_tags
-from shuffler.storage.group_commit import Arrival, append_each_batch
-from shuffler.storage.judgement import judge_group
+from shuffler.storage.group_commit import Arrival, append_each_batch, judge_group
 from shuffler.storage.submission_store import OPEN_STATES
 
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""
 
 
+@dataclass(frozen=True, slots=True)
 class UsedTokens:
     """The tokens of submissions to one batch, by group, which their submissions use up."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, batch_id: BatchId, tags: Sequence[Sequence[bytes]]
-    ) -> None:
-        """`tags` are keyed hashes of the tokens."""
-        self._connection, self._batch_id, self._tags = connection, batch_id, tags
+    connection: sqlite3.Connection
+    batch_id: BatchId
+    tags: Sequence[Sequence[bytes]]
+    """Keyed hashes of the tokens."""
 
     def use(self, group: int, index: int) -> bool:
         """Use the token of a group's submission; return False if it was used before."""
-        return self._insert([self._tags[group][index]]) == 1
+        return self._insert([self.tags[group][index]]) == 1
 
     def use_all(self) -> bool:
         """
@@ -50,19 +50,19 @@ class UsedTokens:
 
         Cost: less than a fifth of single uses, mostly because the tags are sorted.
         """
-        tags = sorted(chain.from_iterable(self._tags))
-        self._connection.execute("SAVEPOINT tokens")
+        tags = sorted(chain.from_iterable(self.tags))
+        self.connection.execute("SAVEPOINT tokens")
         if all_new := self._insert(tags) == len(tags):
-            self._connection.execute("RELEASE tokens")
+            self.connection.execute("RELEASE tokens")
         else:
-            self._connection.execute("ROLLBACK TO tokens")
+            self.connection.execute("ROLLBACK TO tokens")
         return all_new
 
     def _insert(self, tags: Sequence[bytes]) -> int:
         """Insert tags, and return the number of those that were not used."""
-        return self._connection.executemany(
+        return self.connection.executemany(
             "INSERT OR IGNORE INTO used_tokens VALUES (?, ?)",
-            zip(repeat(self._batch_id), tags, strict=False),
+            zip(repeat(self.batch_id), tags, strict=False),
         ).rowcount
 
 
@@ -72,12 +72,8 @@ class Deduplication:
     def __init__(self) -> None:
         self._held = SortedIndex()
 
-    def remember(self, group: Group) -> None:
-        """Add a committed group."""
-        self.remember_tags(group.tags, np.full(len(group), group.number, dtype=np.uint64))
-
-    def remember_tags(self, tags: bytes | bytearray, numbers: NDArray[np.uint64]) -> None:
-        """Add tags, with the number of each tag's group."""
+    def remember(self, tags: bytes | bytearray, numbers: NDArray[np.uint64]) -> None:
+        """Add committed submissions' tags, with the number of each tag's group."""
         self._held.add(np.frombuffer(tags, dtype=TAGS)["head"].astype(np.uint64), numbers)
 
     def classify(
@@ -155,26 +151,22 @@ def append(
     `now` returns the seconds since 1970 UTC.
     """
     stored: list[tuple[BatchId, Group]] = []
-
-    def append_to(arrival: Arrival) -> list[list[Outcome]]:
-        outcomes, groups = _append_to(connection, arrival, deduplications, now)
-        stored.extend((arrival.batch_id, group) for group in groups)
-        return outcomes
-
+    append_to = partial(_append_to, connection, deduplications, now, stored)
     return append_each_batch(arrivals, append_to), stored
 
 
 def _append_to(
     connection: sqlite3.Connection,
-    arrival: Arrival,
     deduplications: dict[BatchId, Deduplication],
     now: Callable[[], float],
-) -> tuple[list[list[Outcome]], list[Group]]:
+    all_stored: list[tuple[BatchId, Group]],
+    arrival: Arrival,
+) -> list[list[Outcome]]:
     batch_id, key, groups = arrival.batch_id, arrival.key, arrival.groups
     query = "SELECT state FROM batches WHERE batch_id = ?"
     state = BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
     if state not in OPEN_STATES:
-        return [[Outcome.CLOSED] * len(group) for group in groups], []
+        return [[Outcome.CLOSED] * len(group) for group in groups]
     if batch_id not in deduplications:
         deduplications[batch_id] = _load_tags(connection, batch_id, key)
 
@@ -197,7 +189,8 @@ def _append_to(
         "UPDATE batches SET n_users = n_users + ? WHERE batch_id = ?",
         (sum(map(len, stored)), batch_id),
     )
-    return outcomes, stored
+    all_stored.extend((batch_id, group) for group in stored)
+    return outcomes
 
 
 def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:
@@ -209,9 +202,9 @@ def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey)
         tags += opened
         numbers.extend([number] * (len(opened) // TAGS.itemsize))
         if len(numbers) >= _LOADED_AT_ONCE:
-            deduplication.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+            deduplication.remember(tags, np.array(numbers, dtype=np.uint64))
             tags, numbers = bytearray(), array("Q")
-    deduplication.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+    deduplication.remember(tags, np.array(numbers, dtype=np.uint64))
     return deduplication
 
 

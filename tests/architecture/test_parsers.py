@@ -70,10 +70,10 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.load.users.seal_values",
         "deploy.results.result_view._found_values",  # of a parsed result
         "deploy.tasks.task_view.as_json",
-        "shuffler.inclusion.write_proof",
+        "shuffler.inclusion.InclusionProofs.keep",
         "shuffler.storage.group.Group.entries",
         "shuffler.storage.postgres_submissions.lock_key",
-        "shuffler.storage.postgres_uuids._UuidsDumper.dump",
+        "shuffler.storage.postgres_connection._UuidsDumper.dump",
     ),
     "constants that are shipped with the program": (
         "common.crypto.privacy_tokens",
@@ -82,11 +82,11 @@ _NOT_FROM_OUTSIDE: Final = {
     ),
     "data that opened under the batch's key": (
         "analyzer.count_job._rows",
-        "shuffler.proof_job._rows",
+        "shuffler.inclusion._rows",
         "shuffler.shuffle_job.ShuffleJob._rows",
         "shuffler.storage.group.open_group",
         "shuffler.storage.submissions.Deduplication.classify",
-        "shuffler.storage.submissions.Deduplication.remember_tags",
+        "shuffler.storage.submissions.Deduplication.remember",
     ),
     "the operating system's, the service's own, or read by gRPC": (
         "common.crypto.randomness._bits",
@@ -96,7 +96,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "issuer.issuance_store.IssuanceStore.mark",
         "shuffler.delivery.Deliveries.resume",
         "shuffler.storage.batch_seeds._batch_of",
-        "shuffler.storage.group_source.SqliteGroups.read",
+        "shuffler.storage.sqlite_store.SqliteGroups.read",
     ),
 }
 """Functions that only look like parsers of outside data, by the reason."""

@@ -22,7 +22,7 @@ from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
 from common.runtime.executor import Executor, LocalExecutor, PartMetrics
 from common.runtime.metrics import ProcessMetrics
-from shuffler.shuffle import shuffle
+from shuffler.shuffle_job import shuffle
 from shuffler.worker import run_part as run_shuffler_part
 from tests.benchmarks.conftest import Best, Line
 from tests.support.count_jobs import count, job_over

@@ -138,7 +138,7 @@ async def _restart(n_users: int, folder: Path) -> dict[str, float]:
     size, key = task.envelope_sizes[-1] - SUITES[task.suite].overhead_bytes, found.key
 
     def arrival() -> Arrival:
-        groups = [form_group([rng.bytes(size)], key)[0]]
+        groups = [form_group([rng.bytes(size)], key.private_bytes())[0]]
         return Arrival(
             batch_id=found.batch_id, key=key, groups=groups, deadline=found.closing_rule.deadline
         )

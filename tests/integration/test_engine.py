@@ -18,9 +18,8 @@ from common.runtime.clock import SystemClock
 from common.runtime.executor import Executor, LocalExecutor, PartMetrics
 from common.runtime.metrics import Metrics, ProcessMetrics
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from shuffler.proof_job import ProofJob
-from shuffler.shuffle import shuffle
-from shuffler.shuffle_job import PERMUTED, ShuffleJob
+from shuffler.inclusion import ProofJob
+from shuffler.shuffle_job import PERMUTED, ShuffleJob, shuffle
 from tests.support.clients import DEADLINE, envelopes, final_state, result_of
 from tests.support.scrapes import series_of
 from tests.support.services import Services

@@ -85,7 +85,7 @@ async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
     await _contribute(line)
     await line.shuffler.deliver(tampering)
     states = await line.inclusions(_USERS)
-    kept = await line.store.evidence("person 7", line.digest)
+    kept = await line.store.find("person 7", line.digest)
 
     assert InclusionState.MISSING is states.pop(7)
     assert {InclusionState.COUNTED} == set(states)

@@ -216,7 +216,7 @@ async def stored_job(folder: Path, case: PublishedTask, n_users: int, per_group:
     size = SUBMISSION_ID_BYTES + case.task.lengths[-1] * case.task.sealed_report_bytes
     for _ in range(0, n_users, per_group):
         submissions = [rng.bytes(size) for _ in range(per_group)]
-        groups = [form_group(submissions, BATCH_KEY)[0]]
+        groups = [form_group(submissions, BATCH_KEY.private_bytes())[0]]
         await store.append(Arrival(batch_id=batch_id, key=BATCH_KEY, groups=groups, deadline=2**40))
     store.close()
     return ShuffleJob.plan(

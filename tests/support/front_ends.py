@@ -6,7 +6,7 @@ from typing import Any
 
 from common.runtime.service import Service
 from protos.shuffledp.v1 import shuffler_pb2_grpc
-from shuffler.front_end.server import start_front_end
+from shuffler.server import start
 from shuffler.settings import ShufflerSettings
 from tests.support.services import Services
 
@@ -50,7 +50,7 @@ class ManyServices(Services):
             "coordinator": self.coordinator,
             "internal_tls_directory": self.directory / "internal",
         }
-        return await start_front_end(ShufflerSettings(**settings | changes))
+        return await start(ShufflerSettings(**settings | changes))
 
     @asynccontextmanager
     async def front_end_stubs(self) -> AsyncIterator["list[shuffler_pb2_grpc.ShufflerAsyncStub]"]:

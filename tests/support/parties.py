@@ -19,10 +19,10 @@ from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
 from user_agent.agent import Agent
-from user_agent.claim import Claim
 from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
+from user_agent.policy import Claim
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class ShufflerParty(Shuffler):
 
     async def rotate(self) -> None:
         """Rotate its keys."""
-        self.keys.rotate(self.clock.now(), self.batches.needed_keys())
+        self.keys.rotate(self.clock.now(), await self.batches.needed_keys())
 
     async def _call(self, act: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._around.network.call(self.life, self._to.life, act, work)

@@ -53,7 +53,7 @@ async def append(
     tokens: Sequence[bytes] = (),
 ) -> list[Outcome]:
     """Store submissions in one call, with their tokens if given; return the outcomes in order."""
-    group, places = form_group(submissions, KEY)
+    group, places = form_group(submissions, KEY.private_bytes())
     arrival = Arrival(
         batch_id=batch_id,
         key=KEY,

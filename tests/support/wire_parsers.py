@@ -31,8 +31,7 @@ from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, issuer_pb2, shuffler_pb2, user_agent_pb2
-from shuffler.inclusion import InclusionProofs
-from shuffler.proof_job import ProofJob
+from shuffler.inclusion import InclusionProofs, ProofJob
 from tests.support.batch_progress import progress
 from tests.support.kind_results import kind_collected
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_draft_fields

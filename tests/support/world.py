@@ -205,10 +205,10 @@ class World:
         by_hand = self._cells_of([one for them in counted.values() for one in them], digest)
         assert cells.tolist() == by_hand.tolist(), "another histogram"
         for each in arrived:
-            evidence = await self.device.store.evidence(each.person, digest)
-            assert evidence is not None
-            assert evidence.inclusion is InclusionState.COUNTED, "its device has no proof"
-            assert evidence.receipt_verified
+            checked = await self.device.store.find(each.person, digest)
+            assert checked is not None
+            assert checked.inclusion is InclusionState.COUNTED, "its device has no proof"
+            assert checked.receipt_verified
 
     def sent(self, manifest: BatchManifest) -> list[bytes]:
         """Return the reports of a batch that the shuffler has sent so far, in order."""

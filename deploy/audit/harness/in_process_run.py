@@ -270,8 +270,8 @@ class InProcessRun:
             await self.watch.check_due()
             self.clock.seconds += 2 * _PAUSE
         names = [f"person {number}" for number in range(n_users)]
-        found = [await self.store.evidence(name, self.digest) for name in names]
-        return [evidence.inclusion for evidence in found if evidence is not None]
+        found = [await self.store.find(name, self.digest) for name in names]
+        return [answer.inclusion for answer in found if answer is not None]
 
     async def stop(self) -> None:
         """Stop the parties."""

@@ -25,7 +25,7 @@ _STARTS: Final[Mapping[str, tuple[Any, Callable[[Any], Awaitable[Service]], dict
     "analyzer": (AnalyzerSettings, analyzer.server.start, {"opening_processes": 1}),
     "shuffler": (
         ShufflerSettings,
-        shuffler.server.start_coordinator,
+        shuffler.server.start,
         {"opening_processes": 1, "key_lifetime_days": 0},  # a task may end in any year
     ),
     "issuer": (IssuerSettings, issuer.server.start, {}),

@@ -196,7 +196,7 @@ async def test_a_batch_whose_key_is_destroyed_is_unusable(core: AnalyzerCore) ->
     with pytest.raises(UnusableBatchError, match=r"analyzer_key, .* expired and was destroyed"):
         await core.releases.result(signed.digest())
     assert 0 == core.executor.parts["count"]
-    assert [] == await core.releases.ledger(0)
+    assert [] == await core.store.ledger(0)
     assert b"".join(sealed[:_USERS]) == core.blocks.open(BATCH).get("arrived/0")
 
 

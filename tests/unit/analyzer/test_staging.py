@@ -235,11 +235,11 @@ async def test_calls_that_finish_a_delivery_share_the_work(analyzer: AnalyzerCor
 
 async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -> None:
     """An interrupted delivery draws none and blocks no other; every batch draws its own."""
-    before = analyzer.staging._rng.bit_generator.state
+    before = analyzer.staging.rng.bit_generator.state
     stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
     with pytest.raises(WireError):
         await analyzer.deliver_parts(stray, analyzer.sealed(3))
-    assert before == analyzer.staging._rng.bit_generator.state
+    assert before == analyzer.staging.rng.bit_generator.state
     await analyzer.deliver(50, analyzer.sealed(50))
     assert 50 == (await analyzer.result()).n_users
 

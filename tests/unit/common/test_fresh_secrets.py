@@ -19,7 +19,7 @@ from shuffler.storage.group import form_group, merge_small
 
 _DRAWN: Final = 400
 _KEY: Final = BatchKey(bytes(32))
-_GROUPS: Final = [form_group([bytes(76)], _KEY)[0]] * 2
+_GROUPS: Final = [form_group([bytes(76)], _KEY.private_bytes())[0]] * 2
 
 
 def _key(suite: str, *, public: bool = False) -> bytes:
@@ -32,7 +32,7 @@ _MAKERS: Final[dict[str, Callable[[], bytes]]] = {
     "batch key": BatchKey.generate,
     "batch key's nonce": lambda: _KEY.seal(b"")[:12],
     "state key's nonce": lambda: StateKey(bytes(32), Path()).seal_secret("", b"")[-28:-16],
-    "group's number": lambda: form_group([], _KEY)[0].number.to_bytes(8, "big"),
+    "group's number": lambda: form_group([], _KEY.private_bytes())[0].number.to_bytes(8, "big"),
     "merged group's number": lambda: merge_small(_GROUPS, _KEY)[0].number.to_bytes(8, "big"),
     "operator's token": lambda: bytes.fromhex(OperatorToken.generate().decode()),
     "people's secrets": lambda: bytes.fromhex(draw_people(["a"]).credentials.decode().split()[1]),

@@ -38,20 +38,20 @@ async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None
         await shuffler.collection.submit(TaskDigest(bytes(32)), b"")
 
     forged = SigningIdentity.generate().sign(CASE.task.to_bytes())
-    shuffler.batches._analyzer = MemoryAnalyzer(forged)
+    shuffler.batches.analyzer = MemoryAnalyzer(forged)
     with pytest.raises(ProofError):
         await shuffler.collection.fetch_task(DIGEST)
 
     other = CASE.identity.sign(dataclasses.replace(CASE.task, nonce=bytes(32)).to_bytes())
     wrong = MemoryAnalyzer(CASE.signed)
     wrong.get_task = lambda _: asyncio.sleep(0, other)  # type: ignore[method-assign, assignment]
-    shuffler.batches._analyzer = wrong
+    shuffler.batches.analyzer = wrong
     with pytest.raises(ProofError, match="not the requested task"):
         await shuffler.collection.fetch_task(DIGEST)
 
-    shuffler.batches._analyzer = MemoryAnalyzer(CASE.signed)
+    shuffler.batches.analyzer = MemoryAnalyzer(CASE.signed)
     elsewhere = StateDirectory.open(shuffler.path / "elsewhere")
-    shuffler.batches._keys = store_holding(elsewhere, HpkePrivateKey.generate())
+    shuffler.batches.keys = store_holding(elsewhere, HpkePrivateKey.generate())
     with pytest.raises(UnknownKeyError, match=r"shuffler_key, [0-9a-f]{16}, is not a key of"):
         await shuffler.collection.fetch_task(DIGEST)
     assert shuffler.key_files() == []
@@ -64,10 +64,10 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     expected = case.task.expected_shuffler_dummies
     shuffler = Shuffler(tmp_path, case=case, most_dummies=expected)
     await shuffler.start()
-    shuffler.batches._most_dummies = expected - 1
+    shuffler.batches.most_dummies = expected - 1
     with pytest.raises(TaskError):
         await shuffler.collection.fetch_task(case.signed.digest())
-    shuffler.batches._most_dummies = expected
+    shuffler.batches.most_dummies = expected
     await shuffler.collection.fetch_task(case.signed.digest())
     shuffler.store.close()
 
@@ -163,20 +163,20 @@ async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffl
     key, open_batch = key_id(CASE.task.suite, CASE.task.shuffler_key), shuffler.store.open_batch
 
     async def opened(batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        assert {key} == shuffler.batches.needed_keys()
+        assert {key} == await shuffler.batches.needed_keys()
         return await open_batch(batch_id, signed)
 
     shuffler.store.open_batch = opened  # type: ignore[method-assign]
     await shuffler.submit(4)
-    assert {key} == shuffler.batches.needed_keys()
+    assert {key} == await shuffler.batches.needed_keys()
     late = shuffler.clock.now() + 300 * DAY
-    assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+    assert not shuffler.keys.rotate(late, await shuffler.batches.needed_keys())
 
     await shuffler.submit(1)
     await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
-    assert set() == shuffler.batches.needed_keys()
-    assert shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+    assert set() == await shuffler.batches.needed_keys()
+    assert shuffler.keys.rotate(late, await shuffler.batches.needed_keys())
 
 
 def _unreadable(_: bytes) -> Task:
@@ -212,7 +212,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
             await shuffler.store._database.run(lambda connection: connection.execute(damage))
         await shuffler.restart()
         late = shuffler.clock.now() + 300 * DAY
-        assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+        assert not shuffler.keys.rotate(late, await shuffler.batches.needed_keys())
         with pytest.raises((BatchStateError, DamagedStorageError, TaskError)):
             await shuffler.collection.fetch_task(DIGEST)
         assert [] == shuffler.batches.unfinished()
@@ -238,4 +238,4 @@ async def test_a_quarantined_batch_needs_no_envelope_key(
     await shuffler.advance()
     monkeypatch.setattr(Task, "from_bytes", _unreadable)
     await shuffler.restart()
-    assert set() == shuffler.batches.needed_keys()
+    assert set() == await shuffler.batches.needed_keys()

@@ -162,12 +162,12 @@ async def test_only_tasks_without_tokens_count_by_connection(shuffler: Shuffler)
     peer, tokens = "ipv4:192.0.2.1:1", [new_token(DIGEST) for _ in range(2)]
     await shuffler.collection.submit(DIGEST, shuffler.envelope(), tokens[0], peer=peer)
     limited = ConnectionLimit(1)
-    shuffler.collection._connections = limited
+    shuffler.collection.connections = limited
     await shuffler.collection.submit(DIGEST, shuffler.envelope(), tokens[1], peer=peer)
     limited.take(peer, 1)
     plain = Shuffler(shuffler.path / "plain")
     await plain.start()
-    plain.collection._connections = limited
+    plain.collection.connections = limited
     with pytest.raises(ConnectionLimitError, match="may make 1 submissions"):
         await plain.collection.submit(plain.case.signed.digest(), plain.envelope(), peer=peer)
     plain.store.close()

@@ -3,7 +3,7 @@
 from common.crypto.signing import SigningIdentity
 from common.messages.batch import BatchState
 from protos.shuffledp.v1 import coordinator_pb2
-from shuffler.coordinator_servicer import CoordinatorServicer
+from shuffler.servicer import CoordinatorServicer
 from tests.support.shuffler_core import DIGEST, Shuffler
 
 

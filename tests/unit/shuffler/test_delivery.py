@@ -142,7 +142,7 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
     late = shuffler.envelope()
     await shuffler.collection.submit(DIGEST, late)
     with pytest.raises(BatchStateError, match="had 2 users when it was read; it now has 3"):
-        await shuffler.store.set_last_state(before, BatchState.EXPIRED)
+        await shuffler.store.set_state(before, BatchState.EXPIRED)
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.advance()
 
@@ -325,19 +325,21 @@ async def test_an_unrecorded_permutation_is_removed_and_made_again(
 ) -> None:
     """The next start removes its blocks, and the next shuffle follows from the same seed."""
     await shuffler.submit(5)
-    record = shuffler.store.record_permuted
+    record = shuffler.store.set_state
 
-    async def killed(*_: object) -> None:
-        raise _Killed
+    async def killed(batch: StoredBatch, state: BatchState) -> None:
+        if state is BatchState.PERMUTED:
+            raise _Killed
+        await record(batch, state)
 
-    shuffler.store.record_permuted = killed  # type: ignore[method-assign, assignment]
+    shuffler.store.set_state = killed  # type: ignore[method-assign]
     await shuffler.advance()
     assert BatchState.CLOSED is await shuffler.state()
     [folder], [seed] = _folders(shuffler), _seeds(shuffler)
     first = await _permuted(shuffler)
     if moment == "while it is written":
         (folder / PERMUTED / "0").rename(folder / PERMUTED / ".0.scratch")
-    shuffler.store.record_permuted = record  # type: ignore[method-assign]
+    shuffler.store.set_state = record  # type: ignore[method-assign]
     await shuffler.restart()
     assert [] == _folders(shuffler)
     assert [seed] == _seeds(shuffler)

@@ -8,8 +8,7 @@ from common.errors import BatchStateError, StorageError, UnknownTaskError
 from common.messages.batch import BatchId, BatchState
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, FinishedBatch
-from shuffler.front_end.batches import FrontEndBatches
-from shuffler.front_end.coordinator_client import HeldBatch
+from shuffler.front_end import FrontEndBatches, HeldBatch
 from shuffler.storage.sqlite_store import SqliteStore
 from shuffler.storage.submission_store import SubmissionStore
 from tests.support.shuffler_core import DIGEST, Shuffler

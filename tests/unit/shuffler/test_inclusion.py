@@ -19,8 +19,7 @@ from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.batches import prefix_to_wire, proof_from_wire
 from deploy.audit.harness.analyzer_core import InlineExecutor
-from shuffler.inclusion import proof_folder
-from shuffler.proof_job import ProofJob
+from shuffler.inclusion import ProofJob, proof_folder
 from shuffler.servicer import ShufflerServicer
 from tests.support.leaves import SALT, GrownTree, commitment_over
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler

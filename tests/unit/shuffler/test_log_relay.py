@@ -13,8 +13,8 @@ from common.transparency.merkle import LogTree
 from common.wire.transparency import MAX_LEAVES, log_from_wire
 from deploy.audit.harness.clock import ManualClock
 from protos.shuffledp.v1 import log_pb2
-from shuffler.coordinator_servicer import CoordinatorServicer
 from shuffler.log_relay import LogRelay
+from shuffler.servicer import CoordinatorServicer
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 from tests.support.transparency import NOW, POLICY, Log, task_entry

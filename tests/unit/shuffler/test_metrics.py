@@ -73,7 +73,7 @@ async def test_refusals_are_counted_once_despite_disk_failures(
     async def fail(*_: object) -> None:
         raise StorageError("the disk failed")
 
-    for name in ("record_permuted" if users == 5 else "set_last_state", "clean_up"):
+    for name in ("set_state", "clean_up"):
         with monkeypatch.context() as patch:
             patch.setattr(shuffler.store, name, fail)
             await shuffler.advance()
@@ -92,7 +92,7 @@ def test_the_slowest_transaction_shows_in_the_next_window() -> None:
         return process_metrics.metrics.registry.get_sample_value(name)
 
     assert shown("shuffledp_store_connected") is None
-    store.record_connected()
+    store.record_connection(connected=True)
     for seconds in (0.5, 2.0, 1.0):
         store.record_commit(seconds)
     assert (1, 0) == (
@@ -101,7 +101,7 @@ def test_the_slowest_transaction_shows_in_the_next_window() -> None:
     )
     clock.seconds = WINDOW
     store.record_commit(0.25)
-    store.record_lost()
+    store.record_connection(connected=False)
     assert (0, 2) == (shown("shuffledp_store_connected"), shown("shuffledp_store_commit_seconds"))
     clock.seconds = 2 * WINDOW
     assert 0.25 == shown("shuffledp_store_commit_seconds")

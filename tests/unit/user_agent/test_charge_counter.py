@@ -14,8 +14,8 @@ from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.agent import Agent
-from user_agent.claim import Claim
 from user_agent.device_store import DeviceStore, SubmissionState
+from user_agent.policy import Claim
 
 _CASES: Final = [published(local_epsilon=1.0, n_min=10 + number) for number in range(4)]
 _CAPS: Final = Claim(local_epsilon=2.5, central_epsilon=20.0, delta=1e-4)

@@ -12,10 +12,9 @@ from common.crypto.signing import SigningIdentity
 from common.errors import BudgetError, DamagedStorageError
 from common.task_digest import TaskDigest
 from tests.support.policies import generous
-from user_agent.claim import Claim
 from user_agent.contribution import PreparedSubmission
 from user_agent.device_store import DeviceStore
-from user_agent.policy import check_totals
+from user_agent.policy import Claim, check_totals
 
 _ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6)
 _POLICY = replace(

@@ -18,9 +18,9 @@ from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.claim import Claim
-from user_agent.device_store import DeviceStore, Evidence, InclusionState
+from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
 from user_agent.inclusion_monitor import MAX_CHECKED, InclusionMonitor
+from user_agent.policy import Claim
 
 _CASE = published()
 _CLAIM = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
@@ -52,9 +52,9 @@ class Device:
             pause=100.0,
         )
 
-    async def evidence(self) -> Evidence:
+    async def evidence(self) -> SavedSubmission:
         """Return the stored evidence of the answer."""
-        kept = await self.store.evidence("", self.digest)
+        kept = await self.store.find("", self.digest)
         assert kept is not None
         return kept
 
@@ -315,7 +315,7 @@ async def test_answers_are_searched_when_one_is_due_or_arrives(
     """A device that waits reads nothing; an arrival wakes it, and the time of the next check."""
     searches, listed = list[float](), device.store.list_unchecked
 
-    async def counted() -> list[Evidence]:
+    async def counted() -> list[SavedSubmission]:
         searches.append(device.clock.elapsed())
         return await listed()
 

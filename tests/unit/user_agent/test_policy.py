@@ -12,8 +12,7 @@ from tests.support.keys import SHUFFLER, signed_key
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
 from tests.support.tasks import PublishedTask, published
-from user_agent.claim import Claim
-from user_agent.policy import Policy, check, check_totals
+from user_agent.policy import Claim, Policy, check, check_totals
 
 _NOW = 1_000_000_000.0
 

@@ -20,8 +20,7 @@ from deploy.tasks import task_view
 from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from tests.support.commands import COMMANDS, ROOT, blocks, called, commands_on, examples, words_of
-from user_agent.claim import Claim
-from user_agent.policy import Policy, check_totals
+from user_agent.policy import Claim, Policy, check_totals
 from user_agent.settings import UserAgentSettings
 
 _PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

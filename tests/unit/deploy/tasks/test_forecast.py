@@ -15,8 +15,7 @@ from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.printing import printed
 from tests.support.series import template
-from user_agent.claim import Claim
-from user_agent.policy import Policy, check_totals
+from user_agent.policy import Claim, Policy, check_totals
 
 
 def _rounds_until_refused(policy: Policy, claim: Claim) -> int:

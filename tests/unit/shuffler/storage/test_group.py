@@ -9,7 +9,6 @@ from common.errors import DamagedStorageError
 from common.messages.submission import Outcome
 from shuffler.storage.group import (
     Group,
-    form_from_opened,
     form_group,
     merge_small,
     open_group,
@@ -25,7 +24,7 @@ _SUBMISSIONS = [bytes([number]) * (76 + 60 * (number % 3)) for number in range(2
 def test_a_group_holds_the_opened_submissions_sorted_by_tag() -> None:
     """Submissions that did not open are left out."""
     opened = [each if number % 3 else None for number, each in enumerate(_SUBMISSIONS)]
-    group, places = form_from_opened(opened, _KEY.private_bytes())
+    group, places = form_group(opened, _KEY.private_bytes())
     reports = open_group(group.number, group.sealed, _KEY).submissions()
 
     assert [number for number in range(20) if number % 3] == sorted(places)
@@ -36,10 +35,10 @@ def test_a_group_holds_the_opened_submissions_sorted_by_tag() -> None:
 
 def test_small_groups_are_merged_and_large_ones_left() -> None:
     """The merged group is sorted by its tags."""
-    alone = [form_group([one], _KEY)[0] for one in _SUBMISSIONS]
-    large, _ = form_group([bytes([100 + n]) * 76 for n in range(100)], _KEY)
+    alone = [form_group([one], _KEY.private_bytes())[0] for one in _SUBMISSIONS]
+    large, _ = form_group([bytes([100 + n]) * 76 for n in range(100)], _KEY.private_bytes())
     merged, left = merge_small([*alone, large], _KEY)
-    whole, _ = form_group(_SUBMISSIONS, _KEY)
+    whole, _ = form_group(_SUBMISSIONS, _KEY.private_bytes())
 
     assert left is large
     assert (whole.tags, 20) == (merged.tags, len(merged))
@@ -47,7 +46,7 @@ def test_small_groups_are_merged_and_large_ones_left() -> None:
     assert groups[0].submissions() == groups[1].submissions()
     np.testing.assert_array_equal(groups[0].sizes, groups[1].sizes)
     chosen = np.arange(20) % 2 == 0
-    half = merged.only(chosen, _KEY)
+    half = merged.stored([Outcome.STORED, Outcome.TOKEN_USED] * 10, _KEY)
     kept = open_group(half.number, half.sealed, _KEY).submissions()
     assert groups[0].submissions()[::2] == kept
     assert [entry.tobytes() for entry in merged.entries()[chosen]] == split_every(half.tags, 32)
@@ -71,7 +70,7 @@ def test_rows_open_only_under_their_key_at_their_place() -> None:
     ):
         with pytest.raises(DamagedStorageError):
             opener.open(row, place)
-    group, _ = form_group(_SUBMISSIONS, _KEY)
+    group, _ = form_group(_SUBMISSIONS, _KEY.private_bytes())
     for reader, number in ((open_group, group.number + 1), (open_tags, group.number)):
         with pytest.raises(DamagedStorageError):
             reader(number, group.sealed, _KEY)
@@ -104,7 +103,7 @@ def test_submissions_whose_tags_begin_alike_are_different() -> None:
     deduplication = Deduplication()
     one, other = (bytes(8) + rest * 8 + b"c" * 16 for rest in (b"1", b"2"))
     stored = _with_tags(7, one)
-    deduplication.remember(stored)
+    deduplication.remember(stored.tags, np.full(len(stored), stored.number, np.uint64))
     read = {7: stored.tags}.__getitem__
 
     outcomes = deduplication.classify([_with_tags(8, other)], read, new=True)

@@ -103,7 +103,9 @@ async def test_a_token_is_used_by_the_first_submission_that_is_stored(
 async def test_a_refused_id_is_free_for_other_bytes(store: SubmissionStore) -> None:
     """The first of two with one id has a used token, so that the second is stored."""
     await append(store, submission(1), tokens=[b"a"])
-    groups = [form_group([submission(2, content)], KEY)[0] for content in (b"x", b"y")]
+    groups = [
+        form_group([submission(2, content)], KEY.private_bytes())[0] for content in (b"x", b"y")
+    ]
     arrival = Arrival(
         batch_id=BATCH,
         key=KEY,
@@ -122,12 +124,12 @@ async def test_a_batch_is_read_moved_and_cleaned_up(store: SubmissionStore) -> N
     collecting = await store.get(SIGNED.digest())
     await append(store, submission(5))
     with pytest.raises(BatchStateError, match="had 5 users when it was read; it now has 6"):
-        await store.set_last_state(collecting, BatchState.EXPIRED)
+        await store.set_state(collecting, BatchState.EXPIRED)
     await store.set_state(collecting, BatchState.CLOSED)
     assert 360 == sum(map(len, stored(store)))
     closed = await store.read(BATCH)
     shuffled = replace(closed, n_reports=12, by_length=(4, 2), shuffle_seconds=0.5)
-    await store.record_permuted(shuffled, BatchState.PERMUTED)
+    await store.set_state(shuffled, BatchState.PERMUTED)
     await store.sweep()
     again = await store.open_batch(BatchId(b"o" * 16), SIGNED)
 
@@ -174,7 +176,7 @@ async def test_submissions_do_not_keep_the_order_of_arrival(store: SubmissionSto
     for number in range(40):
         await append(store, submission(number, bytes([number])))
     alone = [reports[0] for reports in stored(store)]
-    group, places = form_group([submission(n, bytes([n])) for n in range(40)], KEY)
+    group, places = form_group([submission(n, bytes([n])) for n in range(40)], KEY.private_bytes())
     together = list(open_group(group.number, group.sealed, KEY).reports[::60])
 
     assert list(range(40)) == sorted(alone) == sorted(together)
@@ -205,7 +207,7 @@ async def test_batches_in_one_commit_are_separate(store: SubmissionStore) -> Non
         Arrival(
             batch_id=batch_id,
             key=KEY,
-            groups=[form_group([submission(n)], KEY)[0]],
+            groups=[form_group([submission(n)], KEY.private_bytes())[0]],
             deadline=DEADLINE,
         )
         for n in (1, 2)

@@ -1,0 +1,179 @@
+"""The batches of a front-end, which gets them and their keys from the coordinator."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from common.crypto.batch_key import KEY_BYTES, BatchKey
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.signing import IDENTITY_BYTES, SigningIdentity
+from common.errors import (
+    BatchStateError,
+    CallerError,
+    PeerError,
+    PeerRefusalError,
+    UnknownTaskError,
+)
+from common.messages.batch import BATCH_ID_BYTES, BatchId
+from common.runtime.repeat import repeat
+from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
+from common.runtime.shared_calls import SharedCalls
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from common.transparency.checkpoint import SignedCheckpoint
+from common.wire.fields import parse_fixed
+from common.wire.tasks import signed_task_from_wire
+from common.wire.transparency import log_from_wire
+from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2
+from shuffler.active_batches import ActiveBatch, FinishedBatch
+from shuffler.batch_states import ClosingRule
+from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
+
+_PEER: Final = "the coordinator"
+_CHECK_SECONDS: Final = 60.0
+"""Seconds between checks of the held batches' states."""
+_MAX_LOOKUPS: Final = 32
+"""Maximum number of tasks that are requested from the coordinator at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBatch:
+    """A batch with the keys to collect it."""
+
+    batch: ActiveBatch
+    envelope_key: HpkePrivateKey
+
+
+class Coordinator(Protocol):
+    """The coordinator's methods that front-ends call."""
+
+    async def get_batch(self, digest: TaskDigest, *, begin: bool) -> HeldBatch | FinishedBatch:
+        """Fetch a task's batch and its keys; with `begin`, begin it on first use."""
+
+
+class CoordinatorClient:
+    """Client of the coordinator."""
+
+    def __init__(self, channel: FreshChannel) -> None:
+        self._channel = channel
+
+    @property
+    def _stub(self) -> "coordinator_pb2_grpc.ShufflerCoordinatorAsyncStub":
+        return coordinator_pb2_grpc.ShufflerCoordinatorStub(self._channel.current())
+
+    async def get_identity(self) -> SigningIdentity:
+        """Fetch the identity that receipts are signed with. Raises the errors of `reply`."""
+        request = coordinator_pb2.GetIdentityRequest()
+        answer = await reply(self._stub.GetIdentity(request, timeout=SHORT_DEADLINE), _PEER)
+        return SigningIdentity(parse_fixed("signing_key", answer.signing_key, IDENTITY_BYTES))
+
+    async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
+        """Fetch a page of the log's leaves, and its checkpoints, unverified."""
+        request = log_pb2.GetLogRequest(after=after)
+        return log_from_wire(
+            await reply(self._stub.RelayLog(request, timeout=SHORT_DEADLINE), _PEER)
+        )
+
+    async def get_batch(self, digest: TaskDigest, *, begin: bool) -> HeldBatch | FinishedBatch:
+        """Fetch a task's batch and its keys. Raises the errors of `Batches.find_or_begin`."""
+        request = coordinator_pb2.GetBatchRequest(task_digest=digest, begin=begin)
+        try:
+            answer = await reply(self._stub.GetBatch(request, timeout=SHORT_DEADLINE), _PEER)
+        except PeerRefusalError as error:
+            if error.status == UnknownTaskError.status:
+                raise UnknownTaskError(str(error)) from error
+            if error.status == CallerError.status:  # not the device's fault
+                raise PeerError("the coordinator refuses this front-end's certificate") from error
+            raise
+        batch_id = BatchId(parse_fixed("batch_id", answer.batch_id, BATCH_ID_BYTES))
+        rule = ClosingRule(
+            n_min=answer.n_min, target_size=answer.target_size, deadline=answer.deadline
+        )
+        if not answer.HasField("collecting"):
+            return FinishedBatch(digest=digest, batch_id=batch_id, closing_rule=rule)
+        signed = signed_task_from_wire(answer.collecting.task)
+        task = Task.from_bytes(signed.task_bytes)
+        key = BatchKey(parse_fixed("batch_key", answer.collecting.batch_key, KEY_BYTES))
+        batch = ActiveBatch(
+            digest=digest, signed=signed, task=task, batch_id=batch_id, key=key, closing_rule=rule
+        )
+        return HeldBatch(
+            batch=batch, envelope_key=HpkePrivateKey(task.suite, answer.collecting.envelope_key)
+        )
+
+
+class FrontEndBatches:
+    """
+    Batches whose keys are held in memory only; see Batches.
+
+    A batch's keys are dropped once its submissions are permuted. Until then a front-end goes on
+    without the coordinator.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, store: SubmissionStore, forget: Callable[[], None]
+    ) -> None:
+        """`forget` lets worker processes forget keys."""
+        self._coordinator = coordinator
+        self._store = store
+        self._forget = forget
+        self._held: dict[TaskDigest, HeldBatch] = {}
+        self._finished: dict[TaskDigest, FinishedBatch] = {}
+        self._asking = SharedCalls[tuple[TaskDigest, bool], ActiveBatch | FinishedBatch](
+            _MAX_LOOKUPS, "task lookups"
+        )
+
+    async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+        """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
+        return await self._find(digest, begin=True)
+
+    async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+        """Return the batch of a task that was requested before; see `Batches.find`."""
+        return await self._find(digest, begin=False)
+
+    def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
+        """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
+        held = self._held.get(batch.digest)
+        if held is None:
+            raise BatchStateError("the task's batch no longer collects")
+        return held.envelope_key
+
+    async def _find(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        """Return a known batch, or ask once for all concurrent callers who want the same."""
+        held = self._held.get(digest)
+        known = held.batch if held else self._finished.get(digest)
+        fetch = partial(self._fetch, digest, begin=begin)
+        return known or await self._asking.share((digest, begin), fetch)
+
+    async def _fetch(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        found = await self._coordinator.get_batch(digest, begin=begin)
+        if isinstance(found, HeldBatch):
+            return self._held.setdefault(digest, found).batch
+        self._finished[digest] = found
+        return found
+
+    async def check(self) -> None:
+        """
+        Drop the keys of batches that are permuted or expired; raise StorageError if unknown.
+
+        An idle front-end thereby also notices a lost store.
+        """
+        batches = [held.batch for held in self._held.values()]  # one may begin meanwhile
+        states = await self._store.states()
+        finished = [
+            batch
+            for batch in batches
+            if (state := states.get(batch.batch_id)) is not None and state not in OPEN_STATES
+        ]
+        for batch in finished:
+            self._finished[batch.digest] = FinishedBatch(
+                digest=batch.digest, batch_id=batch.batch_id, closing_rule=batch.closing_rule
+            )
+            del self._held[batch.digest]
+        if finished:
+            self._forget()
+
+    async def run(self, pause: float = _CHECK_SECONDS) -> None:
+        """Check every `pause` seconds, for as long as the service runs."""
+        await repeat(self.check, pause, "batches not checked", wait=True)

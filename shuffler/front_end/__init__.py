@@ -1,1 +1,0 @@
-"""Collect submissions in several processes, with keys from the coordinator."""
