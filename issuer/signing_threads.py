@@ -1,4 +1,4 @@
-"""Threads that sign. GMP releases the interpreter's lock there, so they use several cores."""
+"""Threads that sign. libcrypto, or GMP without it, releases the interpreter's lock in them."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -2,9 +2,9 @@
 Predict the needs of each party for a number of reports per day, from measured costs. Pure.
 
 Submissions arrive all day, each with a token that its device has fetched; issuer, front-ends and
-store are sized for the peak. A day's reports are one
-batch, processed after it closes: the shuffler's workers, then the delivery, which one process of
-each party does, then the analyzer's workers.
+store are sized for the peak. A day's reports are one batch, processed after it closes: the
+shuffler's workers, then the delivery, which one process of each party does, then the analyzer's
+workers.
 """
 
 import math
@@ -21,6 +21,8 @@ Party = Literal["issuer", "shuffler", "analyzer"]
 
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
+_TOKEN_ROWS_DAYS: Final = 31
+"""Days for which the issuer keeps a day's rows: until 30 days after the key's end."""
 _PARTS_HELD: Final = 4
 """Parts of a batch in the memory of one process."""
 
@@ -129,7 +131,7 @@ def _submission_demands(workload: Workload) -> Iterator[Demand]:
             cost("token"),
             cost("token bytes"),
             0.0,
-            held * cost("token row bytes"),
+            workload.submissions * _TOKEN_ROWS_DAYS * cost("token row bytes"),
         ),
     )
     for party, role, spent, network, memory, disk in roles:
