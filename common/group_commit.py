@@ -41,11 +41,14 @@ class GroupCommit(Generic[C, R]):
             self._together = len(together)
             try:
                 results = await self._commit([call for call, _ in together])
-            except BaseException as error:  # noqa: BLE001  # raised in every waiting call
+                answers = list(zip(together, results, strict=True))
+            except BaseException as error:  # raised in every waiting call
                 for _, future in together:
                     if not future.done():
                         future.set_exception(error)
+                if isinstance(error, asyncio.CancelledError):
+                    raise
                 continue
-            for (_, future), result in zip(together, results, strict=True):
+            for (_, future), result in answers:
                 if not future.done():
                     future.set_result(result)

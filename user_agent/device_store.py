@@ -204,7 +204,7 @@ class DeviceStore(Database):
             )
         await self.run(_add_lost, lost)
         own = own or counted or secrets.token_bytes(_ID_BYTES)
-        await self._counter.run(count_store, own, kept + lost)
+        await self._counter.run(count_store, own, lost + kept)
         await self.fetch("INSERT OR IGNORE INTO store_id VALUES (?)", own)
         await self.run(_drop_envelopes)
 
@@ -214,8 +214,10 @@ class DeviceStore(Database):
 
     def close(self) -> None:
         """Finish all queued transactions, and close both files."""
-        super().close()
-        self._counter.close()
+        try:
+            super().close()
+        finally:
+            self._counter.close()
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
         """Pin the permanent secret's fingerprint; return False if another one is pinned."""

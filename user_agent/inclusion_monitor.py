@@ -53,9 +53,11 @@ class InclusionMonitor:
 
     async def _check_and_wait(self) -> None:
         """Check what is due, and wait until the next answer is due, or a further one arrives."""
-        await self.check_due()
-        left = min(self._not_before.values(), default=math.inf) - self.clock.elapsed()
-        await wait_for_change(self.store.arrived, min(left, _LONGEST_WAIT))
+        try:
+            await self.check_due()
+        finally:  # a store that fails is asked again as late
+            left = min(self._not_before.values(), default=math.inf) - self.clock.elapsed()
+            await wait_for_change(self.store.arrived, min(left, _LONGEST_WAIT))
 
     async def check_due(self) -> None:
         """Check the answers that are due, each on its own random schedule; record the outcomes."""

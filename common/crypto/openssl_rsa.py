@@ -1,5 +1,5 @@
 """
-RSA private operations without padding, by the libcrypto that Python itself is linked to.
+RSA private operations without padding, by this machine's libcrypto 3.
 
 `cryptography` has no such operation. OpenSSL's takes a quarter of the time of GMP's. It works in
 constant time, on operands multiplied by a secret power that changes with each call. Only the issuer
@@ -15,7 +15,7 @@ from typing import Any, Final
 from common.crypto.secret import Secret
 
 _FILES: Final = ("libcrypto.so.3", "libcrypto.3.dylib")
-"""Version 3 on Linux and macOS; the loader finds the one that this process uses."""
+"""On Linux and macOS. The loader takes the one that Python is linked to, if it is."""
 _NO_PADDING: Final = 3
 _SIZE: Final = ctypes.POINTER(c_size_t)
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {

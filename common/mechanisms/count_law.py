@@ -78,6 +78,7 @@ def _reaches(draws: tuple[Draws, ...]) -> tuple[float, Vector, Vector]:
     if variance < _NOISE:
         return 0.0, np.zeros(len(MISSES)), np.zeros(len(MISSES))
     deviation = math.sqrt(variance)
+    # A single draw is of a geometric law, of which less than 1e-11 lies beyond 20 deviations.
     largest = max((int(abs(each.values).max()) for each in draws if each.number > 1), default=1)
     size = scipy.fft.next_fast_len(math.ceil(40 * deviation) + 60 * largest, real=True)
     if size > _MOST_EXACT and all(len(each.values) == 1 for each in draws):
@@ -109,7 +110,7 @@ def _reach(law: Vector, distances: Vector) -> Vector:
     """
     Return the distance at which the tail of a distribution has half of each of the MISSES.
 
-    Places are given from the end of the tail on. The tail is interpolated between them, so that of
-    a place within the distance has at least this probability.
+    Places are given from the end of the tail on. The tail is interpolated between them, so the tail
+    from any place within the distance has at least this probability.
     """
     return np.interp(MISSES / 2, np.cumsum(law), distances)

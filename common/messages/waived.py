@@ -19,6 +19,11 @@ class Waived:
     by_length: tuple[int, ...] = ()
     """Submissions of each of the task's lengths; empty unless `lengths` is waived."""
 
+    def __post_init__(self) -> None:
+        """Raise WireError unless the lengths are given if, and only if, their check is waived."""
+        if bool(self.by_length) != ("lengths" in self.checks):
+            raise WireError("numbers by length belong to the waived check of lengths alone")
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse what `str` returns, such as "lengths 970 30"; raise WireError for other text."""
@@ -26,7 +31,7 @@ class Waived:
         numbers = [word for word in words if word.isdecimal() and len(word) <= _MAX_DIGITS]
         checks = tuple(check for check in get_args(Check) if check in words)
         found = cls(checks, tuple(map(int, numbers)))
-        if str(found) != text or bool(numbers) != ("lengths" in checks):
+        if str(found) != text:
             raise WireError("the waived checks are not a list of checks and numbers by length")
         return found
 

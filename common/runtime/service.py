@@ -159,14 +159,15 @@ class Service:
         return self.listener.address
 
     async def stop(self) -> None:
-        """Finish calls in flight, stop background tasks, and close every file."""
-        if self.internal is not None:
-            await self.internal.stop()
-        await self.listener.stop()
-        for close in self.closing:
-            ending = close()
-            if isinstance(ending, Awaitable):
-                await ending
+        """Finish calls in flight, stop background tasks, and close every file; log failures."""
+        internal = () if self.internal is None else (self.internal.stop,)
+        for close in (*internal, self.listener.stop, *self.closing):
+            try:
+                ending = close()
+                if isinstance(ending, Awaitable):
+                    await ending
+            except Exception as error:  # noqa: BLE001  # what is left must be closed too
+                logs.event("not closed", logs.error_fields(error), level="ERROR")
 
 
 def _serve_metrics(

@@ -21,7 +21,7 @@ import numpy as np
 
 from common.errors import TaskError, ValueRangeError
 from common.messages.submission import parse_number
-from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS, normalize
+from common.task.specs import MAX_DOMAIN_SIZE, normalize
 
 VALUE: Final = "value"
 _COUNT: Final = "count"
@@ -143,9 +143,9 @@ def _columns(header: Sequence[str], name: str, column: str) -> list[int]:
     if not all(map(_is_unicode, titles)):
         raise TaskError(f"the header of {name} is not UTF-8 text")
     if column not in titles:
-        shown = ", ".join(title[:MAX_LABEL_CHARACTERS] for title in titles[:20])
         raise TaskError(
-            f"{name} has no column {column}; choose one with simulate --column: {shown}"
+            f"no column of {name} is named {column} in its first line, which must name all "
+            f"{len(titles)}; simulate reads another one with --column"
         )
     return [titles.index(title) for title in columns]
 
@@ -212,5 +212,5 @@ def number_of(value: str) -> Decimal | None:
     """Return the exact number that a text writes; None if it writes none or one without an end."""
     try:
         return Decimal(value) if math.isfinite(parse_number(value, "")) else None
-    except ValueRangeError:
+    except (ValueRangeError, ArithmeticError):  # the latter for exponents of many digits
         return None

@@ -2,9 +2,9 @@
 Predict the needs of each party for a number of reports per day, from measured costs. Pure.
 
 Submissions arrive all day, each with a token that its device has fetched; issuer, front-ends and
-store are sized for the peak. A day's reports are one
-batch, processed after it closes: the shuffler's workers, then the delivery, which one process of
-each party does, then the analyzer's workers.
+store are sized for the peak. A day's reports are one batch, processed after it closes: the
+shuffler's workers, then the delivery, which one process of each party does, then the analyzer's
+workers.
 """
 
 import math
@@ -21,6 +21,8 @@ Party = Literal["issuer", "shuffler", "analyzer"]
 
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
+_TOKEN_ROWS_DAYS: Final = 31
+"""Days for which the issuer keeps a day's rows: until 30 days after the key's end."""
 _PARTS_HELD: Final = 4
 """Parts of a batch in the memory of one process."""
 
@@ -112,7 +114,8 @@ def _submission_demands(workload: Workload) -> Iterator[Demand]:
     sent = workload.per_submission("device bytes", "bulk bytes")
     # One batch collects while the last one is processed.
     held = workload.submissions * (1 + workload.deadline_hours / 24)
-    rows, tokens = workload.per_submission("device row", "bulk row"), held * cost("token row bytes")
+    rows = workload.per_submission("device row", "bulk row")
+    tokens = workload.submissions * _TOKEN_ROWS_DAYS * cost("token row bytes")
     roles: tuple[tuple[Party, str, float, float, float, float], ...] = (
         ("shuffler", "front-ends", openings, sent + row, 0.0, 0.0),
         ("shuffler", "PostgreSQL", rows, row, held * cost("index bytes"), held * row),

@@ -54,7 +54,12 @@ def ordered_designs(
     else:
         designs.append(hierarchy)
         useful_mse = _WORSE * hierarchy.mse / _prefix_factor(target)
-    _, flat, others = search_protocols(target, progress, useful_mse)
+    try:
+        _, flat, others = search_protocols(target, progress, useful_mse)
+    except PlanError as error:
+        if not designs:
+            raise
+        return designs, left_out | {"flat histograms": str(error)}
     designs += [ValueDesign.of(design.draft, target, note=design.note) for design in flat]
     return sorted(designs, key=lambda design: design.mse), left_out | others
 

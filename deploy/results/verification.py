@@ -34,6 +34,11 @@ def check_fits(result: Result, task: Task) -> None:
     if result.n_users < task.n_min:
         rule = f"the task needs at least {task.n_min}"
         raise WireError(f"the result has {result.n_users} users; {rule}")
+    if sum(result.waived.by_length) > result.n_users + result.n_sentinels:
+        raise WireError(
+            f"the result states the lengths of {sum(result.waived.by_length)} submissions; it has "
+            f"{result.n_users} users and {result.n_sentinels} sentinels"
+        )
     _check_reports(result, task)
 
 

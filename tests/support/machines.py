@@ -10,6 +10,7 @@ class Machine:
         self.wall = wall
         self.since_boot = 100.0
         self.boots = 0
+        self.hides_boot = False
 
     def run(self, seconds: float) -> None:
         """Run, or be suspended: both clocks count."""
@@ -32,4 +33,5 @@ class Machine:
 
     def reading(self) -> Reading:
         """Read both clocks."""
-        return Reading(wall=self.wall, since_boot=self.since_boot, boot=f"boot {self.boots}")
+        boot = "" if self.hides_boot else f"boot {self.boots}"
+        return Reading(wall=self.wall, since_boot=self.since_boot, boot=boot)

@@ -97,6 +97,40 @@ def test_a_jump_between_two_starts_is_noticed(
     assert expected == ConfirmedClock(state, machine).now()
 
 
+def test_a_hidden_boot_is_taken_for_another_one(state: StateDirectory, machine: Machine) -> None:
+    """A sandbox that restarts after minutes goes on; a running one notices steps as others do."""
+    machine.hides_boot = True
+    ConfirmedClock(state, machine).close()
+    machine.reboot(off=360)
+    machine.run(91)
+    clock = ConfirmedClock(state, machine)
+    started = clock.now()
+    machine.wall += 2 * TOLERANCE
+
+    assert machine.wall - 2 * TOLERANCE == started == clock.now()
+
+
+def test_a_confirmation_during_a_write_is_kept(
+    state: StateDirectory, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread takes it while the disk is slow."""
+    clock = ConfirmedClock(state, machine)
+    machine.run(700)
+
+    def slow(file: str, content: str) -> None:
+        publish(file, content)
+        monkeypatch.undo()
+        machine.wall += _DAY
+        confirm(state, machine.reading())
+        clock.check()
+
+    publish = state.publish
+    monkeypatch.setattr(StateDirectory, "publish", lambda _, *given: slow(*given))
+    clock.check()
+
+    assert machine.wall == clock.now()
+
+
 def test_suspended_time_counts(state: StateDirectory, machine: Machine) -> None:
     """A machine that slept for a year goes on without a confirmation."""
     clock = ConfirmedClock(state, machine)
@@ -122,6 +156,7 @@ def test_a_machine_that_was_off_for_a_year_waits_for_its_operator(
     assert ["ERROR"] * 2 == _levels(caplog)
     confirm(state, machine.reading())
     machine.run(1)
+    clock.check()
     assert machine.wall == clock.now()
 
 
@@ -164,6 +199,7 @@ def test_a_confirmed_clock_is_compared_again(state: StateDirectory, machine: Mac
     machine.wall += _DAY
     clock.check()
     confirm(state, machine.reading())
+    clock.check()
     confirmed = clock.now()
     machine.wall += _DAY
 

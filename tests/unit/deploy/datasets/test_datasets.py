@@ -99,7 +99,7 @@ def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
     [
         ("", b"", "is empty"),
         ("", b"value\n", "a header and no row"),
-        ("", b"item,count\na,1\n", "no column value; choose .*: item, count"),
+        ("", b"item,count\na,1\n", "no column of .* is named value .* all 2;"),
         ("", b"value,value\na,1\n", "has 2 columns value; one is allowed"),
         ("", b"value,count\na,1.5\n", "the count of row 1 of mine.csv must be a whole"),
         ("", b"value,count\na,1\nb\n", "row 2 of mine.csv has 1 columns and the header has 2"),
@@ -176,7 +176,7 @@ def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
     assert (("9", "10"), [1, 2]) == (people.labels, people.counts.tolist())
     assert (("z", "a"), [2, 0]) == (items.labels, items.counts.tolist())
     for columns, message in (
-        ({"count": [1]}, "no column value; choose .*: count"),
+        ({"count": [1]}, "no column of .* is named value .* all 1;"),
         (
             {"value": ["z", "a"], "count": [-2, 0]},
             r"the count of row 1 of mine\.parquet must be a whole",
