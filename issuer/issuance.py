@@ -4,13 +4,14 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from typing import Final
 
 import gmpy2
 
-from common.crypto.privacy_tokens import TokenKey
+from common.crypto.privacy_tokens import MODULUS_BYTES, TokenKey
 from common.errors import (
     ConflictError,
     CredentialError,
@@ -100,8 +101,8 @@ class Issuance:
         """
         Return several people's blind signatures, each by key id, blinded message and credential.
 
-        Raises the errors of `issue`. A wrong key or credential stops the call before it signs; on
-        other errors the rest is signed, and returned to a call without the refused request.
+        Raises the errors of `issue`. A conflict leaves the rest signed, and returned to a call
+        without the refused request; other errors stop the call before it signs.
         """
         async with self._bulk:
             return await self._issue(asked)
@@ -111,8 +112,6 @@ class Issuance:
         try:
             wanted = [await self._wanted(*each) for each in asked]
             for each, settled in zip(wanted, await self._commits.append(wanted), strict=True):
-                if settled is None:
-                    raise WireError("a blinded message must be below the modulus of its key")
                 if settled.request != each.request:
                     raise ConflictError(
                         "this person already has a token of this key, which another device asked "
@@ -129,16 +128,20 @@ class Issuance:
     async def _wanted(self, key_id: bytes, blinded: bytes, credential: bytes) -> Wanted:
         key = self._keys.find(key_id, self._clock.now())
         person = key.tag(await self._entitlements.person(credential))
+        modulus = key.signing_key.token_key().modulus
+        if len(blinded) != MODULUS_BYTES or int.from_bytes(blinded) >= modulus:
+            raise WireError(
+                f"a blinded message must have {MODULUS_BYTES} bytes and be below the modulus of "
+                "its key"
+            )
+        return Wanted(
+            key_id=key_id,
+            person=person,
+            request=sha256(blinded).digest(),
+            sign=partial(key.signing_key.blind_sign, blinded),
+        )
 
-        def sign() -> bytes | None:
-            try:
-                return key.signing_key.blind_sign(blinded)
-            except WireError:
-                return None
-
-        return Wanted(key_id=key_id, person=person, request=sha256(blinded).digest(), sign=sign)
-
-    def _sign(self, wanted: Sequence[Wanted]) -> list[bytes | None]:
+    def _sign(self, wanted: Sequence[Wanted]) -> list[bytes]:
         """Sign in the database's thread, which waits anyway, or in all threads if it pays."""
         if len(wanted) <= _PART:
             return _sign_each(wanted)
@@ -179,7 +182,7 @@ class Issuance:
         await repeat(self.destroy_ended, tick, "token keys not destroyed yet", wait=True)
 
 
-def _sign_each(wanted: Sequence[Wanted]) -> list[bytes | None]:
+def _sign_each(wanted: Sequence[Wanted]) -> list[bytes]:
     return [each.sign() for each in wanted]
 
 

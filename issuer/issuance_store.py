@@ -7,7 +7,7 @@ database would let people who are missing from it get a second token.
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -50,12 +50,12 @@ class Wanted:
     """The key's hash of the person."""
     request: bytes
     """SHA-256 of the blinded message."""
-    sign: Callable[[], bytes | None]
-    """Makes the signature; None if the message cannot be signed."""
+    sign: Callable[[], bytes]
+    """Makes the signature."""
 
 
-Settled = list[Issued | None]
-"""The stored signature of each request of a call; None if there is none."""
+Settled = list[Issued]
+"""The stored signature of each request of a call."""
 
 
 class IssuanceStore(Database):
@@ -84,7 +84,7 @@ class IssuanceStore(Database):
     async def settle(
         self,
         calls: Sequence[Sequence[Wanted]],
-        sign: Callable[[Sequence[Wanted]], Sequence[bytes | None]],
+        sign: Callable[[Sequence[Wanted]], Sequence[bytes]],
     ) -> list[Settled]:
         """
         Return the stored signature of each request of several calls; sign and store the missing.
@@ -97,18 +97,22 @@ class IssuanceStore(Database):
         for each in chain.from_iterable(calls):
             people.setdefault((each.key_id, each.person), each)
 
-        def settle(connection: sqlite3.Connection) -> dict[tuple[bytes, bytes], Issued | None]:
-            found = {place: _find(connection, *place) for place in people}
-            missing = [people[place] for place, issued in found.items() if issued is None]
+        def settle(connection: sqlite3.Connection) -> dict[tuple[bytes, bytes], Issued]:
+            stored = {place: _find(connection, *place) for place in people}
+            found = {place: issued for place, issued in stored.items() if issued is not None}
+            missing = [each for place, each in people.items() if place not in found]
             for each, signature in zip(missing, sign(missing), strict=True):
-                if signature is not None:
-                    issued = Issued(request=each.request, signature=signature, is_new=True)
-                    _insert(connection, each.key_id, each.person, issued)
-                    found[each.key_id, each.person] = issued
+                issued = Issued(request=each.request, signature=signature, is_new=True)
+                _insert(connection, each.key_id, each.person, issued)
+                found[each.key_id, each.person] = issued
             return found
 
+        def answer(each: Wanted) -> Issued:
+            place = each.key_id, each.person
+            return found[place] if each is people[place] else replace(found[place], is_new=False)
+
         found = await self.run(settle)
-        return [[found[each.key_id, each.person] for each in call] for call in calls]
+        return [[answer(each) for each in call] for call in calls]
 
     async def forget_others(self, held: Collection[str]) -> None:
         """Erase the rows of all keys whose ids, in hexadecimal digits, are not in `held`."""

@@ -186,7 +186,7 @@ async def test_a_bulk_call_is_answered_as_single_ones_are(core: IssuerCore) -> N
     assert [await core.issue(ada), await core.issue(bo, "Bo Li"), given[0]] == given
     assert ada.finalize(given[0])
     assert bo.finalize(given[1])
-    assert {"issued": 3, "repeated": 2} == core.counts
+    assert {"issued": 2, "repeated": 3} == core.counts
     with pytest.raises(ConflictError):
         await core.issue_bulk((ada, "Ada"), (pending(key, 3), "Bo Li"))
     assert 2 == len(_rows(core))
@@ -209,21 +209,32 @@ async def test_a_bulk_call_with_a_second_message_of_a_person_signs_the_first(
 
 
 async def test_a_bulk_call_with_a_wrong_credential_signs_nothing(core: IssuerCore) -> None:
-    """Nor does one with an unknown key; a message above the modulus spoils no other person's."""
+    """Nor does one with an unknown key, or a message above the modulus."""
     key = await core.create_key()
     good = (key.key_id, pending(key, 1).blinded(), SECRETS["Ada"])
     for wrong, error in (
         ((*good[:2], bytes(32)), CredentialError),
         ((bytes(32), *good[1:]), UnknownKeyError),
+        ((key.key_id, b"\xff" * 256, SECRETS["Bo Li"]), WireError),
+        ((key.key_id, b"\xff" * 256, SECRETS["Ada"]), WireError),
     ):
         with pytest.raises(error):
             await core.issuance.issue_bulk([good, wrong])
-    assert [] == _rows(core)
-    with pytest.raises(WireError, match="below the modulus"):
-        await core.issuance.issue_bulk([(key.key_id, b"\xff" * 256, SECRETS["Bo Li"]), good])
 
-    assert 1 == len(_rows(core))
-    assert {"credential": 1, "key": 1, "malformed": 1} == core.counts
+    assert [] == _rows(core)
+    assert {"credential": 1, "key": 1, "malformed": 2} == core.counts
+
+
+async def test_a_message_that_cannot_be_signed_spoils_no_other_of_its_person(
+    core: IssuerCore,
+) -> None:
+    """Both wait for one transaction; the valid one is signed."""
+    key = await core.create_key()
+    bad = core.issuance.issue(key.key_id, b"\xff" * 256, SECRETS["Ada"])
+    refused, given = await asyncio.gather(bad, core.issue(pending(key, 1)), return_exceptions=True)
+
+    assert isinstance(refused, WireError)
+    assert isinstance(given, bytes)
 
 
 async def test_no_crash_gives_a_person_two_tokens(tmp_path: Path) -> None:
@@ -278,7 +289,7 @@ def _wanted(key_id: bytes, person: bytes) -> Wanted:
     return Wanted(key_id=key_id, person=person, request=bytes(32), sign=lambda: b"signature" * 9)
 
 
-def _sign(wanted: Sequence[Wanted]) -> list[bytes | None]:
+def _sign(wanted: Sequence[Wanted]) -> list[bytes]:
     return [each.sign() for each in wanted]
 
 
