@@ -81,6 +81,9 @@ def describe_contribution(receipt: "user_agent_pb2.ContributeResponse", question
 
 
 _MEANING = {
+    "pending": "It has not arrived; this device sends it again.",
+    "refused": "The shuffler refused it, and it is not sent again. What it spends stays spent.",
+    "lost": "This device was restored from a backup without it. What it spends stays spent.",
     "unchecked": "The batch is not delivered, or was delivered after this device's last check.",
     "counted": "The analyzer signed for all reports of your answer.",
     "missing": "The analyzer signed for a batch without your answer: the shuffler lost it.",
@@ -113,11 +116,12 @@ def receipt(
 
 def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) -> None:
     """Print an answer's state, even one unknown to this program."""
-    proof = escaped(answer.inclusion)
+    state, proof = escaped(answer.state), escaped(answer.inclusion)
     if proof == "unchecked":
         proof = "not checked yet; this device checks regularly"
-    console.print(f"Your answer: {escaped(answer.state)}. Proof: {proof}.")
-    console.print(_MEANING.get(answer.inclusion, ""))
+    sent = answer.state not in _MEANING
+    console.print(f"Your answer: {state}." + f" Proof: {proof}." * sent)
+    console.print(_MEANING.get(answer.inclusion if sent else answer.state, ""))
     if answer.receipt:
         verified = "verified" if answer.receipt_verified else "not verified: no shuffler is pinned"
         console.print(f"Receipt ({verified}): {answer.receipt.hex()}", soft_wrap=True)

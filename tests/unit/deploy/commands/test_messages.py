@@ -88,6 +88,17 @@ def test_a_receipt_can_be_copied() -> None:
     assert receipt.receipt.hex() in shown
 
 
+@pytest.mark.parametrize("state", ["pending", "refused", "lost"])
+def test_an_answer_without_evidence_promises_no_proof(state: str) -> None:
+    """Nothing of it is checked."""
+    receipt = user_agent_pb2.GetReceiptResponse(state=state, inclusion="unchecked")
+    shown = printed(partial(show_receipt, receipt), 100)
+
+    assert shown.startswith(f"Your answer: {state}.")
+    assert "checks regularly" not in shown
+    assert 2 == len([line for line in shown.splitlines() if line.strip()])
+
+
 def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: Path) -> None:
     """The command prints the error and exits with status 1."""
     (tmp_path / "token").write_text("t", encoding="utf-8")
