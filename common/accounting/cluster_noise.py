@@ -25,7 +25,7 @@ ln(1 + (e^ε - 1) / s). The proofs are in docs/theory/accounting.md.
 
 Every figure is an upper bound:
 
-* numbers of rooms are charged at the low edges of bins, and everything below the first one in full;
+* numbers of rooms are charged at the low edges of bins, and everything below the last one in full;
 * distributions come from a fast Fourier transform; its error and the mass beyond the grid count;
 * outcomes of tiny probability are charged in full; the rest is split onto a grid of ratios, which
   can only raise δ, and added up as in `item_noise`.
