@@ -69,7 +69,7 @@ _TAIL: Final = 1e-14
 """Maximum probability beyond a grid, on each side of an axis."""
 _LOG_STEPS: Final = np.geomspace(1e-6, 30, 100)
 """Steps of Chernoff's bounds, for reports that change a count by at most one."""
-_MAX_CELLS: Final = 2**20
+_MAX_CELLS: Final = 7 * 2**17
 """More trials than a grid of this size holds are not counted: a phone must check the claim."""
 _FINENESS: Final = 8
 """Bins are this many times as many where this is cheap: few rooms have few numbers."""
