@@ -421,8 +421,8 @@ def _low_edges(number: Binomial, chances: Vector) -> list[int]:
     low, high = np.zeros(len(chances)), np.full(len(chances), number.trials + 1.0)
     while (high - low > 1).any():
         middle = np.floor((low + high) / 2)
-        rare = number.tails(middle - 1)[0] * (1 + RELATIVE_ERROR)
-        rare = rare + _LOST_TO_UNDERFLOW <= chances
+        below = number.tails(middle - 1)[0] * (1 + RELATIVE_ERROR) + _LOST_TO_UNDERFLOW
+        rare = below <= chances
         low, high = np.where(rare, middle, low), np.where(rare, high, middle)
     return [int(edge) for edge in low]
 
