@@ -25,7 +25,7 @@ ln(1 + (e^ε - 1) / s). The proofs are in docs/theory/accounting.md.
 
 Every figure is an upper bound:
 
-* numbers of rooms are charged at the low edges of bins, and everything below the first one in full;
+* numbers of rooms are charged at the low edges of bins, and everything below the last one in full;
 * distributions come from a fast Fourier transform; its error and the mass beyond the grid count;
 * outcomes of tiny probability are charged in full; the rest is split onto a grid of ratios, which
   can only raise δ, and added up as in `item_noise`.
@@ -33,9 +33,8 @@ Every figure is an upper bound:
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
-import itertools
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -46,7 +45,7 @@ import scipy
 from numpy.typing import NDArray
 
 from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.count_distributions import MAX_COUNT, ROUNDING, Binomial, least_whole
+from common.accounting.count_distributions import MAX_COUNT, ROUNDING, Binomial
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.item_noise import RatioClasses
 from common.accounting.releases import Release
@@ -62,21 +61,34 @@ _TRANSFORM_ERROR: Final = 2.0**-51
 the next power of 2: its exponent has about as many roundings. By Parseval and Cauchy-Schwarz the
 total error of a distribution p is at most √cells·‖p‖₂ times as large. Measured errors are a tenth
 of the charge."""
+_USUAL_NORM: Final = 6.0
+"""√cells·‖p‖₂ counts as at least this, so that errors do not vary with the number of trials."""
 _LEAST_PROBABILITY: Final = 1e-18
 """Outcomes of smaller probability are charged in full."""
 _TAIL: Final = 1e-14
 """Maximum probability beyond a grid, on each side of an axis."""
 _LOG_STEPS: Final = np.geomspace(1e-6, 30, 100)
 """Steps of Chernoff's bounds, for reports that change a count by at most one."""
-_MAX_CELLS: Final = 5 * 2**18
+_MAX_CELLS: Final = 7 * 2**17
 """More trials than a grid of this size holds are not counted: a phone must check the claim."""
-_LEVEL_STEP: Final = 0.1
-"""Levels differ by this in the root of the expected number of rooms: by .2 standard deviations."""
-_LEVELS_BELOW: Final = 6
+_FINENESS: Final = 8
+"""Bins are this many times as many where this is cheap: few rooms have few numbers."""
+_FINE_SHARE: Final = 256
+"""Of the largest grid: grids for the finer bins."""
+_FEW_ROOMS: Final = 6
+"""Bounds without the rooms of a size are tried as well while fewer are expected."""
+_PLACES: Final = 16
+"""Numbers of trials that are tried as the end of a bound, in each doubling."""
+_OTHERS_SHARE: Final = 8
+"""Of the largest grid: grids for that."""
+_STRETCH: Final = 0.15
+_MOST_STRETCH: Final = 2.0
+"""Low edges of common rooms lie deeper: by a power of how common they are, and at most this."""
+_TRIAL_BITS: Final = 16
+"""Leading bits of the number of trials that count, so that numerical errors do not show."""
+_CHARGES: Final = (2**7, 2**8, *(2**power for power in range(10, 32)))
+"""Numbers of roundings that are charged."""
 _MANY_ROUNDINGS: Final = 2**10
-_ROUNDED: Final = 4
-"""Multiple of the error of the counts below which rounding decides a bound: the next level has
-twice the error, which is charged at least twice."""
 _BASES: Final = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 """The bound at an ε also holds at any larger one; its error grows with e^ε."""
 _STEPS_OF_SPREAD: Final = 100
@@ -174,16 +186,9 @@ class ClusterRelease(Release):
         if self.signal < 1 and epsilon < MAX_EPSILON:
             inner = math.log1p(math.expm1(epsilon) / self.signal) * (1 - RELATIVE_ERROR)
         best = 1.0
-        for level in _levels(self.trials, self.domain_size, self.rooms) if self.trials else ():
-            bins, bound = _bins(self.trials, level, self.domain_size, self.rooms)
-            deltas = (counts.delta(inner) for _, counts in reversed(bins))
-            lowest = itertools.accumulate(deltas, min)  # a bound for fewer rooms holds for more
-            bound += sum(
-                weight * each for (weight, _), each in zip(bins[::-1], lowest, strict=True)
-            )
-            best = min(best, bound)
-            if bound < _ROUNDED * max(counts.error for _, counts in bins):
-                break  # more trials would raise it
+        trials = self.trials >> (extra := max(0, self.trials.bit_length() - _TRIAL_BITS)) << extra
+        for plan in _plans(trials, self.domain_size, self.rooms) if trials else ():
+            best = min(best, plan.delta(inner, best))
         return min(1.0, self.missing + self.signal * best)
 
 
@@ -201,10 +206,12 @@ class _ItemCounts:
             probabilities[tuple(map(_moved, probabilities.shape, moves))]
             for moves in ((-step[0], -step[1]), step)
         )
-        ratios, masses, rest = _by_ratio(without, with_report)
-        outside = 2 * float(probabilities.sum()) - float(without.sum()) - float(with_report.sum())
-        self._classes = RatioClasses(ratios, masses, rest + max(0.0, outside))
-        self.error = 2 * error + _SPLIT_ERROR
+        ratios, masses, kept = _by_ratio(without, with_report)
+        # Charged in full if the outcome on either item is left out.
+        left_out = np.maximum(0.0, float(probabilities.sum()) - kept)
+        certain = float(left_out.sum() - left_out.prod())
+        self._classes = RatioClasses(ratios, masses, certain)
+        self._error = 2 * error + _SPLIT_ERROR
 
     def delta(self, epsilon: float) -> float:
         """
@@ -216,7 +223,7 @@ class _ItemCounts:
 
     def _at(self, epsilon: float) -> float:
         growth = math.exp(min(epsilon, MAX_EPSILON))
-        return self._classes.delta(epsilon) + (1 + growth) * self.error
+        return self._classes.delta(epsilon) + (1 + growth) * self._error
 
 
 def _moved(size: int, move: int) -> slice:
@@ -225,9 +232,11 @@ def _moved(size: int, move: int) -> slice:
     return slice(max(0, move), size + min(0, move))
 
 
-def _by_ratio(without: Vector, with_report: Vector) -> tuple[Vector, Vector, float]:
+def _by_ratio(without: Vector, with_report: Vector) -> tuple[Vector, Vector, Vector]:
     """
-    Return the ratios f/g of the outcomes, ascending, their masses of g, and what is left out.
+    Return the ratios f/g of the outcomes, ascending, their masses of g, and the sums of g and f.
+
+    Outcomes of tiny probability are left out.
 
     An outcome with probabilities (f, g) becomes two outcomes, with the ratios of a grid around f/g
     and the same sums of f and of g. An adversary who sees which of the two learns more, so δ can
@@ -242,17 +251,16 @@ def _by_ratio(without: Vector, with_report: Vector) -> tuple[Vector, Vector, flo
     per_unit = _STEPS_OF_SPREAD * _DENSE_SPREADS
     last = math.ceil(per_unit * math.asinh(-math.log(_LEAST_PROBABILITY) / spread)) + 1
     grid: Vector = np.exp(spread * np.sinh(np.arange(-last, last + 1) / per_unit))
-    split, rest = np.zeros(len(grid)), 0.0
+    split, sums = np.zeros(len(grid)), np.zeros(2)
     for block in blocks:
         g, f = without[block], with_report[block]
         kept = np.minimum(g, f) > _LEAST_PROBABILITY
-        rest += float(g.sum() + f.sum())
         g, f = g[kept], f[kept]
-        rest -= float(g.sum() + f.sum())
+        sums += g.sum(), f.sum()
         ratios = f / g
         if whole:
             order = np.argsort(ratios)
-            return ratios[order], g[order], max(0.0, rest)
+            return ratios[order], g[order], sums
         logs = np.arcsinh(np.log(ratios) / spread)
         at = np.floor(logs * per_unit).astype(np.int64) + last
         above = g * np.clip((ratios - grid[at]) / np.diff(grid)[at], 0.0, 1.0)
@@ -260,7 +268,7 @@ def _by_ratio(without: Vector, with_report: Vector) -> tuple[Vector, Vector, flo
         split[1:] += np.bincount(at, above, len(grid) - 1)
     used = np.flatnonzero(split)
     upward = 1 + (2 * without.size + 64) * ROUNDING
-    return grid[used], split[used] * upward, max(0.0, rest)
+    return grid[used], split[used] * upward, sums
 
 
 def _spread(without: Vector, with_report: Vector) -> float:
@@ -281,120 +289,142 @@ class _Labels:
             min(1.0, room.filled / (domain_size * share))
             for room, share in zip(rooms, shares, strict=True)
         ]
-        self.chances = [
+        self._chances = [
             min(1.0, room.shown * share) for room, share in zip(rooms, shares, strict=True)
         ]
-        self._most = max((room.trials or 0 for room in rooms), default=0)
-        self._rate = max(
-            chance if room.trials is None else chance * room.trials / self._most
-            for room, chance in zip(rooms, self.chances, strict=True)
-        )
-        # Rooms that are rarely filled hide little, so their low edges may lie deeper.
-        fullest = max(room.filled for room in rooms)
-        self._stretch = [fullest / room.filled for room in rooms]
+        self.known = max(room.trials or 0 for room in rooms)
+        parts = [1.0 if room.trials is None else room.trials / self.known for room in rooms]
+        self.rates = [chance * part for chance, part in zip(self._chances, parts, strict=True)]
 
-    def level(self, trials: int) -> int:
-        """Return the number of steps of the root of the expected rooms of the likeliest size."""
-        return math.floor(math.sqrt(trials * self._rate) / _LEVEL_STEP)
+    def grid(self, trials: int) -> "_CountGrid":
+        """Return the grid of counts for so many trials."""
+        return _CountGrid(self.rooms, self.fillings, self.numbers(trials))
 
-    def numbers(self, trials: int) -> list[Binomial]:
-        """Return the numbers of labelled rooms of each size, for a release of so many trials."""
-        return [
-            Binomial(trials if room.trials is None else room.trials * trials // self._most, chance)
-            for room, chance in zip(self.rooms, self.chances, strict=True)
+    def numbers(self, trials: int) -> list[int]:
+        """Return the expected number of labelled rooms of each size, rounded up."""
+        return [math.ceil(trials * rate) for rate in self.rates]
+
+    def most(self, cells: int) -> int:
+        """Return about the most trials whose grid fits; a part of it if many roundings."""
+
+        def large(place: int) -> bool:
+            grid = self.grid(int(2 ** (place / _PLACES)))
+            return grid.cells * (4 if grid.roundings > _MANY_ROUNDINGS else 1) > cells
+
+        places = range(1, _PLACES * MAX_COUNT.bit_length())
+        return int(2 ** (bisect_left(places, True, key=large) / _PLACES))  # noqa: FBT003
+
+    def bins(
+        self, trials: int, fineness: int, stretch: tuple[float, ...]
+    ) -> tuple[dict[tuple[int, ...], float], float]:
+        """
+        Return the weights of the low edges of each bin, highest edges first, and the mass below.
+
+        The rooms labelled v and v' are binomial numbers. A bin holds the outcomes in which all of
+        them are at least its low edges, but not all at least those of the bin before. Edges are
+        quantiles of fixed probability, so they rise with the trials, and weights stay.
+        """
+        places = np.arange((len(DEVIATIONS) - 1) * fineness + 1) / fineness
+        deviations = np.interp(places, np.arange(len(DEVIATIONS)), DEVIATIONS)
+        chances = scipy.special.ndtr(-np.outer(stretch, deviations))
+        missed = np.minimum(1.0, 2 * chances.sum(axis=0) * (1 + RELATIVE_ERROR))
+        edges = [
+            _low_edges(
+                Binomial(trials if room.trials is None else room.trials * trials // self.known, p),
+                each,
+            )
+            for room, p, each in zip(self.rooms, self._chances, chances, strict=True)
         ]
-
-    def edges(self, level: int, deviations: float) -> tuple[int, ...]:
-        """Return a number of rooms of each size, below the mean at a level's upper end."""
-        trials = min(MAX_COUNT, math.ceil(((level + 1) * _LEVEL_STEP) ** 2 / self._rate))
-        return tuple(
-            _low_edge(number, deviations * stretch)
-            for number, stretch in zip(self.numbers(trials), self._stretch, strict=True)
-        )
-
-    def grid(self, level: int) -> "_CountGrid":
-        """Return the grid of counts for the highest edges of a level."""
-        return _CountGrid(self.rooms, self.fillings, self.edges(level, DEVIATIONS[0]))
-
-    def roundings(self, level: int) -> float:
-        """Return the roundings charged for the grid of a level."""
-        return _roundings(self.fillings, self.edges(level, DEVIATIONS[0]))
-
-    def fits(self, level: int) -> bool:
-        """Whether the grid is small enough; a quarter of that if lower levels are tried as well."""
-        share = 4 if self.roundings(level) > _MANY_ROUNDINGS else 1
-        return self.grid(level).cells * share <= _MAX_CELLS
+        found: dict[tuple[int, ...], float] = {}
+        for at, weight in zip(zip(*edges, strict=True), -np.diff(missed, prepend=1.0), strict=True):
+            if weight > 0:
+                found[at] = found.get(at, 0.0) + float(weight)
+        return found, float(missed[-1])
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
-def _levels(trials: int, domain_size: int, rooms: tuple[Room, ...]) -> list[int]:
-    """
-    Return the levels to try, ascending: that of these trials, or the highest whose grid fits.
+class _Plan:
+    """A bound on δ from some number of trials: its bins, and the distributions at their edges."""
 
-    The last level before each step of the charge for rounding comes first, since a lower level may
-    have a lower bound. Some levels just below are tried where this is cheap: if rooms are few, the
-    whole numbers of their edges may fit better.
-    """
-    labels = _Labels(domain_size, rooms)
-    top = max(1, labels.level(trials))
-    if not labels.fits(top):
-        top = least_whole(lambda level: not labels.fits(min(level, top))) - 1
-    below = min(_LEVELS_BELOW, _MAX_CELLS // (64 * labels.grid(top).cells), top - 1)
-    levels = set(range(top - below, top + 1))
-    charge = labels.roundings(top)
-    while charge > _MANY_ROUNDINGS:
-        levels.add(bisect_left(range(top), charge, key=labels.roundings) - 1)
-        charge /= 2
-    return sorted(levels)
+    def __init__(
+        self, trials: int, fineness: int, stretch: tuple[float, ...], labels: _Labels
+    ) -> None:
+        """Choose bins, but compute no distribution."""
+        self.trials, self._labels = trials, labels
+        weights, self._below = labels.bins(trials, fineness, stretch)
+        self._edges, self._weights = list(weights), list(weights.values())
+        self._counts: list[_ItemCounts] = []
+
+    def delta(self, epsilon: float, best: float) -> float:
+        """Return the bound, or 1 if it is at least `best`, which often takes one distribution."""
+        least = self._at(0 if best < 1 else -1)[0].delta(epsilon)
+        if least >= best:
+            return 1.0
+        deltas = (max(least, counts.delta(epsilon)) for counts in self._at(-1))
+        return self._below + sum(w * each for w, each in zip(self._weights, deltas, strict=True))
+
+    def _at(self, last: int) -> list[_ItemCounts]:
+        """Return the distributions at the edges up to one of them."""
+        found = self._counts
+        missing = self._edges[: last % len(self._edges) + 1][len(found) :]
+        if missing:
+            grid = self._labels.grid(self.trials)
+            found = self._counts = found + [grid.of(edges) for edges in missing]
+        return found
+
+
+_labels = lru_cache(maxsize=_CACHE_SIZE)(_Labels)
+_plan = lru_cache(maxsize=_CACHE_SIZE)(_Plan)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _counts(
-    level: int, domain_size: int, rooms: tuple[Room, ...]
-) -> list[tuple[tuple[int, ...], _ItemCounts]]:
-    """Return the low edges of each bin of a level, descending, and the distribution at these."""
-    labels = _Labels(domain_size, rooms)
-    grid = labels.grid(level)
-    edges = dict.fromkeys(labels.edges(level, deviations) for deviations in DEVIATIONS)
-    return [(each, grid.of(each)) for each in edges]
+def _limits(labels: _Labels, cells: int) -> set[tuple[int, int, tuple[float, ...]]]:
+    """
+    Return all kinds of bounds: the trials at which one ends, and the fineness and stretch of bins.
+
+    Bounds end where the grid is too large, and before each step of the charge for rounding.
+    """
+    most, fine, others = (labels.most(cells // n) for n in (1, _FINE_SHARE, _OTHERS_SHARE))
+
+    def roundings(trials: int) -> float:
+        return _roundings(labels.fillings, labels.numbers(trials))
+
+    ends = [bisect_right(range(MAX_COUNT), charge, key=roundings) - 1 for charge in _CHARGES]
+    # A standard deviation is a smaller part of the rooms of a common size.
+    rates = np.maximum(labels.rates, 1 / MAX_COUNT)
+    stretch = np.minimum((rates / rates.min()) ** _STRETCH, _MOST_STRETCH)
+    ways = {(most, tuple(stretch))}
+    order = np.argsort(rates)
+    for rare in (order[:n] for n in range(1, len(order))):
+        few = math.ceil(_FEW_ROOMS / rates[rare[-1]])
+        stretch[rare] = math.inf
+        ways.add((min(few, others), tuple(stretch)))
+    found = {(max(1, end), way) for last, way in ways for end in (last, *ends) if end <= last}
+    finer = {(min(end, fine), _FINENESS, each) for end, each in found}
+    return finer | {(end, 1, each) for end, each in found if end > fine}
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _bins(
-    trials: int, level: int, domain_size: int, rooms: tuple[Room, ...]
-) -> tuple[list[tuple[float, _ItemCounts]], float]:
-    """
-    Return a weight and a distribution for each bin of the numbers of rooms, and the mass below.
-
-    The rooms labelled v and v' are binomial numbers. A bin holds the outcomes in which all of them
-    are at least its low edges, but not all at least those of the bin before. Edges depend on the
-    level alone, and mass moves to higher bins with every trial: no bound of a level ever rises.
-    """
-    numbers = _Labels(domain_size, rooms).numbers(trials)
-    found, before = [], 1.0
-    for edges, counts in _counts(level, domain_size, rooms):
-        missed = min(before, 2 * math.fsum(map(_below, numbers, edges)))
-        found.append((before - missed, counts))
-        before = missed
-    return found, before
+def _plans(trials: int, domain_size: int, rooms: tuple[Room, ...]) -> list[_Plan]:
+    """Return the bounds to try, that of most trials first. Each falls with the trials, or stays."""
+    labels = _labels(domain_size, rooms)
+    kinds = {(min(trials, end), *kind) for end, *kind in _limits(labels, _MAX_CELLS)}
+    return [_plan(*kind, labels) for kind in sorted(kinds, reverse=True)]
 
 
 def _roundings(fillings: Sequence[float], numbers: Sequence[int]) -> float:
-    """Return the roundings charged for so many rooms: 100 and one a filled room, or up to twice."""
-    filled = sum(n * filling for n, filling in zip(numbers, fillings, strict=True))
-    return 2.0 ** math.ceil(math.log2(100 + filled))
+    """Return the roundings in the exponent for so many rooms: 100 and one a filled room."""
+    return 100 + sum(n * filling for n, filling in zip(numbers, fillings, strict=True))
 
 
-def _low_edge(number: Binomial, deviations: float) -> int:
-    mean = number.trials * number.chance
-    return max(0, math.ceil(mean - deviations * math.sqrt(mean * (1 - number.chance))))
-
-
-def _below(number: Binomial, edge: int) -> float:
-    """Return P(X < edge), rounded up."""
-    if edge <= 0:
-        return 0.0
-    return float(number.tails(np.array([edge - 1.0]))[0][0]) * (1 + RELATIVE_ERROR)
+def _low_edges(number: Binomial, chances: Vector) -> list[int]:
+    """Return the largest counts with P(X < count) ≤ each of the chances."""
+    low, high = np.zeros(len(chances)), np.full(len(chances), number.trials + 1.0)
+    while (high - low > 1).any():
+        middle = np.floor((low + high) / 2)
+        below = number.tails(middle - 1)[0] * (1 + RELATIVE_ERROR) + _LOST_TO_UNDERFLOW
+        rare = below <= chances
+        low, high = np.where(rare, middle, low), np.where(rare, high, middle)
+    return [int(edge) for edge in low]
 
 
 class _CountGrid:
@@ -420,7 +450,7 @@ class _CountGrid:
         sizes = (end - first for first, end in self._windows(most))
         self._shape = tuple(int(scipy.fft.next_fast_len(size, real=True)) for size in sizes)
         self._logs: list[NDArray[np.complex128]] = []
-        self._relative_error = _TRANSFORM_ERROR * _roundings(fillings, most)
+        self.roundings = next(n for n in _CHARGES if n >= _roundings(fillings, most))
 
     @property
     def cells(self) -> int:
@@ -469,9 +499,9 @@ class _CountGrid:
         starts = [-first for first, _ in self._windows(numbers)]
         found = np.roll(found, starts, axis=(0, 1))
         np.maximum(found, 0.0, out=found)
-        scale = math.sqrt(found.size) * float(np.linalg.norm(found))
+        scale = max(_USUAL_NORM, math.sqrt(found.size) * float(np.linalg.norm(found)))
         # What lies beyond an end wraps around: it is missing in one place and added in another.
-        return found, 2 * 4 * _TAIL + self._relative_error * scale
+        return found, 2 * 4 * _TAIL + _TRANSFORM_ERROR * self.roundings * scale
 
 
 def _covariance(

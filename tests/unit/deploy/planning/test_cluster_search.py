@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.accounting.cluster_noise import _bins
+from common.accounting.cluster_noise import _plans
 from common.accounting.epsilon_search import gaussian_mu
 from common.errors import PlanError
 from common.task.cluster_spec import ClusterSpec
@@ -155,13 +155,13 @@ def test_the_model_predicts_what_the_accountant_asks_for(users: dict[str, int]) 
 
 def test_clusters_that_cannot_be_useful_are_not_calibrated() -> None:
     """Where another protocol is better by the prediction, the accountant is not asked."""
-    target, before = _target(_SMALL, messages_cap=5.0), _bins.cache_info().misses
+    target, before = _target(_SMALL, messages_cap=5.0), _plans.cache_info().misses
     least = predicted_noise(target)
     for useful in (-1.0, 0.0, 0.99 * least):
         with pytest.raises(PlanError, match=r"its error would be larger|must be at least"):
             cluster_specs(replace(target, useful_noise=useful))
 
-    assert before == _bins.cache_info().misses
+    assert before == _plans.cache_info().misses
 
 
 def test_the_script_makes_a_law_as_good_as_the_shipped_one() -> None:
