@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 from analyzer.storage import delivery_table, ledger, log_table, quarantine, task_table
-from common.errors import BatchStateError
 from common.messages.batch import BatchId, BatchManifest, numbers_from_text
 from common.messages.ledger_entry import ChainedEntry
 from common.runtime.database import Database
@@ -88,13 +87,9 @@ class Store(Database):
         """
         Store why a batch can never be released or, if `quarantined`, waits for a decision.
 
-        Its staged reports are kept.
+        Its staged reports are kept. Raises ConflictError if the operator dropped it meanwhile.
         """
-        await self.fetch(
-            "UPDATE batches SET failure = ?, quarantined = ? "
-            "WHERE task_digest = ? AND batch_id = ?",
-            *(failure, quarantined, manifest.task_digest, manifest.batch_id),
-        )
+        await self.run(_mark_unusable, manifest, failure, quarantined=quarantined)
 
     async def failure(self, digest: TaskDigest) -> tuple[str, bool] | None:
         """Look up why a task's batch has no result, and whether it is quarantined."""
@@ -111,6 +106,16 @@ class Store(Database):
         return bytes(rows[0][0]) if rows else None
 
 
+def _mark_unusable(
+    connection: sqlite3.Connection, manifest: BatchManifest, failure: str, *, quarantined: bool
+) -> None:
+    ledger.check_not_dropped(connection, manifest.task_digest)
+    connection.execute(
+        "UPDATE batches SET failure = ?, quarantined = ? WHERE task_digest = ? AND batch_id = ?",
+        (failure, quarantined, manifest.task_digest, manifest.batch_id),
+    )
+
+
 def _release(
     connection: sqlite3.Connection,
     manifest: BatchManifest,
@@ -118,9 +123,7 @@ def _release(
     result: bytes,
     cost: ledger.Charge,
 ) -> None:
-    decided = ledger.find_decision(connection, manifest.task_digest)
-    if decided is not None and decided.decision == "drop":
-        raise BatchStateError("the operator dropped the batch meanwhile")
+    ledger.check_not_dropped(connection, manifest.task_digest)
     connection.execute(
         "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
     )
