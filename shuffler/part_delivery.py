@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from common.messages.batch import BatchManifest, BatchPart
-from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.blocks import SealedBlocks
 from common.runtime.executor import gather
 from common.wire.batches import MAX_CHUNK_BYTES
@@ -19,9 +18,9 @@ _PARTS_AT_ONCE: Final = 2
 
 async def deliver_parts(
     analyzer: Analyzer, manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
-) -> BatchCommitment:
+) -> None:
     """
-    Deliver the parts that the analyzer does not have yet, and return its commitment to the batch.
+    Deliver the parts that the analyzer does not have yet.
 
     `blocks` are the permuted batch, one a part; `size` is that of a sealed report, in bytes.
 
@@ -48,7 +47,6 @@ async def deliver_parts(
 
     if not staged:
         await gather(deliver(number) for number in range(n_parts) if number not in arrived)
-    return await analyzer.finish_delivery(manifest.task_digest)
 
 
 def chunks_of_part(content: bytes, size: int) -> Iterator[memoryview]:

@@ -90,12 +90,14 @@ def erase(
 ) -> None:
     """Erase a closed batch at the shuffler, undelivered.
 
-    For one that the analyzer refuses, or that it never takes. Needs the shuffler's operator token.
+    For one that the analyzer refuses, or that it never takes or confirms. Needs the shuffler's
+    operator token.
     """
     from deploy.clients.shuffler import ShufflerClient
+    from deploy.tasks.task_view import BATCH_STATES
 
     digest = options.task_digest(task)
     connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
-    options.ask(connect, lambda client: client.drop_batch(digest))
-    fields = {"task_digest": digest.hex(), "erased": True}
-    print_answer(fields, "The shuffler erases the batch, its key last.", json=json)
+    state = options.ask(connect, lambda client: client.drop_batch(digest))
+    fields = {"task_digest": digest.hex(), "erased": True, "state": state.value}
+    print_answer(fields, ". ".join(BATCH_STATES[state]), json=json)
