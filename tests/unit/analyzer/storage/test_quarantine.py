@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.storage import ledger
+from analyzer.storage import ledger, quarantine
 from common.errors import (
     BatchStateError,
     ConflictError,
@@ -17,8 +17,8 @@ from common.errors import (
     UnusableBatchError,
 )
 from common.messages import inclusion_proof
-from common.messages.batch import BatchManifest, TaskState
-from common.messages.ledger_entry import Decision, DecisionEntry, verify
+from common.messages.batch import BatchId, BatchManifest, TaskState
+from common.messages.ledger_entry import MAX_REASON_CHARACTERS, Decision, DecisionEntry, verify
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import part_header
 from tests.support.analyzer_core import BATCH, AnalyzerCore
@@ -265,6 +265,37 @@ async def test_every_batch_without_a_result_can_be_erased(
         with pytest.raises(ConflictError, match="the operator dropped the batch"):
             await core.staging.begin(core.manifest(_USERS), 2)
     await core.stop()
+
+
+async def test_a_batch_that_cannot_be_dropped_delays_no_other(
+    core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At their end date; it is logged. A reason too long for the ledger is cut."""
+    first = core.signed.digest()
+    await core.store.mark_unusable(core.manifest(_USERS), 2 * MAX_REASON_CHARACTERS * "x")
+    await core.publish()
+    await core.stage(core.manifest(_USERS, batch=BatchId(bytes(16))))
+    second, decide = core.signed.digest(), quarantine.decide
+
+    def refuse_first(
+        connection: sqlite3.Connection, digest: TaskDigest, *given: Any, **more: Any
+    ) -> Any:
+        if digest == min(first, second):
+            raise LedgerError("broken")
+        return decide(connection, digest, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(quarantine, "decide", refuse_first)
+        await core.releases.drop_ended(core.task.deadline + 1000)
+    assert "batch not dropped yet" in caplog.text
+    assert 2 == len(await core.store.ledger(0))
+    await core.releases.drop_ended(core.task.deadline + 1000)
+    await core.settle()
+
+    assert _nothing_left(core)
+    decided = [entry for entry in await core.store.ledger(0) if isinstance(entry, DecisionEntry)]
+    reasons = {entry.task_digest: entry.reason for entry in decided}
+    assert MAX_REASON_CHARACTERS * "x" == reasons[first]
 
 
 @pytest.mark.parametrize(
