@@ -131,8 +131,8 @@ def check_lengths(batch: BatchManifest, task: Task) -> None:
         place = int(low.argmin())
         raise SuspectBatchError(
             f"{numbers[place]} of {batch.n_users} submissions have {task.lengths[place + 1]} or "
-            f"more reports; of {honest} honest users' about {honest * chances[place]:.0f} have so "
-            "many"
+            f"more reports; about {honest * chances[place]:.0f} of {honest} honest users should "
+            "have that many"
         )
 
 

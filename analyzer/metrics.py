@@ -56,9 +56,13 @@ class ReleaseMetrics:
             self._move(digest, "unusable", "quarantined" if quarantined else "unusable")
 
     def record_decision(self, digest: TaskDigest, decision: Decision) -> None:
-        """Record a decision on a quarantined batch, which counts as unusable until then."""
+        """Record a decision on a batch, which may count as unusable before: also in quarantine."""
         self._entries += 1
-        self._move(digest, "staged" if decision == "release" else "unusable")
+        state: DeliveredState = "staged" if decision == "release" else "unusable"
+        if self._states.get(digest) == state:
+            self._show()
+        else:
+            self._move(digest, state)
 
     def record_release(self, result: Result) -> None:
         """Record a release."""

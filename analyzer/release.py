@@ -221,9 +221,18 @@ class Releases:
         return entry
 
     async def drop_ended(self, before: float) -> None:
-        """Drop every batch without a result of a task whose deadline was before this time."""
+        """
+        Drop every batch without a result of a task whose deadline was before this time.
+
+        One that cannot be dropped is logged, and the others are dropped.
+        """
         for digest in await self.store.run(quarantine.ended, before):
-            await self.decide(digest, "drop", "it was kept until its end date")
+            try:
+                await self.decide(digest, "drop", "it was kept until its end date")
+            except Exception as error:  # noqa: BLE001  # it may succeed the next time
+                fields: dict[logs.Field, str] = {"task_digest": digest.hex()}
+                fields["error"] = type(error).__name__
+                logs.event("batch not dropped yet", {**fields}, level="ERROR")
 
     async def result(self, digest: TaskDigest) -> Result:
         """

@@ -138,7 +138,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     async def DecideBatch(
         self, request: analyzer_pb2.DecideBatchRequest, _context: object
     ) -> analyzer_pb2.DecideBatchResponse:
-        """Release or drop a quarantined batch. For operators."""
+        """Release a quarantined batch, or drop one without a result. For operators."""
         return decided_to_wire(await self.releases.decide(*decision_from_wire(request)))
 
     async def GetLedger(

@@ -83,7 +83,8 @@ class Staging:
 
         Raises:
             UnknownTaskError: No task has this digest.
-            ConflictError: Another batch was delivered for this task, or this one for another task.
+            ConflictError: Another batch was delivered for this task, this one for another task, or
+                the operator dropped it.
             WireError: There are fewer than n_min users, or the number of reports contradicts the
                 task.
             DeliveryUnderWayError: Another batch of the task is being delivered.
@@ -122,7 +123,7 @@ class Staging:
 
         Raises:
             UnknownTaskError: No task has this digest.
-            ConflictError: Another part was delivered under this number.
+            ConflictError: Another part was delivered under this number, or the batch was dropped.
             WireError: The number of the part, or of its reports, contradicts the delivery; a chunk
                 has part of a report; or the reports contradict the header.
             DeliveryUnderWayError: The delivery has not begun, or another call delivers the part.
@@ -143,7 +144,9 @@ class Staging:
                 if ask_for_reports is not None:
                     await ask_for_reports()
                 content = await _read(part, chunks, size)
-                await _to_the_end(self._store_part(delivery.manifest.batch_id, part, content))
+                batch_id = delivery.manifest.batch_id
+                storing = self._store_part(batch_id, part, content)
+                await _to_the_end(self._erase_if_dropped(batch_id, storing))
         finally:
             self._receiving.discard(call)
 
@@ -162,6 +165,7 @@ class Staging:
             UnknownTaskError: No task has this digest.
             WireError: Parts are missing, or their reports contradict the manifest.
             DeliveryUnderWayError: The delivery has not begun.
+            ConflictError: The operator dropped the batch.
             DamagedStorageError: Stored parts are damaged; they have to be delivered again.
             StorageError: The blocks cannot be read or written; safe to retry.
 
@@ -181,13 +185,14 @@ class Staging:
         if n_reports != manifest.n_reports:
             raise WireError(f"{n_reports} reports arrived; {manifest.n_reports} were announced")
         try:
-            commitment = await self._commit(delivery)
+            committing = self._commit(delivery)
+            commitment = await self._erase_if_dropped(manifest.batch_id, committing)
         except UnusableBatchError as error:  # the shuffler still has the reports
             await self.store.run(delivery_table.forget_parts, manifest.batch_id)
             raise DamagedStorageError("a part of the batch is damaged: deliver it again") from error
         await self.store.run(
             delivery_table.finish_delivery,
-            manifest.batch_id,
+            digest,
             commitment_to_wire(commitment).SerializeToString(),
         )
         self.metrics.record_staged(digest)
@@ -276,6 +281,14 @@ class Staging:
         """Destroy a finished batch's staging key, and delete its blocks. Idempotent."""
         self._merged.pop(manifest.batch_id, None)
         await asyncio.to_thread(self.blocks.erase, manifest.batch_id)
+
+    async def _erase_if_dropped(self, batch_id: BatchId, work: Coroutine[Any, Any, T]) -> T:
+        """Do work that stores blocks; erase a batch that is dropped meanwhile, key and blocks."""
+        try:
+            return await work
+        finally:
+            if batch_id not in await self.store.run(delivery_table.kept_batches):
+                await asyncio.to_thread(self.blocks.erase, batch_id)
 
     async def sweep(self) -> None:
         """Erase what a crash left: blocks of released, dropped and replaced batches. At start."""

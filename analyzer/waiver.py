@@ -15,9 +15,9 @@ class Waiver:
     """The checks that a batch fails and its operator waives: all of them, or none."""
 
     def __init__(self, decision: DecisionEntry | None) -> None:
-        """`decision` is the operator's to release the batch; None if there is none."""
-        self._decision = decision
-        self._failed = [] if decision is None else [decision.reason]
+        """`decision` is the operator's last one; only one to release the batch waives checks."""
+        self._decision = decision if decision and decision.decision == "release" else None
+        self._failed = [self._decision.reason] if self._decision else []
         self._checks: tuple[Check, ...] = ()
 
     def run(self, name: Check, check: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:

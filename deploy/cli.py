@@ -31,7 +31,7 @@ _COMMANDS: Final = {
     "task": ("task", "Create, list, show and close tasks."),
     "series": ("series", "Repeat a task on a schedule, and show its rounds."),
     "live": ("live", "Watch a batch's progress in a browser."),
-    "batch": ("batch", "Release or drop a quarantined batch."),
+    "batch": ("batch", "Release, drop or erase a batch without a result."),
     "result": ("result", "Print or write a released result."),
     "ledger": ("result", "Print every release's cost and the budgets left."),
     "iterate": ("result", "Write the draft of PrivKVM's next iteration."),

@@ -122,6 +122,8 @@ class ActiveBatches:
         """Held while a task is parsed; a task of two megabytes takes a third of a second."""
         self._all_resumed = True
         """False if an unfinished batch of an earlier run could not be resumed."""
+        self.unresumed: dict[BatchId, ClosingRule | None] = {}
+        """Such batches, quarantined ones too, and their rules if their tasks can be read."""
         self._beginning_keys: list[KeyId] = []
         """Envelope keys of tasks that are about to get a batch."""
 
@@ -195,9 +197,13 @@ class ActiveBatches:
                 self.state.destroy(name)
         await self.store.sweep()
         for batch_id in kept:
+            self.unresumed[batch_id] = None
             try:
                 stored = await self.store.read(batch_id)
-                self._add(stored, Task.from_bytes(stored.signed.task_bytes))
+                task = Task.from_bytes(stored.signed.task_bytes)
+                self.unresumed[batch_id] = self._closing_rule(task)
+                self._add(stored, task)
+                del self.unresumed[batch_id]
             except (BatchStateError, DamagedStorageError, TaskError) as error:
                 if states[batch_id] is not BatchState.QUARANTINED:  # it needs no envelope key
                     self._all_resumed = False
@@ -209,11 +215,7 @@ class ActiveBatches:
 
     def _add(self, stored: StoredBatch, task: Task) -> ActiveBatch | FinishedBatch:
         """Record a stored batch as finished or, with its key, as unfinished."""
-        closing_rule = ClosingRule(
-            n_min=max(task.n_min, self.minimum_batch),
-            target_size=task.target_size,
-            deadline=task.deadline,
-        )
+        closing_rule = self._closing_rule(task)
         if stored.state in FINAL_STATES:
             return self.finish(stored, closing_rule)
         batch = ActiveBatch(
@@ -227,9 +229,16 @@ class ActiveBatches:
         self._unfinished[batch.digest] = batch
         return batch
 
-    def destroy_key(self, stored: StoredBatch) -> None:
+    def _closing_rule(self, task: Task) -> ClosingRule:
+        return ClosingRule(
+            n_min=max(task.n_min, self.minimum_batch),
+            target_size=task.target_size,
+            deadline=task.deadline,
+        )
+
+    def destroy_key(self, batch_id: BatchId) -> None:
         """Destroy a finished batch's key. Safe to repeat."""
-        self.state.destroy(_key_file(stored.batch_id))
+        self.state.destroy(_key_file(batch_id))
 
     def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
         """Record a batch as finished; `destroy_key` destroys its key. Safe to repeat."""

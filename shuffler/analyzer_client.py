@@ -144,9 +144,9 @@ async def _answer(call: Awaitable[T]) -> T:
 
 async def deliver_parts(
     analyzer: Analyzer, manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
-) -> BatchCommitment:
+) -> None:
     """
-    Deliver the parts that the analyzer does not have yet, and return its commitment to the batch.
+    Deliver the parts that the analyzer does not have yet.
 
     `blocks` are the permuted batch, one a part; `size` is that of a sealed report, in bytes.
 
@@ -173,7 +173,6 @@ async def deliver_parts(
 
     if not staged:
         await gather(deliver(number) for number in range(n_parts) if number not in arrived)
-    return await analyzer.finish_delivery(manifest.task_digest)
 
 
 def chunks_of_part(content: bytes, size: int) -> Iterator[memoryview]:

@@ -1,12 +1,13 @@
 """
 The states of a batch, and the events that change them.
 
-    collecting ─▶ closed ─▶ permuted ─▶ delivered ─▶ erased
-        │                       └─▶ quarantined: the analyzer refused it
+    collecting ─▶ closed ─▶ permuted ─▶ sent ─▶ delivered ─▶ erased
+        │                       └────────┴─▶ quarantined: the analyzer refused it
         └─▶ expired: too few users at the deadline; destroyed, never released
 
 A batch that is closed, permuted or quarantined can be dropped, and is dropped at its end date:
-destroyed, never released.
+destroyed, never released. One that is sent, but not confirmed, becomes unconfirmed: destroyed, but
+the analyzer may release it.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ class Event(Enum):
     CLOSE = "close"
     EXPIRE = "expire"
     PERMUTE = "permute"
+    SEND = "send"
     DELIVER = "deliver"
     REFUSE = "refuse"
     ERASE = "erase"
@@ -36,20 +38,20 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
         (BatchState.COLLECTING, Event.CLOSE): BatchState.CLOSED,
         (BatchState.COLLECTING, Event.EXPIRE): BatchState.EXPIRED,
         (BatchState.CLOSED, Event.PERMUTE): BatchState.PERMUTED,
-        (BatchState.PERMUTED, Event.DELIVER): BatchState.DELIVERED,
+        (BatchState.PERMUTED, Event.SEND): BatchState.SENT,
         (BatchState.PERMUTED, Event.REFUSE): BatchState.QUARANTINED,
+        (BatchState.SENT, Event.DELIVER): BatchState.DELIVERED,
+        (BatchState.SENT, Event.REFUSE): BatchState.QUARANTINED,
         (BatchState.DELIVERED, Event.ERASE): BatchState.ERASED,
         (BatchState.CLOSED, Event.DROP): BatchState.DROPPED,
         (BatchState.PERMUTED, Event.DROP): BatchState.DROPPED,
+        (BatchState.SENT, Event.DROP): BatchState.UNCONFIRMED,
         (BatchState.QUARANTINED, Event.DROP): BatchState.DROPPED,
     }
 )
 
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
 """States in which batch and key are destroyed."""
-
-AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
-"""States of which a batch enters at most one, once its number of users is final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,7 @@ def due_event(state: BatchState, n_users: int, rule: ClosingRule, now: float) ->
         return None
     return {
         BatchState.CLOSED: Event.PERMUTE,
-        BatchState.PERMUTED: Event.DELIVER,
+        BatchState.PERMUTED: Event.SEND,
+        BatchState.SENT: Event.DELIVER,
         BatchState.DELIVERED: Event.ERASE,
     }.get(state)

@@ -222,19 +222,23 @@ class Collection:
             with suppress(BatchStateError):
                 await self.store.set_state(stored, next_state(stored.state, event))
 
-    async def drop(self, digest: TaskDigest) -> None:
+    async def drop(self, digest: TaskDigest) -> BatchState:
         """
-        Drop a task's batch, for an operator; no effect if it was dropped.
+        Drop a task's batch, for an operator; no effect if it was dropped. Return its last state.
 
-        The new state is durable before this returns; batch and key are destroyed afterwards.
+        That is durable before this returns; batch and key are destroyed afterwards.
 
         Raises:
             UnknownTaskError: The task was never requested.
-            BatchStateError: The batch still collects, is being delivered, or has ended otherwise.
+            BatchStateError: The batch still collects, moves on at this moment, or has ended
+                otherwise.
         """
         stored = await self.store.get(digest)
-        if stored.state is not BatchState.DROPPED:
-            await self.store.set_state(stored, next_state(stored.state, Event.DROP))
+        if stored.state in {BatchState.DROPPED, BatchState.UNCONFIRMED}:
+            return stored.state
+        state = next_state(stored.state, Event.DROP)
+        await self.store.set_state(stored, state)
+        return state
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
         """

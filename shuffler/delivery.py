@@ -22,7 +22,14 @@ from common.runtime.repeat import wait_for_change
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import Analyzer, deliver_parts
-from shuffler.batch_states import FINAL_STATES, Event, due_event, is_past_end, next_state
+from shuffler.batch_states import (
+    FINAL_STATES,
+    ClosingRule,
+    Event,
+    due_event,
+    is_past_end,
+    next_state,
+)
 from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
 from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count, shuffle
@@ -31,7 +38,7 @@ from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
 _BATCH_FOLDERS: Final = re.compile("[0-9a-f]{32}")
 _PERMUTED_STATES: Final = frozenset(
-    {BatchState.PERMUTED, BatchState.DELIVERED, BatchState.QUARANTINED}
+    {BatchState.PERMUTED, BatchState.SENT, BatchState.DELIVERED, BatchState.QUARANTINED}
 )
 """States in which the permuted batch is stored."""
 _TICK: Final = 0.25
@@ -140,17 +147,10 @@ class Deliveries:
     async def _perform_due_events(self, batch: ActiveBatch) -> None:
         stored = await self.store.get(batch.digest)
         while True:
-            rule, now = batch.closing_rule, self.clock.now()
-            event = due_event(stored.state, stored.n_users, rule, now)
-            if is_past_end(stored.state, rule, self.keep_seconds, now):
-                event = Event.DROP
+            event = self._due_event(stored, batch.closing_rule)
             if stored.state in FINAL_STATES:  # all steps are repeated if one fails
-                self.batches.destroy_key(stored)
-                self.seeds.forget(stored.batch_id)
-                await self.store.clean_up(stored.batch_id)
-                await asyncio.to_thread(self.blocks.delete, stored.batch_id.hex())
+                await self._erase(stored.batch_id)
                 self.batches.finish(stored, batch.closing_rule)
-                await self.executor.forget_keys()
             if event is None:
                 return
             await self._perform(event, stored, batch)
@@ -161,10 +161,45 @@ class Deliveries:
                 {**fields, "state": stored.state.value, "n_users": stored.n_users},
             )
 
+    async def _erase(self, batch_id: BatchId) -> None:
+        """Destroy an ended batch's key, then its seed, submissions and blocks. Safe to repeat."""
+        self.batches.destroy_key(batch_id)
+        self.seeds.destroy(batch_id)
+        self.seeds.forget(batch_id)
+        await self.store.clean_up(batch_id)
+        await asyncio.to_thread(self.blocks.delete, batch_id.hex())
+        await self.executor.forget_keys()
+
+    async def end_unresumed(self) -> None:
+        """
+        Erase the dropped ones among the batches that could not be resumed. Run every minute.
+
+        Before, close, expire or drop those of them whose deadline is known and has passed.
+        """
+        states = await self.store.states()
+        for batch_id, rule in list(self.batches.unresumed.items()):
+            if states[batch_id] in FINAL_STATES:
+                await self._erase(batch_id)
+                del self.batches.unresumed[batch_id]
+            elif rule is not None:
+                stored = await self.store.read(batch_id)
+                event = self._due_event(stored, rule)
+                if event in {Event.CLOSE, Event.EXPIRE, Event.DROP}:  # which need no key
+                    state = next_state(stored.state, event)
+                    await self.store.set_state(stored, state)
+                    fields: dict[logs.Field, str] = {"batch_id": batch_id.hex()}
+                    logs.event("batch moved on", {**fields, "state": state.value})
+
+    def _due_event(self, stored: StoredBatch, rule: ClosingRule) -> Event | None:
+        now = self.clock.now()
+        if is_past_end(stored.state, rule, self.keep_seconds, now):
+            return Event.DROP
+        return due_event(stored.state, stored.n_users, rule, now)
+
     async def _perform(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> None:
-        if event is Event.DELIVER:
+        if event in {Event.SEND, Event.DELIVER}:
             self.seeds.destroy(batch.batch_id)  # before anybody else sees the order
-            event = await self._deliver(stored, batch)
+            event = await self._deliver(event, stored, batch)
         state = next_state(stored.state, event)
         if event is Event.PERMUTE:
             job = await asyncio.to_thread(
@@ -182,9 +217,12 @@ class Deliveries:
         if event is Event.PERMUTE:
             self.seeds.destroy(batch.batch_id)
 
-    async def _deliver(self, stored: StoredBatch, batch: ActiveBatch) -> Event:
+    async def _deliver(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> Event:
         """
-        Deliver the permuted batch; return DELIVER, or REFUSE if the analyzer refuses it.
+        Send the permuted batch or, to DELIVER, finish that; return the event, or REFUSE.
+
+        The analyzer releases only a batch that is finished. That is recorded as SENT before, so a
+        batch that is dropped until then is never released.
 
         If the analyzer already had the batch and this copy is damaged, no inclusion proof is kept.
         """
@@ -199,7 +237,10 @@ class Deliveries:
         n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
         blocks = SealedBlocks(self.blocks, batch.batch_id.hex(), batch.key)
         try:
-            commitment = await deliver_parts(self.analyzer, manifest, blocks, n_parts, size)
+            await deliver_parts(self.analyzer, manifest, blocks, n_parts, size)
+            if event is Event.SEND:
+                return event
+            commitment = await self.analyzer.finish_delivery(batch.digest)
         except PeerRefusalError as error:
             name = "batch refused by the analyzer"
             logs.event(name, {**fields, "status": error.status}, level="ERROR")

@@ -6,10 +6,9 @@ from typing import Final
 
 from common.messages.batch import BatchId, BatchState
 from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES, ProcessMetrics
-from shuffler.batch_states import AFTER_COLLECTING
 from shuffler.refusals import RefusalCounts
 
-_WAITING: Final = frozenset({BatchState.CLOSED, BatchState.PERMUTED})
+_WAITING: Final = frozenset({BatchState.CLOSED, BatchState.PERMUTED, BatchState.SENT})
 """States between closing and delivery."""
 
 
@@ -56,7 +55,7 @@ class BatchMetrics:
             self._closed_at.pop(batch_id, None)
         if state is BatchState.DELIVERED:
             self._metrics.add("shuffledp_users_released_total", n_users)
-        if state in AFTER_COLLECTING:
+        if before is BatchState.CLOSED or state is BatchState.EXPIRED:  # the number is final now
             self._metrics.add("shuffledp_users_collected_total", n_users)
             refused = self._refusals.of(batch_id)
             for outcome in COUNTED_REFUSALS:

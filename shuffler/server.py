@@ -28,6 +28,7 @@ from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.repeat import repeat
 from common.runtime.rpc import FreshChannel
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
@@ -155,6 +156,7 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
         background=(
             clock.run,
             deliveries.run,
+            partial(repeat, deliveries.end_unresumed, 60.0, "batches not erased yet"),
             rotation.run,
             inclusions.run,
             executor.keep_connected,

@@ -13,7 +13,13 @@ from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_recei
 from common.errors import PeerError, PeerRefusalError
 from common.messages.submission import STORED_OUTCOMES, Outcome
 from common.task_digest import TaskDigest
-from common.wire.batches import prefix_from_wire, progress_to_wire, proof_to_wire, status_to_wire
+from common.wire.batches import (
+    dropped_to_wire,
+    prefix_from_wire,
+    progress_to_wire,
+    proof_to_wire,
+    status_to_wire,
+)
 from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire
@@ -123,8 +129,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         self, request: shuffler_pb2.DropBatchRequest, _context: object
     ) -> shuffler_pb2.DropBatchResponse:
         """Erase a batch that is not delivered. For the operator."""
-        await self.collection.drop(digest_from_wire(request.task_digest))
-        return shuffler_pb2.DropBatchResponse()
+        return dropped_to_wire(await self.collection.drop(digest_from_wire(request.task_digest)))
 
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Final
 
+from analyzer.storage.ledger import check_not_dropped
 from common.errors import ConflictError, DeliveryUnderWayError
 from common.messages.batch import (
     BatchId,
@@ -129,8 +130,7 @@ def begin_delivery(
     ):
         return known
     if known is not None:
-        if known.manifest.batch_id not in kept_batches(connection):
-            raise ConflictError("the operator dropped the batch of this task")
+        check_not_dropped(connection, manifest.task_digest)
         if not replaceable:
             raise DeliveryUnderWayError("another batch of this task is being delivered")
         forget_parts(connection, known.manifest.batch_id)
@@ -143,7 +143,12 @@ def begin_delivery(
 
 
 def accept_delivery(connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int) -> None:
-    """Accept a delivery that has begun, unless another one has replaced it."""
+    """
+    Accept a delivery that has begun, unless another one has replaced it.
+
+    Raises ConflictError if the operator dropped the batch.
+    """
+    check_not_dropped(connection, manifest.task_digest)
     connection.execute(
         f"UPDATE batches SET n_parts = ? WHERE n_parts = 0 AND ({_MANIFEST}) = (?, ?, ?, ?, ?)",  # noqa: S608
         (n_parts, *_row(manifest)),
@@ -151,7 +156,8 @@ def accept_delivery(connection: sqlite3.Connection, manifest: BatchManifest, n_p
 
 
 def add_part(connection: sqlite3.Connection, batch_id: BatchId, part: BatchPart) -> None:
-    """Record a part whose block is stored."""
+    """Record a part whose block is stored; raise ConflictError if the batch was dropped."""
+    check_not_dropped(connection, part.task_digest)
     connection.execute(
         "INSERT INTO parts VALUES (?, ?, ?, ?)",
         (batch_id, part.part, part.n_reports, part.content_hash),
@@ -175,13 +181,11 @@ def fix_salt(connection: sqlite3.Connection, batch_id: BatchId, drawn: bytes) ->
     return bytes(salt)
 
 
-def finish_delivery(connection: sqlite3.Connection, batch_id: BatchId, commitment: bytes) -> None:
-    """Mark a batch as staged, with its commitment."""
-    connection.execute("UPDATE batches SET staged = 1 WHERE batch_id = ?", (batch_id,))
-    connection.execute(
-        "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
-        (commitment, batch_id),
-    )
+def finish_delivery(connection: sqlite3.Connection, digest: TaskDigest, commitment: bytes) -> None:
+    """Mark a task's batch as staged, with its commitment; raise ConflictError if it was dropped."""
+    check_not_dropped(connection, digest)
+    connection.execute("UPDATE batches SET staged = 1 WHERE task_digest = ?", (digest,))
+    connection.execute("INSERT INTO commitments VALUES (?, ?)", (digest, commitment))
 
 
 def staged(connection: sqlite3.Connection) -> list[BatchManifest]:

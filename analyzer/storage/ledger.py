@@ -8,7 +8,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
-from common.errors import LedgerError
+from common.errors import ConflictError, LedgerError
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import Guarantee
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry, verify
@@ -139,6 +139,13 @@ def entries_of(connection: sqlite3.Connection, population: str) -> list[LedgerEn
 def find_decision(connection: sqlite3.Connection, digest: TaskDigest) -> DecisionEntry | None:
     """Look up the last decision on a task's batch; None if there is none."""
     return next(reversed([*_read(connection, DecisionEntry, "task_digest = ?", digest)]), None)
+
+
+def check_not_dropped(connection: sqlite3.Connection, digest: TaskDigest) -> None:
+    """Raise ConflictError if the operator dropped a task's batch."""
+    decided = find_decision(connection, digest)
+    if decided is not None and decided.decision == "drop":
+        raise ConflictError("the operator dropped the batch of this task")
 
 
 def populations(connection: sqlite3.Connection) -> list[str]:

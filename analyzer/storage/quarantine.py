@@ -9,7 +9,7 @@ from analyzer.storage import delivery_table, ledger, task_table
 from common.crypto.signing import SigningIdentity
 from common.errors import BatchStateError
 from common.messages.batch import TaskState
-from common.messages.ledger_entry import Decision, DecisionEntry
+from common.messages.ledger_entry import MAX_REASON_CHARACTERS, Decision, DecisionEntry
 from common.task_digest import TaskDigest
 
 QUARANTINED: Final = "ALTER TABLE batches ADD COLUMN quarantined INTEGER NOT NULL DEFAULT 0;"
@@ -65,7 +65,7 @@ def decide(
         task_digest=digest,
         batch_id=row[0],
         decision=decision,
-        reason=summary.failure or f"the batch was {summary.state.value}",
+        reason=summary.failure[:MAX_REASON_CHARACTERS] or f"the batch was {summary.state.value}",
         note=note,
         decided=int(now),
     )

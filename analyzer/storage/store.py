@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 from analyzer.storage import delivery_table, ledger, log_table, quarantine, task_table
-from common.errors import BatchStateError
 from common.messages.batch import BatchManifest
 from common.messages.ledger_entry import ChainedEntry
 from common.runtime.database import Database
@@ -55,9 +54,7 @@ class Store(Database):
         """Store the cells and result, and charge the ledger, in one transaction."""
 
         def release(connection: sqlite3.Connection) -> None:
-            decided = ledger.find_decision(connection, manifest.task_digest)
-            if decided is not None and decided.decision == "drop":
-                raise BatchStateError("the operator dropped the batch meanwhile")
+            ledger.check_not_dropped(connection, manifest.task_digest)
             connection.execute(
                 "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
             )
@@ -84,13 +81,9 @@ class Store(Database):
         """
         Store why a batch can never be released or, if `quarantined`, waits for a decision.
 
-        Its staged reports are kept.
+        Its staged reports are kept. Raises ConflictError if the operator dropped it meanwhile.
         """
-        await self.fetch(
-            "UPDATE batches SET failure = ?, quarantined = ? "
-            "WHERE task_digest = ? AND batch_id = ?",
-            *(failure, quarantined, manifest.task_digest, manifest.batch_id),
-        )
+        await self.run(_mark_unusable, manifest, failure, quarantined=quarantined)
 
     async def failure(self, digest: TaskDigest) -> tuple[str, bool] | None:
         """Look up why a task's batch has no result, and whether it is quarantined."""
@@ -105,3 +98,13 @@ class Store(Database):
         """Look up a released result; None if there is none."""
         rows = await self.fetch("SELECT result FROM results WHERE task_digest = ?", digest)
         return bytes(rows[0][0]) if rows else None
+
+
+def _mark_unusable(
+    connection: sqlite3.Connection, manifest: BatchManifest, failure: str, *, quarantined: bool
+) -> None:
+    ledger.check_not_dropped(connection, manifest.task_digest)
+    connection.execute(
+        "UPDATE batches SET failure = ?, quarantined = ? WHERE task_digest = ? AND batch_id = ?",
+        (failure, quarantined, manifest.task_digest, manifest.batch_id),
+    )

@@ -30,6 +30,8 @@ class BatchState(StrEnum):
     EXPIRED = "expired"
     QUARANTINED = "quarantined"
     DROPPED = "dropped"
+    SENT = "sent"
+    UNCONFIRMED = "unconfirmed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,19 +131,19 @@ class LedgerEntry(ChainedEntry):
 
 
 Decision = Literal["release", "drop"]
-"""An operator's decision on a quarantined batch: estimate it nevertheless, or erase it."""
+"""A decision on a batch without a result: estimate a quarantined one nevertheless, or erase it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionEntry(ChainedEntry):
-    """An operator's decision on a quarantined batch, signed by the analyzer."""
+    """A decision on a batch without a result, signed by the analyzer."""
 
     entry: int
     task_digest: TaskDigest
     batch_id: BatchId
     decision: Decision
     reason: str
-    """The check that the batch failed."""
+    """Why the batch has no result, such as the check that it failed."""
     note: str
     """The operator's own reason: public, untrusted text."""
     decided: int

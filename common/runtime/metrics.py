@@ -161,14 +161,14 @@ _OF_SHUFFLER: Final = (
     ),
     _METRIC(
         "shuffledp_users_collected_total",
-        "Users of batches, counted when a batch is permuted or expires; compare refused "
-        "submissions with this number.",
+        "Users of batches, counted when a batch is permuted, dropped before, or expires; compare "
+        "refused submissions with this number.",
     ),
     _METRIC("shuffledp_users_released_total", "Users of delivered batches, counted at delivery."),
     _METRIC(
         "shuffledp_submissions_refused_total",
-        "Submissions refused while a batch collected, counted when the batch is permuted or "
-        "expires.",
+        "Submissions refused while a batch collected, counted when the batch is permuted, "
+        "dropped before, or expires.",
         {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
     ),
     _METRIC(

@@ -86,6 +86,16 @@ status_to_wire, status_from_wire = _STATUS.to_wire, _STATUS.from_wire
 progress_to_wire, progress_from_wire = _PROGRESS.to_wire, _PROGRESS.from_wire
 
 
+def dropped_to_wire(state: BatchState) -> shuffler_pb2.DropBatchResponse:
+    """Encode a dropped batch's last state."""
+    return shuffler_pb2.DropBatchResponse(state=_STATES.to_wire(state))
+
+
+def dropped_from_wire(message: shuffler_pb2.DropBatchResponse) -> BatchState:
+    """Parse a dropped batch's last state."""
+    return _STATES("state", message.state)
+
+
 def delivery_to_wire(manifest: BatchManifest, n_parts: int) -> analyzer_pb2.BeginDeliveryRequest:
     """Encode the announcement of a delivery."""
     return analyzer_pb2.BeginDeliveryRequest(manifest=_MANIFEST.to_wire(manifest), n_parts=n_parts)

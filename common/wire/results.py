@@ -296,14 +296,14 @@ def ledger_from_wire(
 def decision_to_wire(
     digest: TaskDigest, decision: Decision, note: str
 ) -> analyzer_pb2.DecideBatchRequest:
-    """Encode an operator's decision on a quarantined batch; raise WireError for a bad note."""
+    """Encode a decision on a batch without a result; raise WireError for a bad note."""
     return analyzer_pb2.DecideBatchRequest(task_digest=digest, decision=decision, note=_note(note))
 
 
 def decision_from_wire(
     message: analyzer_pb2.DecideBatchRequest,
 ) -> tuple[TaskDigest, Decision, str]:
-    """Parse an operator's decision on a quarantined batch. Run by the analyzer."""
+    """Parse a decision on a batch without a result. Run by the analyzer."""
     decision = parse_word("the decision", message.decision, get_args(Decision))
     return digest_from_wire(message.task_digest), decision, _note(message.note)
 

@@ -133,7 +133,7 @@ class OperatorClient(ServiceClient):
         return signed, summary
 
     async def decide(self, digest: TaskDigest, decision: Decision, note: str) -> DecisionEntry:
-        """Release or drop a quarantined batch; return the entry, unverified. Safe to retry."""
+        """Release or drop a batch without a result; return the entry, unverified; safe to retry."""
         request = decision_to_wire(digest, decision, note)
         entry = decided_from_wire(await self._call(self._stub.DecideBatch, request))
         if (entry.task_digest, entry.decision) != (digest, decision):

@@ -1,9 +1,9 @@
 """Client of the shuffler, for its operator and for public calls."""
 
 from common.errors import PeerRefusalError, UnknownTaskError
-from common.messages.batch import BatchProgress, BatchStatus
+from common.messages.batch import BatchProgress, BatchState, BatchStatus
 from common.task_digest import TaskDigest
-from common.wire.batches import progress_from_wire, status_from_wire
+from common.wire.batches import dropped_from_wire, progress_from_wire, status_from_wire
 from deploy.clients.base import ServiceClient
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
@@ -18,9 +18,10 @@ class ShufflerClient(ServiceClient):
         """Close a batch of at least n_min users before its deadline; safe to retry."""
         await self._call(self._stub.CloseBatch, shuffler_pb2.CloseBatchRequest(task_digest=digest))
 
-    async def drop_batch(self, digest: TaskDigest) -> None:
-        """Erase a closed batch that is not delivered; safe to retry."""
-        await self._call(self._stub.DropBatch, shuffler_pb2.DropBatchRequest(task_digest=digest))
+    async def drop_batch(self, digest: TaskDigest) -> BatchState:
+        """Erase a closed batch that is not delivered; return its last state; safe to retry."""
+        request = shuffler_pb2.DropBatchRequest(task_digest=digest)
+        return dropped_from_wire(await self._call(self._stub.DropBatch, request))
 
     async def progress(self, digest: TaskDigest) -> BatchProgress:
         """Return a batch's state and counts once a device has fetched its task; needs the token."""

@@ -71,8 +71,11 @@ def erase(
 ) -> None:
     """Erase a closed batch at the shuffler, undelivered.
 
-    For one that the analyzer refuses, or that it never takes. Needs the shuffler's operator token.
+    For one that the analyzer refuses, or that it never takes or confirms. Needs the shuffler's
+    operator token.
     """
-    options.ask(shuffler.connect, lambda client: client.drop_batch(task))
-    fields = {"task_digest": task.hex(), "erased": True}
-    print_answer(fields, "The shuffler erases the batch, its key last.", json=json)
+    from deploy.tasks.task_view import BATCH_STATES
+
+    state = options.ask(shuffler.connect, lambda client: client.drop_batch(task))
+    fields = {"task_digest": task.hex(), "erased": True, "state": state.value}
+    print_answer(fields, ". ".join(BATCH_STATES[state]), json=json)

@@ -107,7 +107,7 @@ def ledger(
     """
     Print the cost of every release, and each population's remaining budgets.
 
-    Also prints decisions on quarantined batches. Verifies the ledger's chain and, with the
+    Also prints decisions on batches without a result. Verifies the ledger's chain and, with the
     analyzer's identity, the decisions' signatures. Needs the operator token.
 
     Options:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from common.errors import PeerError, PeerRefusalError
 from common.messages.batch import BatchState, TaskState, TaskSummary
@@ -19,6 +19,9 @@ from deploy.tasks import forecast as forecasts
 from deploy.tasks.population_budgets import releases_to
 from deploy.tasks.schedule import Series, SeriesRound
 from deploy.tasks.task_view import preview
+
+_NOT_TO_COME: Final = {BatchState.EXPIRED, BatchState.DROPPED, BatchState.UNCONFIRMED}
+"""States of a batch that the shuffler does not send any more, to an analyzer that has none."""
 
 
 async def tasks_of(series: Series, analyzer: OperatorClient) -> list[TaskSummary]:
@@ -43,7 +46,7 @@ async def with_expired(
         for place, each in enumerate(found):
             if each.task is not None and each.state is TaskState.OVERDUE:
                 status = await shuffler.status_or_none(each.task.task_digest)
-                if status is None or status.state is BatchState.EXPIRED:
+                if status is None or status.state in _NOT_TO_COME:
                     found[place] = replace(each, state="expired")
     return tuple(found)
 

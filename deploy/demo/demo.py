@@ -151,11 +151,16 @@ async def _contribute(
     await contribute_all(rest, signed, shuffler, tokens=spent, progress=progress)
 
 
+_LOST: Final = frozenset(
+    {BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED, BatchState.UNCONFIRMED}
+)
+
+
 async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchStatus:
     async with ShufflerClient.connect(cluster.shuffler.address, cluster.authority) as shuffler:
         while True:
             status = await shuffler.status_or_none(digest)
-            if status is not None and status.state in {BatchState.EXPIRED, BatchState.QUARANTINED}:
+            if status is not None and status.state in _LOST:
                 raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
             if status is not None and status.state in {BatchState.DELIVERED, BatchState.ERASED}:
                 return status

@@ -36,7 +36,9 @@ _REFUSALS: Final[Mapping[str, str]] = {
     Outcome.CLOSED: "arrived after the batch had closed",
 }
 _GOOD: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
-_BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED})
+_BAD: Final = frozenset(
+    {BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED, BatchState.UNCONFIRMED}
+)
 
 
 def live_page(digest: TaskDigest, *, poll_seconds: float) -> str:

@@ -67,11 +67,11 @@ def show(
 
 
 def _show_decisions(decisions: Sequence[DecisionEntry], console: Console) -> None:
-    """Print the decisions on quarantined batches, if there are any."""
+    """Print the decisions on batches without a result, if there are any."""
     if not decisions:
         return
     table = _table("Decisions on batches")
-    add_columns(table, dict.fromkeys(("decision", "time", "failed check", "note"), "left"))
+    add_columns(table, dict.fromkeys(("decision", "time", "reason", "note"), "left"))
     for entry in decisions:
         table.add_row(
             *(f"{entry.entry:,}", entry.task_digest.hex()[:_DIGITS], entry.decision),

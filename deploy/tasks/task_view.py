@@ -53,6 +53,10 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
         "Shuffled, being delivered",
         "The reports are permuted and on their way to the analyzer.",
     ),
+    BatchState.SENT: (
+        "Sent, being confirmed",
+        "The shuffler sent all reports, and waits for the analyzer to confirm the batch.",
+    ),
     BatchState.DELIVERED: (
         "Delivered, being erased",
         "The analyzer has all reports. The shuffler is destroying its copies.",
@@ -60,7 +64,7 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     BatchState.ERASED: (
         "Delivered and erased",
         (
-            "The analyzer has all reports. The shuffler has destroyed its copies, their key last. "
+            "The analyzer has all reports. The shuffler destroys the key, then its own copies. "
             "It may keep hashes of sealed reports for some weeks, for inclusion proofs, and keeps "
             "the numbers of users and of refused submissions."
         ),
@@ -68,9 +72,9 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     BatchState.EXPIRED: (
         "Expired: nothing was released",
         (
-            "At the deadline the batch had fewer than n_min users. The shuffler has deleted their "
-            "submissions and destroyed the key last; it keeps no hashes. It keeps the numbers of "
-            "users and of refused submissions."
+            "At the deadline the batch had fewer than n_min users. The shuffler destroys the key, "
+            "then their submissions; it keeps no hashes. It keeps the numbers of users and of "
+            "refused submissions."
         ),
     ),
     BatchState.QUARANTINED: (
@@ -85,7 +89,15 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
         "Dropped: nothing was released",
         (
             "The operator dropped the batch, or its end date passed before the analyzer took it. "
-            "The shuffler has destroyed it, its key last."
+            "The shuffler destroys the key, then the files."
+        ),
+    ),
+    BatchState.UNCONFIRMED: (
+        "Erased, delivery unconfirmed",
+        (
+            "The operator dropped the batch, or its end date passed, after it was sent and before "
+            "the analyzer confirmed it. The analyzer may have all of it, and may release a result. "
+            "The shuffler destroys the key, then the files."
         ),
     ),
 }

@@ -7,6 +7,7 @@ from psycopg import Connection, sql
 from common.errors import StorageError
 from common.messages.batch import BatchId
 from common.runtime.schema import VERSION_TABLE, Schema
+from shuffler.storage.submission_store import MAY_BE_SENT
 
 SCHEMA: Final = Schema(
     steps=(
@@ -35,6 +36,7 @@ CREATE TABLE refusals (
 ) WITH (fillfactor = 50);
 """,
         "ALTER TABLE batches ADD COLUMN by_length bigint[] NOT NULL DEFAULT '{}'",
+        MAY_BE_SENT,
     )
 )
 """`writer` is a random number of each process that writes; its rows of a batch add up."""

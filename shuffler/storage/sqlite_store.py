@@ -25,7 +25,14 @@ from common.runtime.database import Database, storage_failures
 from common.runtime.schema import Schema
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.group_commit import Arrival
-from shuffler.storage.submission_store import Key, Observer, Row, StoredBatch, SubmissionStore
+from shuffler.storage.submission_store import (
+    MAY_BE_SENT,
+    Key,
+    Observer,
+    Row,
+    StoredBatch,
+    SubmissionStore,
+)
 from shuffler.storage.submissions import Deduplication
 
 _STEPS: Final = (
@@ -43,6 +50,7 @@ CREATE TABLE IF NOT EXISTS batches (
 """
     + submission_table.SCHEMA,
     "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';",
+    MAY_BE_SENT,
 )
 
 

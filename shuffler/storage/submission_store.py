@@ -18,6 +18,8 @@ from shuffler.storage.group_commit import Arrival
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
 """States in which a batch's submissions are on the disk."""
+MAY_BE_SENT: Final = "UPDATE batches SET state = 'sent' WHERE state = 'permuted';"
+"""The step of a schema from before the state "sent": the analyzer may have any permuted batch."""
 Row = tuple[Any, ...]
 Key = Literal["task_digest", "batch_id"]
 _STATES: Final = {

@@ -63,7 +63,7 @@ async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Se
     assert (0, 4) == moved("shuffler", "users_released_total")
     assert (0, 0) == moved("shuffler", "oldest_undelivered_seconds")
     assert (0, 1) == moved("shuffler", "batches", state="erased")
-    for state in ("closed", "permuted", "delivered", "erased"):
+    for state in ("closed", "permuted", "sent", "delivered", "erased"):
         assert (0, 1) == moved("shuffler", "batches_moved_total", state=state)
     for name, change in {
         "users_counted_total": (0, 4),

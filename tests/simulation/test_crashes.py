@@ -10,13 +10,14 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NoReturn
 
 import pytest
 
-from common.errors import BatchStateError
+from common.errors import BatchStateError, PeerError
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.task.task import Task
+from common.task_digest import TaskDigest
 from shuffler.batch_states import TRANSITIONS
 from tests.support.faults import Boundary, Crash
 from tests.support.ledger_entries import releases
@@ -100,12 +101,37 @@ async def _refused(world: World, begin: Begin, *, dropped: bool = False) -> None
     assert (not dropped) == len(world.shuffler.key_files())
 
 
+async def _unconfirmed(world: World, begin: Begin) -> None:
+    """Drop a batch that is sent, while the analyzer's confirmation is lost."""
+    signed = await world.publish(_PERSONS, _PERSONS)
+    finish = world.shuffler.finish_delivery
+
+    async def lost(digest: TaskDigest) -> NoReturn:
+        await finish(digest)
+        raise PeerError("the answer was lost")
+
+    world.shuffler.finish_delivery = lost  # type: ignore[method-assign]
+    begin()
+    await _everybody_answers(world)
+    while await world.batch_state(signed.digest()) is not BatchState.UNCONFIRMED:
+        await world.advance()
+        await world.restart_crashed()
+        if await world.batch_state(signed.digest()) is BatchState.SENT:
+            with suppress(Crash):
+                await world.shuffler.collection.drop(signed.digest())
+        await world.restart_crashed()
+    await world.finish()
+    assert BatchState.UNCONFIRMED is await world.batch_state(signed.digest())
+    assert [] == world.shuffler.key_files()
+
+
 _SCENARIOS: Final[Mapping[str, Callable[[World, Begin], Awaitable[None]]]] = MappingProxyType(
     {
         "released": _released,
         "expired": _expired,
         "refused": _refused,
         "dropped": partial(_refused, dropped=True),
+        "unconfirmed": _unconfirmed,
     }
 )
 

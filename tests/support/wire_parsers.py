@@ -184,6 +184,10 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     ("outcomes", submissions.outcomes_from_wire, submissions.outcomes_to_wire(list(Outcome))),
     (
+        *("dropped", batches.dropped_from_wire),
+        *map(batches.dropped_to_wire, (BatchState.DROPPED, BatchState.UNCONFIRMED)),
+    ),
+    (
         *("batch status", batches.status_from_wire),
         *(
             batches.status_to_wire(BatchStatus(state=one, n_users=5, n_min=2, shuffle_seconds=0.5))

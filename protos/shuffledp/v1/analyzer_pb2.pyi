@@ -1536,11 +1536,11 @@ class LedgerEntry(_message.Message):
     entry_hash: _builtins.bytes
     """32 bytes"""
     decision: _builtins.str
-    """Of a decision on a quarantined batch; empty for a release.
+    """Of a decision on a batch without a result; empty for a release.
     "release" or "drop"
     """
     reason: _builtins.str
-    """the failed check"""
+    """why the batch has no result"""
     note: _builtins.str
     """the operator's"""
     decided: _builtins.int

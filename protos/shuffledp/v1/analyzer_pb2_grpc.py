@@ -175,8 +175,8 @@ class AnalyzerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DecideBatch(self, request, context):
-        """Releases a quarantined batch in spite of its failed check, or drops it. Idempotent; a decision
-        is never changed. Needs the operator token.
+        """Releases a quarantined batch in spite of its failed check, or drops a batch without a result.
+        Idempotent; a drop is final. Needs the operator token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -59,8 +59,8 @@ class AnalyzerStub:
     DescribeTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]
     """Returns a published task and its state. Needs the operator token."""
     DecideBatch: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.DecideBatchRequest, _analyzer_pb2.DecideBatchResponse]
-    """Releases a quarantined batch in spite of its failed check, or drops it. Idempotent; a decision
-    is never changed. Needs the operator token.
+    """Releases a quarantined batch in spite of its failed check, or drops a batch without a result.
+    Idempotent; a drop is final. Needs the operator token.
     """
     GetLedger: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]
     """Returns every release's privacy cost, and every decision. Needs the operator token."""
@@ -95,8 +95,8 @@ class AnalyzerAsyncStub(AnalyzerStub):
     DescribeTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]  # type: ignore[assignment]
     """Returns a published task and its state. Needs the operator token."""
     DecideBatch: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.DecideBatchRequest, _analyzer_pb2.DecideBatchResponse]  # type: ignore[assignment]
-    """Releases a quarantined batch in spite of its failed check, or drops it. Idempotent; a decision
-    is never changed. Needs the operator token.
+    """Releases a quarantined batch in spite of its failed check, or drops a batch without a result.
+    Idempotent; a drop is final. Needs the operator token.
     """
     GetLedger: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]  # type: ignore[assignment]
     """Returns every release's privacy cost, and every decision. Needs the operator token."""
@@ -194,8 +194,8 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.DecideBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.DecideBatchResponse, _abc.Awaitable[_analyzer_pb2.DecideBatchResponse]]:
-        """Releases a quarantined batch in spite of its failed check, or drops it. Idempotent; a decision
-        is never changed. Needs the operator token.
+        """Releases a quarantined batch in spite of its failed check, or drops a batch without a result.
+        Idempotent; a drop is final. Needs the operator token.
         """
 
     @_abc_1.abstractmethod

@@ -76,6 +76,10 @@ class _BatchStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BatchState
     BATCH_STATE_EXPIRED: _BatchState.ValueType  # 6
     BATCH_STATE_QUARANTINED: _BatchState.ValueType  # 7
     BATCH_STATE_DROPPED: _BatchState.ValueType  # 8
+    BATCH_STATE_SENT: _BatchState.ValueType  # 9
+    """wholly sent; the analyzer has not confirmed it yet"""
+    BATCH_STATE_UNCONFIRMED: _BatchState.ValueType  # 10
+    """erased after it was sent and before it was confirmed"""
 
 class BatchState(_BatchState, metaclass=_BatchStateEnumTypeWrapper): ...
 
@@ -88,6 +92,10 @@ BATCH_STATE_ERASED: BatchState.ValueType  # 5
 BATCH_STATE_EXPIRED: BatchState.ValueType  # 6
 BATCH_STATE_QUARANTINED: BatchState.ValueType  # 7
 BATCH_STATE_DROPPED: BatchState.ValueType  # 8
+BATCH_STATE_SENT: BatchState.ValueType  # 9
+"""wholly sent; the analyzer has not confirmed it yet"""
+BATCH_STATE_UNCONFIRMED: BatchState.ValueType  # 10
+"""erased after it was sent and before it was confirmed"""
 Global___BatchState: _TypeAlias = BatchState  # noqa: Y015
 
 @_typing.final
@@ -360,12 +368,17 @@ Global___DropBatchRequest: _TypeAlias = DropBatchRequest  # noqa: Y015
 class DropBatchResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    STATE_FIELD_NUMBER: _builtins.int
+    state: Global___BatchState.ValueType
+    """DROPPED or UNCONFIRMED"""
     def __init__(
         self,
+        *,
+        state: Global___BatchState.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -58,6 +58,17 @@ async def test_too_many_refusals_quarantine_a_batch(analyzer: AnalyzerCore) -> N
     assert 2 == await _number(analyzer, "ledger_entries")
 
 
+async def test_dropping_an_unusable_batch_does_not_move_it_again(analyzer: AnalyzerCore) -> None:
+    """It stays unusable; the ledger has one more entry."""
+    await analyzer.deliver(50, [number.to_bytes(4) * 15 for number in range(100)])
+    await analyzer.releases.decide(analyzer.signed.digest(), "drop", "junk")
+    await analyzer.settle()
+
+    moved = [await _number(analyzer, "batches_moved_total", state="unusable")]
+    moved += [await _number(analyzer, "batches", state="unusable")]
+    assert [1, 1, 1] == [*moved, await _number(analyzer, "ledger_entries")]
+
+
 async def test_tasks_are_open_until_their_deadline_or_their_batch(analyzer: AnalyzerCore) -> None:
     """Of three tasks one ends sooner, and one has a staged batch; a restart changes nothing."""
     await analyzer.publish()

@@ -1,18 +1,24 @@
 """What a batch costs that its operator releases although it failed a check."""
 
 import dataclasses
-from typing import Any, Final
+from contextlib import nullcontext
+from typing import Any, Final, get_args
+
+import pytest
 
 from analyzer.storage import ledger
+from analyzer.waiver import Waiver
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import claimed_release, guarantees
+from common.crypto.signing import SigningIdentity
+from common.errors import SuspectBatchError
 from common.messages.guarantee import claimed
-from common.messages.ledger_entry import verify
+from common.messages.ledger_entry import Decision, verify
 from common.messages.waived import NONE_WAIVED, Waived
 from common.task.task import Task
 from deploy.results.verification import check_fits, recompute_guarantees
 from tests.support.analyzer_core import AnalyzerCore
-from tests.support.ledger_entries import releases
+from tests.support.ledger_entries import decision_entry, first_entry, releases
 
 _USERS: Final = 50
 _SHORT: Final = Waived(("lengths",), (_USERS, 0))
@@ -49,3 +55,18 @@ async def test_a_batch_without_its_long_submissions_is_charged_for_what_arrived(
     entries = await analyzer.store.ledger(0)
     assert composed_epsilon(both, task.delta) == releases(entries)[1].composed_epsilon
     assert await analyzer.store.run(ledger.check) == verify(entries)
+
+
+@pytest.mark.parametrize("decision", get_args(Decision))
+def test_only_a_decision_to_release_the_batch_waives_its_checks(decision: Decision) -> None:
+    """A batch that is dropped while it is counted fails the check as before."""
+    entry = decision_entry(SigningIdentity.generate(), first_entry(), decision=decision)
+    waiver = Waiver(entry)
+
+    def check() -> None:
+        raise SuspectBatchError("too many refused")
+
+    waives = decision == "release"
+    with nullcontext() if waives else pytest.raises(SuspectBatchError, match="too many refused"):
+        waiver.run("refusals", check)
+    assert waives == bool(waiver.warnings())

@@ -19,12 +19,15 @@ _NEXT = {
     (BatchState.COLLECTING, Event.CLOSE): BatchState.CLOSED,
     (BatchState.COLLECTING, Event.EXPIRE): BatchState.EXPIRED,
     (BatchState.CLOSED, Event.PERMUTE): BatchState.PERMUTED,
-    (BatchState.PERMUTED, Event.DELIVER): BatchState.DELIVERED,
+    (BatchState.PERMUTED, Event.SEND): BatchState.SENT,
     (BatchState.PERMUTED, Event.REFUSE): BatchState.QUARANTINED,
+    (BatchState.SENT, Event.DELIVER): BatchState.DELIVERED,
+    (BatchState.SENT, Event.REFUSE): BatchState.QUARANTINED,
     (BatchState.DELIVERED, Event.ERASE): BatchState.ERASED,
 }
 _DROPPED = frozenset({BatchState.CLOSED, BatchState.PERMUTED, BatchState.QUARANTINED})
 _NEXT |= {(state, Event.DROP): BatchState.DROPPED for state in _DROPPED}
+_NEXT[BatchState.SENT, Event.DROP] = BatchState.UNCONFIRMED
 
 
 @pytest.mark.parametrize("event", Event)
@@ -78,8 +81,9 @@ def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
 def test_every_state_ends_by_itself_or_at_its_end_date(state: BatchState) -> None:
     """Thirty seconds after the deadline of 100, if the shuffler still keeps the batch then."""
     assert not is_past_end(state, _RULE, 30, 129.9)
-    assert (state in _DROPPED) == is_past_end(state, _RULE, 30, 130)
-    if state not in FINAL_STATES | _DROPPED:
+    can_drop = (state, Event.DROP) in _NEXT
+    assert can_drop == is_past_end(state, _RULE, 30, 130)
+    if not can_drop and state not in FINAL_STATES:
         assert due_event(state, 0, _RULE, 100) is not None
 
 

@@ -152,14 +152,20 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
 
 @pytest.mark.parametrize(
     ("failing", "keys"),
-    [("shuffler.active_batches.ActiveBatches.destroy_key", 1), ("shutil.rmtree", 0)],
+    [
+        ("shuffler.active_batches.ActiveBatches.destroy_key", 1),
+        ("shutil.rmtree", 0),
+        ("deploy.audit.harness.analyzer_core.InlineExecutor.forget_keys", 0),
+    ],
 )
 async def test_erasing_a_finished_batch_is_retried(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch, failing: str, keys: int
 ) -> None:
     """The batch is over in the store; its key and files follow, the key first."""
+    asked = list[str]()
 
     def fail(*_: object) -> None:
+        asked.append(failing)
         raise OSError
 
     await shuffler.submit(5)
@@ -170,61 +176,10 @@ async def test_erasing_a_finished_batch_is_retried(
         failures.setattr(failing, fail)
         await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
-    assert (keys, 1) == (len(shuffler.key_files()), len(_folders(shuffler)))
+    assert (keys, 1) == (len(shuffler.key_files()), len(shuffler.batches.unfinished()))
+    assert [failing] == asked
     await shuffler.advance()
-    assert [] == shuffler.key_files() == _folders(shuffler)
-
-
-async def _nothing_left(shuffler: Shuffler) -> bool:
-    """Return whether key, blocks and submissions of the batch are gone."""
-    batch_id = (await shuffler.store.get(DIGEST)).batch_id
-    groups = [*shuffler.store.group_source().read(batch_id, 0, 2**31)]
-    return not [*shuffler.key_files(), *_folders(shuffler), *groups]
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("by_command", [False, True])
-@pytest.mark.parametrize("refused", [False, True], ids=["analyzer away", "refused"])
-async def test_a_batch_that_cannot_be_delivered_is_dropped(
-    shuffler: Shuffler, *, refused: bool, by_command: bool, restarted: bool
-) -> None:
-    """By command, twice, or at its end date: nothing is left of it, now and after a restart."""
-    await shuffler.submit(5)
-    shuffler.analyzer.refuse_with = "INVALID_ARGUMENT" if refused else ""
-    shuffler.analyzer.reachable = refused
-    await shuffler.advance()
-    kept = BatchState.QUARANTINED if refused else BatchState.PERMUTED
-    assert kept is await shuffler.state()
-    if restarted:
-        await shuffler.restart()
-    shuffler.clock.seconds = CASE.task.deadline + shuffler.keep_seconds - 1
-    await shuffler.advance()
-    assert kept is await shuffler.state()
-    assert 1 == len(shuffler.key_files())
-
-    if by_command:
-        for _ in range(2):
-            await shuffler.collection.drop(DIGEST)
-    else:
-        shuffler.clock.seconds += 1
-    await shuffler.advance()
-    assert BatchState.DROPPED is await shuffler.state()
-    assert await _nothing_left(shuffler)
-    await shuffler.restart()
-    assert BatchState.DROPPED is await shuffler.state()
-    assert [] == shuffler.batches.unfinished()
-
-
-async def test_a_batch_that_collects_or_was_delivered_is_not_dropped(shuffler: Shuffler) -> None:
-    """The refusal names the state, and nothing changes."""
-    await shuffler.submit(3)
-    with pytest.raises(BatchStateError, match="a batch that is collecting cannot drop"):
-        await shuffler.collection.drop(DIGEST)
-    await shuffler.submit(2)
-    await shuffler.advance()
-    await shuffler.advance()
-    with pytest.raises(BatchStateError, match="a batch that is erased cannot drop"):
-        await shuffler.collection.drop(DIGEST)
+    assert [] == [*shuffler.key_files(), *_folders(shuffler), *shuffler.batches.unfinished()]
 
 
 def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
@@ -525,7 +480,7 @@ async def test_a_proof_waits_for_its_store(
     monkeypatch.setattr(shuffler.inclusions, "keep", fail)
     await shuffler.submit(5)
     await shuffler.advance()
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.SENT is await shuffler.state()
     assert 1 == len(shuffler.key_files())
     monkeypatch.setattr(shuffler.inclusions, "keep", keep)
     await shuffler.advance()

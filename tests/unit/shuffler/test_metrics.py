@@ -1,6 +1,7 @@
 import pytest
 
 from common.errors import StorageError
+from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.metrics import WINDOW, ProcessMetrics
 from deploy.audit.harness.clock import ManualClock
@@ -79,6 +80,19 @@ async def test_refusals_are_counted_once_despite_disk_failures(
             await shuffler.advance()
     await shuffler.advance()
 
+    assert 1 == _number(shuffler, "submissions_refused_total", cause="malformed")
+
+
+async def test_a_batch_dropped_before_it_is_permuted_is_counted_once(shuffler: Shuffler) -> None:
+    """Its users and refusals, as those of a batch that is dropped later."""
+    await shuffler.submit(5)
+    stored = await shuffler.store.get(DIGEST)
+    shuffler.refusals.count(stored.batch_id, [Outcome.MALFORMED])
+    await shuffler.store.set_state(stored, BatchState.CLOSED)
+    await shuffler.collection.drop(DIGEST)
+    await shuffler.advance()
+
+    assert 5 == _number(shuffler, "users_collected_total")
     assert 1 == _number(shuffler, "submissions_refused_total", cause="malformed")
 
 

@@ -45,6 +45,7 @@ async def test_all_parts_arrive_in_their_places(blocks: SealedBlocks) -> None:
     """Whatever their order on the way."""
     analyzer = MemoryAnalyzer(_CASE.signed)
     await deliver_parts(analyzer, _manifest(), blocks, 2, _SIZE)
+    await analyzer.finish_delivery(_manifest().task_digest)
 
     [(manifest, blob)] = analyzer.delivered
     assert _manifest() == manifest

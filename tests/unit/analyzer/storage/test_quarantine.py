@@ -1,23 +1,26 @@
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from analyzer.storage import ledger
+from analyzer.storage import ledger, quarantine
 from common.errors import (
     BatchStateError,
     ConflictError,
     LedgerError,
+    StorageError,
     SuspectBatchError,
     UnknownTaskError,
     UnusableBatchError,
 )
 from common.messages import inclusion_proof
 from common.messages.batch import BatchId, BatchManifest, TaskState
-from common.messages.ledger_entry import Decision, DecisionEntry, verify
+from common.messages.ledger_entry import MAX_REASON_CHARACTERS, Decision, DecisionEntry, verify
 from common.task_digest import TaskDigest
+from deploy.audit.harness.analyzer_core import part_header
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.ledger_entries import releases
 
@@ -264,27 +267,97 @@ async def test_every_batch_without_a_result_can_be_erased(
     await core.stop()
 
 
-async def test_a_batch_that_is_dropped_during_its_release_is_not_released(
-    core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+async def test_a_batch_that_cannot_be_dropped_delays_no_other(
+    core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whichever is stored first holds: the result is refused, and nothing is charged."""
-    digest, release = (await core.publish()).digest(), core.store.release
+    """At their end date; it is logged. A reason too long for the ledger is cut."""
+    first = core.signed.digest()
+    await core.store.mark_unusable(core.manifest(_USERS), 2 * MAX_REASON_CHARACTERS * "x")
+    await core.publish()
+    await core.stage(core.manifest(_USERS, batch=BatchId(bytes(16))))
+    second, decide = core.signed.digest(), quarantine.decide
 
-    async def dropped_meanwhile(*given: Any) -> None:
-        monkeypatch.setattr(core.store, "release", release)
-        await core.releases.decide(digest, "drop", "too late")
-        await release(*given)
+    def refuse_first(
+        connection: sqlite3.Connection, digest: TaskDigest, *given: Any, **more: Any
+    ) -> Any:
+        if digest == min(first, second):
+            raise LedgerError("broken")
+        return decide(connection, digest, *given, **more)
 
-    monkeypatch.setattr(core.store, "release", dropped_meanwhile)
+    with monkeypatch.context() as patch:
+        patch.setattr(quarantine, "decide", refuse_first)
+        await core.releases.drop_ended(core.task.deadline + 1000)
+    assert "batch not dropped yet" in caplog.text
+    assert 2 == len(await core.store.ledger(0))
+    await core.releases.drop_ended(core.task.deadline + 1000)
+    await core.settle()
+
+    assert _nothing_left(core)
+    decided = [entry for entry in await core.store.ledger(0) if isinstance(entry, DecisionEntry)]
+    reasons = {entry.task_digest: entry.reason for entry in decided}
+    assert MAX_REASON_CHARACTERS * "x" == reasons[first]
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ("accept_delivery", ConflictError),
+        ("chunk", ConflictError),
+        ("add_part", ConflictError),
+        ("fix_salt", StorageError),
+        ("finish_delivery", ConflictError),
+        ("_mark_unusable", None),
+        ("_release", None),
+    ],
+)
+async def test_a_batch_that_is_dropped_meanwhile_stays_dropped(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    error: type[Exception] | None,
+) -> None:
+    """Whichever step comes next: nothing is released, charged or left, and the note is kept."""
+    core = AnalyzerCore(tmp_path)
+    await core.start()
+    await core.publish()
+    run = core.store.run
+    digest, sealed = core.signed.digest(), core.sealed(_USERS)
+    core.clock.seconds = float(core.task.deadline)  # before it, an unfinished delivery is kept
     monkeypatch.setattr("analyzer.release.retry_pause", lambda _: 0.0)
-    batch = BatchId(digest[:16])
-    await core.deliver_parts(core.manifest(_USERS, batch=batch), core.sealed(_USERS))
+    if step == "_mark_unusable":
+        sealed[:_JUNK] = [bytes([number]) * 60 for number in range(_JUNK)]
+
+    async def drop() -> None:
+        monkeypatch.setattr(core.store, "run", run)
+        await core.releases.decide(digest, "drop", "too late")
+        if error is not None:  # else the release waits for this
+            await core.settle()
+
+    async def dropped_before(work: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if work.__name__ == step:
+            await drop()
+        return await run(work, *given, **named)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        if step == "chunk":
+            await drop()
+        yield b"".join(sealed)
+
+    monkeypatch.setattr(core.store, "run", dropped_before)
+    with pytest.raises(error) if error else nullcontext():
+        await core.staging.begin(core.manifest(_USERS), 1)
+        await core.staging.receive(part_header(digest, 0, sealed), chunks())
+        await core.releases.finish_delivery(digest)
     await core.settle()
 
     assert TaskState.UNUSABLE is await _state(core)
-    assert 1 == len(releases(await core.store.ledger(0)))
-    with pytest.raises(UnusableBatchError, match="the operator dropped the batch"):
+    assert _nothing_left(core)
+    assert ["drop"] == [getattr(entry, "decision", "") for entry in await core.store.ledger(0)]
+    with pytest.raises(UnusableBatchError, match=r"the operator dropped .* note: too late$"):
         await core.result()
+    with pytest.raises(BatchStateError, match="decided before to drop"):
+        await core.releases.decide(digest, "release", "no")
+    await core.stop()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_json_has_all_hashed_fields() -> None:
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_decisions_have_a_table_of_their_own(width: int, snapshot: SnapshotAssertion) -> None:
-    """With the failed check and the note, folded and escaped; JSON lists all entries in order."""
+    """With the reason and the note, folded and escaped; JSON lists all entries in order."""
     entries = [_ENTRY, _DECISION]
 
     assert snapshot == printed(partial(ledger.show, entries, verify(entries), []), width)

@@ -163,6 +163,9 @@ async def test_a_round_equals_its_template_in_all_that_this_fixes(
     [
         (None, "expired"),
         (BatchState.EXPIRED, "expired"),
+        (BatchState.DROPPED, "expired"),
+        (BatchState.UNCONFIRMED, "expired"),
+        (BatchState.SENT, "overdue"),
         (BatchState.COLLECTING, "overdue"),
         (BatchState.CLOSED, "overdue"),
         (BatchState.QUARANTINED, "overdue"),

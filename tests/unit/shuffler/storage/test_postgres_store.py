@@ -196,19 +196,19 @@ async def test_schemas_of_other_versions_are_refused_with_the_reason(
 ) -> None:
     """A front-end waits for its coordinator; a program that is too old must be upgraded."""
     uri = postgres.database()
-    with pytest.raises(SettingsError, match="version 0; this program needs 2: start or upgrade"):
+    with pytest.raises(SettingsError, match="version 0; this program needs 3: start or upgrade"):
         postgres_store(uri, coordinator=False)
     store = postgres_store(uri)
     front_end = postgres_store(uri, coordinator=False)
     await store.open_batch(BATCH, SIGNED)
     with psycopg.connect(uri, autocommit=True) as admin:
-        admin.execute("UPDATE schema_version SET version = 4, readable_from = 3")
-    with pytest.raises(StorageError, match="readable from 3; this program has 2: upgrade it"):
+        admin.execute("UPDATE schema_version SET version = 5, readable_from = 4")
+    with pytest.raises(StorageError, match="readable from 4; this program has 3: upgrade it"):
         await append(front_end, submission(1))
     for each in (store, front_end):
         each.close()
     for coordinator in (True, False):
-        with pytest.raises(SettingsError, match="is version 4, readable from 3; this program has"):
+        with pytest.raises(SettingsError, match="is version 5, readable from 4; this program has"):
             postgres_store(uri, coordinator=coordinator)
 
 

@@ -1,0 +1,35 @@
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import BatchStateError
+from common.messages.batch import BatchState, BatchStatus
+from common.task_digest import TaskDigest
+from deploy.clients.shuffler import ShufflerClient
+from deploy.demo import demo
+from shuffler.batch_states import FINAL_STATES
+
+
+@pytest.mark.parametrize("state", sorted(FINAL_STATES | {BatchState.QUARANTINED}, key=str))
+async def test_the_demo_waits_for_no_batch_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: BatchState
+) -> None:
+    """It ends with the state as its error, unless the batch was delivered."""
+    status = BatchStatus(state=state, n_users=5, n_min=3, shuffle_seconds=0.0)
+
+    class Shuffler:
+        async def status_or_none(self, _: TaskDigest) -> BatchStatus:
+            return status
+
+    class Cluster:
+        shuffler = type("Process", (), {"address": ""})
+        authority = tmp_path
+
+    cluster: Any = Cluster
+    monkeypatch.setattr(ShufflerClient, "connect", lambda *_: nullcontext(Shuffler()))
+    monkeypatch.setattr(demo, "_POLL_SECONDS", 10.0)
+    delivered = state is BatchState.ERASED
+    with nullcontext() if delivered else pytest.raises(BatchStateError, match=f"is {state.value};"):
+        assert status == await demo._wait_until_delivered(cluster, TaskDigest(bytes(32)))
