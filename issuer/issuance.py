@@ -11,7 +11,8 @@ from typing import Final
 
 import gmpy2
 
-from common.crypto.privacy_tokens import MODULUS_BYTES, TokenKey
+from common.crypto.privacy_tokens import TokenKey
+from common.crypto.token_signing import blinded_number
 from common.errors import (
     ConflictError,
     CredentialError,
@@ -128,12 +129,7 @@ class Issuance:
     async def _wanted(self, key_id: bytes, blinded: bytes, credential: bytes) -> Wanted:
         key = self._keys.find(key_id, self._clock.now())
         person = key.tag(await self._entitlements.person(credential))
-        modulus = key.signing_key.token_key().modulus
-        if len(blinded) != MODULUS_BYTES or int.from_bytes(blinded) >= modulus:
-            raise WireError(
-                f"a blinded message must have {MODULUS_BYTES} bytes and be below the modulus of "
-                "its key"
-            )
+        blinded_number(blinded, key.signing_key.token_key().modulus)
         return Wanted(
             key_id=key_id,
             person=person,

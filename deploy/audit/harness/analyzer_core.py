@@ -60,13 +60,17 @@ class AnalyzerCore:
     seeds: Iterator[int] = field(default_factory=lambda: itertools.count(1, 2))
     """Seeds of the generators; a restart uses new ones, so that no task repeats a nonce."""
 
-    async def start(self) -> None:
-        """Start the core, or restart it after a crash."""
+    def open_files(self) -> None:
+        """Open the keys and the database."""
         self.clock = ManualClock()
         self.state = StateDirectory.open(self.path)
         self.keys = AnalyzerKeys.load(self.state, SCHEDULE, self.clock.now())
         self.store = Store(self.path / "analyzer.sqlite")
         self.executor = InlineExecutor()
+
+    async def start(self) -> None:
+        """Start the core, or restart it after a crash."""
+        self.open_files()
         head = await self.store.run(ledger.check)
         self.budgets = ReleaseBudgets(self.store)
         self.process_metrics = ProcessMetrics("analyzer", self.clock)

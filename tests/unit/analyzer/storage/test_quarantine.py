@@ -307,7 +307,7 @@ async def test_a_batch_that_cannot_be_dropped_delays_no_other(
         ("fix_salt", StorageError),
         ("finish_delivery", ConflictError),
         ("_mark_unusable", None),
-        ("_release", None),
+        ("release", None),
     ],
 )
 async def test_a_batch_that_is_dropped_meanwhile_stays_dropped(
