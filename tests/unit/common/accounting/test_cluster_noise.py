@@ -401,10 +401,14 @@ _RARE: dict[str, tuple[Room, ...]] = {
 
 @pytest.mark.parametrize("name", _RARE)
 def test_one_more_user_never_raises_delta(name: str) -> None:
-    """But for the error of the grid of ratios: at each end of a kind of bound, and between."""
+    """
+    But for the error of the grid of ratios: at each end of a kind of bound, and between.
+
+    Without bounds that end before the charge for rounding rises, δ rises by half at 7,984 trials.
+    """
     labels, few = _Labels(2, _RARE[name]), np.geomspace(100, 9_000, 12).astype(int)
     ends = {end for end, *_ in _limits(labels, _MAX_CELLS) if end < few[-1]}
-    numbers = sorted({*few.tolist(), *ends, *(end + 1 for end in ends)})
+    numbers = sorted({*few.tolist(), 7_795, 7_984, *ends, *(end + 1 for end in ends)})
     releases = [ClusterRelease(trials=n, domain_size=2, rooms=_RARE[name]) for n in numbers]
     for epsilon in (0.5, 1.0):
         found = np.array([release.delta(epsilon) for release in releases])
@@ -461,7 +465,7 @@ def test_more_users_never_raise_epsilon(law: int, kind: str, delta: float) -> No
     )
 
     assert (np.diff(found) <= 2e-5 * found[:-1]).all()
-    assert found[-1] < 0.5 * found[0]
+    assert found[-1] < 0.6 * found[0]
 
 
 @pytest.mark.slow
