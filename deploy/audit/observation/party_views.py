@@ -112,7 +112,8 @@ def analyzer_view(record: RunRecord) -> Finding:
         checks.test("places of the shuffler's dummies", statistics.p_rank_sum(order < 0))
     begun, parts = record.delivering("BeginDelivery"), record.delivering("DeliverPart")
     numbers_of_parts = [request for call in parts for request in call.requests[:1]]
-    once = len(begun) == 1 and len(set(numbers_of_parts)) == len(numbers_of_parts)
+    announced = {request for call in begun for request in call.requests}
+    once = len(announced) == 1 and len(set(numbers_of_parts)) == len(numbers_of_parts)
     checks.require("the batch is delivered once", once)
     manifest, delivered = record.delivery
     numbers = (len(record.submissions), len(delivered))
