@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.process import BaseProcess
 
 import pytest
 
@@ -21,6 +22,14 @@ def pool() -> Iterator[HpkePool]:
     made = HpkePool(1)
     yield made
     made.close()
+
+
+def _worker(pool: HpkePool, key: HpkePrivateKey) -> BaseProcess:
+    """Let the pool start its worker, and return it; services of other tests may have some too."""
+    others = set(multiprocessing.active_children())
+    pool.open_and(key, list, _sealed(key, 1), _CONTEXT).result()
+    [worker] = set(multiprocessing.active_children()) - others
+    return worker
 
 
 def _texts(count: int) -> list[bytes]:
@@ -64,8 +73,7 @@ def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
     """Workers finish their work first, and new ones replace them."""
     key = HpkePrivateKey.generate()
     sealed = _sealed(key, 2000)
-    pool.open_and(key, list, sealed[:1], _CONTEXT).result()
-    [former] = multiprocessing.active_children()
+    former = _worker(pool, key)
     underway = pool.open_and(key, list, sealed, _CONTEXT)
     pool.forget_keys()
     assert _texts(2000) == underway.result()
@@ -103,9 +111,7 @@ def test_ciphertexts_are_sealed_and_opened_in_order(pool: HpkePool) -> None:
 def test_a_worker_that_dies_is_replaced(pool: HpkePool) -> None:
     """The dead worker's task fails; the next chunk opens."""
     key = HpkePrivateKey.generate()
-    sealed = _sealed(key, 3)
-    pool.open_and(key, list, sealed, _CONTEXT).result()
-    [worker] = multiprocessing.active_children()
+    sealed, worker = _sealed(key, 3), _worker(pool, key)
     worker.kill()
     worker.join()
     with contextlib.suppress(BrokenProcessPool):
