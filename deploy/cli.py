@@ -1,7 +1,9 @@
 """The command `shuffledp`; a subcommand's module is imported only when the subcommand runs."""
 
+import errno
 import importlib
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -50,6 +52,7 @@ _OF_A_PERSON: Final = {
 """By command, the message that replaces the parser's, which may contain a person's value."""
 
 
+_FAULTS_OF_OUTPUT: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EPIPE)
 _WRONG_OPTIONS: Final = 2
 """Exit status, as of the parser's own errors."""
 
@@ -149,13 +152,21 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors=errors)
     try:
         with ended_by_interrupt():
-            app()
+            try:
+                app()
+            finally:
+                sys.stdout.flush()
     except ShuffleDpError as error:
         sys.stderr.write(f"shuffledp: {visible(str(error))}\n")
         sys.exit(_WRONG_OPTIONS if isinstance(error, UsageError) else 1)
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno not in _FAULTS_OF_OUTPUT:
             raise
-        sys.exit(f"shuffledp: {visible(str(error.filename))}: {error.strerror}")
+        if error.filename is None:  # Python would flush again at the end, with a traceback
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.EPIPE:
+            sys.exit(1)
+        name = "standard output" if error.filename is None else visible(str(error.filename))
+        sys.exit(f"shuffledp: {name}: {error.strerror}")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -18,16 +18,16 @@ class CheckedArguments:
     Base class of mechanisms: a wrong type is a TypeError, before a number is truncated or drawn.
 
     It checks the fields of a mechanism that are classes, such as weights, and arguments of every
-    method that draws: see _CHECKS. `checked_array` checks the values to randomize.
+    public method: see _CHECKS. `checked_array` checks the values to randomize.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401  # of other base classes
-        """Check the arguments of methods that draw, and the fields before other checks."""
+        """Check the arguments of public methods, and the fields before other checks."""
         super().__init_subclass__(**options)
         for name, method in [*vars(cls).items()]:
             if name == "__post_init__":
                 setattr(cls, name, _after_fields(method))
-            elif inspect.isfunction(method) and "rng" in inspect.signature(method).parameters:
+            elif inspect.isfunction(method) and not name.startswith("_"):
                 setattr(cls, name, _with_arguments(method))
 
     def __post_init__(self) -> None:
@@ -58,12 +58,16 @@ def _after_fields(check: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def _with_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
     names = inspect.signature(method)
+    if not names.parameters.keys() & {"reports", *_CHECKS}:
+        return method
 
     @functools.wraps(method)
     def checked(*given: Any, **named: Any) -> Any:  # noqa: ANN401  # any method
         bound = names.bind(*given, **named)
         for name in bound.arguments.keys() & _CHECKS.keys():
             bound.arguments[name] = _CHECKS[name](name, bound.arguments[name])
+        if "reports" in bound.arguments:
+            _check_reports(bound.arguments["reports"], given[0].report_dtype)
         return method(*bound.args, **bound.kwargs)
 
     return checked
@@ -73,6 +77,11 @@ def _generator(name: str, value: Any) -> np.random.Generator:  # noqa: ANN401  #
     if not isinstance(value, np.random.Generator):
         raise TypeError(f"{name} has the type {type(value).__name__}; it must be numpy's Generator")
     return value
+
+
+def _check_reports(reports: Any, dtype: np.dtype[Any]) -> None:  # noqa: ANN401  # any value
+    if not isinstance(reports, np.ndarray) or reports.ndim != 1 or reports.dtype != dtype:
+        raise TypeError(f"reports must be an array of shape (n,) and of the type {dtype}")
 
 
 def _whole(name: str, value: Any) -> int:  # noqa: ANN401  # any value
@@ -93,6 +102,7 @@ def _people(name: str, value: Any) -> NDArray[np.int64]:  # noqa: ANN401  # any 
 _CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "rng": _generator,
     "count": _whole,
+    "item": _whole,
     "n_dummies": _whole,
     "users": _people,
 }

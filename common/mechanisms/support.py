@@ -114,7 +114,7 @@ class AnswerCounting(OddsOfWeights, SupportCounting):
         return 1 / self.answers
 
 
-class PlaceReports:
+class PlaceReports(CheckedArguments):
     """Base class of mechanisms whose report is one number: of an item, a place or a node."""
 
     PLACE: ClassVar[str]

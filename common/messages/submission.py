@@ -57,7 +57,7 @@ def parse_number(text: str, rule: str) -> float:
     """Parse an ASCII number without the underscores that Python allows; raise ValueRangeError."""
     with suppress(ValueError):
         if text.isascii() and "_" not in text:
-            return float(text)
+            return float(text) + 0.0  # 0.0 for -0.0
     raise ValueRangeError(rule)
 
 

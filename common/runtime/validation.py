@@ -63,10 +63,11 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> d
     except (ValueError, RecursionError) as error:  # ValueError covers numbers with too many digits
         position = _POSITION.search(str(error))  # without its text, which may quote the file
         where = f" {position[0]}" if position else ""
-        no_such_date = "Invalid date" in str(error)
-        fault = (
-            "has a date that does not exist" if no_such_date else "is not TOML, or repeats a key"
-        )
+        fault = "is not TOML, repeats a key, or has no such date or time"
+        if isinstance(error, UnicodeDecodeError):
+            fault = "is not UTF-8 text"
+        elif "Invalid date" in str(error):
+            fault = "has a date that does not exist"
         raise refusal(f"{path} {fault}{where}") from error
 
 

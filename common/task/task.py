@@ -10,11 +10,11 @@ JSON (sorted keys, no spaces, ASCII, numbers as Python prints them, an infinite 
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Real
-from typing import Any, Final, NoReturn, Self, get_args
+from typing import Any, Final, NoReturn, Self, get_args, get_origin
 
 import numpy as np
 
@@ -137,6 +137,10 @@ class Task:
     """The public attribute that the items are broken down by; None for none."""
 
     def __post_init__(self) -> None:
+        for name, kind in _KINDS:
+            if not isinstance(value := getattr(self, name), kind):
+                needed = getattr(kind, "__name__", kind)
+                raise TaskError(f"{name} has the type {type(value).__name__}; it must be {needed}")
         check_domain_size(self.domain_size, self.kind)  # first, since other rules multiply by it
         check_composition(
             self.composition,
@@ -506,6 +510,14 @@ class Task:
             else BreakdownSpec(**breakdown | {"groups": tuple(breakdown["groups"])}),
             **fields,
         )
+
+
+_KINDS: Final[tuple[tuple[str, Any], ...]] = tuple(
+    (field.name, get_origin(field.type) if field.name == "labels" else field.type)
+    for field in fields(Task)
+    if field.type not in {int, float}  # which are checked with their ranges
+)
+"""Names and types of a task's other fields."""
 
 
 _LISTED: Final = 4

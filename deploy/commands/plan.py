@@ -122,6 +122,7 @@ def plan(
     if task_kind in _COUNTED and domain_size is None:
         raise UsageError(f"--domain-size is missing: {_COUNTED[task_kind]}")
     size = 1 if domain_size is None else domain_size
+    low, high = (end and end + 0.0 for end in (low, high))  # 0.0 for -0.0
     fields: dict[str, Any] = {"population": population}
     if breakdown:
         fields["breakdown"] = parse_breakdown(breakdown)

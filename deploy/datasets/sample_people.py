@@ -33,6 +33,8 @@ _OPEN_BYTES: Final = 8
 """Bytes of a text or code that no list holds."""
 _NARROW: Final = 1e-5
 """Width of a range, relative to its ends, up to which it is widened."""
+_TINY: Final = 1e-12
+"""Width of a range up to which it is widened, and size up to which a number counts as 0 there."""
 _MOST: Final = math.nextafter(MAX_BOUND, 0.0)
 Span = tuple[float, float]
 _ABSENT: Final = (
@@ -273,13 +275,13 @@ def _reader(data: Dataset, kind: Kind, span: Span | None) -> Callable[[str], Any
     low, high = span or (-_MOST, _MOST)
     size, rule = 1, "a value is a number, such as 36.6"
     if kind == "vector":
-        size = 1 + data.labels[0].count(",")
-        rule = f"a value has as many numbers as others, {size}, with commas between"
+        size = 1 + data.labels[0 if data.rows is None else data.rows.argmin()].count(",")
+        rule = f"a value has as many numbers as the first, {size}, with commas between"
 
     def in_span(number: float) -> float:
         if not low <= number <= high:
-            raise ValueRangeError(f"a number must lie between {low:,.15g} and {high:,.15g}")
-        return number + 0.0  # 0.0 for -0.0
+            raise ValueRangeError(f"a number must lie between {low:,} and {high:,}")
+        return number
 
     def parse(text: str) -> Any:  # noqa: ANN401  # any kind of numbers
         if kind == "key-value":
@@ -309,7 +311,7 @@ def _range(numbers: list[float]) -> Span:
     """Return the least and the largest number or, around almost equal numbers, a wider range."""
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     size = max(-low, high)
-    if high - low > _NARROW * size:
+    if high - low > max(_NARROW * size, _TINY):
         return low, high
-    size = size or 1.0
+    size = size if size > _TINY else 1.0
     return max(low - size, -_MOST), min(high + size, _MOST)

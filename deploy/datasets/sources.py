@@ -6,7 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
+from common.errors import TaskError, ValueRangeError
+from common.messages.submission import parse_number
 from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import catalogue, files
 from deploy.datasets.catalogue import Dataset
@@ -62,9 +63,9 @@ def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
     if len(parts) > (2 if distribution == "zipf" else 1):
         raise TaskError(f"{distribution} has {len(parts)} numbers; write {_FORMS} or uniform:SIZE")
     try:
+        exponent = [*(parse_number(part, "") for part in parts), _DEFAULT_EXPONENT][1]
         size = int(parts[0])
-        exponent = float(parts[1]) if len(parts) > 1 else _DEFAULT_EXPONENT
-    except ValueError as error:
+    except (ValueError, ValueRangeError) as error:
         raise TaskError(f"{distribution} needs numbers; write {_FORMS} or uniform:SIZE") from error
     check_int_range(f"the items of a {_NAMES[distribution]} distribution", size, 2, MAX_DOMAIN_SIZE)
     if not 0 <= exponent <= _MAX_EXPONENT:

@@ -101,6 +101,7 @@ class Requirements:
             ("the messages cap", self.messages_cap, 1, math.inf),
             ("the bytes cap", self.bytes_cap, envelope_bytes(PLAIN_REPORT.itemsize, 1), math.inf),
             ("the influence cap", self.influence_cap, 1, math.inf),
+            ("the mean squared error", self.max_mse, 0, math.inf),
             ("the honest fraction", self.honest_fraction, 1 / MAX_USERS, 1),
         ):
             rule = f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"

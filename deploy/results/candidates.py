@@ -21,6 +21,7 @@ def read_candidates(path: Path) -> tuple[str, ...]:
         text = read_file(path, _MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text") from error
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.removesuffix("\n").split("\n") if text else ()
     texts = tuple(normalize(line) for line in lines)
     if not 1 <= len(texts) <= MAX_CANDIDATES:

@@ -199,7 +199,7 @@ def _range_name(low: float, high: float, ends: Sequence[float]) -> str:
 
 
 def asked_ranges(task: Task, texts: Sequence[str]) -> tuple[tuple[float, float], ...]:
-    """Parse ranges: two numbers such as 18:65, or a bucket's name; or raise ValueRangeError."""
+    """Parse ranges: two numbers such as 18:65, or a bucket's name; or raise UsageError."""
     named = dict[str, tuple[float, float]]()
     if task.edges is not None:
         edges = task.edges.edges.tolist()

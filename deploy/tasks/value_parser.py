@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from common.errors import SettingsError
+from common.errors import UsageError, ValueRangeError
 from common.messages.submission import Value, parse_number
 from common.protocols import ITEM_KINDS
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec
@@ -13,20 +13,22 @@ from common.task.task import Task
 
 
 def parse_breakdown(text: str) -> BreakdownSpec:
-    """Parse an attribute and its values, such as `country=DE,FR`; raise SettingsError if absent."""
+    """Parse an attribute and its values, such as `country=DE,FR`; raise UsageError if absent."""
     attribute, separator, groups = text.partition("=")
     if not separator:
-        raise SettingsError("a breakdown is an attribute and its values, such as country=DE,FR")
+        raise UsageError("a breakdown is an attribute and its values, such as country=DE,FR")
     return BreakdownSpec(
         attribute=attribute.strip(), groups=tuple(group.strip() for group in groups.split(","))
     )
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """Parse a range such as 18:65 or 620 to 1,250; raise ValueRangeError if it is none."""
+    """Parse a range such as 18:65 or 620 to 1,250; raise UsageError if it is none."""
     low, _, high = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text).replace(" to ", ":").partition(":")
-    rule = "a range is two numbers, such as 18:65"
-    return parse_number(low, rule), parse_number(high, rule)
+    try:
+        return parse_number(low, ""), parse_number(high, "")
+    except ValueRangeError as error:
+        raise UsageError("a range is two numbers, such as 18:65") from error
 
 
 def value_of(task: Task, item: int) -> Value:

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from common.crypto.signing import SigningIdentity
-from common.errors import SettingsError
+from common.errors import SettingsError, ShuffleDpError
 from common.runtime.validation import read_toml
 from deploy.cli import app
 from deploy.clients.base import read_token
@@ -52,6 +52,17 @@ def test_a_byte_order_mark_changes_no_file(tmp_path: Path, name: str) -> None:
     marked.write_bytes(codecs.BOM_UTF8 + content.encode())
 
     assert read(plain) == read(marked)
+
+
+@pytest.mark.parametrize("name", ["settings", "profile", "candidates", "credentials"])
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_text_in_another_encoding_is_named(tmp_path: Path, name: str, encoding: str) -> None:
+    """For every file that people write."""
+    content, read = _READERS[name]
+    path = tmp_path / "file"
+    path.write_bytes(f"{content}# ü".encode(encoding))
+    with pytest.raises(ShuffleDpError, match="is not UTF-8 text"):
+        read(path)
 
 
 def test_a_marked_template_is_a_series(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Commands that write several files, on a disk that is full after some bytes."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from deploy.clients.key_folder import KeyFolder
 
 _NOW: Final = 2_000_000_000.0
+_ASKED: Final = ("--users", "2000", "--alphabet", "8", "--local-epsilon", "2", "--delta", "1e-6")
 
 
 def _limited(most: int, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -85,3 +87,33 @@ def test_a_folder_of_keys_stays_as_it_was_on_a_full_disk(
 
     assert (1, True) == (done.returncode, "cannot be written" in done.stderr), done.stderr
     assert before == _tree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("--version",),
+        ("plan", "--help"),
+        ("account", *_ASKED),
+        ("account", *_ASKED, "--json"),
+    ],
+)
+def test_full_standard_output_is_one_sentence(command: Sequence[str]) -> None:
+    """Also where Python writes only at the end; an output that nobody reads ends quietly."""
+    status, words = {}, {}
+    for name in ("/dev/full", "a closed pipe"):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with open(name if name == "/dev/full" else writer, "wb") as output:  # noqa: PTH123
+            done = subprocess.run(
+                [sys.executable, "-c", "from deploy.cli import main; main()", *command],
+                cwd=Path(__file__).parents[3],
+                stdout=output,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        status[name], words[name] = done.returncode, done.stderr
+
+    assert {1} == set(status.values())
+    assert ["shuffledp: standard output: No space left on device\n", ""] == list(words.values())

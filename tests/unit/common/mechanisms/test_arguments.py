@@ -104,6 +104,23 @@ def test_numbers_of_people_and_dummies_are_whole(name: str, mechanism: Mechanism
             call()
 
 
+@pytest.mark.parametrize(("name", "mechanism"), _items())
+def test_an_item_is_whole_and_reports_are_those_of_the_mechanism(
+    name: str, mechanism: Mechanism
+) -> None:
+    """Where they are read; nothing is truncated or compared with a text."""
+    reports = mechanism.randomize(np.array([1, 0]), _RNG)
+    wrong: Any
+    for wrong in (1.7, "1", None, True, [1]):
+        with pytest.raises(TypeError, match=r"item has the type \w+; it must be a whole number"):
+            mechanism.supports(reports, wrong)
+    assert len(reports) == len(mechanism.supports(reports, cast("Any", np.int64(1)))), name
+    for wrong in ([1, 2], "x", None, np.array([1.5]), reports[0]):
+        for read in (mechanism.tally, mechanism.valid, partial(mechanism.supports, item=1)):
+            with pytest.raises(TypeError, match="reports must be an array of shape"):
+                read(wrong)
+
+
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_values_of_other_kinds_have_their_types(protocol: str) -> None:
     """A text is no array of numbers, responses or elements, and is not taken apart."""

@@ -12,7 +12,7 @@ from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.certificates import PARTIES, Authority
 from common.runtime.rpc import bind, make_server, open_channel, reply
-from common.runtime.tls import TlsIdentity
+from common.runtime.tls import TlsIdentity, is_local
 from common.runtime.trust import Trust
 
 _MIB: Final = 1 << 20
@@ -81,6 +81,19 @@ def test_plaintext_channels_stay_on_loopback(address: str) -> None:
     """Any other address needs an authority."""
     with pytest.raises(SettingsError, match="loopback only"):
         open_channel(address, "shuffler", None)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["localhost.:1", "LOCALHOST:1", "[::1]:1", "127.0.0.2:1", "[::ffff:127.0.0.1]:1", "unix:s"],
+)
+async def test_calls_on_this_machine_need_neither_authority_nor_proxy(address: str) -> None:
+    """In every form of a loopback address."""
+    channel = open_channel(address, "shuffler", None)
+    await channel.close()
+
+    assert is_local(address)
+    assert not is_local("[::ffff:192.0.2.1]:1")
 
 
 def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -77,6 +77,8 @@ def test_the_environment_overrides_the_file(tmp_path: Path, word: str, *, flag: 
         ),
         (_GOOD + "log_level = 'LOUD'", {}, "log_level must be 'DEBUG', 'INFO', 'WARNING' or"),
         (_GOOD + "listen", {}, "is not TOML"),
+        (_GOOD + "x = 2027-13-01", {}, "has no such date or time .at line 7"),
+        (_GOOD + "x = 2027-01-01T24:00:00Z", {}, "has no such date or time .at line 7"),
         (_GOOD + "x = 2027-02-29", {}, "has a date that does not exist .at line 7"),
         (_GOOD.replace(":7002", ":99999"), {}, "with a port of 0 .. 65535, or unix:PATH"),
         (_GOOD.replace(":7002", ":" + "9" * 5000), {}, "with a port of 0 .. 65535"),

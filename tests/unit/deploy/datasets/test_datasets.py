@@ -144,6 +144,8 @@ def test_a_file_that_breaks_a_rule_is_refused(
     [
         ("kosarak", "kosarak is not a data set; it must be ipums1940_city"),
         ("zipf:9,x", "zipf needs numbers"),
+        ("zipf:1_0", "zipf needs numbers"),
+        ("zipf:9,\N{ARABIC-INDIC DIGIT THREE}", "zipf needs numbers"),
         ("zipf:9,1,2", "has 3 numbers"),
         ("uniform:9,1", "has 2 numbers"),
         ("zipf:1", "items of a Zipf distribution is 1"),

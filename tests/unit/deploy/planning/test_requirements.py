@@ -52,6 +52,7 @@ def test_an_unreachable_error_comes_with_what_would_reach_it() -> None:
         ({"rounds": 0}, "rounds is 0"),
         ({"rounds": 1000, "central_epsilon": 1e-5}, "rounds must be at most 10"),
         ({"honest_fraction": 0.0}, "the honest fraction is 0"),
+        ({"max_mse": math.nan}, "the mean squared error is nan; it must lie between 0 and inf"),
         ({"honest_fraction": 0.3, "n_min": 3}, "n_min must be at least 4"),
         ({"head": (0.7, 0.7)}, "sum to 1.4"),
         ({"head": (0.0,)}, "the head has 1 shares that sum to 0; at most"),

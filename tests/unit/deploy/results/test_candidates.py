@@ -19,6 +19,7 @@ def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
         (b"Ohio\n\nUtah\n", ("Ohio", "", "Utah")),
         (b"Ohio\n\n", ("Ohio", "")),
         (b"Ohio\r\n\r\nUtah\r\n", ("Ohio", "", "Utah")),
+        (b"Ohio\rUtah\r", ("Ohio", "Utah")),
         (b"Ohio\n  \n", ("Ohio", "")),
         (b" Ohio \nUtah\n", ("Ohio", "Utah")),
         ("Köln\n東京\n".encode(), ("Köln", "東京")),

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
+from common.errors import UsageError
 from common.messages.submission import kind_of
 from common.task.task import Task
-from deploy.tasks.value_parser import sample_value
+from deploy.tasks.value_parser import parse_breakdown, parse_range, sample_value
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.tasks import published
 from user_agent.contribution import encoder_for
@@ -27,3 +28,18 @@ def test_every_task_accepts_its_sample_values(task: Task, fewest: int) -> None:
         assert {"open": "string"}.get(task.kind, task.kind) == kind_of(value)
 
     assert len(set(map(repr, drawn))) >= fewest
+
+
+@pytest.mark.parametrize("text", ["-0.0:10", "-0:10", "-0e5 to 10", "-1e-400:10"])
+def test_a_zero_of_a_range_has_no_sign(text: str) -> None:
+    """As in files and answers; a task has one form of zero."""
+    assert "(0.0, 10.0)" == str(parse_range(text))
+
+
+def test_a_wrong_range_or_breakdown_is_a_wrong_use_of_an_option() -> None:
+    """The command ends with the exit status of other wrong options."""
+    for text in ("3", "a:b", "1:2:3", "1_0:20", "\N{ARABIC-INDIC DIGIT THREE}:5"):
+        with pytest.raises(UsageError, match="a range is two numbers, such as 18:65"):
+            parse_range(text)
+    with pytest.raises(UsageError, match="a breakdown is an attribute and its values"):
+        parse_breakdown("country")
