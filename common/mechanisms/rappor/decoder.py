@@ -92,7 +92,7 @@ def _upper_tail(scores: Vector, distribution: Vector, hashes: int, observed: flo
     exponent = log - tilt * observed
     chernoff = math.exp(min(0.0, exponent))
     w = math.sqrt(max(0.0, -2 * exponent))
-    u = tilt * math.sqrt(variance)
+    u = tilt * math.sqrt(max(0.0, variance))
     if hashes * len(scores) < _MIN_DRAWS or w == 0 or u == 0:
         return chernoff
     # φ(w) is Chernoff's bound over √2π.

@@ -69,6 +69,17 @@ def test_all_largest_bits_have_their_own_probability() -> None:
     assert 2.0**-10 == pytest.approx(hash_p_value(tied, positions, _EVEN))
 
 
+def test_bits_that_are_tied_up_to_rounding_have_a_p_value() -> None:
+    """In 10 cohorts about 2^-10, as if tied: the variance there may be rounded below 0."""
+    positions = np.full((10, 1), 3)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        left = np.tile([0.0, 1.0, 7.0, 7.0], (10, 1)) * rng.uniform(0.5, 2, (10, 1))
+        left[:, 3] += 1e-14 * rng.uniform(-1, 1, 10)
+
+        assert 2.0**-10 == pytest.approx(hash_p_value(left, positions, _EVEN), rel=0.5)
+
+
 @pytest.mark.parametrize("spike", [0.0, pytest.param(8.0, marks=pytest.mark.slow)])
 def test_random_bits_have_uniform_p_values(spike: float) -> None:
     """
