@@ -10,6 +10,7 @@ from rich.console import Console
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import code_of
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor.decoder import decode
 from common.mechanisms.registry import rappor_of
 from common.messages import result
@@ -336,18 +337,28 @@ def _key_values(
         title = f"Share of users who own each of {size:,} keys"
         own = (f"{_OWN_INTERVAL.format('share')}.", _OWN_TOTAL, *notes)
         share_figures = (owners.frequencies, owners.frequency_errors)
+        priv_kv, reached = PrivKv.of(task), (owners.frequencies, estimate.reports)
         mean_figures = (owners.means, owners.mean_errors)
         biased = owners.frequencies < _PRECISE * owners.frequency_errors
         fields |= {"known_total": False, "mean_biased": biased.tolist()}
         mean_note = _FAKES_REMOVED.format(int(biased.sum()))
         tables = [
-            table(title, share_figures, value="share", truth=shares, notes=own),
+            table(
+                title,
+                share_figures,
+                value="share",
+                truth=shares,
+                notes=own,
+                given_ends=priv_kv.share_interval(*reached, CONFIDENCE),
+            ),
             table(_OWNERS_MEAN, mean_figures, value="mean", truth=means, notes=(mean_note,)),
         ]
         marks = ["yes" if each else "no" for each in biased]
         tables[1] = replace(tables[1], more={**tables[1].more, "biased": marks})
         columns |= tables[0].columns() | tables[1].columns("mean_") | {"mean_biased": marks}
-        warning = _without_signal(tables[0])
+        confidence = result.simultaneous_confidence(CONFIDENCE, size)
+        above = priv_kv.share_interval(*reached, confidence)[0] > 0
+        warning = "" if above.any() else _TOO_FEW_USERS
         errors = "Mean squared error of shares {:.3g}, of means {:.3g}."
     view = ResultView(
         tables=tuple(tables),

@@ -73,6 +73,27 @@ def test_shares_are_unbiased_with_the_predicted_variance() -> None:
     np.testing.assert_allclose((errors**2).mean(axis=0), theory.frequency_errors**2, rtol=0.01)
 
 
+def test_intervals_of_shares_cover_them_with_few_reports() -> None:
+    """
+    Of 50 people with six keys, owned by a half, a quarter or none, in 4,000 collections.
+
+    Measured over 8,000, the least coverage of `share_interval` is 93.8 % (88.6 % of normal
+    intervals), so that it is below 91.2 % by chance with probability below 1e-9 over seeds.
+    """
+    rng, collections, n_users = np.random.default_rng(6), 4000, 50
+    people = np.full((n_users, 6), np.nan)
+    people[:25, :2] = people[:12, 2:4] = 0.5
+    owned, covered = 1 - np.isnan(people).mean(axis=0), np.zeros(6)
+    mechanism = PrivKv.of_spec(PrivKv.specify(PairDraft(), 4.0), 6)
+    reports = mechanism.randomize(np.tile(people, (collections, 1)), rng)
+    for cells in map(mechanism.tally, reports.reshape(-1, n_users)):
+        shares = mechanism.estimate(cells).frequencies
+        low, high = mechanism.share_interval(shares, cells.sum(axis=1), 0.95)
+        covered += (low <= owned) & (owned <= high)
+
+    assert covered.min() >= 0.912 * collections
+
+
 @pytest.mark.parametrize("fakes", [(), pytest.param((-1.0, 0.75), marks=pytest.mark.slow)])
 def test_means_have_the_predicted_bias_and_variance(fakes: tuple[float, ...]) -> None:
     """With new people in every collection, bias and variance match for fakes anywhere."""

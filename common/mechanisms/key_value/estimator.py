@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.weights import ResponseWeights
+from common.messages.result import Interval, interval_half_width
 
 ABSENT: Final = 0
 MINUS: Final = 1
@@ -129,6 +130,24 @@ class PairEstimator(CheckedArguments):
             errors_with_fakes=np.minimum(noise, 1.0),
             has_values=present > 0,
         )
+
+    def share_interval(self, shares: Vector, by_key: Counts, confidence: float) -> Interval:
+        """
+        Return the ends of each estimated share's interval, from the numbers of reports `by_key`.
+
+        It holds the true shares f from which the estimate is within its half-width, with the
+        variance that it has there: a score interval [Wil27], a quadratic in f. With few reports the
+        variance at the estimate is itself too uncertain. Without information it is 0 .. 1.
+        """
+        known = (by_key > 0) & (self.key_signal > 0)
+        per_report = interval_half_width(confidence) ** 2 / np.maximum(by_key, 1)
+        total = int(by_key.sum())
+        spread = per_report * (total - by_key) / max(total - 1, 1)
+        coin = self.p_key * (1 - self.p_key) / (self.key_signal or 1.0) ** 2
+        middle = (shares + spread / 2) / (1 + spread)
+        rest = (shares**2 - per_report * coin) / (1 + spread)
+        reach = np.sqrt(np.maximum(middle**2 - rest, 0.0))
+        return np.where(known, middle - reach, 0.0), np.where(known, middle + reach, 1.0)
 
     def share_of_fakes(self, frequencies: Vector) -> Vector:
         """
