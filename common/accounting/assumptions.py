@@ -1,11 +1,9 @@
 """Theorems and assumptions of guarantees, in words; for sources see docs/theory/accounting.md."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from common.messages.guarantee import rounded_up
-from common.messages.waived import Check
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 
 FORMULA_1: Final = (
@@ -20,38 +18,36 @@ HYBRID: Final = (
     "randomized response and noise on each item's count, the least of four bounds, rounded up "
     "(from no paper; proof: docs/theory/accounting.md)"
 )
-COMPOSED: Final = (
-    "privacy blanket bound for each round, dominating pairs composed ([BBGN19], [ZDW22]; "
-    "docs/theory/accounting.md)"
-)
-ITEM_NOISE_COMPOSED: Final = (
-    "noise on each item's count for each round, dominating pairs composed ([MSE25], [ZDW22]; "
-    "docs/theory/accounting.md)"
-)
-HYBRID_COMPOSED: Final = (
-    "randomized response and noise on each item's count for each round, dominating pairs composed "
-    "(from no paper; [ZDW22]; docs/theory/accounting.md)"
-)
 CLONES: Final = (
     "hiding among clones, for any randomizer with this local epsilon, rounded up ([FMT21] with the "
     "victim's finite odds as in [FMT23]; docs/theory/accounting.md)"
-)
-CLONES_COMPOSED: Final = (
-    "hiding among clones for each round, dominating pairs composed ([FMT21], [ZDW22]; "
-    "docs/theory/accounting.md)"
 )
 CLUSTERS: Final = (
     "clusters of positive and negative reports, all lengths known, rounded up (from no paper; "
     "proof: docs/theory/accounting.md)"
 )
-CLUSTERS_COMPOSED: Final = (
-    "clusters of positive and negative reports for each round, all lengths known, dominating pairs "
-    "composed (from no paper; [ZDW22]; docs/theory/accounting.md)"
-)
 LEVELS: Final = (
     "uniform dummies of each level of a hierarchy, by the privacy blanket bound; all levels and "
     "rounds composed by dominating pairs ([BBGN19], [ZDW22]; docs/theory/accounting.md)"
 )
+
+
+def _composed(noise: str, source: str, known: str = "") -> str:
+    """Name the theorem of several rounds, each with this noise."""
+    pairs = f"{known}dominating pairs composed ({source} [ZDW22]; docs/theory/accounting.md)"
+    return f"{noise} for each round, {pairs}"
+
+
+COMPOSED: Final[Mapping[str, str]] = {
+    FORMULA_1: _composed("privacy blanket bound", "[BBGN19],"),
+    ITEM_NOISE: _composed("noise on each item's count", "[MSE25],"),
+    HYBRID: _composed("randomized response and noise on each item's count", "from no paper;"),
+    CLONES: _composed("hiding among clones", "[FMT21],"),
+    CLUSTERS: _composed(
+        "clusters of positive and negative reports", "from no paper;", "all lengths known, "
+    ),
+}
+"""The theorem of several rounds, by that of one."""
 LOCAL: Final = "a randomizer with integer weights: the likelihood ratio is at most e^ε"
 NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 ENCRYPTION: Final = (
@@ -71,41 +67,6 @@ BY_LENGTH: Final = (
     "lengths of those that arrived show are counted, and dishonest users may have sent the most"
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waivable:
-    """A check that an operator can waive, and what that costs."""
-
-    passes: str
-    """What holds for a batch that passes."""
-    removes: tuple[str, ...]
-    """Assumptions that no guarantee of a batch that failed it states."""
-    figure: str
-    """How the guarantees against the analyzer are computed instead."""
-
-
-WAIVABLE: Final[Mapping[Check, Waivable]] = {
-    "sentinels": Waivable(
-        passes="acknowledged sentinels arrive, at the rate of the task's sampling and in random "
-        "order",
-        removes=(HONEST_SHUFFLER,),
-        figure="the one against shuffler and analyzer together: the local ε, or what the device's "
-        "own fixed dummies give; infinite if reports carry no noise",
-    ),
-    "lengths": Waivable(
-        passes="honest users' draws explain the number of long submissions",
-        removes=(NOBODY_DROPS,),
-        figure="as usual, with the dummies that the lengths which arrived show, of the assumed "
-        "honest users with the fewest",
-    ),
-    "refusals": Waivable(
-        passes="at most `most_refused_share` of the reports are refused",
-        removes=(),
-        figure="as for every batch, one honest user and their dummies less for each refused "
-        "report; of clusters, one room less, whichever it was",
-    ),
-}
-"""Every check of a batch; docs/operators/monitoring.md shows this table."""
 
 SYBILS: Final = (
     "nobody submits twice or makes up users: the task has no tokens, so anybody may submit any "

@@ -363,12 +363,12 @@ def central_epsilon(parameters: PrivacyParameters, release: Release) -> float:
 
 
 _THEOREMS: Final[Mapping[type, tuple[str, str]]] = {
-    AmplifiedRelease: (stated.FORMULA_1, stated.COMPOSED),
-    CloneRelease: (stated.CLONES, stated.CLONES_COMPOSED),
-    ClusterRelease: (stated.CLUSTERS, stated.CLUSTERS_COMPOSED),
+    AmplifiedRelease: (stated.FORMULA_1, stated.COMPOSED[stated.FORMULA_1]),
+    CloneRelease: (stated.CLONES, stated.COMPOSED[stated.CLONES]),
+    ClusterRelease: (stated.CLUSTERS, stated.COMPOSED[stated.CLUSTERS]),
     ComposedRelease: (stated.LEVELS, stated.LEVELS),
-    HybridRelease: (stated.HYBRID, stated.HYBRID_COMPOSED),
-    ItemNoiseRelease: (stated.ITEM_NOISE, stated.ITEM_NOISE_COMPOSED),
+    HybridRelease: (stated.HYBRID, stated.COMPOSED[stated.HYBRID]),
+    ItemNoiseRelease: (stated.ITEM_NOISE, stated.COMPOSED[stated.ITEM_NOISE]),
 }
 """The theorem behind the central ε of one round, and of several."""
 

@@ -108,12 +108,7 @@ def sageo(setting: BoundSetting) -> float:
 def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
     """Return the number of fair coins for each item that SBin requires [MSE25]."""
     check_range_of_delta(delta)
-    coins = _sbin_coins(epsilon, delta, keep_probability)
-    if math.isinf(coins):
-        raise BoundRangeError(
-            "SBin's bound does not cover these values of epsilon, delta and keep_probability"
-        )
-    return max(1, math.ceil(coins))
+    return max(1, _covered("SBin", _sbin_coins(epsilon, delta, keep_probability)))
 
 
 def sageo_left(epsilon: float, keep_probability: float) -> float:
@@ -135,12 +130,16 @@ def sageo_peak(
 ) -> int:
     """Return the peak ν of the noise that SAGeo requires [MSE25]."""
     check_range_of_delta(delta)
-    peak = _sageo_peak(epsilon, delta, keep_probability, left, right)
-    if math.isinf(peak):
+    return max(0, _covered("SAGeo", _sageo_peak(epsilon, delta, keep_probability, left, right)))
+
+
+def _covered(name: str, number: float) -> int:
+    """Round up a number that a bound requires; raise BoundRangeError if it is infinite."""
+    if math.isinf(number):
         raise BoundRangeError(
-            "SAGeo's bound does not cover these values of epsilon, delta and keep_probability"
+            f"{name}'s bound does not cover these values of epsilon, delta and keep_probability"
         )
-    return max(0, math.ceil(peak))
+    return math.ceil(number)
 
 
 def _sbin_coins(epsilon: float, delta: float, keep_probability: float) -> float:

@@ -2,27 +2,18 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import WireError
 from common.messages.batch import TaskState, TaskSummary
-from common.protocols import DummyDistribution, ShufflerDistribution
 from common.task.cluster_spec import ClusterSpec
-from common.task.domain_spec import BreakdownSpec, EdgesSpec, Outside, Spacing
+from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import MAX_DUMMIES, DummySpec, ShufflerSpec
-from common.task.specs import (
-    MAX_BITS,
-    MAX_COHORTS,
-    MAX_DOMAIN_SIZE,
-    MAX_HASHES,
-    MAX_LABEL_CHARACTERS,
-    MAX_QUESTION_CHARACTERS,
-    MAX_TEXT_BYTES,
-)
+from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS
 from common.task.task import MAX_POPULATION_CHARACTERS, MAX_TASK_BYTES, MAX_UNIX_TIME, MAX_USERS
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
@@ -84,55 +75,18 @@ _CLUSTERS: Final = Codec(
 )
 TOKENS: Final = Codec(TokenSpec, task_pb2.TokenSpec)
 """An issuer's token key, in drafts and from the issuer."""
-_share = partial(parse_amount, maximum=1)
 _TABLES: Final[dict[str, Codec[Any, Any]]] = {
-    "dummies": Codec(
-        DummySpec,
-        analyzer_pb2.DummySpec,
-        {
-            "law": lambda _, name: parse_word(
-                "the distribution of the dummies", name, get_args(DummyDistribution)
-            ),
-            "clusters": _CLUSTERS,
-        },
-    ),
-    "edges": Codec(
-        EdgesSpec,
-        analyzer_pb2.EdgesSpec,
-        {
-            "spacing": lambda _, name: parse_word("spacing", name, get_args(Spacing)),
-            "outside": lambda _, name: parse_word("outside", name, get_args(Outside)),
-        },
-    ),
+    "dummies": Codec(DummySpec, analyzer_pb2.DummySpec, {"clusters": _CLUSTERS}),
+    "edges": Codec(EdgesSpec, analyzer_pb2.EdgesSpec),
     "breakdown": Codec(BreakdownSpec, analyzer_pb2.BreakdownSpec, {"groups": _labels}),
-    "shuffler": Codec(
-        ShufflerSpec,
-        analyzer_pb2.ShufflerSpec,
-        {
-            "law": lambda _, name: parse_word(
-                "the distribution of the shuffler's dummies", name, get_args(ShufflerDistribution)
-            )
-        },
-    ),
+    "shuffler": Codec(ShufflerSpec, analyzer_pb2.ShufflerSpec),
     "numbers": Codec(NumberDraft, analyzer_pb2.NumberDraft),
-    "texts": Codec(
-        TextDraft,
-        analyzer_pb2.TextDraft,
-        {
-            "bits": partial(parse_count, maximum=MAX_BITS),
-            "hashes": partial(parse_count, maximum=MAX_HASHES),
-            "cohorts": partial(parse_count, maximum=MAX_COHORTS),
-            "permanent": _share,
-            "unset": _share,
-            "set": _share,
-            "most_bytes": partial(parse_count, maximum=MAX_TEXT_BYTES),
-            "question": partial(parse_bounded, length=MAX_QUESTION_CHARACTERS),
-        },
-    ),
+    "texts": Codec(TextDraft, analyzer_pb2.TextDraft),
     "open": Codec(OpenDraft, analyzer_pb2.OpenDraft),
-    "pairs": Codec(PairDraft, analyzer_pb2.PairDraft, {"key_share": _share}),
+    "pairs": Codec(PairDraft, analyzer_pb2.PairDraft),
     "tokens": TOKENS,
 }
+"""Specs check their own fields; the analyzer checks drafts when it builds the specs."""
 
 _DRAFT: Final = Codec(
     TaskDraft,
