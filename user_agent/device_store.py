@@ -190,8 +190,7 @@ class DeviceStore(Database):
         """
         own = b"".join(row[0] for row in await self.fetch("SELECT id FROM store_id"))
         counted, charged = await self._counter.run(charges)
-        kept = [saved.charge for saved in map(_saved, await self.fetch(_SELECT))]
-        known = {charge[:2] for charge in kept}
+        known = {charge[:2] for charge in await self._charges()}
         lost = [charge for charge in charged if charge[:2] not in known]
         if own not in {b"", counted}:
             lost = [("", b"", b"", *astuple(everything)[:3])]
@@ -204,9 +203,12 @@ class DeviceStore(Database):
             )
         await self.run(_add_lost, lost)
         own = own or counted or secrets.token_bytes(_ID_BYTES)
-        await self._counter.run(count_store, own, lost + kept)
+        await self._counter.run(count_store, own, await self._charges())
         await self.fetch("INSERT OR IGNORE INTO store_id VALUES (?)", own)
         await self.run(_drop_envelopes)
+
+    async def _charges(self) -> list[Charge]:
+        return [saved.charge for saved in map(_saved, await self.fetch(_SELECT))]
 
     async def count(self, submission: SavedSubmission) -> None:
         """Count a saved submission's charge, before anything of it is sent. Safe to repeat."""
@@ -446,10 +448,13 @@ def _set_state(
 
 
 def _add_lost(connection: sqlite3.Connection, lost: Sequence[Charge]) -> None:
-    """Add charges of answers that the store has forgotten."""
+    """Add charges of answers that the store has forgotten; none ever gets less."""
     connection.executemany(
-        "INSERT OR REPLACE INTO submissions (person, task_digest, envelope, local_epsilon, "
-        "central_epsilon, delta, state) VALUES (?, ?, ?, ?, ?, ?, 'lost')",
+        "INSERT INTO submissions (person, task_digest, envelope, local_epsilon, central_epsilon, "
+        "delta, state) VALUES (?, ?, ?, ?, ?, ?, 'lost') ON CONFLICT DO UPDATE SET state = 'lost', "
+        "envelope = excluded.envelope, "
+        "local_epsilon = max(local_epsilon, excluded.local_epsilon), delta = max(delta, "
+        "excluded.delta), central_epsilon = max(central_epsilon, excluded.central_epsilon)",
         lost,
     )
 

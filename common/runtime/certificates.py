@@ -7,6 +7,7 @@ A certificate names a party, not a host: a caller checks which party its peer is
 import datetime
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ WARN_AUTHORITY_DAYS: Final = 60
 _AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
 _LEEWAY: Final = datetime.timedelta(hours=1)
 _LOOPBACK: Final = ("localhost", "127.0.0.1")
+_LABEL: Final = "[A-Za-z0-9_-]{1,63}"
+_HOST: Final = re.compile(rf"(\*\.{_LABEL}\.)?{_LABEL}(\.{_LABEL})*", re.ASCII)
 _SECRET_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
 _KEY_ERRORS: Final = (ValueError, TypeError, UnsupportedAlgorithm)
@@ -227,10 +230,7 @@ class Authority:
         times = (_moment(now), min(_moment(now) + datetime.timedelta(days), self.certificate.end))
         if times[1] <= times[0]:
             raise SettingsError(f"the authority's certificate expired on {times[1]:%Y-%m-%d}")
-        try:
-            alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
-        except ValueError as error:
-            raise SettingsError("a host must be an ASCII name or an IP address") from error
+        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         # It tells this authority from others with the same name.
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
@@ -258,6 +258,10 @@ def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
+        if not _HOST.fullmatch(name):
+            raise SettingsError(
+                "a host must be an ASCII name or an IP address, without port and brackets"
+            ) from None
         return x509.DNSName(name)
 
 

@@ -10,6 +10,7 @@ operator confirms it.
 
 import asyncio
 import json
+import os
 import threading
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -157,7 +158,7 @@ def confirm(state: StateDirectory, reading: Reading) -> None:
 
     Raises SettingsError if no service has stored a reading in this directory.
     """
-    if not (state.path / _FILE).exists():
+    if not os.path.lexists(state.path / _FILE):
         raise SettingsError(f"{state.path} has no {_FILE}: it is not a service's state directory")
     _store(state, reading)
 
@@ -166,7 +167,8 @@ def stored_reading(state: StateDirectory) -> Reading | None:
     """Return the reading in a state directory; None if there is none, SettingsError if damaged."""
     path = state.path / _FILE
     with storage_failures():
-        content = path.read_bytes() if path.exists() else None
+        dangling = path.is_symlink() and not path.exists()
+        content = b"" if dangling else path.read_bytes() if path.exists() else None
     try:
         return None if content is None else Reading(**json.loads(content))
     except (ValueError, TypeError, OverflowError, RecursionError) as error:

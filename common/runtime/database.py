@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from common.errors import DamagedStorageError, StorageError
+from common.errors import DamagedStorageError, SettingsError, StorageError
 from common.runtime import logs
 from common.runtime.schema import VERSION_TABLE, Schema
 
@@ -69,8 +69,8 @@ class Database:
         """
         Open or create the file, and bring it to the program's schema.
 
-        Raises SettingsError if the file's schema is too new for this program; StorageError if the
-        file cannot be opened, or is damaged.
+        Raises SettingsError if the file's schema is too new for this program, or the path is a link
+        to nothing; StorageError if the file cannot be opened, or is damaged.
         """
         self._log_has_deleted_rows = True  # an earlier run may have failed to empty it
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
@@ -134,6 +134,10 @@ class Database:
 
 @storage_failures()
 def _connect(path: Path, schema: Schema) -> sqlite3.Connection:
+    if path.is_symlink() and not path.exists():  # SQLite would create an empty file behind it
+        raise SettingsError(
+            f"{path} is a link to nothing: put the database back, or mount its disk"
+        )
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         _prepare(connection, path, schema)

@@ -32,11 +32,11 @@ def _agent(path: Path, case: PublishedTask, **changes: Any) -> Agent:
     return agent_of(path, case, MemoryShuffler(case.signed), **{"policy": policy} | changes)
 
 
-async def _started(path: Path, *, confirmed: bool = False) -> None:
+async def _started(path: Path, *, confirmed: bool = False, caps: Claim = _CAPS) -> None:
     """Start a device, and stop it."""
     store = DeviceStore(path / "budget.sqlite")
     try:
-        await store.check_counter(_CAPS, confirmed=confirmed)
+        await store.check_counter(caps, confirmed=confirmed)
     finally:
         store.close()
 
@@ -165,6 +165,25 @@ async def test_the_confirmed_charges_survive_another_restore(path: Path, tmp_pat
 
     with pytest.raises(BudgetError, match=r"2\.5 is spent on 1 task"):
         await _answer(path, _CASES[0])
+
+
+@pytest.mark.parametrize("factors", [(1.0, 0.4), (0.4, 1.0)])
+async def test_a_counter_that_is_lost_twice_keeps_the_larger_charge(
+    path: Path, tmp_path: Path, factors: tuple[float, float]
+) -> None:
+    """Whether the caps were raised or lowered in between, here and after another restore."""
+    await _started(path)
+    _back_up(path, tmp_path / "copy")
+    for factor in factors:
+        for old in path.glob("charges.sqlite*"):
+            old.unlink()
+        caps = replace(_CAPS, local_epsilon=factor * _CAPS.local_epsilon)
+        await _started(path, confirmed=True, caps=caps)
+    for _ in range(2):
+        with pytest.raises(BudgetError, match=r"2\.5 is spent on 1 task"):
+            await _answer(path, _CASES[0])
+        _restore(path, tmp_path / "copy")
+        await _started(path, confirmed=True)
 
 
 async def test_a_device_of_an_earlier_version_gets_a_counter(path: Path) -> None:

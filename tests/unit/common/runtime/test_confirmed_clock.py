@@ -293,6 +293,19 @@ def test_a_damaged_time_is_refused_until_the_clock_is_confirmed(
     assert machine.wall == ConfirmedClock(state, machine).now()
 
 
+def test_a_link_to_no_time_is_refused_until_the_clock_is_confirmed(
+    state: StateDirectory, machine: Machine
+) -> None:
+    """A link whose disk is missing is no first start, at which any time would be right."""
+    (state.path / "clock.json").symlink_to("missing")
+    with pytest.raises(SettingsError, match="keys confirm-clock"):
+        ConfirmedClock(state, machine)
+
+    confirm(state, machine.reading())
+
+    assert machine.wall == ConfirmedClock(state, machine).now()
+
+
 def test_only_a_services_directory_has_a_clock(state: StateDirectory, machine: Machine) -> None:
     """A mistyped folder is refused."""
     with pytest.raises(SettingsError, match="not a service's state directory"):

@@ -179,3 +179,12 @@ async def test_a_program_that_is_too_old_refuses_the_database(tmp_path: Path) ->
 
     expected = "the database's schema is version 3, readable from 2; this program has 1: upgrade it"
     assert expected == str(caught.value)
+
+
+def test_a_link_to_no_database_is_refused(tmp_path: Path) -> None:
+    """An empty database behind it would have forgotten budgets, tokens and charges."""
+    (tmp_path / "d.sqlite").symlink_to("missing.sqlite")
+    with pytest.raises(SettingsError, match="link to nothing"):
+        Database(tmp_path / "d.sqlite", _SCHEMA)
+
+    assert not (tmp_path / "missing.sqlite").exists()

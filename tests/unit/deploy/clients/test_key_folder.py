@@ -125,6 +125,29 @@ def test_no_host_has_the_name_of_a_party_or_role(
         KeyFolder(tmp_path).make([party], ["example.org", host + ending], _NOW)
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("shuffler:50051", "[::1]", "", ".", " ", "shuffler ", "shuffler\n", "shuffler\0", "*"),
+        *("*.", "*.shuffler", ".shuffler", "a..b", "http://a", "10.0.0.0/8", "a,b", "münchen.de"),
+        "a" * 64,
+    ],
+)
+def test_a_host_that_no_caller_could_name_is_refused(tmp_path: Path, host: str) -> None:
+    """Its certificate would be of no use, or match more than the host."""
+    with pytest.raises(SettingsError, match="without port and brackets"):
+        KeyFolder(tmp_path).make(["analyzer"], [host], _NOW)
+
+
+@pytest.mark.parametrize("host", ["*.example.org", "::1", "front_end", "xn--mnchen-3ya.de", "A.b"])
+def test_a_host_in_any_usual_form_is_certified(tmp_path: Path, host: str) -> None:
+    """Wildcards of a domain, IPv6, underscores as in containers, encoded names, any case."""
+    keys = KeyFolder(tmp_path)
+    keys.make(["analyzer"], [host], _NOW)
+
+    assert host in keys.show()["analyzer"][1].names
+
+
 def test_a_host_is_certified_without_its_final_dot(tmp_path: Path) -> None:
     """TLS compares names so."""
     keys = KeyFolder(tmp_path)
