@@ -89,8 +89,8 @@ async def connect(
     """Connect also as the operators whose clients are given, and fetch the task as devices do."""
     trusted = None if authority is None else read_file(authority)
     async with AsyncExitStack() as stack:
-        at_analyzer = operator and await stack.enter_async_context(operator())
-        at_shuffler = watcher and await stack.enter_async_context(watcher())
+        at_analyzer = await stack.enter_async_context(operator()) if operator else None
+        at_shuffler = await stack.enter_async_context(watcher()) if watcher else None
         async with open_channel(shuffler, "shuffler", trusted) as channel:
             signed = await RemoteShuffler(channel).fetch_task(digest)
         Task.verified(signed, digest, None)
