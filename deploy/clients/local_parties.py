@@ -13,6 +13,7 @@ from common.task.token_spec import TokenSpec
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.issuer import IssuerClient
 from deploy.clients.people import draw_people
+from deploy.clients.shuffler import ShufflerClient
 
 _STOP_SECONDS: Final = 20.0
 LOOPBACK: Final = "127.0.0.1:0"
@@ -135,6 +136,11 @@ class LocalParties(ABC, Generic[Party]):
         """Return a client of the analyzer with its operator token."""
         token = self.directory / "analyzer" / "operator.token"
         return OperatorClient.connect(self.analyzer.address, self.authority, token)
+
+    def shuffler_operator(self) -> ShufflerClient:
+        """Return a client of the shuffler with its operator token."""
+        token = self.directory / "shuffler" / "operator.token"
+        return ShufflerClient.connect(self.shuffler.address, self.authority, token)
 
     async def create_token_key(self, end: int) -> TokenSpec:
         """Create the token key of one task, as the issuer's operator."""

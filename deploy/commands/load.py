@@ -170,16 +170,15 @@ def load(
             digest = replayed.signed.digest()
         else:
             digest = options.task_digest(task or "")
+        operator = options.AnalyzerAccess(analyzer or "", token_file, authority, certificate, key)
+        watcher = options.ShufflerAccess(shuffler or "", shuffler_token_file, authority)
         connecting = targets.connect(
             kind,
             shuffler or "",
             digest,
             authority=authority,
-            analyzer=analyzer,
-            token_file=token_file,
-            certificate=certificate,
-            key=key,
-            shuffler_token_file=shuffler_token_file,
+            operator=None if analyzer is None else operator.connect,
+            watcher=None if shuffler_token_file is None else watcher.connect,
             metrics=metrics or [],
         )
     with report.ProgressBars(terminal(stderr=True)) as bars:

@@ -81,24 +81,16 @@ async def connect(
     digest: TaskDigest,
     *,
     authority: Path | None = None,
-    analyzer: str | None = None,
-    token_file: Path | None = None,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    shuffler_token_file: Path | None = None,
+    operator: Callable[[], OperatorClient] | None = None,
+    watcher: Callable[[], ShufflerClient] | None = None,
     metrics: Sequence[str] = (),
     processes: Callable[[], Mapping[str, int]] = dict,
 ) -> AsyncIterator[Target]:
-    """Connect with the given operators' files, and fetch the task as devices do."""
+    """Connect also as the operators whose clients are given, and fetch the task as devices do."""
     trusted = None if authority is None else read_file(authority)
     async with AsyncExitStack() as stack:
-        operator = watcher = None
-        if analyzer is not None and token_file is not None:
-            client = OperatorClient.connect(analyzer, authority, token_file, certificate, key)
-            operator = await stack.enter_async_context(client)
-        if shuffler_token_file is not None:
-            at_shuffler = ShufflerClient.connect(shuffler, authority, shuffler_token_file)
-            watcher = await stack.enter_async_context(at_shuffler)
+        at_analyzer = await stack.enter_async_context(operator()) if operator else None
+        at_shuffler = await stack.enter_async_context(watcher()) if watcher else None
         async with open_channel(shuffler, "shuffler", trusted) as channel:
             signed = await RemoteShuffler(channel).fetch_task(digest)
         Task.verified(signed, digest, None)
@@ -108,8 +100,8 @@ async def connect(
             signed=signed,
             processes=processes,
             pages=dict(map(page_from, metrics)),
-            operator=operator,
-            shuffler=watcher,
+            operator=at_analyzer,
+            shuffler=at_shuffler,
         )
 
 
@@ -148,9 +140,8 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
                 cluster.shuffler.address,
                 signed.digest(),
                 authority=cluster.authority,
-                analyzer=cluster.analyzer.address,
-                token_file=cluster.analyzer.state / "operator.token",
-                shuffler_token_file=cluster.shuffler.state / "operator.token",
+                operator=cluster.operator,
+                watcher=cluster.shuffler_operator,
                 processes=lambda: {party: child.process.pid for party, child in services.items()},
             ) as target:
                 yield target

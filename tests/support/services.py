@@ -60,15 +60,13 @@ class Services(services.Services):
 
     def load_target(self, signed: SignedTask) -> AbstractAsyncContextManager[Target]:
         """Connect the load generator to these services, with both operators' tokens."""
-        folder = self.directory
         return connect(
             "services",
             self.shuffler.address,
             signed.digest(),
-            authority=folder / "tls" / "authority.pem",
-            analyzer=self.analyzer.address,
-            token_file=folder / "analyzer" / "operator.token",
-            shuffler_token_file=folder / "shuffler" / "operator.token",
+            authority=self.authority,
+            operator=self.operator,
+            watcher=self.shuffler_operator,
         )
 
     async def publish(self, **changes: Any) -> SignedTask:

@@ -38,7 +38,6 @@ from deploy.audit.harness.relay import Relay, RelayedCall
 from deploy.audit.harness.services import Services, files_of
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.scenario import AuditSubject
-from deploy.clients.shuffler import ShufflerClient
 from deploy.tasks.value_parser import value_of
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2_grpc
 from shuffler.storage.group import open_group
@@ -256,11 +255,7 @@ class _Recorder:
         key = bytes.fromhex(self._services.published("shuffler", f"envelope{suffix}.pub"))
         async with (
             self._services.operator() as analyzer_operator,
-            ShufflerClient.connect(
-                self._services.shuffler.address,
-                self._services.authority,
-                state / "operator.token",
-            ) as shuffler_operator,
+            self._services.shuffler_operator() as shuffler_operator,
         ):
             wanted = dataclasses.replace(draft, labels=named, shuffler_key=key)
             signed, _ = await analyzer_operator.publish_task(wanted)
