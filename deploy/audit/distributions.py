@@ -27,7 +27,7 @@ from common.messages.submission import Value
 from common.protocols import ITEM_KINDS
 from common.task import specs
 from common.task.cluster_spec import ClusterSpec
-from common.task.dummy_spec import DummySpec, ShufflerSpec
+from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 from deploy.audit.scenario import AuditSubject
@@ -186,9 +186,15 @@ def _cluster_sizes(spec: ClusterSpec) -> dict[tuple[int, int, int], float]:
 
 def added_dummies(spec: ShufflerSpec) -> Vector:
     """Return the probabilities that the shuffler adds 0, 1, …, `most` dummies of one item."""
-    if spec.law == "geometric":
-        return spec.probabilities()
-    return np.asarray(stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5))
+    places = np.arange(spec.most + 1)
+    if spec.law == "none":
+        return np.ones(1)
+    if spec.law == "binomial":
+        return np.asarray(stats.binom.pmf(places, spec.trials, 0.5))
+    steps = places - spec.peak
+    left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
+    weights = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
+    return np.asarray(weights / weights.sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
