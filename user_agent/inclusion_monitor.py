@@ -1,5 +1,6 @@
 """Check that each answer was counted, from the analyzer's signed commitments."""
 
+import asyncio
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,9 +56,11 @@ class InclusionMonitor:
         """Check what is due, and wait until the next answer is due, or a further one arrives."""
         try:
             await self.check_due()
-        finally:  # a store that fails is asked again as late
-            left = min(self._not_before.values(), default=math.inf) - self.clock.elapsed()
-            await wait_for_change(self.store.arrived, min(left, _LONGEST_WAIT))
+        except Exception:
+            await asyncio.sleep(_LONGEST_WAIT)  # a store that fails is not asked again at once
+            raise
+        left = min(self._not_before.values(), default=math.inf) - self.clock.elapsed()
+        await wait_for_change(self.store.arrived, min(left, _LONGEST_WAIT))
 
     async def check_due(self) -> None:
         """Check the answers that are due, each on its own random schedule; record the outcomes."""
