@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from common.errors import AccountingError
-from common.messages.guarantee import Guarantee, rounded_down, rounded_up
+from common.messages.guarantee import Guarantee, delta_warnings, rounded_down, rounded_up
 from common.runtime.validation import read_file
 from deploy.accountant.query import Query
 from deploy.terminal.tables import add_columns
@@ -44,6 +44,8 @@ def answer_fields(query: Query, guarantee: Guarantee, *, comparing: bool) -> dic
         if query.delta is None
         else {"epsilon_upper": guarantee.epsilon}
     )
+    if warnings := delta_warnings(guarantee.delta, query.anonymity_set.users):
+        fields["warnings"] = warnings
     try:
         return fields | (query.comparison() if comparing else {})
     except AccountingError as error:
@@ -65,6 +67,8 @@ def show(
         f"epsilon = {rounded_up(local_epsilon)}, delta = 0.",
         highlight=False,
     )
+    for warning in answer.get("warnings", ()):
+        console.print(f"{warning}.")
     if "compare" not in answer:
         return
     if isinstance(answer["compare"], str):

@@ -156,7 +156,7 @@ class KeyFolder:
 
         Raises:
             SettingsError: The party is unknown or certified here; or the file has no authority for
-                it.
+                it, or that of another party.
         """
         if party not in NAMED:
             raise SettingsError(f"unknown party: {party}; the parties are {', '.join(NAMED)}")
@@ -165,6 +165,10 @@ class KeyFolder:
         found = Trust.read(file).authority(party)
         if found is None or not found.is_authority:
             raise SettingsError(f"{file} has no authority of the {party}")
+        for other in set(NAMED) - {party}:
+            path = self._authorities / f"{other}.pem"
+            if path.exists() and Certificate.read(path).fingerprint == found.fingerprint:
+                raise SettingsError(f"{file} has the authority of the {other}, not of the {party}")
         with self._whole():
             self._authorities.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             atomic_write(self._authorities / f"{party}.pem", found.pem.encode(), _PUBLIC)

@@ -152,5 +152,5 @@ def report(
     )
     for reason, times in reasons.most_common():
         console.print(f"Refused {times} times: {escaped(reason)}")
-    if shown["acknowledged"] < len(sentinels):
+    if shown["acknowledged"] + shown["refused"] < len(sentinels):
         console.print("Run the same command again to resend the others.")

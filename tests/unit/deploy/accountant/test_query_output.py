@@ -183,3 +183,15 @@ def test_a_distribution_of_dummies_is_parsed() -> None:
     for distribution in ("poisson", "uniform:3", "binomial:1.5,0.5"):
         outcome = _RUNNER.invoke(app, ["account", *asked.split(), distribution])
         assert "a distribution of random dummies must be binomial:TRIALS" in str(outcome.exception)
+
+
+@pytest.mark.parametrize(("delta", "warned"), [("0.02", True), ("0.001", False)])
+def test_an_answer_warns_of_a_large_delta(delta: str, *, warned: bool) -> None:
+    """As plans and results do, in words and as JSON."""
+    asked = ["account", "--mechanism", "grr", "--users", "100", "--alphabet", "4"]
+    asked += ["--local-epsilon", "2", "--delta", delta]
+    words = " ".join(_RUNNER.invoke(app, asked).stdout.split())
+    fields = json.loads(_RUNNER.invoke(app, [*asked, "--json"]).stdout)
+
+    assert warned == ("delta allows publishing one of these people in the clear" in words)
+    assert warned == ("warnings" in fields)

@@ -90,6 +90,8 @@ def test_organisations_trust_each_others_authority_for_one_party(tmp_path: Path)
     trusted = [{*Trust.read(folder / "authority.pem").authorities} for folder in files]
     assert [{"analyzer", "shuffler", "operator"}, {"analyzer", "shuffler"}, {"shuffler"}] == trusted
     assert ["authority of shuffler"] == [*device.show()]
+    with pytest.raises(SettingsError, match="has the authority of the shuffler, not of the issuer"):
+        device.trust("issuer", theirs)
     trust = Trust.read(files[0] / "authority.pem")
     assert {FRONT_END} == trust.verified(_shown(two)[FRONT_END])
     for folder, party, file, message in (
