@@ -79,6 +79,7 @@ async def _see_both_workers(metrics: Metrics) -> None:
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_an_engine_computes_what_one_machine_computes(party: EngineParty) -> None:
     """
     A worker dies in each stage, and the scheduler with all workers in one.

@@ -75,6 +75,7 @@ async def test_front_ends_collect_one_batch_under_one_identity(services: ManySer
         assert {"address", "lock"} >= {path.name for path in front_end.iterdir()}
 
 
+@pytest.mark.slow
 async def test_front_ends_go_on_while_others_restart(services: ManyServices) -> None:
     """The coordinator is away, then a front-end stops amid calls; no device is refused."""
     signed = await services.publish(n_min=90, target_size=90, local_epsilon=4.0)

@@ -124,6 +124,7 @@ async def _until_reached(started: FrontEnds, wanted: set[int]) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.slow
 async def test_a_front_end_that_drains_gets_no_new_connection(front_ends: FrontEnds) -> None:
     """Its connections stay; it gets new ones as soon as it serves again."""
     async with AsyncExitStack() as held:

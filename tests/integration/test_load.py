@@ -66,6 +66,7 @@ async def test_every_count_is_exact_with_a_tenth_misbehaving(
     assert '"counts_match": true' in dumps(as_json(finished))
 
 
+@pytest.mark.slow
 async def test_a_ramp_reports_the_rate_that_held(services: Services) -> None:
     """Any machine holds the rates of both steps."""
     ramp = Ramp(first=10, last=20, steps=2, step_seconds=2.0)

@@ -176,6 +176,7 @@ async def test_a_round_is_published_once_from_two_machines(
     assert "has no tokens" in text
 
 
+@pytest.mark.slow
 async def test_a_second_series_of_a_population_is_not_taken_for_the_first(
     services: Services, tmp_path: Path
 ) -> None:

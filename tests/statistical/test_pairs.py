@@ -94,7 +94,8 @@ def test_intervals_of_shares_cover_them_with_few_reports() -> None:
     assert covered.min() >= 0.912 * collections
 
 
-@pytest.mark.parametrize("fakes", [(), pytest.param((-1.0, 0.75), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fakes", [(), (-1.0, 0.75)])
 def test_means_have_the_predicted_bias_and_variance(fakes: tuple[float, ...]) -> None:
     """With new people in every collection, bias and variance match for fakes anywhere."""
     rng = np.random.default_rng(2)

@@ -120,7 +120,7 @@ _PEAKED: Final = Signed(
 """Noise with heavier tails than the normal distribution's."""
 
 
-@pytest.mark.parametrize("confidence", [0.95, 0.999])
+@pytest.mark.parametrize("confidence", [pytest.param(0.95, marks=pytest.mark.slow), 0.999])
 def test_intervals_cover_as_many_shares_as_they_say(confidence: float) -> None:
     """
     At least the nominal share of 1.2 million, and at most half of the misses too few.

@@ -177,6 +177,7 @@ async def test_a_part_computed_again_after_others_have_read_it_changes_nothing(
     np.testing.assert_array_equal(expected.cells, job.cells())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_fine")
 async def test_a_worker_that_dies_in_every_stage_changes_nothing(tmp_path: Path) -> None:
     """Its parts are computed again by other workers, over what it had written."""

@@ -137,6 +137,7 @@ def _task(found: Plan, folder: Path) -> Task:
     return complete(read, analyzer_key=_KEY, nonce=bytes(32))
 
 
+@pytest.mark.slow
 def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() -> None:
     """Comments beside the prediction name them."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
@@ -217,6 +218,7 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
 
 
+@pytest.mark.slow
 def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> None:
     """Such devices accept a local ε of 4, and 20 over all rounds; the draft is read again."""
     file = tmp_path / "draft.toml"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from common.errors import UsageError
+from common.errors import PlanError, UsageError
 from deploy.planning.planner import plan
 from tests.support.requirements import small_requirements
 
@@ -21,7 +21,7 @@ def test_an_unreachable_error_comes_with_what_would_reach_it() -> None:
     """A tenth more than the stated users or local cap reaches it; a tenth less does not."""
     fields = {"local_cap": 4.0, "domain_size": 400}
     target = 0.5 * _least_error(**fields)
-    with pytest.raises(UsageError, match="cannot be reached") as refused:
+    with pytest.raises(PlanError, match="cannot be reached") as refused:
         plan(small_requirements(**fields, max_mse=target))
 
     found = re.search(

@@ -13,7 +13,7 @@ from common.errors import ShuffleDpError
 from deploy.cli import app
 
 _SMALL: Final = (
-    *("--dataset", "uniform:12", "--users", "3000", "--repeat", "2", "--central-epsilon", "1.0"),
+    *("--dataset", "uniform:12", "--users", "3000", "--repeat", "5", "--central-epsilon", "1.0"),
     *("--protocol", "murs", "--protocol", "sageo"),
 )
 

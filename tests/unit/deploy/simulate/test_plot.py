@@ -9,6 +9,7 @@ from tests.support.simulated_rows import REFUSED, row
 _CENTRAL = {"laplace_mse": 1e-7, "gaussian_mse": 2e-7}
 
 
+@pytest.mark.slow
 def test_a_comparison_has_panels_and_is_written_as_png_and_as_svg(tmp_path: Path) -> None:
     """A panel per accounting and estimate, and one of run times; central mechanisms are lines."""
     rows = [

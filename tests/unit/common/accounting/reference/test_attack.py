@@ -74,6 +74,7 @@ def test_attacks_on_large_batches_stay_below_the_bound() -> None:
             assert proven <= delta_upper(reduction, anonymity_set, epsilon)
 
 
+@pytest.mark.slow
 def test_bins_of_messages_give_a_lower_bound() -> None:
     """At most the sum over every number of messages, and close to it."""
     reduction, anonymity_set = reduction_for(20, 4.0, hashing=True), AnonymitySet(users=50_000)

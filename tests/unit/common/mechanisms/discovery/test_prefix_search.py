@@ -167,6 +167,7 @@ def test_with_few_users_nothing_is_found(n_users: int) -> None:
     assert (1.0, 3) == (found.sure_share, len(found.reports))
 
 
+@pytest.mark.slow
 def test_an_estimate_is_unbiased_and_its_error_is_its_spread() -> None:
     """
     Over 300 collections of 3,000 users, of whom 40 % hold a code.

@@ -40,6 +40,7 @@ def test_distributions_are_those_of_the_mechanisms() -> None:
         assert not isinstance(mechanism, LocalHashing) or distribution.independent
 
 
+@pytest.mark.slow
 def test_seeds_that_are_never_0_fail() -> None:
     """Without it the hash family is not pairwise independent."""
 
