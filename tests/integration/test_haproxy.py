@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import grpc
+import pytest
 import pytest_asyncio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
