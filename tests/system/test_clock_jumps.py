@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import pytest
@@ -19,6 +19,7 @@ from common.wire.submissions import outcomes_from_wire
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.issuer import IssuerClient
 from deploy.clients.local_cluster import Cluster
+from deploy.clients.local_parties import Child
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import envelopes
 from tests.support.faked_time import FakedTime
@@ -30,12 +31,32 @@ _JUMPS: Final = [
 ]
 _CALLS: Final = 20
 _PER_CALL: Final = 3
-_PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent")
+_PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "witness")
 _TOLD: Final = '"event": "clock disagrees'
 
 
 class _Plain(Cluster):
-    """The parties without certificates, which a wrong clock would call expired."""
+    """The parties and a witness without certificates, which a wrong clock would call expired."""
+
+    witness: Child
+
+    async def start_user_agent(self, **changes: Any) -> None:
+        """Start the user agent, and a witness the first time."""
+        if not hasattr(self, "witness"):
+            await self.start_witness()
+        await super().start_user_agent(**changes)
+
+    async def start_witness(self, **changes: str) -> None:
+        """Start the witness."""
+        self.witness = await self._start(
+            "witness", **{"analyzer_identity": self.identity, **changes}
+        )
+
+    async def stop(self) -> None:
+        """Stop all."""
+        await super().stop()
+        if hasattr(self, "witness"):
+            await self.witness.stop()
 
     def operator(self) -> OperatorClient:
         """Return a client of the analyzer."""
@@ -101,7 +122,7 @@ def faked(tmp_path: Path) -> FakedTime:
 
 @pytest.fixture
 async def cluster(tmp_path: Path, faked: FakedTime) -> AsyncIterator[_Plain]:
-    """The four parties, without certificates."""
+    """The parties and a witness, without certificates."""
     people, plain = ("Ada",), {"tls_directory": None, "plaintext": True}
     async with _Plain(tmp_path, faked.environment, people, **plain) as started:
         yield started
