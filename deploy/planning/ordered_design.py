@@ -59,7 +59,7 @@ def ordered_designs(
     except PlanError as error:
         if not designs:
             raise
-        return designs, left_out | {"flat histograms": str(error)}
+        return designs, left_out | {"every flat histogram": str(error)}
     designs += [ValueDesign.of(design.draft, target, note=design.note) for design in flat]
     return sorted(designs, key=lambda design: design.mse), left_out | others
 

@@ -23,8 +23,10 @@ from deploy.datasets.sources import dataset
 from deploy.simulate.populations import Population
 from user_agent.contribution import checked_text, open_text
 
-_NO_NUMBERS: Final = ("-1e300", "5", "1_0", "1e400", "inf", "nan")
-"""Two numbers, and four texts that are none."""
+_HUGE: Final = "0e" + 20 * "9"
+"""A float, but no decimal number."""
+_NO_NUMBERS: Final = ("-1e300", "5", _HUGE, "1_0", "1e400", "inf", "nan")
+"""Two numbers, and five texts that are none."""
 _FORMATS: Final = (".csv", ".csv.gz", ".parquet")
 
 
@@ -53,7 +55,7 @@ def _read(folder: Path, form: str, cells: Sequence[Any], **options: Any) -> Data
         ),
         (["b", "10", "9", "B"], ("9", "10", "B", "b"), ([1] * 4, 0)),
         (["007", "7", "07.0"], ("007", "07.0", "7"), ([1] * 3, 0)),
-        (["1e400", "inf", "nan", "5", "1_0", "-1e300"], _NO_NUMBERS, ([1] * 6, 0)),
+        (["1e400", "inf", "nan", _HUGE, "5", "1_0", "-1e300"], _NO_NUMBERS, ([1] * 7, 0)),
         (
             [str(2**63), str(2**63 + 1), "9" * 30],
             (str(2**63), str(2**63 + 1), "9" * 30),

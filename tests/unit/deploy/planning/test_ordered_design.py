@@ -13,7 +13,7 @@ from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.registry import mechanism_of
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from deploy.planning.ordered_design import hierarchy_design, ordered_design
+from deploy.planning.ordered_design import hierarchy_design, ordered_design, ordered_designs
 from deploy.planning.planner import plan
 from deploy.planning.requirements import Requirements
 
@@ -95,6 +95,23 @@ def test_flat_histograms_far_behind_the_hierarchy_are_left_out_with_their_error(
     assert "its mean squared error of a share would be about" in found.left_out["puredump"]
     assert {"hierarchy", "puredump", "signed"} <= set(named)
     assert evaluated <= 2 * found.best.own_reports + 1
+
+
+def test_a_hierarchy_is_planned_although_no_flat_design_keeps_the_caps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a hierarchy either, the plan has the error of the flat designs."""
+
+    def none_allowed(*_: object) -> None:
+        raise PlanError("the influence cap is 1")
+
+    monkeypatch.setattr("deploy.planning.ordered_design.search_protocols", none_allowed)
+    designs, left_out = ordered_designs(_TARGET, lambda _: None)
+
+    assert ["hierarchy"] == [design.protocol for design in designs]
+    assert {"every flat histogram": "the influence cap is 1"} == left_out
+    with pytest.raises(PlanError, match="the influence cap is 1"):
+        ordered_designs(dataclasses.replace(_TARGET, local_cap=1.0), lambda _: None)
 
 
 @pytest.mark.slow

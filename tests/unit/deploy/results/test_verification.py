@@ -12,6 +12,7 @@ import pytest
 from common.accounting.guarantees import guarantees, published_claim
 from common.crypto.signing import SignedTask
 from common.errors import WireError
+from common.messages.waived import Waived
 from common.protocols import protocols_of
 from common.task.draft import PairDraft
 from common.task.task import Task
@@ -51,6 +52,10 @@ def _true() -> Collected:
         ({"n_dummies": 40_001}, "40001 dummies, more than its 40000 reports"),
         ({"n_sentinels": 11_001}, "misses 0 of 11001 sentinels; at most 11000 are possible"),
         ({"n_sentinels": 3, "n_sentinels_missing": 4}, "misses 4 of 3 sentinels"),
+        (
+            {"waived": Waived(("lengths",), (1, 20_000))},
+            "the lengths of 20001 submissions; it has 20000 users and 0 sentinels",
+        ),
         # Another task's labels would name its shares, or be too few for them.
         ({"task_digest": TaskDigest(b"\xd1" * 32)}, "the result's digest is d1d1"),
         ({"estimate": collected(size=3).result.estimate}, "estimate is 3 values; the task's is 4"),
