@@ -128,6 +128,11 @@ class KeyRing:
         entry = KeyEntry(suite=key.suite, public=key.raw, state=state, since=now)
         return KeyRing((*self.entries, entry))
 
+    def not_after(self, now: float) -> "KeyRing":
+        """Return the ring without dates ahead: states that began after `now` begin at `now`."""
+        dated = (replace(entry, since=min(entry.since, now)) for entry in self.entries)
+        return KeyRing(tuple(dated))
+
     def rotated(
         self,
         *,

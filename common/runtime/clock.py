@@ -20,6 +20,13 @@ class Clock(Protocol):
         """Return the monotonic seconds since an arbitrary moment, for durations."""
 
 
+class ComparedClock(Clock, Protocol):
+    """A clock that is compared with another one, and stands still while they disagree."""
+
+    def confirmed_now(self) -> float | None:
+        """Return the seconds since 1970 UTC; None while the clocks disagree."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One reading of a machine's two clocks."""

@@ -3,13 +3,14 @@ A service's clock for steps that cannot be undone: closing batches, destroying k
 
 One wrong reading of the wall clock must not cause such a step. While the service runs, the wall
 clock is compared with the clock that counts from the boot, which nobody can set. The last reading
-is stored; at a start it is compared with the new one. When they disagree, the clock stands still:
-nothing becomes due that was not due before. It goes on when the wall clock returns, or when an
-operator confirms it.
+is stored; at a start it is compared with the new one. When they disagree, the clock stands still at
+the earliest time that may be right, so that nothing becomes due by either: the stored time may be
+the wrong one. It goes on when the wall clock returns, or when an operator confirms it.
 """
 
 import asyncio
 import json
+import math
 import os
 import threading
 from contextlib import suppress
@@ -21,9 +22,9 @@ from common.dates import utc
 from common.errors import SettingsError, ShuffleDpError
 from common.runtime import logs
 from common.runtime.clock import Clock, Reading
-from common.runtime.database import storage_failures
 from common.runtime.repeat import repeat
 from common.runtime.state_directory import StateDirectory
+from common.runtime.validation import read_file
 
 TOLERANCE: Final = 60.0
 """Seconds by which the wall clock may be stepped between two stored readings. Time servers correct
@@ -31,6 +32,7 @@ a running clock by less; an hour, as by a wrong time zone, is far more."""
 LONGEST_STOP: Final = 1800.0
 """Seconds for which a service's machine may be off. Less than the hour of a wrong time zone."""
 _FILE: Final = "clock.json"
+_MAX_BYTES: Final = 4096
 _SAVE_SECONDS: Final = 600.0
 """Seconds between two writes of the time; also between two reports of a clock that disagrees."""
 _CHECK_SECONDS: Final = 1.0
@@ -69,10 +71,20 @@ class ConfirmedClock:
         self.check()
 
     def now(self) -> float:
-        """Return the seconds since 1970 UTC; the last confirmed ones while the clock disagrees."""
+        """
+        Return the seconds since 1970 UTC.
+
+        While the clock disagrees, the earlier of the last confirmed time and the earliest one that
+        the wall clock has shown since.
+        """
         with self._lock:
             self._compare(self._machine.reading())
             return self._last
+
+    def confirmed_now(self) -> float | None:
+        """Return the seconds since 1970 UTC; None while the clock disagrees."""
+        with self._lock:
+            return self._last if self._compare(self._machine.reading()) else None
 
     def elapsed(self) -> float:
         """Return the monotonic seconds since an arbitrary moment."""
@@ -116,22 +128,24 @@ class ConfirmedClock:
         self._longest_off = 0.0 if known else self._longest_stop
         """Seconds for which the machine may have been off since the right reading."""
         self._last = right.wall
+        """What the clock shows."""
 
     def _compare(self, found: Reading) -> bool:
         """Set the last confirmed time if a reading agrees with the right one; log a change."""
-        agrees = self._agrees(found)
-        if agrees:
+        if self._agrees(found):
             if self._longest_off:
                 self._compare_with(found, found)
             self._last = found.wall
             if self._told_at is not None:
                 self._tell("clock agrees again", found, "INFO")
             self._told_at = None
-        elif self._told_at is None or found.since_boot > self._told_at + _SAVE_SECONDS:
+            return True
+        self._last = min(self._last, found.wall)
+        if self._told_at is None or found.since_boot > self._told_at + _SAVE_SECONDS:
             self._told_at = found.since_boot
             event = "clock disagrees: nothing is closed or destroyed until it is confirmed"
             self._tell(event, found, "ERROR")
-        return agrees
+        return False
 
     def _tell(self, event: str, found: Reading, level: logs.Level) -> None:
         expected = found.wall - self._error(found)
@@ -150,6 +164,8 @@ class ConfirmedClock:
             if stored not in (None, self._stored):
                 self._stored = stored
                 self._compare_with(stored, found)
+                if self._told_at is not None:
+                    self._told_at = -math.inf  # a further jump is told at once
 
 
 def confirm(state: StateDirectory, reading: Reading) -> None:
@@ -166,15 +182,14 @@ def confirm(state: StateDirectory, reading: Reading) -> None:
 def stored_reading(state: StateDirectory) -> Reading | None:
     """Return the reading in a state directory; None if there is none, SettingsError if damaged."""
     path = state.path / _FILE
-    with storage_failures():
-        dangling = path.is_symlink() and not path.exists()
-        content = b"" if dangling else path.read_bytes() if path.exists() else None
+    if not os.path.lexists(path):
+        return None
     try:
-        return None if content is None else Reading(**json.loads(content))
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        return Reading(**json.loads(read_file(path, _MAX_BYTES)))
+    except (SettingsError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise SettingsError(
-            f"{path} is damaged: check the machine's clock, then run shuffledp keys confirm-clock "
-            f"{state.path}"
+            f"{path} is damaged or cannot be read: remove it if it is no file, check the machine's "
+            f"clock, then run shuffledp keys confirm-clock {state.path}"
         ) from error
 
 

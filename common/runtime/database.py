@@ -16,6 +16,12 @@ from common.runtime.schema import VERSION_TABLE, Schema
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers of a full disk."""
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_NO_FILE: Final = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.ELOOP})
+_CODES: Final = {
+    **dict.fromkeys(FULL, sqlite3.SQLITE_FULL),
+    **dict.fromkeys(_READ_ONLY, sqlite3.SQLITE_READONLY),
+    **dict.fromkeys(_NO_FILE, sqlite3.SQLITE_CANTOPEN),
+}
 _SENTENCES: Final = {
     sqlite3.SQLITE_FULL: "the disk of the state directory is full",
     sqlite3.SQLITE_READONLY: "the state directory is read-only",
@@ -49,9 +55,8 @@ def storage_failures() -> Generator[None]:
     except UnicodeDecodeError as error:  # from SQLite's message, which quotes damaged text
         raise DamagedStorageError(_DAMAGE) from error
     except OSError as error:
-        full, read_only = error.errno in FULL, error.errno in _READ_ONLY
-        code = sqlite3.SQLITE_READONLY if read_only else sqlite3.SQLITE_IOERR
-        raise StorageError(_SENTENCES[sqlite3.SQLITE_FULL if full else code]) from error
+        code = _CODES.get(error.errno or 0, sqlite3.SQLITE_IOERR)
+        raise StorageError(_SENTENCES[code]) from error
 
 
 P = ParamSpec("P")

@@ -17,7 +17,7 @@ from common.crypto.key_ring import KeyRing, KeyState, Schedule
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, WireError
 from common.runtime import logs
-from common.runtime.clock import Clock
+from common.runtime.clock import ComparedClock
 from common.runtime.database import storage_failures
 from common.runtime.repeat import repeat
 from common.runtime.state_directory import StateDirectory
@@ -65,6 +65,18 @@ class KeyStore:
             self.ring = ring
         return self._destroy_files()
 
+    def correct_dates(self, now: float) -> None:
+        """
+        Let the states that began after `now` begin at `now`, else their keys would never be due.
+
+        They were dated by a clock that was ahead. `now` must be a confirmed time.
+        """
+        ring = self.ring.not_after(now)
+        if ring != self.ring:
+            self._state.publish(RING_FILE, ring.to_json())
+            self.ring = ring
+            logs.event("keys were dated ahead of the clock", {}, level="WARNING")
+
     def may_destroy(self, now: float) -> bool:
         """Return whether a key is due to be destroyed unless an unfinished task needs it."""
         return bool(self.ring.past_retention(now, self._schedule))
@@ -110,7 +122,12 @@ class KeyStore:
             ) from error
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
-        """Add keys that have a file but no entry, as after a crash, in the state expired."""
+        """
+        Add keys that have a file but no entry, as after a crash, in the state expired.
+
+        Not before any other date of the ring: the clock may be behind, and destroy them early.
+        """
+        now = max([now, *(entry.since for entry in ring.entries)])
         known = {_key_file(entry.key_id) for entry in ring.entries}
         for name in self._state.names(_KEY_FILES):
             if name not in known:
@@ -168,7 +185,7 @@ class Rotation:
     """Rotates a party's keys when they are due."""
 
     keys: KeyStore
-    clock: Clock
+    clock: ComparedClock
     needed: Callable[[], Awaitable[Collection[KeyId] | None]]
     """Returns the keys of unfinished tasks, which are not destroyed; if None, the tasks are unknown
     and no key is destroyed."""
@@ -179,6 +196,8 @@ class Rotation:
 
     async def rotate(self) -> None:
         """Rotate the keys that are due, and publish the public keys."""
+        if (confirmed := self.clock.confirmed_now()) is not None:
+            self.keys.correct_dates(confirmed)
         now = self.clock.now()
         needed = await self.needed() if self.keys.may_destroy(now) else None
         if self.keys.rotate(now, needed):

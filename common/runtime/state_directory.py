@@ -207,7 +207,12 @@ class StateDirectory:
 
 def atomic_write(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
     """Write a file with permissions `mode`, atomically and durably even if the system crashes."""
-    _write_scratch(path, content, mode).replace(path)
+    scratch = _write_scratch(path, content, mode)
+    try:
+        scratch.replace(path)
+    except OSError:  # a folder is in its place
+        scratch.unlink()
+        raise
     flush_directory(path.parent)
 
 

@@ -13,6 +13,10 @@ class ManualClock:
         """Seconds since 1970 UTC."""
         return self.seconds
 
+    def confirmed_now(self) -> float:
+        """Seconds since 1970 UTC."""
+        return self.seconds
+
     def elapsed(self) -> float:
         """Seconds on a monotonic clock."""
         return self.seconds

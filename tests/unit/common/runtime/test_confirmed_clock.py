@@ -60,10 +60,15 @@ def test_a_running_service_follows_small_steps_of_the_clock(
 def test_the_clock_stands_still_after_a_jump_until_the_wall_clock_returns(
     state: StateDirectory, machine: Machine, caplog: pytest.LogCaptureFixture, jump: float
 ) -> None:
-    """One wrong reading makes nothing due, and is reported once."""
+    """
+    One wrong reading makes nothing due, and is reported once.
+
+    Nor does a time that was confirmed and wrong: it stands still at the earlier of both times.
+    """
     clock = ConfirmedClock(state, machine)
     before = machine.wall
     machine.wall += jump
+    earliest = before + min(0, jump + 5)
     seen = []
     for _ in range(3):
         machine.run(5)
@@ -71,7 +76,7 @@ def test_the_clock_stands_still_after_a_jump_until_the_wall_clock_returns(
         seen.append(clock.now())
     machine.wall -= jump
 
-    assert [before] * 3 == seen
+    assert [earliest] * 3 == seen
     assert before + 15 == clock.now()
     assert ["ERROR", "INFO"] == _levels(caplog)
 
@@ -92,9 +97,12 @@ def test_a_jump_between_two_starts_is_noticed(
     machine.wall += jump
     rebooted = machine.boots > 0
     plausible = rebooted and -TOLERANCE <= jump + 60 <= LONGEST_STOP
-    expected = machine.wall if plausible else stored
+    expected = machine.wall if plausible else min(stored, machine.wall)
 
-    assert expected == ConfirmedClock(state, machine).now()
+    clock = ConfirmedClock(state, machine)
+
+    assert expected == clock.now()
+    assert plausible == (clock.confirmed_now() is not None)
 
 
 def test_a_hidden_boot_is_taken_for_another_one(state: StateDirectory, machine: Machine) -> None:
@@ -175,6 +183,44 @@ def test_a_removed_time_confirms_the_next_start_alone(
 
     assert stored == waiting
     assert machine.wall == ConfirmedClock(state, machine).now()
+
+
+def test_a_time_that_was_stored_far_ahead_makes_nothing_due(
+    state: StateDirectory, machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong clock was once taken as right; neither time counts until one is confirmed."""
+    right = machine.wall
+    machine.wall += 3650 * _DAY
+    ConfirmedClock(state, machine).close()
+    machine.run(60)
+    machine.wall -= 3650 * _DAY
+    clock = ConfirmedClock(state, machine)
+    waiting = clock.now()
+    machine.wall += 400 * _DAY
+    jumped = clock.now()
+    machine.wall -= 400 * _DAY
+    confirm(state, machine.reading())
+    clock.check()
+    machine.run(60)
+
+    assert right + 60 == waiting == jumped
+    assert machine.wall == clock.now() == clock.confirmed_now()
+    assert ["ERROR", "INFO"] == _levels(caplog)
+
+
+def test_a_jump_during_a_confirmation_is_told_at_once(
+    state: StateDirectory, machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The operator, who has just confirmed another time, need not wait ten minutes for it."""
+    clock = ConfirmedClock(state, machine)
+    machine.wall += _DAY
+    clock.check()
+    confirm(state, machine.reading())
+    machine.wall -= 2 * _DAY
+    clock.check()
+
+    assert clock.confirmed_now() is None
+    assert ["ERROR"] * 2 == _levels(caplog)
 
 
 def test_the_report_of_a_jump_names_both_times(
@@ -276,6 +322,8 @@ def test_jumps_at_random_never_make_a_time_due(state: StateDirectory, machine: M
         b"{}",
         b"\xff",
         b"[1]",
+        bytes(8192),
+        b'{"version": 2, "wall": 1, "since_boot": 1, "boot": ""}',
         b'{"wall": NaN, "since_boot": 1, "boot": ""}',
         b'{"wall": %d, "since_boot": 1, "boot": ""}' % 10**400,
     ],
@@ -304,6 +352,17 @@ def test_a_link_to_no_time_is_refused_until_the_clock_is_confirmed(
     confirm(state, machine.reading())
 
     assert machine.wall == ConfirmedClock(state, machine).now()
+
+
+def test_a_folder_in_place_of_the_time_is_refused(state: StateDirectory, machine: Machine) -> None:
+    """Nothing else is left behind, and the sentence says to remove it."""
+    (state.path / "clock.json").mkdir()
+    with pytest.raises(SettingsError, match="remove it"):
+        ConfirmedClock(state, machine)
+    with pytest.raises(StorageError, match="cannot be opened"):
+        confirm(state, machine.reading())
+
+    assert ["clock.json"] == [path.name for path in state.path.iterdir()]
 
 
 def test_only_a_services_directory_has_a_clock(state: StateDirectory, machine: Machine) -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from common.crypto.hpke import (
 )
 from common.crypto.key_ring import DAY
 from common.errors import SettingsError, StorageError
+from common.runtime.confirmed_clock import ConfirmedClock, confirm
 from common.runtime.key_store import (
     RING_FILE,
     KeyStore,
@@ -28,6 +30,7 @@ from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from tests.support.faults import Crash, Faults, FaultyState, Life
 from tests.support.keys import SCHEDULE, key_files, store_holding
+from tests.support.machines import Machine
 
 _CONTEXT = report_context(TaskDigest(bytes(32)))
 _NO_KEYS: set[Any] = set()
@@ -110,7 +113,7 @@ def test_a_key_that_the_ring_does_not_name_opens_and_is_never_used(tmp_path: Pat
         (
             lambda state: ((state / RING_FILE).unlink(), (state / RING_FILE).mkdir()),
             StorageError,
-            "disk of the state",
+            "a file of the state directory cannot be opened",
         ),
     ],
 )
@@ -194,6 +197,34 @@ async def test_keys_are_rotated_and_tasks_read_only_when_a_key_could_go(tmp_path
     party.needed_keys = set()
     await party.at(121)
     assert (2, 1, 6) == (party.asked, party.forgotten, party.published)
+
+
+async def test_keys_dated_by_a_clock_far_ahead_are_rotated_after_its_confirmation(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else they would stay for all those years. Nothing changes before, and the log tells it."""
+    party, machine = _Party(tmp_path), Machine()
+    state = StateDirectory.open(tmp_path / "state")
+    machine.wall += 3650 * DAY
+    clock = ConfirmedClock(state, machine)
+    rotation = replace(party.rotation, clock=clock)
+    await rotation.rotate()
+    first, ring = party.keys.public_key(), party.keys.ring
+    machine.wall -= 3650 * DAY
+    await rotation.rotate()
+    waiting = party.keys.ring
+    confirm(state, machine.reading())
+    clock.check()
+    await rotation.rotate()
+    dates = {entry.since for entry in party.keys.ring.held()}
+    for days in (88, 2):
+        machine.run(days * DAY)
+        await rotation.rotate()
+
+    assert ring == waiting
+    assert {machine.wall - 90 * DAY} == dates
+    assert first.raw != party.keys.public_key().raw
+    assert "keys were dated ahead of the clock" in caplog.messages
 
 
 async def test_a_failed_rotation_is_tried_again(

@@ -59,14 +59,14 @@ def test_a_directory_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
     assert _try_to_hold(tmp_path) == ""
 
 
-def test_only_a_lock_that_fails_is_blamed_on_the_disk(tmp_path: Path) -> None:
+def test_only_a_lock_that_fails_is_blamed_on_the_state_directory(tmp_path: Path) -> None:
     """A service's own failure passes unchanged; without a lock the block never runs."""
     state = StateDirectory.open(tmp_path)
     with pytest.raises(ConnectionError), state.held():
         raise ConnectionError
     (tmp_path / "lock").unlink()
     (tmp_path / "lock").mkdir()
-    with pytest.raises(StorageError, match="disk of the state directory"), state.held():
+    with pytest.raises(StorageError, match="cannot be opened"), state.held():
         pytest.fail("held")
 
 
