@@ -26,7 +26,7 @@ from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.engine import open_executor
 from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs
-from common.runtime.key_store import Rotation
+from common.runtime.key_store import IDENTITY_FILE, Rotation
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.repeat import repeat
 from common.runtime.service import Listener, Service
@@ -54,11 +54,12 @@ async def start(settings: AnalyzerSettings) -> Service:
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     clock = ConfirmedClock(state, machine)
     tls = identity_for(settings, "analyzer", clock)
+    database = state.database("analyzer.sqlite", IDENTITY_FILE)
     keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
     process_metrics.watch_keys(lambda: keys.reports.ring)
     witnesses = [(one.address, NoteKey.parse(one.key)) for one in settings.witnesses]
     authority = tls.identity.authority if tls else None
-    store = Store(state.path / "analyzer.sqlite")
+    store = Store(database)
     log = TaskLog(
         store=store,
         identity=keys.identity,

@@ -8,7 +8,7 @@ from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.confirmed_clock import ConfirmedClock
-from common.runtime.key_store import load_identity
+from common.runtime.key_store import IDENTITY_FILE, load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
@@ -44,7 +44,7 @@ async def start(settings: IssuerSettings) -> Service:
     if settings.analyzer_identity is not None:
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
         witness = WitnessServicer(state, pinned, "issuer", clock)
-    store = IssuanceStore(state.path / "issuer.sqlite")
+    store = IssuanceStore(state.database("issuer.sqlite", IDENTITY_FILE))
     signers = signing_threads(settings.signing_threads)
     issuance = Issuance(
         keys=keys,

@@ -81,7 +81,6 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
     clock = ConfirmedClock(state, machine)
     tls = identity_for(settings, "shuffler", clock)
     keys = KeyStore(state, settings.schedule())
-    keys.rotate(clock.now())
     process_metrics.watch_keys(lambda: keys.ring)
     channel = FreshChannel(settings.analyzer, "analyzer", tls)
     identity = load_identity(state)
@@ -104,6 +103,7 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
         rng=rng,
     )
     try:
+        keys.rotate(clock.now())
         await refusals.load(store)
         await batches.resume()
         metrics.resume(await store.states(), batches.deadlines())

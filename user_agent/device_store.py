@@ -88,8 +88,6 @@ CREATE TABLE IF NOT EXISTS lasting_answers (
 ) WITHOUT ROWID;
 """
 """Answers of earlier versions have no row, and count by the sum of their ε."""
-RESTORE_CONFIRMED: Final = "restore-confirmed"
-"""File by which the person confirms that the store was restored. Removed at the next start."""
 _STORE_ID: Final = """
 CREATE TABLE IF NOT EXISTS store_id (
     id BLOB PRIMARY KEY
@@ -181,7 +179,7 @@ class DeviceStore(Database):
 
         If the store lacks charges that were counted, they are added to it once the person has
         `confirmed` that it was restored; if the counter is missing or another store's, `everything`
-        is charged to each person. A store of an earlier version has no counter yet, and gets one.
+        is charged to each person; likewise if both are new. A store of an earlier version has no counter yet, and gets one.
 
         A crash in between leaves what a further call completes.
 
@@ -192,7 +190,7 @@ class DeviceStore(Database):
         counted, charged = await self._counter.run(charges)
         known = {charge[:2] for charge in await self._charges()}
         lost = [charge for charge in charged if charge[:2] not in known]
-        if own not in {b"", counted}:
+        if own not in {b"", counted} or (confirmed and not own + counted):
             lost = [("", b"", b"", *astuple(everything)[:3])]
         if lost and not confirmed:
             raise SettingsError(

@@ -18,7 +18,7 @@ from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
 from user_agent.credentials import CredentialFile, PersonalSecrets
-from user_agent.device_store import RESTORE_CONFIRMED, DeviceStore
+from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.issuer_client import RemoteIssuer
 from user_agent.policy import Claim, Policy
@@ -39,19 +39,17 @@ async def start(settings: UserAgentSettings) -> Service:
     state = StateDirectory.open(settings.state_directory)
     clock = ConfirmedClock(state, machine, _LONGEST_STOP)
     tls = identity_for(settings, "user_agent", clock)
-    store = DeviceStore(state.path / "budget.sqlite")
-    confirmation = state.path / RESTORE_CONFIRMED
+    store = DeviceStore(state.database("budget.sqlite", _PERMANENT_FILE))
     try:
         everything = Claim(
             local_epsilon=settings.total_local_epsilon_cap,
             central_epsilon=settings.total_central_epsilon_cap,
             delta=settings.total_delta_cap,
         )
-        await store.check_counter(everything, confirmed=confirmation.exists())
+        await store.check_counter(everything, confirmed=state.may_be_new())
     except BaseException:
         store.close()
         raise
-    confirmation.unlink(missing_ok=True)
     secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
     authority = tls.identity.authority if tls else None
     channels = [open_channel(settings.shuffler, "shuffler", authority)]

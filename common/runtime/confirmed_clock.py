@@ -188,8 +188,8 @@ def stored_reading(state: StateDirectory) -> Reading | None:
         return Reading(**json.loads(read_file(path, _MAX_BYTES)))
     except (SettingsError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise SettingsError(
-            f"{path} is damaged or cannot be read: remove it if it is no file, check the machine's "
-            f"clock, then run shuffledp keys confirm-clock {state.path}"
+            f"{path} is damaged or cannot be read: check the machine's clock, then run shuffledp "
+            f"keys confirm-clock {state.path} or, if it is a folder, remove it"
         ) from error
 
 

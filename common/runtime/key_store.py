@@ -8,6 +8,7 @@ name is added as an expired key, which opens but never seals.
 """
 
 import math
+import os
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +26,9 @@ from common.task.task import MAX_UNIX_TIME
 
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"
-_PUBLISHED: Final = "envelope*.pub"
+_DATABASES: Final = "*.sqlite"
+_LATER: Final = ("envelope*.pub", _DATABASES)
+"""Files that are only made after keys."""
 
 
 class KeyStore:
@@ -107,12 +110,13 @@ class KeyStore:
         try:
             with storage_failures():
                 content = path.read_bytes() if path.exists() else None
-            had_keys = self._state.names(_PUBLISHED) and not self._state.names(_KEY_FILES)
-            if content is None and (had_keys or path.is_symlink()):
+            had_keys = any(map(self._state.names, _LATER)) and not self._state.names(_KEY_FILES)
+            lost = content is None and (had_keys or path.is_symlink())
+            if lost and not self._state.may_be_new():
                 raise SettingsError(
                     f"{RING_FILE} is missing in the state directory, or a link to nothing: put it "
                     f"back, with {_KEY_FILES}, from a backup or, for new keys, which open nothing "
-                    f"sealed before, remove the link and {_PUBLISHED}"
+                    f"sealed before: shuffledp keys confirm-restore {self._state.path}"
                 )
             return KeyRing() if content is None else KeyRing.from_json(content.decode("ascii"))
         except (WireError, UnicodeDecodeError) as error:
@@ -209,7 +213,7 @@ class Rotation:
         await repeat(self.rotate, tick, "keys not rotated yet", wait=True)
 
 
-_IDENTITY_FILE: Final = "identity.key"
+IDENTITY_FILE: Final = "identity.key"
 _PUBLIC_IDENTITY_FILE: Final = "identity.pub"
 
 
@@ -217,11 +221,25 @@ def load_identity(state: StateDirectory) -> SigningIdentity:
     """
     Load or create a party's signing identity, and publish its public half.
 
-    Raises SettingsError if the public half alone is there, as after a partial restore.
+    Raises SettingsError if it is missing beside its public half or a database, as after a partial
+    restore.
     """
-    make = SigningIdentity.generate
-    raw = state.secret(_IDENTITY_FILE, lambda: make().private_bytes(), public=_PUBLIC_IDENTITY_FILE)
-    identity = SigningIdentity(raw)
+    databases = state.names(_DATABASES)
+    if databases and not os.path.lexists(state.path / IDENTITY_FILE):
+        raise SettingsError(
+            f"{IDENTITY_FILE} is missing in the state directory, but {databases[0]} is not: put it "
+            "back from a backup or, for a new one, which all who pin the old one must learn, run "
+            f"shuffledp keys identity {state.path} --renew"
+        )
+    return _load_identity(state)
+
+
+def _load_identity(state: StateDirectory) -> SigningIdentity:
+    def make() -> bytes:
+        state.begin()
+        return SigningIdentity.generate().private_bytes()
+
+    identity = SigningIdentity(state.secret(IDENTITY_FILE, make, public=_PUBLIC_IDENTITY_FILE))
     state.publish(_PUBLIC_IDENTITY_FILE, identity.public_identity().raw.hex())
     return identity
 
@@ -230,8 +248,8 @@ def renew_identity(state: StateDirectory) -> SigningIdentity:
     """
     Replace a party's signing identity. Parties that pin the old identity refuse the new one.
 
-    Run by an operator, while no service holds `state`. Raises the errors of `load_identity`.
+    Run by an operator, while no service holds `state`.
     """
     (state.path / _PUBLIC_IDENTITY_FILE).unlink(missing_ok=True)
-    state.destroy(_IDENTITY_FILE)
-    return load_identity(state)
+    state.destroy(IDENTITY_FILE)
+    return _load_identity(state)

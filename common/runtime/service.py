@@ -63,6 +63,8 @@ class Listener:
         """
         Bind, serve, publish the address, report healthy, and start the `background` coroutines.
 
+        Afterwards no file of the state directory may be missing.
+
         Raises SettingsError if the server or the metrics cannot listen on their address.
         """
         metrics = _serve_metrics(settings, tls, process_metrics)
@@ -75,6 +77,7 @@ class Listener:
                 await asyncio.to_thread(metrics.stop)
             raise
         tasks = [asyncio.create_task(run()) for run in background]
+        StateDirectory.open(settings.state_directory).started()
         return replace(listener, metrics=metrics, background=tasks)
 
     @staticmethod

@@ -22,6 +22,10 @@ from common.errors import DamagedStorageError, SettingsError
 from common.runtime.database import FULL, storage_failures
 
 _MARK: Final = b"shuffledp sealed secret v1\n"
+RESTORE_CONFIRMED: Final = "restore-confirmed"
+"""File by which an operator confirms that missing files are lost. Removed by the next start."""
+_NOT_STARTED: Final = "first-start"
+"""File that is made with a party's identity, which may be long before its first start."""
 
 
 class StateKey(SealingKey):
@@ -121,6 +125,36 @@ class StateDirectory:
                 "its own state_directory"
             ) from None
         return file
+
+    def may_be_new(self) -> bool:
+        """Return whether files may be missing: before the first start, or by a confirmation."""
+        return any((self.path / name).exists() for name in (_NOT_STARTED, RESTORE_CONFIRMED))
+
+    def begin(self) -> None:
+        """Note that files may be missing until the first start."""
+        self.publish(_NOT_STARTED, "")
+
+    def started(self) -> None:
+        """Note that a service has started: from now on no file may be missing."""
+        for name in (_NOT_STARTED, RESTORE_CONFIRMED):
+            (self.path / name).unlink(missing_ok=True)
+
+    @storage_failures()
+    def database(self, name: str, key: str) -> Path:
+        """
+        Return the path of a database without which the private key `key` has never been used.
+
+        Raises SettingsError if it alone is missing or empty, as after a partial restore.
+        """
+        path = self.path / name
+        there = path.is_symlink() or (path.exists() and path.stat().st_size > 0)
+        if not there and (self.path / key).exists() and not self.may_be_new():
+            raise SettingsError(
+                f"{name} is missing in the state directory, or empty, but {key} is not: put it "
+                "back or, if it is lost, start without all that it held: shuffledp keys "
+                f"confirm-restore {self.path}"
+            )
+        return path
 
     @storage_failures()
     def secret(self, name: str, make: Callable[[], bytes], *, public: str | None = None) -> bytes:

@@ -202,20 +202,18 @@ def confirm_clock(state_directory: StateFolder) -> None:
 @options.command(app, "shuffledp keys confirm-restore state/user_agent")
 def confirm_restore(state_directory: StateFolder) -> None:
     """
-    Confirm that a device's store was restored.
+    Confirm that a party's state was restored, and that what is missing is lost.
 
-    Run this while the user agent is stopped because the store does not fit the counter of charges.
-    At its next start it charges what the store has forgotten; without the counter, all caps.
-
-    Options:
-        state_directory: The device's state directory, as in its settings.
+    Run this while a service does not start because a file is missing, or a device's store does not
+    fit its counter of charges. At its next start the service begins without the file. A user agent
+    charges what its store has forgotten; without the counter, all caps.
     """
-    from user_agent.device_store import RESTORE_CONFIRMED
+    from common.runtime.state_directory import RESTORE_CONFIRMED
 
     state = StateDirectory.open(state_directory)
     with state.held():
         state.publish(RESTORE_CONFIRMED, "")
-    terminal().print("Confirmed. Start the user agent.")
+    terminal().print("Confirmed. Start the service.")
 
 
 def _print(

@@ -6,7 +6,9 @@ from typing import Final
 
 from common.errors import SettingsError
 from common.runtime.clock import Clock
+from common.runtime.key_store import IDENTITY_FILE
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.state_directory import StateDirectory
 from shuffler.metrics import StoreMetrics
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.sqlite_store import SqliteGroups, SqliteStore
@@ -25,11 +27,12 @@ def open_store(
     Open the store of a front-end, or of the process that begins and moves batches.
 
     Raises:
-        SettingsError: The store cannot be used, or psycopg is not installed.
+        SettingsError: The store is missing or cannot be used, or psycopg is not installed.
         StorageError: The state directory cannot be used.
     """
     if settings.store is None:
-        return SqliteStore(settings.state_directory / _SQLITE, clock, observer)
+        state = StateDirectory.open(settings.state_directory)
+        return SqliteStore(state.database(_SQLITE, IDENTITY_FILE), clock, observer)
     with _psycopg_needed():
         from shuffler.storage.postgres_store import PostgresStore  # noqa: PLC0415  # optional
     return PostgresStore(

@@ -140,5 +140,5 @@ def test_a_person_confirms_a_restore_while_the_device_is_stopped(tmp_path: Path)
         _run("keys", "confirm-restore", str(state.path))
 
     assert not list(state.path.glob("restore-*"))
-    assert "Start the user agent." in _run("keys", "confirm-restore", str(state.path))
+    assert "Start the service." in _run("keys", "confirm-restore", str(state.path))
     assert ["restore-confirmed"] == [path.name for path in state.path.glob("restore-*")]
