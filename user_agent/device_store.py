@@ -179,7 +179,8 @@ class DeviceStore(Database):
 
         If the store lacks charges that were counted, they are added to it once the person has
         `confirmed` that it was restored; if the counter is missing or another store's, `everything`
-        is charged to each person; likewise if both are new. A store of an earlier version has no counter yet, and gets one.
+        is charged to each person; likewise if both are new. A store of an earlier version has no
+        counter yet, and gets one.
 
         A crash in between leaves what a further call completes.
 
