@@ -10,6 +10,7 @@ from typing import Any, Final
 import grpc
 import pytest
 
+from common.crypto.key_ring import KeyRing
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
@@ -105,6 +106,14 @@ class _Plain(Cluster):
         """Return the names of all private keys."""
         return {f"{path.parent.name}/{path.name}" for path in self.directory.glob("*/*.key")}
 
+    async def confirm_clocks(self, faked: FakedTime) -> None:
+        """Confirm the clock to all parties."""
+        for party in _PARTIES:
+            status, printed, _ = await asyncio.to_thread(
+                faked.run, "keys", "confirm-clock", str(self.directory / party)
+            )
+            assert (0, True) == (status, printed.startswith("Confirmed: "))
+
     def told(self) -> list[str]:
         """Return the parties whose operators are told of a wrong clock."""
         logs = {party: self.directory / f"{party}.log" for party in _PARTIES}
@@ -112,6 +121,10 @@ class _Plain(Cluster):
 
     def _channel(self) -> grpc.aio.Channel:
         return open_channel(self.shuffler.address, "shuffler", None)
+
+
+def _plain(folder: Path, faked: FakedTime) -> _Plain:
+    return _Plain(folder, faked.environment, ("Ada",), tls_directory=None, plaintext=True)
 
 
 @pytest.fixture
@@ -123,8 +136,7 @@ def faked(tmp_path: Path) -> FakedTime:
 @pytest.fixture
 async def cluster(tmp_path: Path, faked: FakedTime) -> AsyncIterator[_Plain]:
     """The parties and a witness, without certificates."""
-    people, plain = ("Ada",), {"tls_directory": None, "plaintext": True}
-    async with _Plain(tmp_path, faked.environment, people, **plain) as started:
+    async with _plain(tmp_path, faked) as started:
         yield started
 
 
@@ -179,11 +191,7 @@ async def test_a_year_off_destroys_nothing_before_the_clock_is_confirmed(
     assert keys <= cluster.keys()
     assert list(_PARTIES) == cluster.told()
 
-    for party in _PARTIES:
-        status, printed, _ = await asyncio.to_thread(
-            faked.run, "keys", "confirm-clock", str(cluster.directory / party)
-        )
-        assert (0, True) == (status, printed.startswith("Confirmed: "))
+    await cluster.confirm_clocks(faked)
     async with asyncio.timeout(30):
         while await cluster.state_of(signed) is BatchState.COLLECTING:
             await asyncio.sleep(0.1)
@@ -192,3 +200,33 @@ async def test_a_year_off_destroys_nothing_before_the_clock_is_confirmed(
     assert BatchState.EXPIRED is await cluster.state_of(signed)
     gone = {name.partition("-")[0] for name in keys - cluster.keys()}
     assert {"issuer/token", "shuffler/batch"} == gone
+
+
+@pytest.mark.slow
+async def test_a_first_start_years_ahead_closes_nothing_once_the_clock_is_right(
+    tmp_path: Path, faked: FakedTime
+) -> None:
+    """All go on at the right time, also over a restart; keys are not dated ahead for years."""
+    faked.shift(3650 * _DAY)
+    async with _plain(tmp_path, faked) as cluster:
+        faked.shift(0)
+        signed = await cluster.create_task(2, _DAY)
+        await cluster.create_key(_DAY)
+        first, last = envelopes(signed, 2)
+        keys = cluster.keys()
+        assert [Outcome.STORED] == await cluster.submit(signed, [first])
+        await asyncio.sleep(2)
+        assert BatchState.COLLECTING is await cluster.state_of(signed)
+        assert list(_PARTIES) == cluster.told()
+
+        await cluster.confirm_clocks(faked)
+        for party in _PARTIES:
+            await cluster.restart(party)
+        assert keys <= cluster.keys()
+        assert [Outcome.STORED] == await cluster.submit(signed, [last])
+        async with cluster.operator() as operator, asyncio.timeout(60):
+            result = await operator.wait_for_result(signed.digest())
+        for party in ("analyzer", "shuffler"):
+            ring = KeyRing.from_json(cluster.published(party, "keys.json"))
+            assert all(entry.since <= time.time() for entry in ring.entries)
+    assert (2, 0) == (result.n_users, sum(result.refused.values()))
