@@ -15,13 +15,12 @@ from common.runtime.schema import VERSION_TABLE, Schema
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers of a full disk."""
-_READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_NO_FILE: Final = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.ELOOP})
 _CODES: Final = {
     **dict.fromkeys(FULL, sqlite3.SQLITE_FULL),
-    **dict.fromkeys(_READ_ONLY, sqlite3.SQLITE_READONLY),
-    **dict.fromkeys(_NO_FILE, sqlite3.SQLITE_CANTOPEN),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), sqlite3.SQLITE_READONLY),
+    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ENOENT), sqlite3.SQLITE_CANTOPEN),
 }
+"""SQLite's codes for the system's error numbers; all others mean a failing disk."""
 _SENTENCES: Final = {
     sqlite3.SQLITE_FULL: "the disk of the state directory is full",
     sqlite3.SQLITE_READONLY: "the state directory is read-only",

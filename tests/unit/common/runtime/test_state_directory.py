@@ -258,3 +258,26 @@ def test_a_sealed_secret_is_authenticated_with_the_name_of_its_file(place: int) 
             key.open_secret("a.key", wrong)
     with pytest.raises(SettingsError, match="for another file"):
         key.open_secret("b.key", sealed)
+
+
+@pytest.mark.parametrize("left", [None, b""], ids=["missing", "empty"])
+@pytest.mark.parametrize("excuse", ["", "first-start", "restore-confirmed"])
+def test_a_database_that_is_missing_beside_its_key_is_refused(
+    tmp_path: Path, left: bytes | None, excuse: str
+) -> None:
+    """It may be missing before the key is made, before the first start, and by a confirmation."""
+    state = StateDirectory.open(tmp_path)
+    path = tmp_path / "party.sqlite"
+    assert path == state.database(path.name, "party.key")
+    state.secret("party.key", lambda: b"key")
+    if left is not None:
+        path.write_bytes(left)
+    if excuse:
+        state.publish(excuse, "")
+        assert path == state.database(path.name, "party.key")
+        state.started()
+
+    with pytest.raises(SettingsError, match="keys confirm-restore"):
+        state.database(path.name, "party.key")
+    path.write_bytes(b"rows")
+    assert path == state.database(path.name, "party.key")
