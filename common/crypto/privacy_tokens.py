@@ -33,7 +33,7 @@ KEY_ID_BYTES: Final = 32
 TOKEN_BYTES: Final = 2 + 3 * 32 + MODULUS_BYTES
 
 _TYPE: Final = b"\x00\x02"
-_EXPONENT: Final = 65537
+EXPONENT: Final = 65537
 _ISSUER_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 # A key of this size and exponent has one DER encoding, without optional fields [RFC9578, Section
@@ -45,7 +45,7 @@ _SPKI_HEAD: Final = bytes.fromhex(
     "a203020130"  # salt: 48 bytes
     "0382010f003082010a0282010100"  # RSAPublicKey: a modulus of 2048 bits
 )
-_SPKI_TAIL: Final = b"\x02\x03" + _EXPONENT.to_bytes(3)
+_SPKI_TAIL: Final = b"\x02\x03" + EXPONENT.to_bytes(3)
 
 
 def check_issuer_name(name: str) -> None:
@@ -95,15 +95,15 @@ class TokenKey:
                 "with SHA-384 and 48 bytes of salt, as RFC 9578 encodes it"
             )
         object.__setattr__(self, "der", der)
-        object.__setattr__(self, "rsa", RSAPublicNumbers(_EXPONENT, modulus).public_key())
+        object.__setattr__(self, "rsa", RSAPublicNumbers(EXPONENT, modulus).public_key())
         object.__setattr__(self, "modulus", modulus)
 
     @classmethod
     def of(cls, key: RSAPublicKey) -> Self:
         """Return an RSA key as a token key; raise WireError if its size or exponent is another."""
         public = key.public_numbers()
-        if public.e != _EXPONENT:
-            raise WireError(f"a token key has the exponent {public.e}; it must be {_EXPONENT}")
+        if public.e != EXPONENT:
+            raise WireError(f"a token key has the exponent {public.e}; it must be {EXPONENT}")
         return cls(_spki(public.n))
 
     @property

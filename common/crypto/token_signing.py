@@ -9,7 +9,6 @@ module, and with it gmpy2.
 """
 
 import secrets
-from typing import Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import (
@@ -28,12 +27,9 @@ from gmpy2 import invert, powmod, powmod_sec
 from common.crypto.blind_signatures import draw_blind
 from common.crypto.hpke import fingerprint
 from common.crypto.openssl_rsa import OpenSslKey
-from common.crypto.privacy_tokens import TokenKey
+from common.crypto.privacy_tokens import EXPONENT, MODULUS_BYTES, TokenKey
 from common.crypto.secret import Secret
 from common.errors import ProofError, WireError
-
-_BITS: Final = 2048
-_EXPONENT: Final = 65537
 
 
 def blinded_number(blinded: bytes, modulus: int) -> int:
@@ -99,7 +95,7 @@ class TokenSigningKey(Secret):
     @staticmethod
     def generate() -> bytes:
         """Draw a new private key in PKCS #8. Never log or send it. Cost: 0.1 s, varying widely."""
-        key = generate_private_key(_EXPONENT, _BITS)
+        key = generate_private_key(EXPONENT, 8 * MODULUS_BYTES)
         return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
     def token_key(self) -> TokenKey:

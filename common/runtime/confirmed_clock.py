@@ -71,12 +71,7 @@ class ConfirmedClock:
         self.check()
 
     def now(self) -> float:
-        """
-        Return the seconds since 1970 UTC.
-
-        While the clock disagrees, the earlier of the last confirmed time and the earliest one that
-        the wall clock has shown since.
-        """
+        """Return the seconds since 1970 UTC; the earliest possible while the clock disagrees."""
         with self._lock:
             self._compare(self._machine.reading())
             return self._last
@@ -128,7 +123,7 @@ class ConfirmedClock:
         self._longest_off = 0.0 if known else self._longest_stop
         """Seconds for which the machine may have been off since the right reading."""
         self._last = right.wall
-        """What the clock shows."""
+        """The time to show: while the clock disagrees, the least of this and what it showed."""
 
     def _compare(self, found: Reading) -> bool:
         """Set the last confirmed time if a reading agrees with the right one; log a change."""

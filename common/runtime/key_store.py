@@ -21,7 +21,7 @@ from common.runtime import logs
 from common.runtime.clock import ComparedClock
 from common.runtime.database import storage_failures
 from common.runtime.repeat import repeat
-from common.runtime.state_directory import StateDirectory
+from common.runtime.state_directory import NOT_STARTED, StateDirectory
 from common.task.task import MAX_UNIX_TIME
 
 RING_FILE: Final = "keys.json"
@@ -45,14 +45,21 @@ class KeyStore:
             for entry in self.ring.held()
         }
 
-    def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
+    def rotate(
+        self, now: float, needed: Collection[KeyId] | None = None, *, confirmed: bool = False
+    ) -> bool:
         """
         Create, activate, expire and destroy keys when due at `now`, seconds since 1970. Idempotent.
 
-        `needed` are the keys of unfinished tasks; None if unknown, so that none is destroyed.
+        `needed` are the keys of unfinished tasks; None if unknown, so that none is destroyed. If
+        `now` is `confirmed`, later dates, by a clock that was ahead, are moved back to it: else
+        nothing would be due for years.
         Returns whether a key was destroyed, which worker processes must then forget.
         """
-        ring = self._with_strays(self.ring, now)
+        dated = self.ring.not_after(now) if confirmed else self.ring
+        if dated != self.ring:
+            logs.event("keys were dated ahead of the clock", {}, level="WARNING")
+        ring = self._with_strays(dated, now)
         ring = ring.rotated(
             now=now,
             schedule=self._schedule,
@@ -67,18 +74,6 @@ class KeyStore:
                     logs.event("key " + entry.state.value, {"key_id": entry.key_id.hex()})
             self.ring = ring
         return self._destroy_files()
-
-    def correct_dates(self, now: float) -> None:
-        """
-        Let the states that began after `now` begin at `now`, else their keys would never be due.
-
-        They were dated by a clock that was ahead. `now` must be a confirmed time.
-        """
-        ring = self.ring.not_after(now)
-        if ring != self.ring:
-            self._state.publish(RING_FILE, ring.to_json())
-            self.ring = ring
-            logs.event("keys were dated ahead of the clock", {}, level="WARNING")
 
     def may_destroy(self, now: float) -> bool:
         """Return whether a key is due to be destroyed unless an unfinished task needs it."""
@@ -200,11 +195,10 @@ class Rotation:
 
     async def rotate(self) -> None:
         """Rotate the keys that are due, and publish the public keys."""
-        if (confirmed := self.clock.confirmed_now()) is not None:
-            self.keys.correct_dates(confirmed)
-        now = self.clock.now()
+        confirmed = self.clock.confirmed_now()
+        now = self.clock.now() if confirmed is None else confirmed
         needed = await self.needed() if self.keys.may_destroy(now) else None
-        if self.keys.rotate(now, needed):
+        if self.keys.rotate(now, needed, confirmed=confirmed is not None):
             self.forget()
         self.publish()
 
@@ -236,7 +230,7 @@ def load_identity(state: StateDirectory) -> SigningIdentity:
 
 def _load_identity(state: StateDirectory) -> SigningIdentity:
     def make() -> bytes:
-        state.begin()
+        state.publish(NOT_STARTED, "")
         return SigningIdentity.generate().private_bytes()
 
     identity = SigningIdentity(state.secret(IDENTITY_FILE, make, public=_PUBLIC_IDENTITY_FILE))

@@ -24,7 +24,7 @@ from common.runtime.database import FULL, storage_failures
 _MARK: Final = b"shuffledp sealed secret v1\n"
 RESTORE_CONFIRMED: Final = "restore-confirmed"
 """File by which an operator confirms that missing files are lost. Removed by the next start."""
-_NOT_STARTED: Final = "first-start"
+NOT_STARTED: Final = "first-start"
 """File that is made with a party's identity, which may be long before its first start."""
 
 
@@ -128,15 +128,11 @@ class StateDirectory:
 
     def may_be_new(self) -> bool:
         """Return whether files may be missing: before the first start, or by a confirmation."""
-        return any((self.path / name).exists() for name in (_NOT_STARTED, RESTORE_CONFIRMED))
-
-    def begin(self) -> None:
-        """Note that files may be missing until the first start."""
-        self.publish(_NOT_STARTED, "")
+        return any((self.path / name).exists() for name in (NOT_STARTED, RESTORE_CONFIRMED))
 
     def started(self) -> None:
         """Note that a service has started: from now on no file may be missing."""
-        for name in (_NOT_STARTED, RESTORE_CONFIRMED):
+        for name in (NOT_STARTED, RESTORE_CONFIRMED):
             (self.path / name).unlink(missing_ok=True)
 
     @storage_failures()
