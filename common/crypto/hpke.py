@@ -67,10 +67,8 @@ class SuiteSpec:
 
     def public_bytes(self, raw: bytes) -> bytes:
         """Return the public key of a raw private key."""
-        if not self.hybrid:
-            return X25519PrivateKey.from_private_bytes(raw).public_key().public_bytes_raw()
-        lattice, curve = _hybrid_halves(raw)
-        return lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw()
+        halves = _hybrid_halves(raw) if self.hybrid else (X25519PrivateKey.from_private_bytes(raw),)
+        return b"".join(half.public_key().public_bytes_raw() for half in halves)
 
     def public_half(self, raw: bytes) -> PublicHalf:
         """Parse a public key of this suite; raise WireError if it is invalid."""
