@@ -18,9 +18,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import LockNotAvailable, ReadOnlySqlTransaction
 from psycopg.pq import Format
 
+from common.dates import utc
 from common.errors import DamagedStorageError, SettingsError, StorageError
 from common.runtime import logs
 from common.runtime.clock import Clock
+from common.runtime.confirmed_clock import TOLERANCE
 from shuffler.metrics import StoreMetrics
 from shuffler.storage.postgres_schema import check_schema, migrate
 
@@ -189,6 +191,7 @@ class PostgresConnection:
         try:
             with postgres_failures():
                 connection = connect(self._uri, self._prepare)
+                self._compare_clocks(connection)
         except StorageError as error:
             self._failure = str(error)
             raise
@@ -211,6 +214,14 @@ class PostgresConnection:
                     "notices its end"
                 ) from None
             migrate(connection)
+
+    def _compare_clocks(self, connection: psycopg.Connection) -> None:
+        """Log if the server's clock, by which submissions are late, is not this process's."""
+        [(found,)] = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
+        expected = self._clock.now()
+        if abs(found - expected) > TOLERANCE:
+            event = "store's clock disagrees: it decides which submissions are late"
+            logs.event(event, {"clock": utc(found), "expected": utc(expected)}, level="ERROR")
 
     def _disconnect(self) -> None:
         if self._connection is not None:

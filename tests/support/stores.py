@@ -7,7 +7,7 @@ from typing import Final
 from common.crypto.batch_key import BatchKey
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
-from common.runtime.clock import SystemClock
+from common.runtime.clock import Clock, SystemClock
 from common.runtime.metrics import ProcessMetrics
 from deploy.audit.harness.clock import ManualClock
 from shuffler.metrics import StoreMetrics
@@ -32,10 +32,14 @@ def sqlite_store(path: Path, observer: Observer = lambda *_: None) -> SqliteStor
 
 
 def postgres_store(
-    uri: str, observer: Observer = lambda *_: None, *, coordinator: bool = True
+    uri: str,
+    observer: Observer = lambda *_: None,
+    *,
+    coordinator: bool = True,
+    clock: Clock | None = None,
 ) -> PostgresStore:
-    """Open a store in a PostgreSQL database."""
-    clock = SystemClock()
+    """Open a store in a PostgreSQL database, by default by the system's clock."""
+    clock = clock or SystemClock()
     metrics = StoreMetrics(ProcessMetrics("shuffler", clock))
     return PostgresStore(uri, clock, metrics, observer, coordinator=coordinator)
 

@@ -1,6 +1,7 @@
 """The shuffler's store in PostgreSQL: what it does beyond the tests that both stores pass."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
@@ -14,6 +15,7 @@ from common.crypto.signing import SignedTask
 from common.errors import SettingsError, StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
+from deploy.audit.harness.clock import ManualClock
 from shuffler.storage.postgres_store import PostgresStore
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.stores import BATCH, SIGNED, append, postgres_store, stored, submission, users
@@ -53,6 +55,19 @@ async def test_one_id_or_token_is_stored_once_whichever_front_end_it_reaches(
         assert {Outcome.STORED: 1, Outcome.TOKEN_USED: 2} == outcomes
 
     assert 40 == await users(stores[0])
+
+
+@pytest.mark.parametrize(("ahead", "told"), [(0, 0), (86_400, 2), (-86_400, 2)])
+def test_each_process_tells_that_the_servers_clock_is_another(
+    postgres: PostgresServer, caplog: pytest.LogCaptureFixture, ahead: int, told: int
+) -> None:
+    """It alone decides which submissions are late, so it could refuse all of a collection."""
+    uri, clock = postgres.database(), ManualClock(time.time() - ahead)
+    for coordinator in (True, False):
+        postgres_store(uri, coordinator=coordinator, clock=clock).close()
+
+    events = [event for event in caplog.messages if event.startswith("store's clock disagrees")]
+    assert told == len(events)
 
 
 @pytest.mark.parametrize(
