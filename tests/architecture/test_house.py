@@ -20,7 +20,7 @@ _MOST_LINES: Final = 600
 _PRODUCT_LINES: Final = 60_550
 _DEPLOY_LINES: Final = 23_200
 _TEST_LINES: Final = 57_650
-_EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
+_EVERY_PARTY_HAS: Final = {"core.py", "server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
 
 
