@@ -12,15 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from analyzer.batch_counts import BatchCounts, check_counts, check_lengths, refuse_excess_padding
-from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
-from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.staging import Staging
 from analyzer.storage import delivery_table, ledger, quarantine, task_table
-from analyzer.storage.store import Store
 from analyzer.waiver import Waiver
 from common.errors import (
     AccountingError,
@@ -38,8 +34,7 @@ from common.messages.inclusion_proof import BatchCommitment
 from common.messages.ledger_entry import Decision, DecisionEntry
 from common.messages.result import Result
 from common.runtime import logs
-from common.runtime.clock import Clock, retry_pause
-from common.runtime.executor import Executor
+from common.runtime.clock import retry_pause
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes
@@ -50,17 +45,14 @@ from common.wire.results import result_from_bytes, result_to_wire
 class Releases:
     """Releases a result for each staged batch."""
 
-    store: Store
-    registry: Registry
-    budgets: ReleaseBudgets
-    keys: AnalyzerKeys
-    executor: Executor
-    most_refused_share: float
     staging: Staging
-    metrics: ReleaseMetrics
-    clock: Clock
+    most_refused_share: float
 
     def __post_init__(self) -> None:
+        self.executor, self.registry = self.staging.executor, self.staging.registry
+        self.store, self.budgets = self.registry.store, self.registry.budgets
+        self.keys, self.clock = self.registry.keys, self.registry.clock
+        self.metrics = self.registry.metrics
         self._charging = asyncio.Lock()
         """Held from composing a cost until it is charged: no two releases spend the same budget."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}

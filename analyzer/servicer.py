@@ -9,10 +9,7 @@ from typing import Any
 
 import grpc
 
-from analyzer.registry import Registry
-from analyzer.release import Releases
-from analyzer.staging import Staging
-from analyzer.task_log import TaskLog
+from analyzer.core import AnalyzerCore
 from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.task_digest import TaskDigest
@@ -47,31 +44,28 @@ from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2
 class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     """Answers the shuffler and operators; common/runtime/access.py lists who may call what."""
 
-    registry: Registry
-    staging: Staging
-    releases: Releases
-    log: TaskLog
+    core: AnalyzerCore
 
     async def CreateTask(
         self, request: analyzer_pb2.CreateTaskRequest, _context: object
     ) -> analyzer_pb2.CreateTaskResponse:
         """Publish and log a task. For operators."""
-        signed = await self.registry.publish(draft_from_wire(request))
+        signed = await self.core.registry.publish(draft_from_wire(request))
         return analyzer_pb2.CreateTaskResponse(
-            task=signed_task_to_wire(signed), witnesses=await self.log.publish()
+            task=signed_task_to_wire(signed), witnesses=await self.core.log.publish()
         )
 
     async def GetLog(
         self, request: log_pb2.GetLogRequest, _context: object
     ) -> log_pb2.GetLogResponse:
         """Return a page of the log."""
-        return log_to_wire(self.log.copy, request)
+        return log_to_wire(self.core.log.copy, request)
 
     async def GetTask(
         self, request: analyzer_pb2.GetTaskRequest, _context: object
     ) -> analyzer_pb2.GetTaskResponse:
         """Return a published task."""
-        signed = await self.registry.get(digest_from_wire(request.task_digest))
+        signed = await self.core.registry.get(digest_from_wire(request.task_digest))
         return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
 
     async def BeginDelivery(
@@ -80,7 +74,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         """Begin to receive a permuted batch in parts, or continue."""
         manifest, n_parts = delivery_from_wire(request)
         with _logged_refusals(manifest.task_digest):
-            arrived, staged = await self.staging.begin(manifest, n_parts)
+            arrived, staged = await self.core.staging.begin(manifest, n_parts)
         return analyzer_pb2.BeginDeliveryResponse(arrived=arrived, staged=staged)
 
     async def DeliverPart(
@@ -94,7 +88,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         chunks = (chunk_from_wire(message) async for message in request_iterator)
         with _logged_refusals(part.task_digest):
             ask_for_reports = partial(context.send_initial_metadata, REPORTS_WANTED)
-            await self.staging.receive(part, chunks, ask_for_reports)
+            await self.core.staging.receive(part, chunks, ask_for_reports)
         return analyzer_pb2.DeliverPartResponse()
 
     async def FinishDelivery(
@@ -103,7 +97,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         """Commit to the whole batch, and start its release."""
         digest = digest_from_wire(request.task_digest)
         with _logged_refusals(digest):
-            commitment = await self.releases.finish_delivery(digest)
+            commitment = await self.core.releases.finish_delivery(digest)
         return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(commitment))
 
     async def RegisterSentinels(
@@ -111,41 +105,41 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     ) -> analyzer_pb2.RegisterSentinelsResponse:
         """Register sentinels. For operators."""
         digest, sentinels, acknowledged = sentinels_from_wire(request)
-        await self.registry.register_sentinels(digest, sentinels, acknowledged=acknowledged)
+        await self.core.registry.register_sentinels(digest, sentinels, acknowledged=acknowledged)
         return analyzer_pb2.RegisterSentinelsResponse()
 
     async def GetResult(
         self, request: analyzer_pb2.GetResultRequest, _context: object
     ) -> analyzer_pb2.GetResultResponse:
         """Return a released result. For operators."""
-        result = await self.releases.result(digest_from_wire(request.task_digest))
+        result = await self.core.releases.result(digest_from_wire(request.task_digest))
         return await asyncio.to_thread(result_to_wire, result)
 
     async def ListTasks(
         self, request: analyzer_pb2.ListTasksRequest, _context: object
     ) -> analyzer_pb2.ListTasksResponse:
         """List tasks and their states. For operators."""
-        summaries = await self.registry.tasks(tasks_after_from_wire(request))
-        return summaries_to_wire(summaries, self.registry.clock.now())
+        summaries = await self.core.registry.tasks(tasks_after_from_wire(request))
+        return summaries_to_wire(summaries, self.core.registry.clock.now())
 
     async def DescribeTask(
         self, request: analyzer_pb2.DescribeTaskRequest, _context: object
     ) -> analyzer_pb2.DescribeTaskResponse:
         """Return a task and its state. For operators."""
         digest = digest_from_wire(request.task_digest)
-        return description_to_wire(*await self.registry.describe(digest))
+        return description_to_wire(*await self.core.registry.describe(digest))
 
     async def DecideBatch(
         self, request: analyzer_pb2.DecideBatchRequest, _context: object
     ) -> analyzer_pb2.DecideBatchResponse:
         """Release a quarantined batch, or drop one without a result. For operators."""
-        return decided_to_wire(await self.releases.decide(*decision_from_wire(request)))
+        return decided_to_wire(await self.core.releases.decide(*decision_from_wire(request)))
 
     async def GetLedger(
         self, request: analyzer_pb2.GetLedgerRequest, _context: object
     ) -> analyzer_pb2.GetLedgerResponse:
         """Return entries of the ledger. For operators."""
-        return ledger_to_wire(await self.releases.store.ledger(after_from_wire(request)))
+        return ledger_to_wire(await self.core.releases.store.ledger(after_from_wire(request)))
 
 
 @contextmanager

@@ -16,15 +16,11 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import ARRIVED, SPLIT, CountJob
-from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.storage import delivery_table
 from analyzer.storage.delivery_table import Delivery
 from analyzer.storage.staged_blocks import StagedBlocks
-from analyzer.storage.store import Store
-from common.crypto.signing import SigningIdentity
 from common.errors import (
     AccountingError,
     BudgetError,
@@ -55,18 +51,14 @@ _PARTS_AT_ONCE: Final = 2
 class Staging:
     """Stages batches until they are released."""
 
-    store: Store
     registry: Registry
-    budgets: ReleaseBudgets
-    identity: SigningIdentity
-    """Signs commitments."""
     rng: np.random.Generator
-    """Draws their salts."""
-    metrics: ReleaseMetrics
+    """Draws the salts of commitments."""
     blocks: StagedBlocks
     executor: Executor
 
     def __post_init__(self) -> None:
+        self.store, self.metrics = self.registry.store, self.registry.metrics
         self._in_memory = asyncio.Semaphore(_PARTS_AT_ONCE)
         self._receiving: set[tuple[TaskDigest, int]] = set()
         """Parts that are being received."""
@@ -208,7 +200,7 @@ class Staging:
         job = replace(job, bits=bits_for(n_distinct))
         roots = await self.executor.run(CountJob.hash_buckets, job, range(job.n_subtrees))
         return BatchCommitment.sign(
-            self.identity,
+            self.registry.keys.identity,
             manifest.task_digest,
             manifest.batch_id,
             Tree(n_distinct, b"".join(roots)),
@@ -318,7 +310,7 @@ class Staging:
         """Mark a batch unusable, and raise, if it exceeds a budget even if every report counts."""
         try:
             with _own_failures():
-                await self.budgets.check(task, manifest.n_users, manifest.task_digest)
+                await self.registry.budgets.check(task, manifest.n_users, manifest.task_digest)
         except (BudgetError, AccountingError) as error:
             await self.store.mark_unusable(manifest, str(error))
             self.metrics.record_unusable(manifest.task_digest, quarantined=False)

@@ -7,12 +7,9 @@ import grpc
 from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
-from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.key_store import IDENTITY_FILE, load_identity
-from common.runtime.metrics import ProcessMetrics
-from common.runtime.service import Listener, Service
+from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import identity_for
 from common.runtime.witness_service import WitnessServicer
 from issuer.entitlements import Entitlements, PeopleList
 from issuer.id_tokens import IdTokens
@@ -33,46 +30,38 @@ async def start(settings: IssuerSettings) -> Service:
     another state key.
     """
     machine = SystemClock()
-    process_metrics = ProcessMetrics("issuer", machine)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    clock = ConfirmedClock(state, machine)
-    tls = identity_for(settings, "issuer", clock)
-    entitlements = _entitlements(settings, machine)
-    keys, identity = TokenKeys(state), load_identity(state)
-    operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
-    witness = None
-    if settings.analyzer_identity is not None:
-        pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-        witness = WitnessServicer(state, pinned, "issuer", clock)
-    store = IssuanceStore(state.database("issuer.sqlite", IDENTITY_FILE))
-    signers = signing_threads(settings.signing_threads)
-    issuance = Issuance(
-        keys=keys,
-        store=store,
-        entitlements=entitlements,
-        signers=signers,
-        clock=clock,
-        record=IssuanceMetrics(process_metrics, lambda: len(keys.held())).record,
-    )
-    await issuance.check_complete()
-    await issuance.destroy_ended()
+    async with Service.starting(settings, "issuer", machine, state) as service:
+        entitlements = _entitlements(settings, machine)
+        keys, identity = TokenKeys(state), load_identity(state)
+        operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
+        witness = None
+        if settings.analyzer_identity is not None:
+            pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
+            witness = WitnessServicer(state, pinned, "issuer", service.clock)
+        signers = signing_threads(settings.signing_threads)
+        service.closing.append(signers.shutdown)
+        store = service.opened(IssuanceStore(state.database("issuer.sqlite", IDENTITY_FILE)))
+        issuance = Issuance(
+            keys=keys,
+            store=store,
+            entitlements=entitlements,
+            signers=signers,
+            clock=service.clock,
+            record=IssuanceMetrics(service.metrics, lambda: len(keys.held())).record,
+        )
+        await issuance.check_complete()
+        await issuance.destroy_ended()
+        service.background.append(issuance.run)
 
-    def add_services(server: grpc.aio.Server) -> None:
-        servicer = IssuerServicer(issuance, settings.issuer_name, identity)
-        issuer_pb2_grpc.add_IssuerServicer_to_server(servicer, server)
-        if witness is not None:
-            log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
+        def add_services(server: grpc.aio.Server) -> None:
+            servicer = IssuerServicer(issuance, settings.issuer_name, identity)
+            issuer_pb2_grpc.add_IssuerServicer_to_server(servicer, server)
+            if witness is not None:
+                log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
 
-    listener = await Listener.start(
-        settings,
-        tls,
-        "shuffledp.v1.Issuer",
-        add_services,
-        process_metrics,
-        operator_token=operator_token,
-        background=(clock.run, issuance.run),
-    )
-    return Service(listener=listener, closing=(store.close, signers.shutdown, clock.close))
+        await service.serve("shuffledp.v1.Issuer", add_services, operator_token)
+    return service
 
 
 def _entitlements(settings: IssuerSettings, clock: Clock) -> Entitlements:

@@ -15,13 +15,13 @@ from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
-from common.runtime.blocks import Blocks, SealedBlocks
-from common.runtime.clock import Clock, retry_pause
+from common.runtime.blocks import SealedBlocks
+from common.runtime.clock import retry_pause
 from common.runtime.executor import Executor
 from common.runtime.repeat import wait_for_change
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
-from shuffler.analyzer_client import Analyzer, deliver_parts
+from shuffler.analyzer_client import deliver_parts
 from shuffler.batch_states import (
     FINAL_STATES,
     ClosingRule,
@@ -34,7 +34,7 @@ from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
 from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count, shuffle
 from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import StoredBatch, SubmissionStore
+from shuffler.storage.submission_store import StoredBatch
 
 _BATCH_FOLDERS: Final = re.compile("[0-9a-f]{32}")
 _PERMUTED_STATES: Final = frozenset(
@@ -53,18 +53,16 @@ class Deliveries:
     """Moves every batch of this shuffler to its final state."""
 
     batches: ActiveBatches
-    store: SubmissionStore
-    analyzer: Analyzer
     executor: Executor
-    blocks: Blocks
-    seeds: BatchSeeds
-    clock: Clock
     inclusions: InclusionProofs
     metrics: BatchMetrics
     keep_seconds: float = math.inf
     """Seconds after its deadline at which an undelivered batch is dropped."""
 
     def __post_init__(self) -> None:
+        self.store, self.analyzer = self.batches.store, self.batches.analyzer
+        self.seeds = BatchSeeds(self.batches.state)
+        self.blocks, self.clock = self.inclusions.blocks, self.inclusions.clock
         self._failures = logs.RepeatedFailures()
         self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}

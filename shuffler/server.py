@@ -22,17 +22,15 @@ from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
 from common.runtime.certificates import FRONT_END
 from common.runtime.clock import Clock, SystemClock
-from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.engine import open_executor
 from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs
 from common.runtime.key_store import KeyStore, Rotation, load_identity
-from common.runtime.metrics import ProcessMetrics
 from common.runtime.repeat import repeat
 from common.runtime.rpc import FreshChannel
-from common.runtime.service import Listener, Service
+from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import identity_for, internal_identity
+from common.runtime.tls import internal_identity
 from common.runtime.witness_service import WitnessServicer
 from protos.shuffledp.v1 import (
     coordinator_pb2_grpc,
@@ -52,7 +50,6 @@ from shuffler.metrics import BatchMetrics
 from shuffler.refusals import RefusalCounts
 from shuffler.servicer import CoordinatorServicer, ShufflerServicer
 from shuffler.settings import ShufflerSettings
-from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.opening import open_store
 from shuffler.storage.submission_store import SubmissionStore
 from shuffler.worker import run_part
@@ -73,88 +70,63 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
 
     In the role coordinator it also serves the shuffler's other processes.
     """
-    machine = SystemClock()
-    process_metrics = ProcessMetrics("shuffler", machine)
-    refusals = RefusalCounts()
-    metrics = BatchMetrics(process_metrics, refusals)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    clock = ConfirmedClock(state, machine)
-    tls = identity_for(settings, "shuffler", clock)
-    keys = KeyStore(state, settings.schedule())
-    process_metrics.watch_keys(lambda: keys.ring)
-    channel = FreshChannel(settings.analyzer, "analyzer", tls)
-    identity = load_identity(state)
-    pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    witness = WitnessServicer(state, pinned, "shuffler", clock)
-    store = open_store(settings, clock, process_metrics, metrics.record_move)
-    pool = HpkePool(settings.opening_processes)
-    rng = secure_generator()
-    analyzer = AnalyzerClient(channel)
-    log = LogRelay(analyzer.get_log, clock)
-    batches = ActiveBatches(
-        store=store,
-        state=state,
-        analyzer=analyzer,
-        identity=pinned,
-        own_identity=identity.public_identity(),
-        keys=keys,
-        minimum_batch=settings.minimum_batch,
-        most_dummies=settings.most_dummies,
-        rng=rng,
-    )
-    try:
+    async with Service.starting(settings, "shuffler", SystemClock(), state) as service:
+        clock = service.clock
+        keys = KeyStore(state, settings.schedule())
+        service.metrics.watch_keys(lambda: keys.ring)
+        identity = load_identity(state)
+        pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
+        witness = WitnessServicer(state, pinned, "shuffler", clock)
+        refusals = RefusalCounts()
+        metrics = BatchMetrics(service.metrics, refusals)
+        store = service.opened(open_store(settings, clock, service.metrics, metrics.record_move))
+        pool = service.opened(HpkePool(settings.opening_processes))
+        channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
+        analyzer = AnalyzerClient(channel)
+        log = LogRelay(analyzer.get_log, clock)
+        batches = ActiveBatches(
+            store=store,
+            state=state,
+            analyzer=analyzer,
+            identity=pinned,
+            own_identity=identity.public_identity(),
+            keys=keys,
+            minimum_batch=settings.minimum_batch,
+            most_dummies=settings.most_dummies,
+            rng=secure_generator(),
+        )
         keys.rotate(clock.now())
         await refusals.load(store)
         await batches.resume()
         metrics.resume(await store.states(), batches.deadlines())
-    except BaseException:
-        store.close()
-        raise
-
-    rotation = Rotation(
-        keys=keys,
-        clock=clock,
-        needed=batches.needed_keys,
-        forget=pool.forget_keys,
-        publish=lambda: publish_keys(state, keys, identity),
-    )
-    await rotation.rotate()
-    servicer = _servicer(
-        settings, clock, batches, store, pool, refusals=refusals, identity=identity, log=log
-    )
-    inclusions = servicer.inclusions
-    operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
-    jobs = OfferedJobs()
-    parts = PartMetrics(process_metrics.metrics, clock)
-    executor = open_executor(settings, pool, run_part, jobs, parts)
-    deliveries = Deliveries(
-        batches=batches,
-        store=store,
-        analyzer=analyzer,
-        executor=executor,
-        blocks=inclusions.blocks,
-        seeds=BatchSeeds(state),
-        clock=clock,
-        inclusions=inclusions,
-        metrics=metrics,
-        keep_seconds=settings.schedule().retention,
-    )
-    await deliveries.resume()
-    await asyncio.to_thread(inclusions.delete_expired, incomplete=True)
-
-    def add_services(server: grpc.aio.Server) -> None:
-        shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
-        log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
-
-    listener = await Listener.start(
-        settings,
-        tls,
-        "shuffledp.v1.Shuffler",
-        add_services,
-        process_metrics,
-        operator_token=operator_token,
-        background=(
-            clock.run,
+        rotation = Rotation(
+            keys=keys,
+            clock=clock,
+            needed=batches.needed_keys,
+            forget=pool.forget_keys,
+            publish=lambda: publish_keys(state, keys, identity),
+        )
+        await rotation.rotate()
+        servicer = _servicer(
+            settings, clock, batches, store, pool, refusals=refusals, identity=identity, log=log
+        )
+        inclusions = servicer.inclusions
+        operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
+        jobs = OfferedJobs()
+        parts = PartMetrics(service.metrics.metrics, clock)
+        executor = service.opened(open_executor(settings, pool, run_part, jobs, parts))
+        deliveries = Deliveries(
+            batches=batches,
+            executor=executor,
+            inclusions=inclusions,
+            metrics=metrics,
+            keep_seconds=settings.schedule().retention,
+        )
+        await deliveries.resume()
+        await asyncio.to_thread(inclusions.delete_expired, incomplete=True)
+        service.closing.append(partial(refusals.save_last, store))
+        service.background += [
             deliveries.run,
             partial(repeat, deliveries.end_unresumed, 60.0, "batches not erased yet"),
             rotation.run,
@@ -162,24 +134,18 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
             executor.keep_connected,
             partial(refusals.run, store),
             partial(refusals.follow, store),
-        ),
-    )
-    internal = await Listener.start_internal(
-        settings,
-        clock,
-        "shuffledp.v1.ShufflerCoordinator",
-        partial(_add_internal_services, CoordinatorServicer(batches, store, identity, log), jobs),
-        process_metrics,
-    )
-    save_last = partial(refusals.save_last, store)
-    return Service(
-        listener=listener,
-        internal=internal,
-        closing=(
-            *(save_last, executor.close, channel.close, pool.close, store.close),
-            clock.close,
-        ),
-    )
+        ]
+
+        def add_services(server: grpc.aio.Server) -> None:
+            shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
+            log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
+
+        await service.serve("shuffledp.v1.Shuffler", add_services, operator_token)
+        coordinator = CoordinatorServicer(batches, store, identity, log)
+        await service.serve_internal(
+            "shuffledp.v1.ShufflerCoordinator", partial(_add_internal_services, coordinator, jobs)
+        )
+    return service
 
 
 async def _start_front_end(settings: ShufflerSettings) -> Service:
@@ -190,36 +156,27 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
         SettingsError: A setting is wrong, or the store cannot be used.
         PeerError: The coordinator does not answer.
     """
-    clock = SystemClock()
-    process_metrics = ProcessMetrics("shuffler", clock)
-    tls = identity_for(settings, FRONT_END, clock)
-    own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
-    process_metrics.watch_certificates(own.files, internal=True)
-    channel = FreshChannel(str(settings.coordinator), "coordinator", own)
-    coordinator = CoordinatorClient(channel)
-    try:
+    machine = SystemClock()
+    async with Service.starting(settings, "shuffler", machine, certificate=FRONT_END) as service:
+        clock = service.clock
+        own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
+        service.metrics.watch_certificates(own.files, internal=True)
+        channel = service.opened(FreshChannel(str(settings.coordinator), "coordinator", own))
+        coordinator = CoordinatorClient(channel)
         identity = await coordinator.get_identity()
-        store = open_store(settings, clock, process_metrics)
-    except BaseException:
-        await channel.close()
-        raise
-    pool = HpkePool(settings.opening_processes)
-    batches = FrontEndBatches(coordinator, store, pool.forget_keys)
-    refusals = RefusalCounts()
-    log = LogRelay(coordinator.get_log, clock)
-    servicer = _servicer(
-        settings, clock, batches, store, pool, refusals=refusals, identity=identity, log=log
-    )
-    listener = await Listener.start(
-        settings,
-        tls,
-        "shuffledp.v1.Shuffler",
-        partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, servicer),
-        process_metrics,
-        background=(batches.run, partial(refusals.run, store)),
-    )
-    save_last = partial(refusals.save_last, store)
-    return Service(listener=listener, closing=(save_last, channel.close, pool.close, store.close))
+        store = service.opened(open_store(settings, clock, service.metrics))
+        pool = service.opened(HpkePool(settings.opening_processes))
+        batches = FrontEndBatches(coordinator, store, pool.forget_keys)
+        refusals = RefusalCounts()
+        log = LogRelay(coordinator.get_log, clock)
+        servicer = _servicer(
+            settings, clock, batches, store, pool, refusals=refusals, identity=identity, log=log
+        )
+        service.closing.append(partial(refusals.save_last, store))
+        service.background += [batches.run, partial(refusals.run, store)]
+        add_services = partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, servicer)
+        await service.serve("shuffledp.v1.Shuffler", add_services)
+    return service
 
 
 def _servicer(

@@ -38,6 +38,7 @@ from common.wire.submissions import AnswerRecord
 from user_agent.contribution import Contributor
 from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore, SavedSubmission, SubmissionState
+from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.issuer_client import Issuer, request_token
 from user_agent.policy import Claim, Policy, check, check_totals
 from user_agent.shuffler_client import Shuffler
@@ -63,7 +64,11 @@ class ContributionOutcome:
 
 @dataclass(kw_only=True)
 class Agent:
-    """Answers tasks for one person or, if configured, for several."""
+    """
+    The user agent's core: answers tasks for one person or, if configured, for several.
+
+    `monitor` checks that the answers were counted.
+    """
 
     shuffler: Shuffler
     store: DeviceStore
@@ -79,12 +84,22 @@ class Agent:
     """Both are required if the policy pins an issuer."""
     log: DeviceLog | None = None
     """The log that every task must be in; None to answer unlogged tasks too."""
+    check_seconds: float = 3600.0
+    """Average number of seconds between checks that an answer was counted."""
 
     def __post_init__(self) -> None:
         if self.policy.permanent_responses and self.secrets is None:
             raise SettingsError("permanent responses require the device's permanent secret")
         if self.policy.issuer_identity is not None and None in (self.issuer, self.credentials):
             raise SettingsError("a pinned issuer requires its address and a credential")
+        self.monitor = InclusionMonitor(
+            shuffler=self.shuffler,
+            store=self.store,
+            identity=self.policy.identity,
+            clock=self.clock,
+            rng=self.rng,
+            pause=self.check_seconds,
+        )
         self._confirmed: deque[TaskDigest] = deque(maxlen=_MAX_CONFIRMED)
         self._failures = logs.RepeatedFailures()
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (

@@ -1,25 +1,22 @@
 """Composition root of the user agent: creates its randomness, clock, files and channels."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
+
+import grpc
 
 from common.crypto.key_ring import DAY
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
-from common.runtime.confirmed_clock import ConfirmedClock
-from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import open_channel
-from common.runtime.service import Listener, Service
+from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
 from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore
-from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.issuer_client import RemoteIssuer
 from user_agent.policy import Claim, Policy
 from user_agent.servicer import UserAgentServicer
@@ -37,79 +34,67 @@ async def start(settings: UserAgentSettings) -> Service:
     machine = SystemClock()
     log_policy = settings.log_policy()
     state = StateDirectory.open(settings.state_directory)
-    clock = ConfirmedClock(state, machine, _LONGEST_STOP)
-    tls = identity_for(settings, "user_agent", clock)
-    store = DeviceStore(state.database("budget.sqlite", _PERMANENT_FILE))
-    try:
+    async with Service.starting(
+        settings, "user_agent", machine, state, longest_stop=_LONGEST_STOP
+    ) as service:
+        store = service.opened(DeviceStore(state.database("budget.sqlite", _PERMANENT_FILE)))
         everything = Claim(
             local_epsilon=settings.total_local_epsilon_cap,
             central_epsilon=settings.total_central_epsilon_cap,
             delta=settings.total_delta_cap,
         )
         await store.check_counter(everything, confirmed=state.may_be_new())
-    except BaseException:
-        store.close()
-        raise
-    secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
-    authority = tls.identity.authority if tls else None
-    channels = [open_channel(settings.shuffler, "shuffler", authority)]
-    shuffler = RemoteShuffler(channels[0])
-    if settings.issuer is not None:
-        channels.append(open_channel(settings.issuer, "issuer", authority))
-    identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    log = DeviceLog(shuffler.fetch_logged_task, store, log_policy, machine) if log_policy else None
-    agent = Agent(
-        shuffler=shuffler,
-        store=store,
-        policy=Policy(
-            identity=identity,
-            shuffler_identity=PublicIdentity.from_hex(
-                settings.shuffler_identity, "shuffler_identity"
-            ),
-            issuer_identity=None
-            if settings.issuer_identity is None
-            else PublicIdentity.from_hex(settings.issuer_identity, "issuer_identity"),
-            allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
-            local_epsilon_cap=settings.local_epsilon_cap,
-            total_local_epsilon_cap=settings.total_local_epsilon_cap,
-            total_central_epsilon_cap=settings.total_central_epsilon_cap,
-            total_delta_cap=settings.total_delta_cap,
-            permanent_responses=settings.lasting_responses,
-        ),
-        issuer=RemoteIssuer(channels[1]) if settings.issuer else None,
-        credentials=CredentialFile(settings.credential_file) if settings.credential_file else None,
-        log=log,
-        several_persons=settings.several_persons,
-        clock=clock,
-        rng=secure_generator(),
-        secrets=secrets,
+        secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
+        authority = service.tls.identity.authority if service.tls else None
+
+        def channel_to(address: str, party: str) -> grpc.aio.Channel:
+            return service.opened(open_channel(address, party, authority))
+
+        shuffler = RemoteShuffler(channel_to(settings.shuffler, "shuffler"))
+        fetch = shuffler.fetch_logged_task
+        agent = Agent(
+            shuffler=shuffler,
+            store=store,
+            policy=_policy(settings),
+            issuer=RemoteIssuer(channel_to(settings.issuer, "issuer")) if settings.issuer else None,
+            credentials=CredentialFile(settings.credential_file)
+            if settings.credential_file
+            else None,
+            log=DeviceLog(fetch, store, log_policy, machine) if log_policy else None,
+            several_persons=settings.several_persons,
+            clock=service.clock,
+            rng=secure_generator(),
+            secrets=secrets,
+            check_seconds=settings.inclusion_check_seconds,
+        )
+        service.background += [agent.keep_resending, agent.monitor.keep_checking]
+        servicer = UserAgentServicer(agent, store)
+        add_services = partial(user_agent_pb2_grpc.add_UserAgentServicer_to_server, servicer)
+        await service.serve("shuffledp.v1.UserAgent", add_services)
+    return service
+
+
+def _policy(settings: UserAgentSettings) -> Policy:
+    """Return the policy in the settings; raise SettingsError if an identity is malformed."""
+    return Policy(
+        identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
+        shuffler_identity=PublicIdentity.from_hex(settings.shuffler_identity, "shuffler_identity"),
+        issuer_identity=None
+        if settings.issuer_identity is None
+        else PublicIdentity.from_hex(settings.issuer_identity, "issuer_identity"),
+        allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
+        local_epsilon_cap=settings.local_epsilon_cap,
+        total_local_epsilon_cap=settings.total_local_epsilon_cap,
+        total_central_epsilon_cap=settings.total_central_epsilon_cap,
+        total_delta_cap=settings.total_delta_cap,
+        permanent_responses=settings.lasting_responses,
     )
-    monitor = InclusionMonitor(
-        shuffler=shuffler,
-        store=store,
-        identity=identity,
-        clock=clock,
-        rng=secure_generator(),
-        pause=settings.inclusion_check_seconds,
-    )
-    servicer = UserAgentServicer(agent, store)
-    listener = await Listener.start(
-        settings,
-        tls,
-        "shuffledp.v1.UserAgent",
-        partial(user_agent_pb2_grpc.add_UserAgentServicer_to_server, servicer),
-        ProcessMetrics("user_agent", machine),
-        background=(clock.run, agent.keep_resending, monitor.keep_checking),
-    )
-    closing: list[Callable[[], object]] = [channel.close for channel in channels]
-    return Service(listener=listener, closing=(*closing, store.close, clock.close))
 
 
 async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:
     """Load or create the permanent secret; raise SettingsError if earlier answers used another."""
     secrets = PersonalSecrets(state.secret(_PERMANENT_FILE, PersonalSecrets.generate))
     if not await store.pin_fingerprint(secrets.fingerprint):
-        store.close()
         raise SettingsError(
             f"{_PERMANENT_FILE} is not the secret of earlier answers; new noise would break their "
             "privacy guarantees: restore it from a backup of the state directory, or remove "

@@ -6,10 +6,12 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import grpc
@@ -23,13 +25,23 @@ from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import Clock
+from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock, MachineClock
 from common.runtime.core_dumps import forbid_core_dumps
-from common.runtime.metrics import MetricsServer, ProcessMetrics
+from common.runtime.metrics import MetricsServer, Party, ProcessMetrics
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import Tls, VerifiedCallers, internal_identity
+from common.runtime.tls import Tls, VerifiedCallers, identity_for, internal_identity
 
+
+class Closable(Protocol):
+    """A part of a service that must be closed."""
+
+    def close(self) -> object:
+        """Close it, at once or as a coroutine."""
+
+
+C = TypeVar("C", bound=Closable)
 S = TypeVar("S", bound=ServiceSettings)
 
 _GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
@@ -39,152 +51,171 @@ _GRACE: Final = 10.0
 """Seconds that calls in flight have to finish when the service stops."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
-    """A running gRPC server with health checks, metrics if enabled, and background tasks."""
+@dataclass(kw_only=True)
+class Service:
+    """A service's process: its clock, certificate and metrics, and all that it has opened."""
 
-    server: grpc.aio.Server
-    address: str
-    checks: health.HealthServicer
-    metrics: MetricsServer | None = None
-    background: Sequence[asyncio.Task[None]] = ()
+    settings: ServiceSettings
+    clock: Clock
+    tls: Tls | None
+    metrics: ProcessMetrics
+    address: str = ""
+    """The listening address, once it serves."""
+    checks: health.HealthServicer = field(default_factory=health.HealthServicer)
+    """Answers health checks."""
+    background: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    """Coroutine functions that run while it serves; complete before `serve`."""
+    closing: list[Callable[[], object]] = field(default_factory=list)
+    """Functions that stop work and close files; called in reverse order."""
 
-    @staticmethod
-    async def start(
+    @classmethod
+    @asynccontextmanager
+    async def starting(
+        cls,
         settings: ServiceSettings,
-        tls: Tls | None,
+        party: Party,
+        machine: MachineClock,
+        state: StateDirectory | None = None,
+        *,
+        certificate: str = "",
+        longest_stop: float = LONGEST_STOP,
+    ) -> AsyncGenerator[Self]:
+        """
+        Yield a service that opens its parts and serves; if that fails, close what was opened.
+
+        Its clock is a ConfirmedClock with `longest_stop` if it has a state directory, else the
+        machine's. `certificate` is the name in its TLS certificate, by default the party's.
+
+        Raises the errors of `ConfirmedClock` and `identity_for`.
+        """
+        confirmed = None if state is None else ConfirmedClock(state, machine, longest_stop)
+        clock = confirmed or machine
+        service = cls(
+            settings=settings,
+            clock=clock,
+            tls=identity_for(settings, certificate or party, clock),
+            metrics=ProcessMetrics(party, machine),
+        )
+        if confirmed is not None:
+            service.background.append(confirmed.run)
+            service.closing.append(confirmed.close)
+        try:
+            yield service
+        except BaseException:
+            await service.stop()
+            raise
+
+    def opened(self, part: C) -> C:
+        """Return a part, to be closed when the service stops."""
+        self.closing.append(part.close)
+        return part
+
+    async def serve(
+        self,
         name: str,
         add_services: Callable[[grpc.aio.Server], None],
-        process_metrics: ProcessMetrics,
-        *,
         operator_token: OperatorToken | None = None,
-        background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
-    ) -> "Listener":
+    ) -> None:
         """
-        Bind, serve, publish the address, report healthy, and start the `background` coroutines.
+        Bind, serve, publish the address, report healthy, and start the background work.
 
         Afterwards no file of the state directory may be missing.
 
         Raises SettingsError if the server or the metrics cannot listen on their address.
         """
-        metrics = _serve_metrics(settings, tls, process_metrics)
-        try:
-            listener = await _serve(
-                settings, tls, name, add_services, process_metrics, operator_token=operator_token
-            )
-        except BaseException:
-            if metrics is not None:
-                await asyncio.to_thread(metrics.stop)
-            raise
-        tasks = [asyncio.create_task(run()) for run in background]
-        StateDirectory.open(settings.state_directory).started()
-        return replace(listener, metrics=metrics, background=tasks)
+        self._serve_metrics()
+        running = list[asyncio.Task[None]]()
+        self.closing.append(partial(_cancel, running))
+        self.address = await self._listen(
+            name, self.settings.listen, self.tls, add_services, operator_token=operator_token
+        )
+        running += [asyncio.create_task(run()) for run in self.background]
+        StateDirectory.open(self.settings.state_directory).started()
 
-    @staticmethod
-    async def start_internal(
-        settings: KeyHolderSettings,
-        clock: Clock,
-        name: str,
-        add_services: Callable[[grpc.aio.Server], None],
-        process_metrics: ProcessMetrics,
-    ) -> "Listener | None":
+    async def serve_internal(
+        self, name: str, add_services: Callable[[grpc.aio.Server], None]
+    ) -> None:
         """
         Serve the other processes of this party at `coordinator_listen`, if the settings name it.
 
         Raises SettingsError if a certificate is unusable, or the address taken.
         """
-        if settings.internal_tls_directory is None:
-            return None
-        tls = internal_identity(settings.internal_tls_directory, "coordinator", clock)
-        process_metrics.watch_certificates(tls.files, internal=True)
-        return await _serve(settings, tls, name, add_services, process_metrics, internal=True)
+        settings = self.settings
+        if not isinstance(settings, KeyHolderSettings) or settings.internal_tls_directory is None:
+            return
+        tls = internal_identity(settings.internal_tls_directory, "coordinator", self.clock)
+        self.metrics.watch_certificates(tls.files, internal=True)
+        await self._listen(name, str(settings.coordinator_listen), tls, add_services, internal=True)
 
-    async def stop(self) -> None:
-        """Report unhealthy, refuse new calls, end running ones within _GRACE seconds, and stop."""
-        await self.checks.enter_graceful_shutdown()
-        await self.server.stop(_GRACE)
-        for task in self.background:
-            task.cancel()
-        await asyncio.gather(*self.background, return_exceptions=True)
-        if self.metrics is not None:
-            await asyncio.to_thread(self.metrics.stop)
+    async def _listen(
+        self,
+        name: str,
+        listen: str,
+        tls: Tls | None,
+        add_services: Callable[[grpc.aio.Server], None],
+        *,
+        operator_token: OperatorToken | None = None,
+        internal: bool = False,
+    ) -> str:
+        """Bind, serve, publish the address, report healthy, and return the address."""
+        ask = tls is not None and asks_for_certificates(name)
+        certified = tls if ask and not listen.startswith("unix:") else None
+        admission = AdmissionInterceptor(
+            callers=VerifiedCallers(certified) if certified else None,
+            token=operator_token,
+            on_error=self.metrics.note_failure,
+        )
+        server = make_server(admission, connections_of(name))
+        add_services(server)
+        checks = health.HealthServicer() if internal else self.checks
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+        reflect = isinstance(self.settings, KeyHolderSettings) and self.settings.reflection
+        if reflect and not internal:
+            reflection.enable_server_reflection((name, HEALTH, reflection.SERVICE_NAME), server)
+        address = bind(server, listen, tls, ask_for_certificates=ask)
+        await server.start()
+        self.closing.append(partial(_stop, server, checks))
+        for service in ("", name):
+            await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
+        file = "coordinator_address" if internal else "address"
+        StateDirectory.open(self.settings.state_directory).publish(file, address)
+        logs.event("serving", {"party": name, "address": address})
+        return address
 
-
-async def _serve(
-    settings: ServiceSettings,
-    tls: Tls | None,
-    name: str,
-    add_services: Callable[[grpc.aio.Server], None],
-    process_metrics: ProcessMetrics,
-    *,
-    operator_token: OperatorToken | None = None,
-    internal: bool = False,
-) -> Listener:
-    """Bind, serve, publish the address and report healthy, at `coordinator_listen` if internal."""
-    party = settings if isinstance(settings, KeyHolderSettings) else None
-    listen = str(party.coordinator_listen) if party and internal else settings.listen
-    ask = tls is not None and asks_for_certificates(name)
-    certified = tls if ask and not listen.startswith("unix:") else None
-    admission = AdmissionInterceptor(
-        callers=VerifiedCallers(certified) if certified else None,
-        token=operator_token,
-        on_error=process_metrics.note_failure,
-    )
-    server = make_server(admission, connections_of(name))
-    add_services(server)
-    checks = health.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    if party and party.reflection and not internal:
-        reflection.enable_server_reflection((name, HEALTH, reflection.SERVICE_NAME), server)
-    address = bind(server, listen, tls, ask_for_certificates=ask)
-    await server.start()
-    for service in ("", name):
-        await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
-    file = "coordinator_address" if internal else "address"
-    StateDirectory.open(settings.state_directory).publish(file, address)
-    logs.event("serving", {"party": name, "address": address})
-    return Listener(server=server, address=address, checks=checks)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """A started service."""
-
-    listener: Listener
-    internal: Listener | None = None
-    """Serves the party's other processes, if this one is its coordinator."""
-    closing: tuple[Callable[[], object], ...] = ()
-    """Functions that stop other work and close files, called in this order."""
-
-    @property
-    def address(self) -> str:
-        """The listening address."""
-        return self.listener.address
+    def _serve_metrics(self) -> None:
+        settings = self.settings
+        if settings.metrics_listen is None:
+            return
+        if self.tls is not None:
+            self.metrics.watch_certificates(self.tls.files)
+        self.metrics.watch_disks(*_directories(settings))
+        self.metrics.watch_loop(asyncio.get_running_loop())
+        server = MetricsServer(settings.metrics_listen, self.metrics.metrics)
+        self.closing.append(partial(asyncio.to_thread, server.stop))
+        StateDirectory.open(settings.state_directory).publish("metrics_address", server.address)
 
     async def stop(self) -> None:
         """Finish calls in flight, stop background tasks, and close every file; log failures."""
-        internal = () if self.internal is None else (self.internal.stop,)
-        for close in (*internal, self.listener.stop, *self.closing):
+        while self.closing:
             try:
-                ending = close()
+                ending = self.closing.pop()()
                 if isinstance(ending, Awaitable):
                     await ending
             except Exception as error:  # noqa: BLE001  # what is left must be closed too
                 logs.event("not closed", logs.error_fields(error), level="ERROR")
 
 
-def _serve_metrics(
-    settings: ServiceSettings, tls: Tls | None, process_metrics: ProcessMetrics
-) -> MetricsServer | None:
-    if settings.metrics_listen is None:
-        return None
-    if tls is not None:
-        process_metrics.watch_certificates(tls.files)
-    process_metrics.watch_disks(*_directories(settings))
-    process_metrics.watch_loop(asyncio.get_running_loop())
-    server = MetricsServer(settings.metrics_listen, process_metrics.metrics)
-    StateDirectory.open(settings.state_directory).publish("metrics_address", server.address)
-    return server
+async def _stop(server: grpc.aio.Server, checks: health.HealthServicer) -> None:
+    """Report unhealthy, refuse new calls, and end running ones within _GRACE seconds."""
+    await checks.enter_graceful_shutdown()
+    await server.stop(_GRACE)
+
+
+async def _cancel(running: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel background work, and wait for its end."""
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 def _directories(settings: ServiceSettings) -> list[Path]:

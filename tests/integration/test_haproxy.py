@@ -14,9 +14,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.errors import PeerError
 from common.runtime.clock import SystemClock
-from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import open_channel, reply
-from common.runtime.service import Listener
+from common.runtime.service import Service
 from common.runtime.settings import ServiceSettings
 from common.runtime.tls import Tls, development_files
 from tests.support.commands import ROOT
@@ -34,7 +33,7 @@ class FrontEnds:
         self.directory = directory
         files = development_files(directory / "tls", "shuffler", SystemClock())
         self.tls = Tls.open(files, "shuffler", SystemClock())
-        self.listeners: dict[int, Listener] = {}
+        self.services: dict[int, Service] = {}
         self.address = ""
 
     async def start(self, number: int, listen: str = "127.0.0.1:0") -> None:
@@ -44,17 +43,16 @@ class FrontEnds:
             listen=listen,
             tls_directory=self.directory / "tls",
         )
-        metrics = ProcessMetrics("shuffler", SystemClock())
-        self.listeners[number] = await Listener.start(
-            settings, self.tls, "shuffledp.v1.Shuffler", lambda _: None, metrics
-        )
+        async with Service.starting(settings, "shuffler", SystemClock()) as service:
+            await service.serve("shuffledp.v1.Shuffler", lambda _: None)
+        self.services[number] = service
         await self.say(number, health_pb2.HealthCheckResponse.SERVING)
 
     async def say(
         self, number: int, status: "health_pb2.HealthCheckResponse.ServingStatus"
     ) -> None:
         """Let a front-end answer health checks with a status."""
-        checks = self.listeners[number].checks
+        checks = self.services[number].checks
         await checks.set(_name(number), health_pb2.HealthCheckResponse.SERVING)
         await checks.set("", status)
 
@@ -66,8 +64,8 @@ class FrontEnds:
         text = _CONFIGURATION.read_text(encoding="utf-8").replace(":7002\n", ":here\n", 1)
         text = text.replace("bind :here", f"bind {self.address}")
         text = text.replace("/run/secrets", str(self.directory / "tls"))
-        for number, listener in self.listeners.items():
-            text = text.replace(f"front-end-{number}:7002", listener.address)
+        for number, service in self.services.items():
+            text = text.replace(f"front-end-{number}:7002", service.address)
         file = self.directory / "haproxy.cfg"
         file.write_text(text, encoding="utf-8")
         return file
@@ -114,8 +112,8 @@ async def front_ends(tmp_path: Path) -> AsyncIterator[FrontEnds]:
     finally:
         haproxy.kill()
         await haproxy.wait()
-        for listener in started.listeners.values():
-            await listener.stop()
+        for service in started.services.values():
+            await service.stop()
 
 
 async def _until_reached(started: FrontEnds, wanted: set[int]) -> None:
@@ -156,10 +154,10 @@ async def test_no_call_is_refused_while_front_ends_are_replaced(front_ends: Fron
     async with asyncio.TaskGroup() as group:
         calls = [group.create_task(call(number)) for number in (1, 1, 200, 200)]
         for number in _FRONT_ENDS:
-            listener = front_ends.listeners[number]
-            await listener.stop()
+            service = front_ends.services[number]
+            await service.stop()
             await asyncio.sleep(0.5)
-            await front_ends.start(number, listener.address)
+            await front_ends.start(number, service.address)
             await _until_reached(front_ends, set(_FRONT_ENDS))
         for each in calls:
             each.cancel()

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from analyzer import server
+from analyzer import core, server
 from analyzer.settings import AnalyzerSettings
 from analyzer.staging import Staging
 from common.messages.batch import BatchPart
@@ -29,7 +29,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         ) -> None:
             await super().receive(part, _recorded(folder, part.part, chunks), ask_for_reports)
 
-    server.Staging = RecordingStaging  # type: ignore[attr-defined]
+    core.Staging = RecordingStaging  # type: ignore[attr-defined]
     return await server.start(settings)
 
 

@@ -4,7 +4,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.task_log import TaskLog
 from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask
 from common.mechanisms.registry import mechanism_of
@@ -12,15 +11,14 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.task.draft import TaskDraft
 from common.task.task import Task
-from deploy.audit.harness import analyzer_core
-from deploy.audit.harness.analyzer_core import chunks_of, part_header, parts_of
+from deploy.audit.harness.analyzer_core import InProcessAnalyzer, chunks_of, part_header, parts_of
 from deploy.audit.harness.tasks import FAR_FUTURE
 from tests.support.tasks import draft
 
 BATCH: Final = BatchId(b"b" * 16)
 
 
-class AnalyzerCore(analyzer_core.AnalyzerCore):
+class AnalyzerCore(InProcessAnalyzer):
     """An analyzer's core for tests."""
 
     async def publish(self, wanted: TaskDraft | None = None, /, **changes: Any) -> SignedTask:
@@ -44,12 +42,6 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
         """Return the manifest of a batch with two reports per user."""
         digest = (signed or self.signed).digest()
         return BatchManifest(task_digest=digest, batch_id=batch, n_users=users, n_reports=2 * users)
-
-    def log(self) -> TaskLog:
-        """Return a log without witnesses."""
-        return TaskLog(
-            store=self.store, identity=self.keys.identity, witnesses=(), clock=self.clock
-        )
 
     async def restart(self) -> None:
         """Stop, and start again on the same files."""

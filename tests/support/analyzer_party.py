@@ -13,7 +13,7 @@ from analyzer.registry import AnalyzerKeys
 from analyzer.storage.store import Store
 from common.crypto.key_ring import Schedule
 from common.runtime.executor import Job
-from deploy.audit.harness.analyzer_core import AnalyzerCore, InlineExecutor
+from deploy.audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
 from deploy.audit.harness.clock import ManualClock
 from tests.support.faults import Faults, FaultyState, Life, Network, add_boundaries
 
@@ -56,7 +56,7 @@ class FaultyExecutor(InlineExecutor):
         return results
 
 
-class AnalyzerParty(AnalyzerCore):
+class AnalyzerParty(InProcessAnalyzer):
     """An analyzer's core with boundaries."""
 
     def __init__(self, around: Surroundings) -> None:

@@ -2,12 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from common.runtime.service import Service
 from protos.shuffledp.v1 import shuffler_pb2_grpc
-from shuffler.server import start
-from shuffler.settings import ShufflerSettings
 from tests.support.services import Services
 
 
@@ -37,20 +34,18 @@ class ManyServices(Services):
         path = self.directory / "shuffler" / "coordinator_address"
         return path.read_text(encoding="ascii")
 
-    async def start_front_end(self, number: int, **changes: Any) -> Service:
+    async def start_front_end(self, number: int) -> Service:
         """Start a front-end."""
-        settings: dict[str, Any] = {
-            "state_directory": self.directory / f"front-end-{number}",
-            "tls_directory": self.directory / "tls",
-            "analyzer": self.analyzer.address,
-            "analyzer_identity": self.identity,
-            "opening_processes": 1,
-            "role": "front-end",
-            "store": self.store,
-            "coordinator": self.coordinator,
-            "internal_tls_directory": self.directory / "internal",
-        }
-        return await start(ShufflerSettings(**settings | changes))
+        return await self._start(
+            "shuffler",
+            state_directory=self.directory / f"front-end-{number}",
+            analyzer=self.analyzer.address,
+            analyzer_identity=self.identity,
+            role="front-end",
+            store=self.store,
+            coordinator=self.coordinator,
+            internal_tls_directory=self.directory / "internal",
+        )
 
     @asynccontextmanager
     async def front_end_stubs(self) -> AsyncIterator["list[shuffler_pb2_grpc.ShufflerAsyncStub]"]:

@@ -21,7 +21,6 @@ from tests.support.shuffler_core import Shuffler
 from user_agent.agent import Agent
 from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore
-from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Claim
 
 T = TypeVar("T")
@@ -145,20 +144,16 @@ class DeviceParty:
         add_boundaries(self.store._counter, self.life)
         everything = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
         await self.store.check_counter(everything, confirmed=False)
-        identity = self._analyzer.keys.identity.public_identity()
-        shared: dict[str, Any] = {
-            "shuffler": self,
-            "store": self.store,
-            "clock": self._around.clock,
-            "rng": self._around.rng(),
-        }
         self.agent = Agent(
-            **shared,
-            policy=generous(identity, 20.0),
+            shuffler=self,
+            store=self.store,
+            policy=generous(self._analyzer.keys.identity.public_identity(), 20.0),
             several_persons=True,
+            clock=self._around.clock,
+            rng=self._around.rng(),
             secrets=PersonalSecrets(bytes(32)),
+            check_seconds=1.0,
         )
-        self.watch = InclusionMonitor(**shared, identity=identity, pause=1.0)
 
     async def _call(self, act: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._around.network.call(self.life, self._shuffler.life, act, work)

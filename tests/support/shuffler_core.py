@@ -28,7 +28,6 @@ from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import LogRelay
 from shuffler.metrics import BatchMetrics
 from shuffler.refusals import RefusalCounts
-from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import SHUFFLER, store_holding
@@ -133,12 +132,7 @@ class Shuffler:
         )
         self.deliveries = Deliveries(
             batches=self.batches,
-            store=self.store,
-            analyzer=self.analyzer,
             executor=InlineExecutor(),
-            blocks=self.blocks,
-            seeds=BatchSeeds(state),
-            clock=self.clock,
             inclusions=self.inclusions,
             metrics=self.metrics,
             keep_seconds=self.keep_seconds,

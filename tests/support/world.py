@@ -136,7 +136,7 @@ class World:
         """Let devices check that their answers were counted."""
         self.around.clock.seconds += 2
         with suppress(Crash):
-            await self.device.watch.check_due()
+            await self.device.agent.monitor.check_due()
 
     async def advance(self) -> None:
         """Let the shuffler advance its batches, and the analyzer finish its releases."""

@@ -4,19 +4,15 @@ import asyncio
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from analyzer.budgets import ReleaseBudgets
+from analyzer.core import AnalyzerCore
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry
-from analyzer.release import Releases
-from analyzer.staging import Staging
-from analyzer.storage import ledger, task_table
+from analyzer.registry import AnalyzerKeys
 from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from common.crypto.key_ring import DAY, Schedule
@@ -51,14 +47,18 @@ class InlineExecutor(Executor):
         return results
 
 
-@dataclass
-class AnalyzerCore:
-    """The analyzer's core; `signed` and `task` are the last published task."""
+class InProcessAnalyzer(AnalyzerCore):
+    """An analyzer's core on its own files; `signed` and `task` are the last published task."""
 
-    path: Path
-    most_refused_share: float = 0.05
-    seeds: Iterator[int] = field(default_factory=lambda: itertools.count(1, 2))
-    """Seeds of the generators; a restart uses new ones, so that no task repeats a nonce."""
+    clock: ManualClock
+    executor: InlineExecutor
+
+    def __init__(self, path: Path) -> None:
+        """`start` makes the core; `most_refused_share` may be changed before."""
+        self.path = path
+        self.most_refused_share = 0.05
+        self.seeds = itertools.count(1, 2)
+        """Seeds of the generators; a restart uses a new one, so that no task repeats a nonce."""
 
     def open_files(self) -> None:
         """Open the keys and the database."""
@@ -71,43 +71,18 @@ class AnalyzerCore:
     async def start(self) -> None:
         """Start the core, or restart it after a crash."""
         self.open_files()
-        head = await self.store.run(ledger.check)
-        self.budgets = ReleaseBudgets(self.store)
         self.process_metrics = ProcessMetrics("analyzer", self.clock)
-        self.metrics = ReleaseMetrics(self.process_metrics)
-        self.registry = Registry(
+        super().__init__(
             store=self.store,
-            budgets=self.budgets,
             keys=self.keys,
+            blocks=StagedBlocks(self.state, FolderBlocks(self.path / "blocks")),
+            executor=self.executor,
             clock=self.clock,
             rng=np.random.default_rng(next(self.seeds)),
-            metrics=self.metrics,
-        )
-        self.metrics.resume(
-            await self.store.batch_states(), await self.store.run(task_table.deadlines), head.entry
-        )
-        self.blocks = StagedBlocks(self.state, FolderBlocks(self.path / "blocks"))
-        self.staging = Staging(
-            store=self.store,
-            registry=self.registry,
-            budgets=self.budgets,
-            identity=self.keys.identity,
-            rng=np.random.default_rng(next(self.seeds)),
-            metrics=self.metrics,
-            blocks=self.blocks,
-            executor=self.executor,
-        )
-        self.releases = Releases(
-            store=self.store,
-            registry=self.registry,
-            budgets=self.budgets,
-            keys=self.keys,
-            executor=self.executor,
+            metrics=ReleaseMetrics(self.process_metrics),
             most_refused_share=self.most_refused_share,
-            staging=self.staging,
-            metrics=self.metrics,
-            clock=self.clock,
         )
+        await self.check()
 
     async def publish(self, draft: TaskDraft) -> SignedTask:
         """Publish a draft, and return the signed task."""

@@ -25,7 +25,7 @@ from common.messages.submission import plain_reports, split_submission
 from common.task.draft import TaskDraft
 from common.task.task import MAX_UNIX_TIME, Task
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import AnalyzerCore
+from deploy.audit.harness.analyzer_core import InProcessAnalyzer
 from deploy.audit.harness.clock import ManualClock
 from deploy.tasks.value_parser import value_of
 from shuffler.collection import check_length
@@ -34,7 +34,6 @@ from user_agent.agent import Agent
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore, InclusionState
-from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 
 Users = list[list[bytes]]
@@ -51,7 +50,7 @@ _PAUSE: Final = 10.0
 class DishonestShuffler:
     """A shuffler that tampers with its batch and is otherwise honest."""
 
-    _analyzer: AnalyzerCore
+    _analyzer: InProcessAnalyzer
     _key: HpkePrivateKey
     identity: SigningIdentity
     rng: Generator
@@ -194,7 +193,7 @@ class InProcessRun:
 
     def __init__(self, path: Path, *, seed: int = 1) -> None:
         self.path = path
-        self.analyzer = AnalyzerCore(path / "analyzer")
+        self.analyzer = InProcessAnalyzer(path / "analyzer")
         self.clock = ManualClock()
         self.n_sentinels = 0
         self._rng = np.random.default_rng(seed)
@@ -211,12 +210,11 @@ class InProcessRun:
             self.analyzer, self.shuffler_key, self.shuffler_identity, rng
         )
         self.store = DeviceStore(self.path / "budget.sqlite")
-        identity = self.analyzer.keys.identity.public_identity()
         self.agent = Agent(  # serves several people, without privacy caps
             shuffler=self.shuffler,
             store=self.store,
             policy=Policy(
-                identity=identity,
+                identity=self.analyzer.keys.identity.public_identity(),
                 shuffler_identity=self.shuffler_identity.public_identity(),
                 allow_tasks_without_tokens=True,
                 local_epsilon_cap=math.inf,
@@ -229,14 +227,7 @@ class InProcessRun:
             clock=self.clock,
             rng=self._rng,
             secrets=PersonalSecrets(bytes(32)),
-        )
-        self.watch = InclusionMonitor(
-            shuffler=self.shuffler,
-            store=self.store,
-            identity=identity,
-            clock=self.clock,
-            rng=self._rng,
-            pause=_PAUSE,
+            check_seconds=_PAUSE,
         )
 
     async def publish(self, draft: TaskDraft) -> None:
@@ -267,7 +258,7 @@ class InProcessRun:
     async def inclusions(self, n_users: int) -> list[InclusionState]:
         """Run the inclusion checks, and return the conclusions for `person 0`, `person 1`, …"""
         for _ in range(2):  # the first check only schedules the second
-            await self.watch.check_due()
+            await self.agent.monitor.check_due()
             self.clock.seconds += 2 * _PAUSE
         names = [f"person {number}" for number in range(n_users)]
         found = [await self.store.find(name, self.digest) for name in names]

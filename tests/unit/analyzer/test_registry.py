@@ -2,96 +2,67 @@ import asyncio
 import dataclasses
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
-from analyzer.budgets import ReleaseBudgets
-from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.storage import task_table
-from analyzer.storage.store import Store
 from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
 from common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError
 from common.messages.batch import TaskState
 from common.runtime.access import OperatorToken
-from common.runtime.metrics import ProcessMetrics
-from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
-from deploy.audit.harness.clock import ManualClock
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.keys import SCHEDULE, signed_key
 from tests.support.tasks import draft
 from tests.support.tokens import TOKENS
 
 
-def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
-    keys = AnalyzerKeys.load(StateDirectory.open(path), SCHEDULE, 0.0)
-    store = Store(path / "analyzer.sqlite")
-    registry = Registry(
-        store=store,
-        budgets=ReleaseBudgets(store),
-        keys=keys,
-        clock=ManualClock(),
-        rng=np.random.default_rng(1),
-        metrics=ReleaseMetrics(ProcessMetrics("analyzer", ManualClock())),
-    )
-    return registry, store, keys
-
-
-async def test_a_published_task_is_signed_and_found_after_a_restart(tmp_path: Path) -> None:
+async def test_a_published_task_is_signed_and_found_after_a_restart(core: AnalyzerCore) -> None:
     """A restart keeps keys and bytes; the same draft again has a fresh nonce: another task."""
-    registry, store, keys = _registry(tmp_path)
+    keys, registry = core.keys, core.registry
     signed, other = await registry.publish(draft()), await registry.publish(draft())
     assert signed.digest() != other.digest()
-    store.close()
 
-    registry, store, keys_again = _registry(tmp_path)
-    assert signed == await registry.get(signed.digest())
-    keys_again.identity.public_identity().verify(signed)
+    await core.restart()
+    assert signed == await core.registry.get(signed.digest())
+    core.keys.identity.public_identity().verify(signed)
     task = Task.from_bytes(signed.task_bytes)
     assert keys.reports.public_key().raw == task.analyzer_key
-    store.close()
 
 
-async def test_each_task_has_a_token_key_of_its_own(tmp_path: Path) -> None:
+async def test_each_task_has_a_token_key_of_its_own(core: AnalyzerCore) -> None:
     """Nobody could get a second token; tasks without tokens do not matter."""
-    registry, store, _ = _registry(tmp_path)
     for tokens in (None, TOKENS, None):
-        await registry.publish(draft(tokens=tokens))
+        await core.registry.publish(draft(tokens=tokens))
     with pytest.raises(TaskError, match="an earlier task has this token key"):
-        await registry.publish(draft(tokens=TOKENS))
-    store.close()
+        await core.registry.publish(draft(tokens=TOKENS))
 
 
 _KEY: Final = signed_key(HpkePrivateKey.generate().public_key())
 
 
-async def test_a_population_is_asked_the_same_once_until_a_deadline(tmp_path: Path) -> None:
+async def test_a_population_is_asked_the_same_once_until_a_deadline(core: AnalyzerCore) -> None:
     """Two machines with the same series publish one task; tasks that differ are no repeats."""
-    registry, store, _ = _registry(tmp_path)
     asked: dict[str, Any] = {"population": "staff", "budget_epsilon": 9.0}
     published = await asyncio.gather(
         *(
-            registry.publish(draft(**asked, shuffler_key=key))
+            core.registry.publish(draft(**asked, shuffler_key=key))
             for key in (_KEY, draft().shuffler_key)
         ),
         return_exceptions=True,
     )
-    await registry.publish(draft(**asked, tokens=TOKENS))  # mends the one without
-    await registry.publish(draft(**asked, local_epsilon=1.9))
-    await registry.publish(draft(**asked, deadline=draft().deadline - 1))
+    await core.registry.publish(draft(**asked, tokens=TOKENS))  # mends the one without
+    await core.registry.publish(draft(**asked, local_epsilon=1.9))
+    await core.registry.publish(draft(**asked, deadline=draft().deadline - 1))
     for _ in range(2):
-        await registry.publish(draft())  # of no population: nobody is asked again
+        await core.registry.publish(draft())  # of no population: nobody is asked again
 
     [refusal] = [each for each in published if isinstance(each, BaseException)]
     assert isinstance(refusal, TaskError)
     assert "asks the population staff the same until the same deadline" in str(refusal)
-    assert 6 == len(await registry.tasks(None))
-    store.close()
+    assert 6 == len(await core.registry.tasks(None))
 
 
 @pytest.mark.parametrize(
@@ -111,13 +82,13 @@ async def test_a_population_is_asked_the_same_once_until_a_deadline(tmp_path: Pa
         {"protocol": "mixdump", "buckets": 0, "local_epsilon": float("inf")},
     ],
 )
-async def test_an_invalid_draft_is_not_published(tmp_path: Path, changes: dict[str, Any]) -> None:
+async def test_an_invalid_draft_is_not_published(
+    core: AnalyzerCore, changes: dict[str, Any]
+) -> None:
     """The status says that the operator must correct the draft."""
-    registry, store, _ = _registry(tmp_path)
     with pytest.raises(ShuffleDpError) as caught:
-        await registry.publish(draft(**changes))
+        await core.registry.publish(draft(**changes))
     assert caught.value.status == "INVALID_ARGUMENT"
-    store.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"5e" * 31, b"5e" * 33, b"no token " * 8])

@@ -196,7 +196,7 @@ async def test_the_silence_of_the_slowest_witness_is_measured(core: AnalyzerCore
         await core.publish()
         await log.publish()
         assert 5 == silence(log)
-    assert [] == core.log().cosigned()
+    assert [] == core.log.cosigned()
 
 
 class _Liar(_Witness):

@@ -1,6 +1,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from common.crypto.signing import SigningIdentity, envelope_hash, is_valid_receipt
-from common.errors import PeerError, UnknownTaskError
+from common.errors import PeerError, StorageError, UnknownTaskError
 from common.messages.inclusion_proof import InclusionProof, prefix_of, salted, split
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
@@ -41,16 +42,10 @@ class Device:
             self.shuffler,
             clock=self.clock,
             policy=generous(case.identity.public_identity(), float("inf")),
+            check_seconds=100.0,
         )
         self.store = self.agent.store
-        self.watch = InclusionMonitor(
-            shuffler=self.shuffler,
-            store=self.store,
-            identity=case.identity.public_identity(),
-            clock=self.clock,
-            rng=np.random.default_rng(2),
-            pause=100.0,
-        )
+        self.watch = self.agent.monitor
 
     async def evidence(self) -> SavedSubmission:
         """Return the stored evidence of the answer."""
@@ -336,3 +331,21 @@ async def test_answers_are_searched_when_one_is_due_or_arrives(
             await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_store_that_fails_is_not_asked_again_at_once(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checks then wait for a minute, however often answers are checked."""
+    asked = 0
+
+    async def fail() -> list[SavedSubmission]:
+        nonlocal asked
+        asked += 1
+        raise StorageError("the disk of the state directory is failing")
+
+    monkeypatch.setattr(device.store, "list_unchecked", fail)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await replace(device.watch, pause=0.001).keep_checking()
+    assert 1 == asked

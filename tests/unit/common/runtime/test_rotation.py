@@ -35,12 +35,12 @@ _CAPS: Final = {
 }
 _KEY_DAYS: Final = {"key_lifetime_days": 10.0, "key_overlap_days": 4.0, "key_keep_days": 3.0}
 _FOLLOWED: Final[dict[ModuleType, tuple[str, dict[str, Any]]]] = {
-    analyzer.server: ("Releases", {"most_refused_share": 0.125}),
+    analyzer.server: ("AnalyzerCore", {"most_refused_share": 0.125}),
     shuffler.server: ("ActiveBatches", {"minimum_batch": 7, "most_dummies": 11}),
     user_agent.server: ("Policy", _CAPS),
 }
 """For each service, the class that must receive its settings, and values unlike the defaults."""
-_NAMED: Final = {"InclusionProofs", "Policy", "Releases", "Rotation"}
+_NAMED: Final = {"InclusionProofs", "Policy", "Rotation"}
 """Classes whose arguments are noted although they take no generator."""
 
 

@@ -1,0 +1,66 @@
+"""The analyzer without its servers, as deployed, audited and tested: parts wired from ports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzer.budgets import ReleaseBudgets
+from analyzer.metrics import ReleaseMetrics
+from analyzer.registry import AnalyzerKeys, Registry
+from analyzer.release import Releases
+from analyzer.staging import Staging
+from analyzer.storage import ledger, task_table
+from analyzer.storage.staged_blocks import StagedBlocks
+from analyzer.storage.store import Store
+from analyzer.task_log import TaskLog
+from analyzer.witness_client import WitnessLink
+from common.runtime.clock import Clock
+from common.runtime.executor import Executor
+
+
+@dataclass(kw_only=True)
+class AnalyzerCore:
+    """The analyzer's parts over one database."""
+
+    store: Store
+    keys: AnalyzerKeys
+    blocks: StagedBlocks
+    executor: Executor
+    clock: Clock
+    rng: np.random.Generator
+    """Draws the nonces of tasks and the salts of commitments."""
+    metrics: ReleaseMetrics
+    most_refused_share: float
+    witnesses: Sequence[WitnessLink] = ()
+    """Cosign the log."""
+
+    def __post_init__(self) -> None:
+        store, keys, clock = self.store, self.keys, self.clock
+        self.budgets = ReleaseBudgets(store)
+        self.log = TaskLog(
+            store=store, identity=keys.identity, witnesses=self.witnesses, clock=clock
+        )
+        self.metrics.watch_witnesses(self.log.cosigned)
+        self.registry = Registry(
+            store=store,
+            budgets=self.budgets,
+            keys=keys,
+            clock=clock,
+            rng=self.rng,
+            metrics=self.metrics,
+        )
+        self.staging = Staging(
+            registry=self.registry, rng=self.rng, blocks=self.blocks, executor=self.executor
+        )
+        self.releases = Releases(staging=self.staging, most_refused_share=self.most_refused_share)
+
+    async def check(self) -> None:
+        """
+        Check the ledger, and count the batches of an earlier run. Run at start.
+
+        Raises LedgerError if the ledger is broken; nothing can be released.
+        """
+        head = await self.store.run(ledger.check)
+        deadlines = await self.store.run(task_table.deadlines)
+        self.metrics.resume(await self.store.batch_states(), deadlines, head.entry)
