@@ -5,9 +5,11 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args
 
 from common.errors import TaskError
+from common.limits import parse_texts
 from common.protocols import (
     KeyValueMechanismName,
     MechanismName,
@@ -415,6 +417,7 @@ def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
 
 
 MAX_LABEL_CHARACTERS: Final = 256
+Labels = Annotated[tuple[str, ...], partial(parse_texts, noun="label", length=MAX_LABEL_CHARACTERS)]
 MAX_COMPOSED_CHARACTERS: Final = 4
 """Maximum number of characters that normalisation combines into one."""
 MAX_TYPED_CHARACTERS: Final = MAX_COMPOSED_CHARACTERS * MAX_TEXT_BYTES
