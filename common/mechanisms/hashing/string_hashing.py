@@ -17,12 +17,12 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError
 from common.mechanisms.base import (
     Counts,
     MechanismRequest,
     Reports,
     check_answers,
+    check_valid,
 )
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, HashedResponse, mix
 from common.mechanisms.reduction import MatchCountReduction
@@ -127,8 +127,7 @@ class StringHashing(HashedResponse):
 
         Cost: a hash for each pair of report and candidate, about 10 ns; memory for 32,768 pairs.
         """
-        if not self.valid(reports).all():
-            raise ReportError(f"a bucket is not below {self.buckets}")
+        check_valid(self.valid(reports), f"a bucket is not below {self.buckets}")
         counts = np.zeros(self.domain_size, dtype=np.int64)
         for start in range(0, len(reports), _CHUNK):
             part = reports[start : start + _CHUNK]

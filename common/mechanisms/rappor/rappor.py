@@ -18,8 +18,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, ValueRangeError
-from common.mechanisms.base import Counts, Reports, check_report_bytes
+from common.errors import ValueRangeError
+from common.mechanisms.base import Counts, Reports, check_report_bytes, check_valid
 from common.mechanisms.bits import batches, bit_field, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
@@ -176,11 +176,10 @@ class Rappor(RapporProbabilities):
         one pass over all bits; memory for 4 million of them.
         """
         spec = self.spec
-        if not self.valid(reports).all():
-            raise ReportError(
-                f"a cohort is not below {spec.cohorts}, or a bit is set beyond the first "
-                f"{spec.bits}"
-            )
+        check_valid(
+            self.valid(reports),
+            f"a cohort is not below {spec.cohorts}, or a bit is set beyond the first {spec.bits}",
+        )
         sizes = np.bincount(reports["cohort"], minlength=spec.cohorts)
         counts = np.zeros(spec.cohorts * spec.bits, dtype=np.int64)
         for part in batches(len(reports), spec.bits):
