@@ -15,6 +15,7 @@ from common.errors import (
     PeerRefusalError,
     UnknownTaskError,
 )
+from common.limits import parse_fixed
 from common.messages.batch import BATCH_ID_BYTES, BatchId
 from common.runtime.repeat import repeat
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
@@ -22,7 +23,6 @@ from common.runtime.shared_calls import SharedCalls
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import SignedCheckpoint
-from common.wire.fields import parse_fixed
 from common.wire.tasks import signed_task_from_wire
 from common.wire.transparency import log_from_wire
 from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError, ValueRangeError
+from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.arguments import checked_array
 from common.mechanisms.count_law import Draws
 from common.mechanisms.reduction import MatchCountReduction, Reduction
@@ -244,6 +244,12 @@ def reports_of(dtype: np.dtype[Any], **fields: NDArray[Any]) -> Reports:
     for name, values in fields.items():
         reports[name] = values
     return reports
+
+
+def check_valid(valid: NDArray[np.bool_], rule: str) -> None:
+    """Raise ReportError, which states the rule that one broke, unless all reports are valid."""
+    if not valid.all():
+        raise ReportError(rule)
 
 
 def null_reports(count: int, dtype: np.dtype[Any]) -> Reports:

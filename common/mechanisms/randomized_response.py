@@ -53,10 +53,7 @@ class Grr(PlaceReports, AnswerCounting):
         """Number of items."""
         return self.domain_size
 
-    @property
-    def places(self) -> int:
-        """Number of items."""
-        return self.domain_size
+    places = answers
 
     @property
     def q(self) -> float:

@@ -14,9 +14,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError
 from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Channel, Counts, Mixture, Reports, Vector
+from common.mechanisms.base import Channel, Counts, Mixture, Reports, Vector, check_valid
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.weights import OddsOfWeights
 from common.messages.result import IntervalTable
@@ -134,8 +133,7 @@ class PlaceReports(CheckedArguments):
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by number, shape (places,). Run by the analyzer."""
-        if not self.valid(reports).all():
-            raise ReportError(f"{self.PLACE} is not below {self.places}")
+        check_valid(self.valid(reports), f"{self.PLACE} is not below {self.places}")
         return np.bincount(reports["item"].astype(np.int64), minlength=self.places)
 
 

@@ -14,13 +14,20 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
+from common.errors import TaskError
+from common.mechanisms.base import (
+    Counts,
+    MechanismRequest,
+    Reports,
+    check_answers,
+    check_valid,
+    check_values,
+)
 from common.mechanisms.bits import batches, bit_field, count_set_bits, pack, spare_bits_clear
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.support import SupportCounting
-from common.mechanisms.weights import ResponseWeights
+from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.task.specs import MAX_REPORT_BYTES, MechanismSpec
 from common.task.task import Task, check_local_epsilon
 
@@ -29,11 +36,8 @@ MAX_BITS: Final = 8 * MAX_REPORT_BYTES - 1
 
 
 @dataclass(frozen=True)
-class UnaryEncoding(SupportCounting):
+class UnaryEncoding(OddsOfWeights, SupportCounting):
     """Base class of SUE and OUE; bit v of a report, least significant first, belongs to item v."""
-
-    FACTORS: ClassVar[int]
-    """How often the largest ratio of two values' probabilities has the factor true / other."""
 
     domain_size: int
     weights: ResponseWeights
@@ -101,15 +105,6 @@ class UnaryEncoding(SupportCounting):
         )
 
     @property
-    def local_epsilon(self) -> float:
-        """FACTORS · ln(true / other), rounded up."""
-        return self.FACTORS * self.weights.local_epsilon
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Check true / other ≤ e^(local_epsilon / FACTORS) exactly. Run by the user agent."""
-        return self.weights.keeps_promise(local_epsilon / self.FACTORS)
-
-    @property
     def report_dtype(self) -> np.dtype[Any]:
         """One bit for each item, and at least one spare bit, in whole bytes."""
         return np.dtype([bit_field(self.domain_size)])
@@ -147,8 +142,7 @@ class UnaryEncoding(SupportCounting):
 
     def tally(self, reports: Reports) -> Counts:
         """Count the set bits of each item. Run by the analyzer."""
-        if not self.valid(reports).all():
-            raise ReportError(f"a bit is set beyond the first {self.domain_size}")
+        check_valid(self.valid(reports), f"a bit is set beyond the first {self.domain_size}")
         return count_set_bits(reports["bits"], self.domain_size)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
@@ -176,8 +170,6 @@ class OptimizedUnary(UnaryEncoding):
 
     Two values differ in two bits: the largest ratio is p(1-q) / (q(1-p)) = true / other at p = 1/2.
     """
-
-    FACTORS: ClassVar[int] = 1
 
     @property
     def _own_odds(self) -> tuple[int, int]:

@@ -8,7 +8,7 @@ task states the two integers; p and q are computed from them, never from e^ε.
 import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,18 +107,21 @@ class ResponseWeights:
 
 
 class OddsOfWeights(CheckedArguments):
-    """Base class of mechanisms whose local ε is ln(true / other); each subclass explains why."""
+    """Base class of mechanisms whose weights bound their local ε; each subclass explains why."""
+
+    FACTORS: ClassVar[int] = 1
+    """How often the largest ratio of two values' probabilities has the factor true / other."""
 
     weights: ResponseWeights
 
     @property
     def local_epsilon(self) -> float:
-        """ln(true / other), rounded up; infinite for reports without noise."""
-        return self.weights.local_epsilon
+        """FACTORS · ln(true / other), rounded up; infinite for reports without noise."""
+        return self.FACTORS * self.weights.local_epsilon
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Check true / other ≤ e^local_epsilon exactly. Run by the user agent."""
-        return self.weights.keeps_promise(local_epsilon)
+        """Check true / other ≤ e^(local_epsilon / FACTORS) exactly. Run by the user agent."""
+        return self.weights.keeps_promise(local_epsilon / self.FACTORS)
 
 
 def odds_keep(likelier: int, rarer: int, local_epsilon: float) -> bool:

@@ -3,20 +3,26 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NewType
+from functools import partial
+from typing import Annotated, Final, NewType
 
 from common.errors import DamagedStorageError
+from common.limits import parse_count, parse_fixed, parse_positive, parse_refused
+from common.messages.submission import REFUSALS
+from common.task.task import MAX_UNIX_TIME, MAX_USERS
 from common.task_digest import TaskDigest
 
 BatchId = NewType("BatchId", bytes)
 """16 random bytes, drawn by the shuffler."""
+BATCH_ID_BYTES: Final = 16
+UserCount = Annotated[int, partial(parse_count, maximum=MAX_USERS)]
+_PositiveUserCount = Annotated[int, partial(parse_positive, maximum=MAX_USERS)]
 
 MAX_PARTS: Final = 8192
 """Maximum number of parts in which a batch is delivered."""
 MAX_PART_BYTES: Final = 2**28
 """Maximum bytes of a part, which the analyzer holds in memory while it arrives."""
 CONTENT_HASH_BYTES: Final = 32
-BATCH_ID_BYTES: Final = 16
 
 
 class BatchState(StrEnum):
@@ -50,12 +56,12 @@ class BatchProgress:
     """A batch's progress as the shuffler's operator sees it."""
 
     state: BatchState
-    n_users: int
+    n_users: UserCount
     """Number of users so far, even while the batch collects."""
-    n_min: int
-    target_size: int
-    deadline: int
-    refused: Mapping[str, int]
+    n_min: _PositiveUserCount
+    target_size: _PositiveUserCount
+    deadline: Annotated[int, partial(parse_positive, maximum=MAX_UNIX_TIME)]
+    refused: Annotated[Mapping[str, int], partial(parse_refused, causes=REFUSALS)]
     """Number of submissions that were not stored, by outcome."""
     repeated: int
     """Number of submissions that were repeated unchanged, which is harmless."""
@@ -66,8 +72,8 @@ class BatchManifest:
     """The shuffler's announcement of a delivery. The analyzer trusts the stated n_users."""
 
     task_digest: TaskDigest
-    batch_id: BatchId
-    n_users: int
+    batch_id: Annotated[BatchId, partial(parse_fixed, length=BATCH_ID_BYTES)]
+    n_users: UserCount
     n_reports: int
     by_length: tuple[int, ...] = ()
     """Number of submissions of each of the task's lengths, ascending by length; may be empty if all
@@ -92,10 +98,10 @@ class BatchPart:
     """A part of a delivered batch."""
 
     task_digest: TaskDigest
-    part: int
+    part: Annotated[int, partial(parse_count, maximum=MAX_PARTS - 1)]
     """Its number, from 0."""
     n_reports: int
-    content_hash: bytes
+    content_hash: Annotated[bytes, partial(parse_fixed, length=CONTENT_HASH_BYTES)]
     """SHA-256 of its sealed reports."""
 
 

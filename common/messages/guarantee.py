@@ -5,7 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
-from typing import Final, Literal
+from functools import partial
+from typing import Annotated, Final, Literal
+
+from common.limits import parse_amount
 
 Coalition = Literal[
     "analyzer",
@@ -37,9 +40,9 @@ class Guarantee:
 
     coalition: Coalition
     """The parties that pool what they saw."""
-    epsilon: float
+    epsilon: Annotated[float, partial(parse_amount, maximum=math.inf)]
     """Upper bound; infinite if nothing is certified."""
-    delta: float
+    delta: Annotated[float, partial(parse_amount, maximum=1)]
     neighbouring: str
     theorem: str
     """Theorem behind the figure, with its source."""

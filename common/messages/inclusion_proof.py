@@ -20,7 +20,8 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from functools import partial
+from typing import Annotated, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,8 @@ from numpy.typing import NDArray
 from common.crypto.hpke import split_every
 from common.crypto.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
 from common.errors import ProofError
-from common.messages.batch import BatchId
+from common.limits import parse_count, parse_fixed
+from common.messages.batch import BATCH_ID_BYTES, BatchId
 from common.task_digest import TaskDigest
 
 HASH_BYTES: Final = 32
@@ -197,13 +199,13 @@ class BatchCommitment:
     """The root of the tree over a batch's reports, signed by the analyzer."""
 
     task_digest: TaskDigest
-    batch_id: BatchId
+    batch_id: Annotated[BatchId, partial(parse_fixed, length=BATCH_ID_BYTES)]
     n_leaves: int
     """Number of distinct sealed reports."""
-    bits: int
-    salt: bytes
-    root: bytes
-    signature: bytes
+    bits: Annotated[int, partial(parse_count, maximum=MAX_BITS)]
+    salt: Annotated[bytes, partial(parse_fixed, length=SALT_BYTES)]
+    root: Annotated[bytes, partial(parse_fixed, length=HASH_BYTES)]
+    signature: Annotated[bytes, partial(parse_fixed, length=SIGNATURE_BYTES)]
 
     @classmethod
     def sign(

@@ -1,20 +1,45 @@
 """The released result of one batch: an estimate, refused reports, and guarantees."""
 
 import math
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
+from common.limits import parse_amount, parse_count, parse_numbers, parse_refused, parse_texts
+from common.messages.batch import UserCount
 from common.messages.guarantee import Guarantee, delta_warnings
 from common.messages.waived import NONE_WAIVED, Waived
+from common.task.specs import MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
+from common.task.task import MAX_UNIX_TIME, MAX_USERS
 from common.task_digest import TaskDigest
 
-Figures = NDArray[np.float64]
+MAX_FIGURE: Final = 1e30
+"""Bound on every debiased share, mean and error, whatever devices send. A share is at most 10^28:
+2^30 reports per user, the shuffler's dummies included, divided by p - q, which is above 2^-63 for
+weights below 2^63. A mean is at most 10^12, the largest end of a range, times size / sampled."""
+_MAX_REFINED: Final = 1 + 1e-6
+"""Maximum refined share, allowing for rounding."""
+
+
+def parse_counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
+    """Parse numbers of people or reports."""
+    parse_count("a count", max(fields, default=0), MAX_USERS)
+    return np.array(fields, dtype=np.int64)
+
+
+Numbers = NDArray[np.float64]
+Figures = Annotated[Numbers, partial(parse_numbers, minimum=-MAX_FIGURE, maximum=MAX_FIGURE)]
+Errors = Annotated[Numbers, partial(parse_numbers, minimum=0, maximum=MAX_FIGURE)]
+Counts = Annotated[NDArray[np.int64], parse_counts]
+_Mse = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE**2)]
+_Share = Annotated[float, partial(parse_amount, maximum=1)]
+_Seconds = Annotated[float, partial(parse_amount, maximum=MAX_UNIX_TIME)]
 Interval = tuple[Figures, Figures]
 
 
@@ -57,9 +82,9 @@ class IntervalTable:
     errors down: f's own error and reaches, which is exact for rare items and few users too.
     """
 
-    shares: Figures
+    shares: Annotated[Numbers, partial(parse_numbers, minimum=0, maximum=1)]
     """Ascending true shares, from 0 to 1."""
-    errors: Figures
+    errors: Errors
     """Standard error of an estimate of each of the shares, up to a common factor."""
     below: Figures
     """Reach below each share in errors, for each of the MISSES: flat, (shares · misses,)."""
@@ -135,12 +160,12 @@ class Histogram:
     frequencies: Figures
     """Unbiased shares, one per item; may be negative. Their sum is 1, in results of earlier
     versions about 1."""
-    standard_errors: Figures
+    standard_errors: Errors
     """Standard errors of these shares. Confidence intervals are around them, never around the
     refined ones."""
-    refined: Figures
+    refined: Annotated[Numbers, partial(parse_numbers, minimum=0, maximum=_MAX_REFINED)]
     """A distribution: at least 0, sum 1. Usually more accurate, but biased."""
-    mse_theory: float
+    mse_theory: _Mse
     """Mean over items of the unbiased shares' variance."""
     table: IntervalTable = NORMAL
     """Intervals that are not `standard_errors` of a normal distribution on either side."""
@@ -173,12 +198,12 @@ class Means:
 
     means: Figures
     """Unbiased means, which may lie outside the range."""
-    standard_errors: Figures
+    standard_errors: Errors
     """Standard errors of `means`, from noise alone. Confidence intervals are around `means`."""
     shrunk: Figures
     """Means shrunk towards the middle of the range by the noise, and clipped to the range. Usually
     more accurate with many numbers and few people, but biased."""
-    mse_theory: float
+    mse_theory: _Mse
     """Mean over numbers of the squared standard errors."""
     unbiased: bool = True
     """Whether the means are unbiased; if not (projections), there are no confidence intervals."""
@@ -193,13 +218,13 @@ class Owners:
 
     frequencies: Figures
     """Unbiased shares of people who own a key; may lie outside 0 .. 1."""
-    frequency_errors: Figures
+    frequency_errors: Errors
     """Standard errors of the shares."""
     means: Figures
     """Mean value of each key's owners, corrected for fakes by estimated shares: biased towards the
     middle of the range by a tenth of half of it where a share is 5 times its standard error, and by
     more below."""
-    mean_errors: Figures
+    mean_errors: Errors
     """Standard errors of the means."""
 
     def __post_init__(self) -> None:
@@ -214,9 +239,9 @@ class KeyValues:
     means_with_fakes: Figures
     """Mean of each key's reported values, in the units of the range; biased towards the fakes of
     people who do not own the key [YHMZ19]. PrivKVM's next iteration starts from these means."""
-    errors_with_fakes: Figures
+    errors_with_fakes: Errors
     """Standard errors that ignore the bias of fakes, so no confidence interval follows."""
-    reports: NDArray[np.int64]
+    reports: Counts
     """Number of reports about each key. If there are none, the key's share and means are the middle
     of their range, and their errors are half the range."""
     owners: Owners | None
@@ -251,21 +276,23 @@ class BitTable:
 class FoundValues:
     """The frequent values of an open dictionary; rare ones cannot be found."""
 
-    values: tuple[bytes, ...]
+    values: Annotated[
+        tuple[bytes, ...], partial(parse_texts, noun="a found value", length=MAX_SPELLED_BYTES)
+    ]
     """Codes, most frequent first; of a task that spells texts, the texts in UTF-8."""
     shares: Figures
     """Share of users with each value, from users whose report covers all of it."""
-    standard_errors: Figures
+    standard_errors: Errors
     """Standard errors of the shares: noise and the choice of these users."""
-    reports: NDArray[np.int64]
+    reports: Counts
     """Number of reports of each level."""
-    sure_share: float
+    sure_share: _Share
     """Share from which a value is found with 95 % probability, or more if texts are spelled; 1 if
     too few users took part."""
-    least_share: float
+    least_share: _Share
     """Share below which nothing was found, at most 1: what the critical counts stand for. 0 if
     texts are spelled, which have no critical counts."""
-    expected_false: float
+    expected_false: Annotated[float, partial(parse_amount, maximum=MAX_DOMAIN_SIZE)]
     """At most this many of the values found are held by nobody, in expectation."""
     overfull: bool = False
     """Whether a level left out prefixes because too many seemed frequent."""
@@ -291,8 +318,8 @@ class Result:
     mechanism: str
     buckets: int
     """`buckets` of a mechanism for items, see MechanismSpec; 0 for any other."""
-    local_epsilon: float
-    n_users: int
+    local_epsilon: Annotated[float, partial(parse_amount, maximum=math.inf)]
+    n_users: UserCount
     """Users in the batch by the shuffler's manifest, without sentinels."""
     n_reports: int
     """Sealed reports that arrived: users' reports, dummies and null reports, but no sentinels'."""
@@ -300,15 +327,17 @@ class Result:
     """Counted reports minus the users' own reports. Exact if nothing was refused and the shuffler
     only permutes. Otherwise it is a rounded expectation; see `mixture_of` in analyzer/finalize.py
     for its assumptions."""
-    refused: Mapping[RefusalCause, int]
+    refused: Annotated[
+        Mapping[RefusalCause, int], partial(parse_refused, causes=get_args(RefusalCause))
+    ]
     """Reports that were not counted, by cause; included in n_reports."""
     estimate: Estimate
     guarantees: tuple[Guarantee, ...]
     published_claim: str
     """The claim of the protocol's paper against the analyzer, in words."""
-    open_seconds: float
+    open_seconds: _Seconds
     """Duration of opening and counting the reports."""
-    estimate_seconds: float
+    estimate_seconds: _Seconds
     """Duration of estimating and computing the guarantees."""
     n_sentinels: int = 0
     """Sentinels, operators' test submissions, that the shuffler acknowledged. They are removed

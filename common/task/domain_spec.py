@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError, ValueRangeError
 from common.task.specs import (
+    Labels,
     check_choice,
     check_end,
     check_int_range,
@@ -167,7 +168,7 @@ class BreakdownSpec:
     """
 
     attribute: str
-    groups: tuple[str, ...]
+    groups: Labels
     """Names of the attribute's values."""
 
     def __post_init__(self) -> None:

@@ -1,11 +1,20 @@
 """An operator's draft of a task; the analyzer adds weights, claims and its own key."""
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Final
 
 from common.crypto.hpke import DEFAULT_SUITE
+from common.limits import parse_amount, parse_bounded, parse_count
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
+from common.task.dummy_spec import MAX_DUMMIES, PERMUTE_ONLY, DummySpec, ShufflerSpec
+from common.task.specs import MAX_DOMAIN_SIZE, Labels
+from common.task.task import MAX_POPULATION_CHARACTERS, MAX_USERS
 from common.task.token_spec import TokenSpec
+
+_MAX_NAME: Final = 64
+_ItemCount = Annotated[int, partial(parse_count, maximum=MAX_DOMAIN_SIZE)]
+_UserCount = Annotated[int, partial(parse_count, maximum=MAX_USERS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,33 +81,33 @@ class TaskDraft:
     """An operator's parameters for a task; the analyzer checks them when it builds the Task."""
 
     delta: float
-    n_min: int
-    target_size: int
+    n_min: _UserCount
+    target_size: _UserCount
     deadline: int
     """Seconds since 1970 UTC."""
     shuffler_key: bytes
     """The shuffler's key for envelopes, signed, as in envelope.pub; unsigned in simulations."""
-    protocol: str = "od-hp"
-    domain_size: int = 1
+    protocol: Annotated[str, partial(parse_bounded, length=_MAX_NAME)] = "od-hp"
+    domain_size: _ItemCount = 1
     """Number of items, vector components or keys; 1 for a single number and for texts without
     labels. With labels, 1 means the number of labels."""
     local_epsilon: float = 0.0
     """Above 0 and at most 20, or infinite for reports without noise. 0 for texts, whose
     probabilities imply it."""
-    labels: tuple[str, ...] = ()
-    buckets: int = 0
+    labels: Labels = ()
+    buckets: _ItemCount = 0
     """For a hierarchy: the fan-out. For hashing: a prime below domain_size. 0 means the protocol's
     own or the optimal number if a hashing protocol relies on no shuffler, and no hashing otherwise.
     domain_size or more means no hashing, except of strings. For discover: a prime from 257 on; 0
     means the optimal one."""
-    dummies_per_user: float = 0.0
+    dummies_per_user: Annotated[float, partial(parse_amount, maximum=MAX_DUMMIES)] = 0.0
     """Average number, 0 or more. If 1.3, each user adds one dummy, or two with probability .3."""
     dummies: DummySpec | None = None
     """Explicit distribution of the users' dummies; dummies_per_user must then be 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""
     assumed_honest_fraction: float = 1.0
-    population: str = ""
+    population: Annotated[str, partial(parse_bounded, length=MAX_POPULATION_CHARACTERS)] = ""
     """Name of the population, if several tasks ask the same people; those tasks share a budget."""
     budget_epsilon: float | None = None
     """Maximum composed central ε of all releases to the population. None means the local ε or, if

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, get_args
+from typing import Annotated, Any, Final, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 from common.protocols import DummyDistribution, ShufflerDistribution
 from common.task.cluster_spec import CHANCE_SUM, MAX_LENGTHS, ClusterSpec
-from common.task.specs import check_choice, check_int_range
+from common.task.specs import check_choice, check_fields, check_int_range, whole
 
 RANDOM_UNIFORM: Final = frozenset({"fractional", "binomial", "negative-binomial"})
 """Distributions of a random number of uniform dummies."""
@@ -50,10 +50,10 @@ class DummySpec:
     """
 
     law: DummyDistribution
-    per_user: int
+    per_user: Annotated[int, whole(0, MAX_DUMMIES)]
     """Dummies that each user always adds."""
-    trials: int = 0
-    extra_weight: int = 0
+    trials: Annotated[int, whole(0, MAX_TRIALS)] = 0
+    extra_weight: Annotated[int, whole(0, EXTRA_WEIGHT_SUM - 1)] = 0
     """Numerator of the probability or ratio; 0 .. EXTRA_WEIGHT_SUM-1."""
     most: int = 0
     """Maximum number of dummies beyond per_user."""
@@ -67,9 +67,7 @@ class DummySpec:
 
     def __post_init__(self) -> None:
         check_choice("the distribution of the dummies", self.law, get_args(DummyDistribution))
-        check_int_range("per_user", self.per_user, 0, MAX_DUMMIES)
-        check_int_range("trials", self.trials, 0, MAX_TRIALS)
-        check_int_range("extra_weight", self.extra_weight, 0, EXTRA_WEIGHT_SUM - 1)
+        check_fields(self)
         check_int_range("most", self.most, 0, MAX_DUMMIES - self.per_user)
         if (self.law == "clusters") != (self.clusters is not None):
             raise TaskError(
@@ -333,24 +331,19 @@ class ShufflerSpec:
     """
 
     law: ShufflerDistribution = "none"
-    keep_weight: int = KEEP_SUM
-    trials: int = 0
-    peak: int = 0
-    left_weight: int = 0
-    right_weight: int = 0
-    most: int = 0
+    keep_weight: Annotated[int, whole(1, KEEP_SUM)] = KEEP_SUM
+    trials: Annotated[int, whole(0, MAX_PER_ITEM)] = 0
+    peak: Annotated[int, whole(0, MAX_PER_ITEM)] = 0
+    left_weight: Annotated[int, whole(0, RATIO_SUM - 1)] = 0
+    right_weight: Annotated[int, whole(0, RATIO_SUM - 1)] = 0
+    most: Annotated[int, whole(0, MAX_PER_ITEM)] = 0
     """Maximum number of dummies of one item."""
 
     def __post_init__(self) -> None:
         check_choice(
             "the distribution of the shuffler's dummies", self.law, get_args(ShufflerDistribution)
         )
-        check_int_range("keep_weight", self.keep_weight, 1, KEEP_SUM)
-        check_int_range("trials", self.trials, 0, MAX_PER_ITEM)
-        check_int_range("peak", self.peak, 0, MAX_PER_ITEM)
-        check_int_range("left_weight", self.left_weight, 0, RATIO_SUM - 1)
-        check_int_range("right_weight", self.right_weight, 0, RATIO_SUM - 1)
-        check_int_range("most", self.most, 0, MAX_PER_ITEM)
+        check_fields(self)
         binomial, geometric = self.law == "binomial", self.law == "geometric"
         if (self.trials > 0) != binomial or (binomial and self.most != self.trials):
             raise TaskError(

@@ -3,11 +3,13 @@
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args
 
 from common.errors import TaskError
+from common.limits import parse_texts
 from common.protocols import (
     KeyValueMechanismName,
     MechanismName,
@@ -17,13 +19,26 @@ from common.protocols import (
 )
 
 
-def check_int_range(name: str, value: int, minimum: int, maximum: int) -> None:
-    """Raise TaskError unless a field is a whole number from `minimum` to `maximum`."""
+def check_int_range(name: str, value: int, minimum: int, maximum: int) -> int:
+    """Return a field; raise TaskError unless it is a whole number from `minimum` to `maximum`."""
     if type(value) is not int:
         raise TaskError(f"{name} must be a whole number")
     if not minimum <= value <= maximum:
         rule = f"lie between {minimum} and {maximum}" if minimum < maximum else f"be {minimum}"
         raise TaskError(f"{name} is {value}; it must {rule}")
+    return value
+
+
+def whole(minimum: int, maximum: int) -> Callable[[str, int], int]:
+    """Return the rule of a field from `minimum` to `maximum`, to state in its type."""
+    return partial(check_int_range, minimum=minimum, maximum=maximum)
+
+
+def check_fields(spec: Any) -> None:  # noqa: ANN401  # any spec
+    """Raise TaskError unless every field keeps the rules that its type states."""
+    for field in fields(spec):
+        for rule in getattr(field.type, "__metadata__", ()):
+            rule(field.name, getattr(spec, field.name))
 
 
 def check_open_range(
@@ -61,6 +76,7 @@ def check_printable(name: str, text: str, maximum: int, *, ascii_only: bool = Tr
 MAX_DOMAIN_SIZE: Final = 2**24
 MAX_WEIGHT_SUM: Final = 2**63 - 1
 MAX_REPORT_BYTES: Final = 65536
+_ReportBytes = Annotated[int, whole(1, MAX_REPORT_BYTES)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +91,19 @@ class MechanismSpec:
     """
 
     name: MechanismName
-    buckets: int
+    buckets: Annotated[int, whole(2, MAX_DOMAIN_SIZE)]
     """Number of possible answers: hash values for hashing, items for GRR, 2 for each bit of a unary
     encoding, output cells for the square wave. For a hierarchy, its fan-out."""
-    digits: int
+    digits: Annotated[int, whole(1, 24)]
     """Digits of an item in base `buckets` (local hashing); levels of a hierarchy; otherwise 1."""
     true_weight: int
-    other_weight: int
-    report_bytes: int
+    other_weight: Annotated[int, whole(0, MAX_WEIGHT_SUM)]
+    report_bytes: _ReportBytes
     """Length of a report before sealing."""
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(MechanismName))
-        check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
-        check_int_range("digits", self.digits, 1, 24)
-        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
-        check_int_range("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
+        check_fields(self)
         check_int_range("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
         if self.other_weight == 0 and self.true_weight != 1:
             raise TaskError(
@@ -131,39 +144,32 @@ class NumberSpec:
     low: float
     high: float
     """Upper end of the range low .. high of every number; devices refuse numbers outside it."""
-    report_bytes: int
-    steps: int = 0
+    report_bytes: _ReportBytes
+    steps: Annotated[int, whole(0, MAX_STEPS)] = 0
     """Intervals of the grid; even, so that the middle of the range lies on it. If 0, there is no
     grid, and numbers are rounded to one of the ends."""
     true_weight: int = 0
-    other_weight: int = 0
+    other_weight: Annotated[int, whole(0, MAX_WEIGHT_SUM)] = 0
     """The odds true_weight : other_weight of one coordinate's answer are at most
     e^(local ε / sampled). Both weights are 0 for Laplace noise."""
-    scale: int = 0
+    scale: Annotated[int, whole(0, 2**40)] = 0
     """Scale of Laplace noise, in steps: a whole number."""
-    reach: int = 0
+    reach: Annotated[int, whole(0, MAX_STEPS)] = 0
     """Half the width of the piecewise mechanism's band, in steps."""
-    piecewise_weight: int = 0
+    piecewise_weight: Annotated[int, whole(0, MIX_SUM - 1)] = 0
     """Probability that the hybrid mechanism uses the piecewise one, in units of 1 / MIX_SUM."""
-    sampled: int = 1
+    sampled: Annotated[int, whole(1, MAX_DIMENSIONS)] = 1
     """Number of coordinates in a report."""
-    projected: int = 0
+    projected: Annotated[int, whole(0, MAX_DIMENSIONS)] = 0
     """Number of dimensions that vectors are first randomly projected to; 0 for no projection."""
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(NumberMechanismName))
         check_range(self.low, self.high)
-        check_int_range("steps", self.steps, 0, MAX_STEPS)
+        check_fields(self)
         if self.steps % 2:
             raise TaskError(f"steps is {self.steps}; it must be even")
-        check_int_range("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
         check_int_range("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
-        check_int_range("scale", self.scale, 0, 2**40)
-        check_int_range("reach", self.reach, 0, MAX_STEPS)
-        check_int_range("piecewise_weight", self.piecewise_weight, 0, MIX_SUM - 1)
-        check_int_range("sampled", self.sampled, 1, MAX_DIMENSIONS)
-        check_int_range("projected", self.projected, 0, MAX_DIMENSIONS)
-        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
 
 
 def check_end(name: str, end: float) -> None:
@@ -208,32 +214,30 @@ class RapporSpec:
 
     name: RapporMechanismName
     encoding: Encoding
-    bits: int
+    bits: Annotated[int, whole(2, MAX_BITS)]
     """k: bits of the filter; with `labels`, one per label."""
-    hashes: int
+    hashes: Annotated[int, whole(1, MAX_HASHES)]
     """h: number of hashes; 1 with `labels`."""
-    cohorts: int
+    cohorts: Annotated[int, whole(1, MAX_COHORTS)]
     """m: number of cohorts, a power of two; 1 with `labels`."""
-    permanent_weight: int
+    permanent_weight: Annotated[int, whole(0, PERMANENT_SUM - 1)]
     """f · PERMANENT_SUM: probability that a fair coin replaces a bit permanently."""
-    unset_weight: int
+    unset_weight: Annotated[int, whole(0, INSTANT_SUM - 1)]
     """p · INSTANT_SUM: probability that a report shows an unset permanent bit as set."""
     set_weight: int
     """q · INSTANT_SUM: probability that a report shows a set permanent bit as set. With p = 0 and
     q = 1 there is no instantaneous noise."""
-    most_bytes: int
+    most_bytes: Annotated[int, whole(1, MAX_TEXT_BYTES)]
     """Maximum length of a text, in bytes of UTF-8; devices refuse longer ones."""
     question: str
     """Name of a question that may be asked again; a population's tasks share permanent responses
     to it. If empty, the task has its own responses."""
-    report_bytes: int
+    report_bytes: _ReportBytes
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(RapporMechanismName))
         check_choice("encoding", self.encoding, get_args(Encoding))
-        check_int_range("bits", self.bits, 2, MAX_BITS)
-        check_int_range("hashes", self.hashes, 1, MAX_HASHES)
-        check_int_range("cohorts", self.cohorts, 1, MAX_COHORTS)
+        check_fields(self)
         if self.cohorts & (self.cohorts - 1):
             raise TaskError(f"cohorts is {self.cohorts}; it must be a power of two")
         if self.encoding == "bloom" and self.bits > 32 and self.bits % 8:  # noqa: PLR2004  # whole bytes
@@ -243,17 +247,13 @@ class RapporSpec:
                 f"hashes is {self.hashes} and cohorts is {self.cohorts}; both must be 1 for the "
                 "encoding labels"
             )
-        check_int_range("permanent_weight", self.permanent_weight, 0, PERMANENT_SUM - 1)
-        check_int_range("unset_weight", self.unset_weight, 0, INSTANT_SUM - 1)
         check_int_range("set_weight", self.set_weight, self.unset_weight + 1, INSTANT_SUM)
-        check_int_range("most_bytes", self.most_bytes, 1, MAX_TEXT_BYTES)
         check_printable("question", self.question, MAX_QUESTION_CHARACTERS)
         if self.question and self.permanent_weight == 0:
             raise TaskError(
                 "permanent_weight is 0; it must be above 0 for a named question, whose tasks share "
                 "permanent noise"
             )
-        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
         if self.noiseless:
             raise TaskError(
                 "permanent_weight is 0, unset_weight is "
@@ -286,7 +286,7 @@ class KeyValueSpec:
     low: float
     high: float
     """Upper end of the range low .. high of every value; devices refuse values outside it."""
-    steps: int
+    steps: Annotated[int, whole(2, MAX_STEPS)]
     """Intervals of the grid that values are rounded to, as in NumberSpec; at least 2."""
     key_true_weight: int
     key_other_weight: int
@@ -298,12 +298,12 @@ class KeyValueSpec:
     fakes: tuple[float, ...]
     """Values used for keys that are not owned, one per key: the means of the previous iteration
     (PrivKVM). If empty, the middle of the range (PrivKV)."""
-    report_bytes: int
+    report_bytes: _ReportBytes
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(KeyValueMechanismName))
         check_range(self.low, self.high)
-        check_int_range("steps", self.steps, 2, 2**20)
+        check_fields(self)
         if self.steps % 2:
             raise TaskError(f"steps is {self.steps}; it must be even")
         for part, true, other, margin in (
@@ -317,7 +317,6 @@ class KeyValueSpec:
                 raise TaskError(
                     f"a fake value is {fake}; it must lie between {self.low} and {self.high}"
                 )
-        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
 
 
 MAX_CODE_BYTES: Final = 16
@@ -347,27 +346,24 @@ class OpenSpec:
 
     name: OpenMechanismName
     encoding: OpenEncoding
-    buckets: int
+    buckets: Annotated[int, whole(*OPEN_BUCKETS)]
     """Number g of hash values: a prime."""
     true_weight: int
-    other_weight: int
+    other_weight: Annotated[int, whole(1, MAX_WEIGHT_SUM)]
     code_bytes: int
-    most_bytes: int
+    most_bytes: Annotated[int, whole(1, MAX_SPELLED_BYTES)]
     """Maximum length of a text that is hashed or spelled, in bytes of UTF-8."""
-    report_bytes: int
+    report_bytes: _ReportBytes
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(OpenMechanismName))
         check_choice("encoding", self.encoding, get_args(OpenEncoding))
-        check_int_range("buckets", self.buckets, *OPEN_BUCKETS)
+        check_fields(self)
         hashes = self.encoding in {"hash", "spell"}
         check_int_range("code_bytes", self.code_bytes, _HASH_BYTES if hashes else 1, MAX_CODE_BYTES)
-        check_int_range("most_bytes", self.most_bytes, 1, MAX_SPELLED_BYTES)
-        check_int_range("other_weight", self.other_weight, 1, MAX_WEIGHT_SUM)
         check_int_range("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
         total = self.true_weight + (self.buckets - 1) * self.other_weight
         check_int_range("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
-        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
 
     @property
     def most_value_bytes(self) -> int:
@@ -415,6 +411,7 @@ def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
 
 
 MAX_LABEL_CHARACTERS: Final = 256
+Labels = Annotated[tuple[str, ...], partial(parse_texts, noun="label", length=MAX_LABEL_CHARACTERS)]
 MAX_COMPOSED_CHARACTERS: Final = 4
 """Maximum number of characters that normalisation combines into one."""
 MAX_TYPED_CHARACTERS: Final = MAX_COMPOSED_CHARACTERS * MAX_TEXT_BYTES

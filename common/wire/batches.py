@@ -4,14 +4,11 @@ commitment, inclusion proofs and sentinels.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final
 
-from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import WireError
+from common.limits import parse_bounded, parse_count, parse_fixed, parse_positive
 from common.messages.batch import (
-    BATCH_ID_BYTES,
-    CONTENT_HASH_BYTES,
     MAX_PARTS,
     BatchManifest,
     BatchPart,
@@ -23,24 +20,16 @@ from common.messages.inclusion_proof import (
     HASH_BYTES,
     MAX_BITS,
     PREFIX_BYTES,
-    SALT_BYTES,
     BatchCommitment,
     InclusionProof,
     split,
 )
-from common.messages.submission import REFUSALS
-from common.task.task import MAX_UNIX_TIME, MAX_USERS
 from common.task_digest import TaskDigest
 from common.wire.fields import (
     MAX_MESSAGE_BYTES,
     Codec,
     EnumCodec,
     digest_from_wire,
-    parse_bounded,
-    parse_count,
-    parse_fixed,
-    parse_positive,
-    parse_refused,
     parse_stored,
 )
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
@@ -50,38 +39,11 @@ REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 """Initial metadata that asks for the reports of an accepted part."""
 
 
-_STATES: Final = EnumCodec(
-    "batch state", BatchState, shuffler_pb2.BatchState.DESCRIPTOR, "BATCH_STATE_"
-)
-_STATUS: Final = Codec(BatchStatus, shuffler_pb2.GetBatchStatusResponse, {"state": _STATES})
-_PROGRESS: Final = Codec(
-    BatchProgress,
-    shuffler_pb2.GetBatchProgressResponse,
-    {
-        "state": _STATES,
-        "n_users": partial(parse_count, maximum=MAX_USERS),
-        "n_min": partial(parse_positive, maximum=MAX_USERS),
-        "target_size": partial(parse_positive, maximum=MAX_USERS),
-        "deadline": partial(parse_positive, maximum=MAX_UNIX_TIME),
-        "refused": partial(parse_refused, causes=REFUSALS),
-    },
-)
-_MANIFEST: Final = Codec(
-    BatchManifest,
-    analyzer_pb2.BatchManifest,
-    {
-        "batch_id": partial(parse_fixed, length=BATCH_ID_BYTES),
-        "n_users": partial(parse_count, maximum=MAX_USERS),
-    },
-)
-_PART: Final = Codec(
-    BatchPart,
-    analyzer_pb2.BatchPart,
-    {
-        "part": partial(parse_count, maximum=MAX_PARTS - 1),
-        "content_hash": partial(parse_fixed, length=CONTENT_HASH_BYTES),
-    },
-)
+_STATES: Final = EnumCodec(BatchState, shuffler_pb2.BatchState.DESCRIPTOR)
+_STATUS: Final = Codec(BatchStatus, shuffler_pb2.GetBatchStatusResponse)
+_PROGRESS: Final = Codec(BatchProgress, shuffler_pb2.GetBatchProgressResponse)
+_MANIFEST: Final = Codec(BatchManifest, analyzer_pb2.BatchManifest)
+_PART: Final = Codec(BatchPart, analyzer_pb2.BatchPart)
 status_to_wire, status_from_wire = _STATUS.to_wire, _STATUS.from_wire
 progress_to_wire, progress_from_wire = _PROGRESS.to_wire, _PROGRESS.from_wire
 
@@ -147,17 +109,7 @@ _FIELD_BYTES: Final = 8
 _COUNT_BYTES: Final = 4
 
 
-_COMMITMENT: Final = Codec(
-    BatchCommitment,
-    inclusion_pb2.BatchCommitment,
-    {
-        "batch_id": partial(parse_fixed, length=BATCH_ID_BYTES),
-        "bits": partial(parse_count, maximum=MAX_BITS),
-        "salt": partial(parse_fixed, length=SALT_BYTES),
-        "root": partial(parse_fixed, length=HASH_BYTES),
-        "signature": partial(parse_fixed, length=SIGNATURE_BYTES),
-    },
-)
+_COMMITMENT: Final = Codec(BatchCommitment, inclusion_pb2.BatchCommitment)
 commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from_wire
 """Convert a commitment; a caller that parses one must verify its signature."""
 

@@ -1,91 +1,30 @@
 """
-Parse single fields, and convert messages whose fields match a dataclass.
+Convert messages whose fields match a dataclass.
 
 Only the package `wire` parses messages. It checks lengths, and ranges that do not depend on a task.
-Every parser raises WireError, which names the field and the public number that broke the rule.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from types import UnionType
+from typing import Any, Final, Generic, TypeVar, get_args
 
-import numpy as np
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import DecodeError, Message
-from numpy.typing import NDArray
+from google.protobuf.message_factory import GetMessageClass
 
 from common.errors import WireError
+from common.limits import parse_fixed
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a message to any service."""
 
-W = TypeVar("W", bound=str)
 E = TypeVar("E", bound=Enum)
 V = TypeVar("V")
 M = TypeVar("M", bound=Message)
-L = TypeVar("L", bound=bytes | str)
-
-
-def parse_word(name: str, field: str, allowed: Sequence[W]) -> W:
-    """Parse a word that must be one of `allowed`."""
-    for word in allowed:
-        if word == field:
-            return word
-    raise WireError(f"{name} must be one of {', '.join(allowed)}")
-
-
-def parse_fixed(name: str, field: bytes, length: int) -> bytes:
-    """Parse bytes of exactly this length."""
-    if len(field) != length:
-        raise WireError(f"{name} has {len(field)} bytes; it must have {length}")
-    return field
-
-
-def parse_bounded(name: str, field: L, length: int) -> L:
-    """Parse bytes or a text of at most this length."""
-    if len(field) > length:
-        unit = "bytes" if isinstance(field, bytes) else "characters"
-        raise WireError(f"{name} has {len(field)} {unit}; it may have at most {length}")
-    return field
-
-
-def parse_amount(name: str, field: float, maximum: float) -> float:
-    """Parse a number from 0 to `maximum`."""
-    if not 0 <= field <= maximum:
-        raise WireError(f"{name} is {field}; it must lie between 0 and {maximum}")
-    return field
-
-
-def parse_count(name: str, field: int, maximum: int) -> int:
-    """Parse a whole number up to `maximum`."""
-    if field > maximum:
-        raise WireError(f"{name} is {field}; it may be at most {maximum}")
-    return field
-
-
-def parse_positive(name: str, field: int, maximum: int) -> int:
-    """Parse a whole number from 1 to `maximum`."""
-    if not 1 <= field <= maximum:
-        raise WireError(f"{name} is {field}; it must lie between 1 and {maximum}")
-    return field
-
-
-def parse_numbers(
-    name: str, fields: Sequence[float], minimum: float, maximum: float
-) -> NDArray[np.float64]:
-    """Parse numbers from `minimum` to `maximum`; NaN is refused."""
-    read = np.array(fields, dtype=np.float64)
-    outside = read[~((minimum <= read) & (read <= maximum))]
-    if len(outside):
-        raise WireError(f"{name} holds {outside[0]}; each must lie between {minimum} and {maximum}")
-    return read
-
-
-def parse_refused(_name: str, field: Mapping[str, int], causes: Sequence[W]) -> dict[W, int]:
-    """Parse counts by cause of refusal; each cause must be one of `causes`."""
-    return {parse_word("a cause of refusal", cause, causes): n for cause, n in field.items()}
 
 
 def parse_stored(kind: type[M], stored: bytes, what: str) -> M:
@@ -102,10 +41,17 @@ def digest_from_wire(field: bytes) -> TaskDigest:
 
 
 class EnumCodec(Generic[E]):
-    """Converts between a Python and a protobuf enumeration with the same names after a prefix."""
+    """
+    Converts between a Python and a protobuf enumeration with the same names.
 
-    def __init__(self, noun: str, members: type[E], numbers: EnumDescriptor, prefix: str) -> None:
-        self._noun = noun
+    Those of a protobuf enumeration such as TaskState have a prefix, TASK_STATE_.
+    """
+
+    def __init__(self, members: type[E], numbers: EnumDescriptor) -> None:
+        """Match members by name."""
+        words = re.findall("[A-Z][a-z]+", numbers.name)
+        prefix = "".join(f"{word.upper()}_" for word in words)
+        self._noun = " ".join(words).lower()
         self._numbers = {
             member: numbers.values_by_name[prefix + member.name].number for member in members
         }
@@ -132,8 +78,9 @@ class Codec(Generic[V, M]):
     """
     Converts between a dataclass and a message with the same fields.
 
-    A field without a reader is kept unchanged, except that lists become tuples. A missing optional
-    field gets the dataclass's default, or None.
+    A field's type may state its reader (see `common.limits`). Enumerations and dataclasses have
+    codecs of their own. Any other field is kept unchanged, except that lists become tuples. A
+    missing optional field gets the dataclass's default, or None.
     """
 
     def __init__(
@@ -148,20 +95,20 @@ class Codec(Generic[V, M]):
         """
         Match fields by name.
 
-        `readers` maps field names to parsers, and `writers` to converters of values other than
-        None; a codec is both. Fields in `apart` are converted by the caller, who passes them to
-        `from_wire`.
+        `readers` maps field names to parsers that their types do not state, and `writers` to
+        converters of values other than None; a codec is both. Fields in `apart` are converted by
+        the caller, who passes them to `from_wire`.
         """
-        readers = readers or {}
-        both = {name: x.to_wire for name, x in readers.items() if isinstance(x, Codec | EnumCodec)}
         known = message.DESCRIPTOR.fields_by_name
+        own = [field for field in fields(value) if field.name not in apart]  # type: ignore[arg-type]  # a dataclass
+        stated = {field.name: _stated_reader(field.type, known[field.name]) for field in own}
+        self._readers = {**stated, **READERS, **(readers or {})}
+        both = (Codec, EnumCodec)
+        coded = {name: x.to_wire for name, x in self._readers.items() if isinstance(x, both)}
         self._value, self._message = value, message
-        self._readers = {**READERS, **readers}
-        self._writers = {**both, **(writers or {})}
+        self._writers = {**coded, **(writers or {})}
         self._fields = [
-            (field.name, known[field.name], field.default is not MISSING)
-            for field in fields(value)  # type: ignore[arg-type]  # a dataclass
-            if field.name not in apart
+            (field.name, known[field.name], field.default is not MISSING) for field in own
         ]
 
     def __call__(self, _name: str, message: M) -> V:
@@ -191,3 +138,17 @@ class Codec(Generic[V, M]):
             else:
                 found[name] = tuple(field) if known.is_repeated else field
         return self._value(**found)
+
+
+def _stated_reader(kind: Any, known: Any) -> Reader | None:  # noqa: ANN401  # types of any field
+    """Return the reader of a field of this type and descriptor; None to keep it unchanged."""
+    if isinstance(kind, UnionType):  # with None
+        kind = get_args(kind)[0]
+    if hasattr(kind, "__metadata__"):
+        reader: Reader = kind.__metadata__[0]
+        return reader
+    if known.enum_type:
+        return EnumCodec(kind, known.enum_type)
+    if known.message_type and isinstance(kind, type):
+        return Codec(kind, GetMessageClass(known.message_type))
+    return None

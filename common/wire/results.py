@@ -1,15 +1,14 @@
 """Convert results and the ledger between protocol buffers and values."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.errors import LedgerError, WireError
+from common.limits import parse_bounded, parse_count, parse_numbers, parse_positive, parse_word
 from common.messages.guarantee import Coalition, Guarantee
 from common.messages.ledger_entry import (
     MAX_NOTE_CHARACTERS,
@@ -19,6 +18,7 @@ from common.messages.ledger_entry import (
     LedgerEntry,
 )
 from common.messages.result import (
+    MAX_FIGURE,
     BitTable,
     Estimate,
     FoundValues,
@@ -26,27 +26,14 @@ from common.messages.result import (
     IntervalTable,
     KeyValues,
     Means,
-    Owners,
-    RefusalCause,
     Result,
+    parse_counts,
 )
 from common.messages.waived import Waived
 from common.protocols import PROTOCOLS
-from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES, MECHANISMS
-from common.task.task import MAX_UNIX_TIME, MAX_USERS
+from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MECHANISMS
 from common.task_digest import TaskDigest
-from common.wire.fields import (
-    Codec,
-    digest_from_wire,
-    parse_amount,
-    parse_bounded,
-    parse_count,
-    parse_numbers,
-    parse_positive,
-    parse_refused,
-    parse_stored,
-    parse_word,
-)
+from common.wire.fields import Codec, digest_from_wire, parse_stored
 from protos.shuffledp.v1 import analyzer_pb2
 
 MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
@@ -54,100 +41,19 @@ MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
 MAX_LEDGER_ENTRIES: Final = 10_000
 """Maximum number of entries in one answer."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
-_MAX_FIGURE: Final = 1e30
-"""Bound on every debiased share, mean and error, whatever devices send. A share is at most 10^28:
-2^30 reports per user, the shuffler's dummies included, divided by p - q, which is above 2^-63 for
-weights below 2^63. A mean is at most 10^12, the largest end of a range, times size / sampled."""
-_MAX_REFINED: Final = 1 + 1e-6
-"""Maximum refined share, allowing for rounding."""
 
-
-def _counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
-    parse_count("a count", max(fields, default=0), MAX_USERS)
-    return np.array(fields, dtype=np.int64)
-
-
-_figure = partial(parse_numbers, minimum=-_MAX_FIGURE, maximum=_MAX_FIGURE)
-_error = partial(parse_numbers, minimum=0, maximum=_MAX_FIGURE)
-_mse = partial(parse_amount, maximum=_MAX_FIGURE**2)
-
-_TABLE: Final = Codec(
-    IntervalTable,
-    analyzer_pb2.IntervalTable,
-    {
-        "shares": partial(parse_numbers, minimum=0, maximum=1),
-        "errors": _error,
-        "below": _figure,
-        "above": _figure,
-    },
-)
-_HISTOGRAM: Final = Codec(
-    Histogram,
-    analyzer_pb2.GetResultResponse,
-    {
-        "frequencies": _figure,
-        "standard_errors": _error,
-        "refined": partial(parse_numbers, minimum=0, maximum=_MAX_REFINED),
-        "mse_theory": _mse,
-        "table": _TABLE,
-    },
-)
-_MEANS: Final = Codec(
-    Means,
-    analyzer_pb2.Means,
-    {
-        "means": _figure,
-        "standard_errors": _error,
-        "shrunk": _figure,
-        "mse_theory": _mse,
-    },
-    apart=frozenset({"unbiased"}),
-)
-_OWNERS: Final = Codec(
-    Owners,
-    analyzer_pb2.Owners,
-    {
-        "frequencies": _figure,
-        "frequency_errors": _error,
-        "means": _figure,
-        "mean_errors": _error,
-    },
-)
+_HISTOGRAM: Final = Codec(Histogram, analyzer_pb2.GetResultResponse)
+_MEANS: Final = Codec(Means, analyzer_pb2.Means, apart=frozenset({"unbiased"}))
 _KEY_VALUES: Final = Codec(
-    KeyValues,
-    analyzer_pb2.KeyValues,
-    {
-        "means_with_fakes": _figure,
-        "errors_with_fakes": _error,
-        "reports": _counts,
-        "owners": _OWNERS,
-    },
-    {"reports": np.ndarray.tolist},
+    KeyValues, analyzer_pb2.KeyValues, writers={"reports": np.ndarray.tolist}
 )
 _FOUND_VALUES: Final = Codec(
-    FoundValues,
-    analyzer_pb2.FoundValues,
-    {
-        "values": lambda _, found: tuple(
-            parse_bounded("a found value", each, MAX_SPELLED_BYTES) for each in found
-        ),
-        "shares": _figure,
-        "standard_errors": _error,
-        "reports": _counts,
-        "sure_share": partial(parse_amount, maximum=1),
-        "least_share": partial(parse_amount, maximum=1),
-        "expected_false": partial(parse_amount, maximum=MAX_DOMAIN_SIZE),
-    },
-    {"reports": np.ndarray.tolist},
+    FoundValues, analyzer_pb2.FoundValues, writers={"reports": np.ndarray.tolist}
 )
 _GUARANTEE: Final = Codec(
     Guarantee,
     analyzer_pb2.Guarantee,
-    {
-        "coalition": lambda _, coalition: parse_word("a coalition", coalition, get_args(Coalition)),
-        "epsilon": partial(parse_amount, maximum=math.inf),
-        "delta": partial(parse_amount, maximum=1),
-    },
+    {"coalition": lambda _, coalition: parse_word("a coalition", coalition, get_args(Coalition))},
 )
 _RESULT: Final = Codec(
     Result,
@@ -155,13 +61,8 @@ _RESULT: Final = Codec(
     {
         "protocol": lambda _, protocol: parse_word("the protocol", protocol, tuple(PROTOCOLS)),
         "mechanism": lambda _, mechanism: parse_word("the mechanism", mechanism, MECHANISMS),
-        "local_epsilon": partial(parse_amount, maximum=math.inf),
-        "n_users": partial(parse_count, maximum=MAX_USERS),
-        "refused": partial(parse_refused, causes=get_args(RefusalCause)),
         "guarantees": lambda _, messages: tuple(map(_GUARANTEE.from_wire, messages)),
         "waived": lambda _, text: Waived.parse(text),
-        "open_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
-        "estimate_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
     },
     {"refused": dict, "guarantees": partial(map, _GUARANTEE.to_wire), "waived": str},
     apart=frozenset({"estimate"}),
@@ -208,7 +109,7 @@ def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
     parse_positive("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
     histogram = _HISTOGRAM.from_wire(message)
     if message.half_widths:  # of an earlier version, in five times as many steps
-        widths = parse_numbers("half_widths", message.half_widths, minimum=0, maximum=_MAX_FIGURE)
+        widths = parse_numbers("half_widths", message.half_widths, minimum=0, maximum=MAX_FIGURE)
         return replace(histogram, table=IntervalTable.alike(widths[::5]))
     return histogram
 
@@ -223,8 +124,8 @@ def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
         )
     parse_positive("the number of bits", bits, MAX_BITS)
     return BitTable(
-        cohort_sizes=_counts("cohort_sizes", message.cohort_sizes),
-        bit_counts=_counts("bit_counts", message.bit_counts).reshape(cohorts, bits),
+        cohort_sizes=parse_counts("cohort_sizes", message.cohort_sizes),
+        bit_counts=parse_counts("bit_counts", message.bit_counts).reshape(cohorts, bits),
     )
 
 

@@ -7,19 +7,13 @@ from typing import Final, assert_never
 from common.crypto.privacy_tokens import TOKEN_BYTES
 from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import ValueRangeError, WireError
+from common.limits import parse_bounded, parse_count, parse_fixed
 from common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kind_of
 from common.protocols import Kind
 from common.task.specs import MAX_DIMENSIONS, MAX_KEYS
 from common.task.task import MAX_ENVELOPE_BYTES
 from common.task_digest import TaskDigest
-from common.wire.fields import (
-    Codec,
-    EnumCodec,
-    digest_from_wire,
-    parse_bounded,
-    parse_count,
-    parse_fixed,
-)
+from common.wire.fields import Codec, EnumCodec, digest_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -32,9 +26,7 @@ _UNSENDABLE: Final[Mapping[Kind, str]] = {
     "key-value": "a key must be at least 0 and below 2^32",
 }
 """By kind, the rule that a value breaks if its message cannot hold it."""
-_OUTCOMES: Final = EnumCodec(
-    "outcome", Outcome, shuffler_pb2.SubmissionOutcome.DESCRIPTOR, "SUBMISSION_OUTCOME_"
-)
+_OUTCOMES: Final = EnumCodec(Outcome, shuffler_pb2.SubmissionOutcome.DESCRIPTOR)
 
 
 def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:

@@ -1,38 +1,25 @@
 """Convert tasks, drafts and the list of tasks between protocol buffers and values."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import WireError
-from common.messages.batch import TaskState, TaskSummary
+from common.limits import parse_bounded, parse_count, parse_fixed, parse_positive, parse_word
+from common.messages.batch import TaskSummary
 from common.task.cluster_spec import ClusterSpec
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
-from common.task.dummy_spec import MAX_DUMMIES, DummySpec, ShufflerSpec
-from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS
-from common.task.task import MAX_POPULATION_CHARACTERS, MAX_TASK_BYTES, MAX_UNIX_TIME, MAX_USERS
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
+from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
-from common.wire.fields import (
-    Codec,
-    EnumCodec,
-    digest_from_wire,
-    parse_amount,
-    parse_bounded,
-    parse_count,
-    parse_fixed,
-    parse_positive,
-    parse_word,
-)
+from common.wire.fields import Codec, digest_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, task_pb2
 
 MAX_LISTED_TASKS: Final = 50
 """Maximum number of tasks in one call."""
-_MAX_NAME: Final = 64
 
 
 def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
@@ -46,10 +33,6 @@ def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
         task_bytes=parse_bounded("task", message.task, MAX_TASK_BYTES),
         signature=parse_fixed("signature", message.signature, SIGNATURE_BYTES),
     )
-
-
-def _labels(_name: str, field: Sequence[str]) -> tuple[str, ...]:
-    return tuple(parse_bounded("label", label, MAX_LABEL_CHARACTERS) for label in field)
 
 
 _NUMBERS: Final = 3
@@ -67,43 +50,24 @@ def _triples_to_wire(triples: Sequence[Sequence[int]]) -> list[analyzer_pb2.Weig
     return [analyzer_pb2.Weights(numbers=each) for each in triples]
 
 
+TOKENS: Final = Codec(TokenSpec, task_pb2.TokenSpec)
+"""An issuer's token key, in drafts and from the issuer."""
 _CLUSTERS: Final = Codec(
     ClusterSpec,
     analyzer_pb2.ClusterSpec,
     {"clusters": _triples, "rooms": _triples},
     {"clusters": _triples_to_wire, "rooms": _triples_to_wire},
 )
-TOKENS: Final = Codec(TokenSpec, task_pb2.TokenSpec)
-"""An issuer's token key, in drafts and from the issuer."""
-_TABLES: Final[dict[str, Codec[Any, Any]]] = {
-    "dummies": Codec(DummySpec, analyzer_pb2.DummySpec, {"clusters": _CLUSTERS}),
-    "edges": Codec(EdgesSpec, analyzer_pb2.EdgesSpec),
-    "breakdown": Codec(BreakdownSpec, analyzer_pb2.BreakdownSpec, {"groups": _labels}),
-    "shuffler": Codec(ShufflerSpec, analyzer_pb2.ShufflerSpec),
-    "numbers": Codec(NumberDraft, analyzer_pb2.NumberDraft),
-    "texts": Codec(TextDraft, analyzer_pb2.TextDraft),
-    "open": Codec(OpenDraft, analyzer_pb2.OpenDraft),
-    "pairs": Codec(PairDraft, analyzer_pb2.PairDraft),
-    "tokens": TOKENS,
-}
-"""Specs check their own fields; the analyzer checks drafts when it builds the specs."""
-
+_DUMMIES: Final = Codec(DummySpec, analyzer_pb2.DummySpec, {"clusters": _CLUSTERS})
 _DRAFT: Final = Codec(
     TaskDraft,
     analyzer_pb2.CreateTaskRequest,
     {
-        "protocol": partial(parse_bounded, length=_MAX_NAME),
-        "domain_size": partial(parse_count, maximum=MAX_DOMAIN_SIZE),
-        "labels": _labels,
-        "buckets": partial(parse_count, maximum=MAX_DOMAIN_SIZE),
-        "dummies_per_user": partial(parse_amount, maximum=MAX_DUMMIES),
-        "n_min": partial(parse_count, maximum=MAX_USERS),
-        "target_size": partial(parse_count, maximum=MAX_USERS),
-        "population": partial(parse_bounded, length=MAX_POPULATION_CHARACTERS),
+        "dummies": _DUMMIES,
         "suite": lambda _, name: parse_word("the suite", name or DEFAULT_SUITE, tuple(SUITES)),
-        **_TABLES,
     },
 )
+"""Specs check their own fields; the analyzer checks drafts when it builds the specs."""
 draft_to_wire = _DRAFT.to_wire
 
 
@@ -114,10 +78,7 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
     return draft
 
 
-_STATES: Final = EnumCodec(
-    "task state", TaskState, analyzer_pb2.TaskState.DESCRIPTOR, "TASK_STATE_"
-)
-_SUMMARY: Final = Codec(TaskSummary, analyzer_pb2.TaskSummary, {"state": _STATES})
+_SUMMARY: Final = Codec(TaskSummary, analyzer_pb2.TaskSummary)
 
 
 def tasks_after_from_wire(message: analyzer_pb2.ListTasksRequest) -> TaskDigest | None:

@@ -6,12 +6,13 @@ from typing import Final
 
 from common.crypto.hpke import split_every
 from common.errors import ProofError, WireError
+from common.limits import parse_bounded, parse_count
 from common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
 from common.transparency.log_copy import LogCopy, LogProof
 from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import LogEvidence
 from common.transparency.merkle import HASH_BYTES, MAX_SIZE, Path
-from common.wire.fields import Codec, Reader, parse_bounded, parse_count, parse_stored
+from common.wire.fields import Codec, Reader, parse_stored
 from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
 
 MAX_LEAVES: Final = 1 << 16

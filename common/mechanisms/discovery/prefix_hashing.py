@@ -21,8 +21,7 @@ from typing import Any, Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError
-from common.mechanisms.base import Reports, check_report_bytes, check_values
+from common.mechanisms.base import Reports, check_report_bytes, check_valid, check_values
 from common.mechanisms.hashing.finite_field import check_prime, is_prime
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
@@ -145,8 +144,9 @@ class PrefixHashing(OddsOfWeights):
 
     def tally(self, reports: Reports) -> Reports:
         """Return the reports, which `find_codes` and `spell` need; raise ReportError for others."""
-        if not self.valid(reports).all():
-            raise ReportError(f"a level is not below {self.levels}, or a number {self.buckets}")
+        check_valid(
+            self.valid(reports), f"a level is not below {self.levels}, or a number {self.buckets}"
+        )
         return reports
 
 

@@ -17,13 +17,14 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError
 from common.mechanisms.base import (
     Counts,
     MechanismRequest,
     Reports,
     check_answers,
+    check_valid,
 )
+from common.mechanisms.bits import batches
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, HashedResponse, mix
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
@@ -127,17 +128,15 @@ class StringHashing(HashedResponse):
 
         Cost: a hash for each pair of report and candidate, about 10 ns; memory for 32,768 pairs.
         """
-        if not self.valid(reports).all():
-            raise ReportError(f"a bucket is not below {self.buckets}")
+        check_valid(self.valid(reports), f"a bucket is not below {self.buckets}")
         counts = np.zeros(self.domain_size, dtype=np.int64)
-        for start in range(0, len(reports), _CHUNK):
-            part = reports[start : start + _CHUNK]
-            seeds, buckets = part["seed"].astype(np.uint64), part["bucket"].astype(np.uint64)
-            step = max(1, _CHUNK // len(part))
-            for first in range(0, self.domain_size, step):
-                digests = self._candidate_digests[first : first + step, None, :]
+        for part in batches(len(reports), 1, _CHUNK):
+            seeds = reports["seed"][part].astype(np.uint64)
+            buckets = reports["bucket"][part].astype(np.uint64)
+            for some in batches(self.domain_size, len(seeds), _CHUNK):
+                digests = self._candidate_digests[some, None, :]
                 supported = bucket_of(seeds, digests, self.buckets) == buckets
-                counts[first : first + step] += supported.sum(axis=1)
+                counts[some] += supported.sum(axis=1)
         return counts
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:

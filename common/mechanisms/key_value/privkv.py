@@ -19,8 +19,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports, check_report_bytes, reports_of
+from common.errors import TaskError
+from common.mechanisms.base import Counts, Reports, check_report_bytes, check_valid, reports_of
 from common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
 from common.mechanisms.key_value.pairs import Owned, Pairs
 from common.mechanisms.numeric.number import to_grid
@@ -139,7 +139,8 @@ class PrivKv(PairEstimator):
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by key and answer: absent, -, +; shape (keys, 3). Run by the analyzer."""
-        if not self.valid(reports).all():
-            raise ReportError(f"a key is not below {self.keys}, or an answer is above {PLUS}")
+        check_valid(
+            self.valid(reports), f"a key is not below {self.keys}, or an answer is above {PLUS}"
+        )
         cells = reports["key"].astype(np.int64) * 3 + reports["answer"]
         return np.bincount(cells, minlength=3 * self.keys).reshape(self.keys, 3)

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError
-from common.mechanisms.base import Counts, Reports, Vector, reports_of
+from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
 from common.mechanisms.bits import batches
 from common.mechanisms.numeric.number import (
     Moments,
@@ -141,8 +140,7 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
 
     def tally(self, reports: Reports) -> Counts:
         """Sum the parts of reports, shape (features,); below 2^63. Run by the analyzer."""
-        if not self.valid(reports).all():
-            raise ReportError(f"a code is not below {self.answers}")
+        check_valid(self.valid(reports), f"a code is not below {self.answers}")
         cells = np.zeros(self.features, dtype=np.int64)
         for part in batches(len(reports), 1, CODES_AT_ONCE):
             cells += self.parts(reports["code"][part].astype(np.int64)).sum(axis=1)

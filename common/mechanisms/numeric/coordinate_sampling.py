@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
+from common.errors import TaskError
 from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Counts, Reports, Vector, reports_of
+from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
 from common.mechanisms.bits import batches
 from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
 from common.mechanisms.numeric.number import (
@@ -63,11 +63,6 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
     def coordinates(self) -> int:
         """Number of coordinates to sample from: the dimensions, unless they are projected."""
         return self.dimensions
-
-    @property
-    def integers(self) -> dict[str, int]:
-        """The integers of `answer`, and k."""
-        return {**self.answer.integers, "sampled": self.sampled}
 
     @property
     def local_epsilon(self) -> float:
@@ -144,11 +139,11 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
 
         Cost: a pass over the reports for each part.
         """
-        if not self.valid(reports).all():
-            raise ReportError(
-                f"coordinates do not ascend, or are not below {self.coordinates}, "
-                f"or a code is not below {self.answer.answers}"
-            )
+        check_valid(
+            self.valid(reports),
+            f"coordinates do not ascend, or are not below {self.coordinates}, "
+            f"or a code is not below {self.answer.answers}",
+        )
         cells = np.zeros((self.coordinates, self.answer.features), dtype=np.int64)
         for piece in batches(len(reports), 1, CODES_AT_ONCE):
             coordinates = reports["coordinates"][piece].astype(np.int64)
@@ -203,6 +198,7 @@ class MultiHm(SampledCoordinates[Hybrid], NumberMechanism):
     """Report k coordinates, each randomized by the hybrid at ε/k [WXY+19]."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-hm"
+    ANSWER: ClassVar[type[Hybrid]] = Hybrid
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
@@ -210,8 +206,3 @@ class MultiHm(SampledCoordinates[Hybrid], NumberMechanism):
         local_epsilon = check_local_epsilon(local_epsilon)
         sampled = paper_sample(dimensions, local_epsilon)
         return cls(dimensions, sampled, Hybrid.for_epsilon(1, equal_share(local_epsilon, sampled)))
-
-    @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Read the parameters from a task's description; any k is valid."""
-        return cls(dimensions, spec.sampled, Hybrid.from_spec(spec, 1))

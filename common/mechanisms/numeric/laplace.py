@@ -14,8 +14,8 @@ from typing import ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports, Vector, reports_of
+from common.errors import TaskError
+from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
 from common.mechanisms.numeric.number import (
     STEPS,
     Moments,
@@ -106,8 +106,7 @@ class Laplace(NumberMechanism):
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports and add up their places, shape (2,). Run by the analyzer."""
-        if not self.valid(reports).all():
-            raise ReportError(f"a place is not below {self.places}")
+        check_valid(self.valid(reports), f"a place is not below {self.places}")
         places = reports["place"].astype(np.int64)
         return np.array([len(places), places.sum()], dtype=np.int64)
 

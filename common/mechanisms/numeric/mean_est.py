@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError
-from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.base import Counts, Reports, Vector, check_valid
 from common.mechanisms.bits import batches, bit_field, count_set_bits, pack, spare_bits_clear
 from common.mechanisms.numeric.coded_number import Spread
 from common.mechanisms.numeric.number import (
@@ -147,8 +146,7 @@ class MeanEst(OddsOfWeights, NumberMechanism):
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports, then set bits by coordinate; (1 + dimensions,). Run by the analyzer."""
-        if not self.valid(reports).all():
-            raise ReportError(f"a bit is set beyond the first {self.dimensions}")
+        check_valid(self.valid(reports), f"a bit is set beyond the first {self.dimensions}")
         set_bits = count_set_bits(reports["bits"], self.dimensions)
         return np.concatenate([np.array([len(reports)], dtype=np.int64), set_bits])
 

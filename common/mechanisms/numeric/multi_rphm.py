@@ -22,9 +22,7 @@ from common.errors import TaskError
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
 from common.mechanisms.numeric.number import Moments, Numbers, check_numbers
-from common.mechanisms.numeric.piecewise import Hybrid
 from common.protocols import NumberMechanismName
-from common.task.specs import NumberSpec
 from common.task.task import NONCE_BYTES, Task
 
 SHARE: Final = 0.3
@@ -93,11 +91,6 @@ class MultiRphm(MultiHm):
         return cls(dimensions, inner.sampled, inner.answer, inner.dimensions)
 
     @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Read the parameters from a task's description; any q is valid."""
-        return cls(dimensions, spec.sampled, Hybrid.from_spec(spec, 1), spec.projected)
-
-    @classmethod
     def of(cls, task: Task) -> Self:
         """Build the mechanism of a task, with the projection of its nonce."""
         return replace(super().of(task), nonce=task.nonce)
@@ -106,11 +99,6 @@ class MultiRphm(MultiHm):
     def coordinates(self) -> int:
         """Number q of coordinates to sample from."""
         return self.projected
-
-    @property
-    def integers(self) -> dict[str, int]:
-        """The integers of Multi-HM, and q."""
-        return {**super().integers, "projected": self.projected}
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:

@@ -93,6 +93,8 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
     """
 
     NAME: ClassVar[NumberMechanismName]
+    ANSWER: ClassVar[type["NumberMechanism"]]
+    """Class of the field `answer`, if there is one: the mechanism of each coordinate."""
 
     dimensions: int
     """Numbers per user."""
@@ -122,21 +124,25 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Read the fields, which are named like a task's integers, from its description."""
-        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # of every subclass
-        values: dict[str, Any] = {name: getattr(spec, name, dimensions) for name in names}
-        if "weights" in values:
-            values["weights"] = number_weights(spec)
-        return cls(**values)
+        names = {field.name for field in fields(cls)}  # type: ignore[arg-type]  # of every subclass
+        given: dict[str, Any] = {**asdict(spec), "dimensions": dimensions}
+        if "weights" in names:
+            given["weights"] = number_weights(spec)
+        if "answer" in names:
+            given["answer"] = cls.ANSWER.from_spec(spec, 1)
+        return cls(**{name: given[name] for name in names & given.keys()})
 
     @property
     def integers(self) -> dict[str, int]:
         """The integer fields of a NumberSpec that this mechanism uses, with their values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        values.pop("dimensions", None)
-        weights = values.pop("weights", None)
-        if weights is not None:
+        if "answer" in values:
+            values |= values["answer"].integers
+        if "weights" in values:
+            weights = values["weights"]
             values |= {"true_weight": weights.true, "other_weight": weights.other}
-        return values
+        used = {field.name for field in fields(NumberSpec)}
+        return {name: value for name, value in values.items() if name in used}
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """Return the task's description of this mechanism, for numbers in low .. high."""

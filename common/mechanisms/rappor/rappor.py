@@ -18,9 +18,9 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, ValueRangeError
-from common.mechanisms.base import Counts, Reports, check_report_bytes
-from common.mechanisms.bits import batches, bit_field, spare_bits_clear
+from common.errors import ValueRangeError
+from common.mechanisms.base import Counts, Reports, check_report_bytes, check_valid
+from common.mechanisms.bits import batches, bit_field, pack, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
 from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities, rounded_weights
@@ -151,16 +151,11 @@ class Rappor(RapporProbabilities):
         reports = responses.copy()
         if spec.one_time:
             return reports
-        width = (spec.bits + 7) // 8
         for part in batches(len(reports), spec.bits):
-            bits = responses["bits"][part, :width]
-            shape = (len(bits), spec.bits)
-            draw = rng.integers(0, INSTANT_SUM, size=shape, dtype=np.uint16)
-            unset, shown = (
-                np.packbits(draw < weight, axis=1, bitorder="little")
-                for weight in (spec.unset_weight, spec.set_weight)
-            )
-            reports["bits"][part, :width] = (unset & ~bits) | (shown & bits)
+            bits = responses["bits"][part]
+            draw = rng.integers(0, INSTANT_SUM, size=(len(bits), spec.bits), dtype=np.uint16)
+            unset, shown = pack(draw < spec.unset_weight), pack(draw < spec.set_weight)
+            reports["bits"][part] = (unset & ~bits) | (shown & bits)
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
@@ -176,11 +171,10 @@ class Rappor(RapporProbabilities):
         one pass over all bits; memory for 4 million of them.
         """
         spec = self.spec
-        if not self.valid(reports).all():
-            raise ReportError(
-                f"a cohort is not below {spec.cohorts}, or a bit is set beyond the first "
-                f"{spec.bits}"
-            )
+        check_valid(
+            self.valid(reports),
+            f"a cohort is not below {spec.cohorts}, or a bit is set beyond the first {spec.bits}",
+        )
         sizes = np.bincount(reports["cohort"], minlength=spec.cohorts)
         counts = np.zeros(spec.cohorts * spec.bits, dtype=np.int64)
         for part in batches(len(reports), spec.bits):
