@@ -21,11 +21,7 @@ from common.accounting.cluster_noise import ClusterRelease
 from common.accounting.composition import ComposedRelease, composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
 from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import (
-    ItemNoiseRelease,
-    each_item_release,
-    shuffler_noise_distribution,
-)
+from common.accounting.item_noise import ItemNoiseRelease, each_item_release
 from common.accounting.published import PUBLISHED, BoundSetting
 from common.accounting.releases import (
     AmplifiedRelease,
@@ -70,10 +66,8 @@ class PrivacyParameters:
     """Whether each submission spends a one-time token."""
     rounds: int = 1
     """Number of such tasks that the same users answer."""
-    permanent_epsilon: float | None = None
-    """ε of any number of answers on one value, if they share permanent noise; else None."""
-    permanent_scope: bytes = b""
-    """`Task.permanent_scope` if they share permanent noise."""
+    permanent: PermanentRelease | None = None
+    """One round whose reports share permanent noise with other rounds; None for other tasks."""
     levels: tuple[MatchCountReduction, ...] = ()
     """The reductions of a hierarchy's levels, each with its own dummies; empty for other tasks."""
     waived: Waived = NONE_WAIVED
@@ -90,6 +84,13 @@ class PrivacyParameters:
         """
         randomizer, clusters = randomizer_of(task), task.dummies.clusters is not None
         by_arrivals = waived.by_length or (clusters and "refusals" in waived.checks)
+        permanent = None
+        if task.lasting:
+            permanent = PermanentRelease(
+                local_epsilon=task.local_epsilon,
+                scope=task.permanent_scope,
+                permanent_epsilon=rappor_of(task).permanent_epsilon,
+            )
         return cls(
             waived=waived,
             arrivals=Arrivals.of(task.dummies, waived.by_length) if by_arrivals else (),
@@ -101,8 +102,7 @@ class PrivacyParameters:
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
             tokens=task.tokens is not None,
-            permanent_epsilon=rappor_of(task).permanent_epsilon if task.lasting else None,
-            permanent_scope=task.permanent_scope if task.lasting else b"",
+            permanent=permanent,
         )
 
     @property
@@ -209,48 +209,41 @@ class PrivacyParameters:
         victim as the only user. A random one is visible and may be small.
         """
         per_user = self.dummies.per_user  # 0 unless dummies are uniform
-        if self.reduction is None or (per_user and self.shuffler.only_permutes):
+        if self.reduction is not None and per_user and self.shuffler.only_permutes:
             return self.release(AnonymitySet(users=1, dummies=per_user))
-        return LocalRelease(local_epsilon=self.local_epsilon)
+        return self.local_release
 
     def release(self, anonymity_set: AnonymitySet) -> Release:
         """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
-        if self.reduction is None:
-            return self._local_release()
-        each_item = not self.dummies.uniform
-        if each_item == (not self.shuffler.only_permutes):
-            if each_item:
-                raise AccountingError("no formula covers dummies of each item from both parties")
-            reduction = self.reduction
-            return (
-                CloneRelease.with_a_coin(reduction.local_epsilon, anonymity_set)
-                if isinstance(reduction, PureReduction)
-                else AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
-            )
-        if isinstance(self.reduction, PureReduction) or self.reduction.collision != 0:
+        reduction, by_shuffler = self.reduction, not self.shuffler.only_permutes
+        if reduction is None:
+            return self.local_release
+        if self.dummies.uniform and not by_shuffler:
+            if isinstance(reduction, PureReduction):
+                return CloneRelease.with_a_coin(reduction.local_epsilon, anonymity_set)
+            return AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
+        if by_shuffler and not self.dummies.uniform:
+            raise AccountingError("no formula covers dummies of each item from both parties")
+        if isinstance(reduction, PureReduction) or reduction.collision != 0:
             raise AccountingError("dummies of each item need reports that name items")
         adding = anonymity_set.random_dummies
         draws = adding.trials if isinstance(adding, Binomial) else 0
-        if self.dummies.clusters is not None:
-            return ClusterRelease.of(self.dummies.clusters, draws, self.reduction)
-        if each_item:
-            return each_item_release(self.dummies, draws)
-        if math.isinf(self.reduction.local_epsilon):
-            return ItemNoiseRelease(
-                noise=shuffler_noise_distribution(self.shuffler),
-                keep_probability=self.shuffler.keep_probability,
+        if not by_shuffler:
+            clusters = self.dummies.clusters
+            return (
+                ClusterRelease.of(clusters, draws, reduction)
+                if clusters
+                else each_item_release(self.dummies, draws)
             )
-        amplified = AmplifiedRelease(reduction=self.reduction, anonymity_set=anonymity_set)
+        if math.isinf(reduction.local_epsilon):
+            return ItemNoiseRelease.of_shuffler(self.shuffler)
+        amplified = AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
         return HybridRelease(amplified=amplified, shuffler=self.shuffler)
 
-    def _local_release(self) -> LocalRelease:
-        if self.permanent_epsilon is None:
-            return LocalRelease(local_epsilon=self.local_epsilon)
-        return PermanentRelease(
-            local_epsilon=self.local_epsilon,
-            scope=self.permanent_scope,
-            permanent_epsilon=self.permanent_epsilon,
-        )
+    @property
+    def local_release(self) -> LocalRelease:
+        """One round protected by local noise alone."""
+        return self.permanent or LocalRelease(local_epsilon=self.local_epsilon)
 
 
 def claimed_release(
@@ -277,27 +270,20 @@ def guarantees_under(
     Raises AccountingError if n_users is below 1, delta is out of range, or no formula applies.
     Cost: up to five searches for ε, or as many compositions.
     """
-    if parameters.reduction is None:
-        _check_users(n_users)
-        coalitions: tuple[Coalition, ...] = ("analyzer", "shuffler+analyzer")
-        return (
-            *(local_guarantee(each, parameters) for each in coalitions),
-            *_by_encryption(parameters),
-        )
+    _check_users(n_users)
     pooled = _against_shuffler_and_analyzer(parameters)
-    if "sentinels" in parameters.waived.checks:
-        charged = dataclasses.replace(pooled[-1], coalition="analyzer")
-        return (charged, *pooled, *_by_encryption(parameters))
-    honest = honest_share(n_users, parameters.assumed_honest_fraction)
-    rows = [analyzer_guarantee(parameters, n_users, n_users, n_refused)]
-    if honest < n_users:
-        rows.append(claimed_guarantee(parameters, n_users, n_refused))
-        if parameters.dummies.maximum:
-            rows.append(skippers_guarantee(parameters, n_users, honest, n_refused))
-    alone = [alone_guarantee(parameters, n_users, n_refused)]
-    rows.extend([*pooled, *alone] if parameters.tokens else [*alone, *pooled])
-    rows.extend(_by_encryption(parameters))
-    return tuple(rows)
+    if parameters.reduction is None or "sentinels" in parameters.waived.checks:
+        rows = [dataclasses.replace(pooled[-1], coalition="analyzer"), *pooled]
+    else:
+        honest = honest_share(n_users, parameters.assumed_honest_fraction)
+        rows = [analyzer_guarantee(parameters, n_users, n_users, n_refused)]
+        if honest < n_users:
+            rows.append(claimed_guarantee(parameters, n_users, n_refused))
+            if parameters.dummies.maximum:
+                rows.append(skippers_guarantee(parameters, n_users, honest, n_refused))
+        alone = alone_guarantee(parameters, n_users, n_refused)
+        rows += [*pooled, alone] if parameters.tokens else [alone, *pooled]
+    return (*rows, *_by_encryption(parameters))
 
 
 def claimed_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
@@ -352,8 +338,13 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
         + stated.with_dummies(parameters.dummies).replace(" and add ", " and adds ", 1),
         "nobody else takes part: all other submissions are made up, and the analyzer knows them",
     )
-    hides = math.isfinite(alone.epsilon) and alone.epsilon <= _MAX_SHARE_SHOWN * local.epsilon
-    return alone if hides else local
+    return alone if _gains(alone, local) else local
+
+
+def _gains(guarantee: Guarantee, local: Guarantee) -> bool:
+    """Return whether an ε is finite and clearly below the local ε."""
+    epsilon = guarantee.epsilon
+    return math.isfinite(epsilon) and epsilon <= _MAX_SHARE_SHOWN * local.epsilon
 
 
 def central_epsilon(parameters: PrivacyParameters, release: Release) -> float:
@@ -403,20 +394,30 @@ def _amplified(
 ) -> Guarantee:
     """Return the guarantee that an honest shuffler gives by this release."""
     dropping = stated.BY_LENGTH if parameters.waived.by_length else stated.NOBODY_DROPS
+    return _by_release(
+        coalition,
+        parameters,
+        release,
+        stated.HONEST_SHUFFLER,
+        *assumptions,
+        *stated.shuffler_assumptions(parameters.shuffler),
+        *_round_assumptions(parameters),
+        *((dropping,) if len(parameters.dummies.lengths) > 1 else ()),
+        stated.ENCRYPTED,
+    )
+
+
+def _by_release(
+    coalition: Coalition, parameters: PrivacyParameters, release: Release, *assumptions: str
+) -> Guarantee:
+    """Return the (ε, δ) of all rounds, each like this release, under exactly these assumptions."""
     return Guarantee(
         coalition=coalition,
         epsilon=central_epsilon(parameters, release),
         delta=parameters.delta,
         neighbouring=REPLACE_ONE,
         theorem=_THEOREMS[type(release)][parameters.rounds > 1],
-        assumptions=(
-            stated.HONEST_SHUFFLER,
-            *assumptions,
-            *stated.shuffler_assumptions(parameters.shuffler),
-            *_round_assumptions(parameters),
-            *((dropping,) if len(parameters.dummies.lengths) > 1 else ()),
-            stated.ENCRYPTED,
-        ),
+        assumptions=assumptions,
     )
 
 
@@ -429,21 +430,10 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     local, release = local_guarantee("shuffler+analyzer", parameters), parameters.own_release()
     if isinstance(release, LocalRelease):
         return [local]
-    epsilon = central_epsilon(parameters, release)
-    if math.isinf(epsilon) or epsilon > _MAX_SHARE_SHOWN * local.epsilon:
-        return [local]
-    by_dummies = dataclasses.replace(
-        local,
-        epsilon=epsilon,
-        delta=parameters.delta,
-        theorem=_THEOREMS[type(release)][parameters.rounds > 1],
-        assumptions=(
-            *stated.ALONE,
-            f"your device adds at least {parameters.dummies.per_user} uniform dummies of its own",
-            *_round_assumptions(parameters),
-        ),
-    )
-    return [local, by_dummies]
+    own = f"your device adds at least {parameters.dummies.per_user} uniform dummies of its own"
+    rounds = _round_assumptions(parameters)
+    by_dummies = _by_release("shuffler+analyzer", parameters, release, *stated.ALONE, own, *rounds)
+    return [local, by_dummies] if _gains(by_dummies, local) else [local]
 
 
 def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guarantee:
@@ -455,8 +445,9 @@ def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guar
         not_counted.append(
             "this figure ignores dummies and sampling by the shuffler, which knows them"
         )
-    lifetime = parameters.permanent_epsilon
-    longitudinal = () if lifetime is None else stated.permanent_assumptions(lifetime)
+    longitudinal: tuple[str, ...] = ()
+    if parameters.permanent is not None:
+        longitudinal = stated.permanent_assumptions(parameters.permanent.permanent_epsilon)
     return Guarantee(
         coalition=coalition,
         epsilon=parameters.local_epsilon_of_all_rounds,

@@ -42,6 +42,8 @@ _ERROR_OF: Final[dict[Kind, str]] = {
     "key-value": "the share of a key that half of the users own",
 }
 """The estimate whose error is predicted, by kind of data."""
+_WITHOUT_BIAS: Final = " without its bias"
+"""Follows the error of a biased estimate."""
 _OPEN_FORMS: Final = {
     "text": "texts of at most {} bytes, ",
     "code": "integers of {} bytes, ",
@@ -136,7 +138,7 @@ def draft(plan: Plan, now: float) -> str:
     rounds = f", over {target.rounds} tasks" * (target.rounds > 1)
     comments = f"""\
 # Predicted for {target.n_users} users: mean squared error of {_ERROR_OF[target.kind]} \
-{best.mse:.4g}{" or more" * best.floor}.{_smallest(best)}
+{best.mse:.4g}{" or more" * best.floor}{_WITHOUT_BIAS * best.biased}.{_smallest(best)}
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
 {rounded_up(local.epsilon)} against the shuffler and analyzer together.
@@ -178,7 +180,8 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     )
     console.print(
         f"Predicted for {target.n_users:,} users: mean squared error of {_ERROR_OF[target.kind]} "
-        f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g}).{_smallest(best)}"
+        f"{best.mse:.3g}{_WITHOUT_BIAS * best.biased} (standard error "
+        f"{math.sqrt(best.mse):.2g}).{_smallest(best)}"
     )
     if not isinstance(best, ValueDesign):
         errors = zip(target.head, best.head_errors(), strict=True)
@@ -252,12 +255,15 @@ def _notes(plan: Plan) -> Iterator[str]:
     if design.floor:
         yield "the predicted error is a lower bound: decoding many candidates increases it."
     if any(shown.biased for shown in (design, *plan.runners_up)):
-        yield "an error with * does not include the bias of the projection."
+        yield (
+            "an error without its bias is of the noise alone: the bias of the projection depends "
+            "on the values, and may be larger."
+        )
 
 
 def _cells(design: Design) -> dict[str, str]:
     task = design.task if isinstance(design, ValueDesign) else None
-    cells = {"protocol": f"{design.protocol}{' *' * design.biased}"}
+    cells = {"protocol": design.protocol}
     if task is None:
         cells["buckets"] = f"{design.buckets:,}" if design.buckets else "-"
     cells["local epsilon"] = rounded_up(design.local_epsilon)
@@ -265,7 +271,10 @@ def _cells(design: Design) -> dict[str, str]:
         cells["claim"] = rounded_up(task.central_epsilon)
     if design.target.kind in ITEM_KINDS:
         cells["messages"] = f"{design.messages_per_user:.4g}"
-    cells |= {"bytes": f"{design.bytes_per_user:,}", "error": f"{design.mse:.3g}"}
+    cells |= {
+        "bytes": f"{design.bytes_per_user:,}",
+        "error": f"{design.mse:.3g}{_WITHOUT_BIAS * design.biased}",
+    }
     if task is None:
         cells["ratio"] = f"{design.ratio_to_central_gaussian:.3g}"
         cells["one liar"] = "+{:.3g} / -{:.3g}".format(*design.influence)

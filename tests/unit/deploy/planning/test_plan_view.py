@@ -213,6 +213,9 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     assert all(name in text for name in names)
     assert "Guarantees for each of at least 4,000 users" in text
     assert ("the bias of the projection" in text) == (kind == "vector")
+    marked = [line for line in text.splitlines() if "without its bias" in line and "│" in line]
+    biased = [name for name in names if name in "".join(marked)]
+    assert biased == (["multi-rphm"] if kind == "vector" else [])
     assert ("is a lower bound: decoding" in text) == (kind == "string")
     assert (planned.central_epsilon, planned.mechanism) == (task.central_epsilon, task.mechanism)
     assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
@@ -264,7 +267,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
             [*_ITEMS, "--task-kind", "ordered"],
             ("--low", "0", "--high", "9", "--head", "0.2"),
             UsageError,
-            "kinds: categorical; this is ordered data",
+            "kinds: categorical; --task-kind is ordered",
         ),
         (_MEAN, ("--task-kind", "vector"), UsageError, "the length of a vector"),
         (_MEAN, ("--task-kind", "key-value"), UsageError, "the number of keys"),
