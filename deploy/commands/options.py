@@ -201,6 +201,14 @@ def _explained(name: str, hint: Any, text: str) -> Any:  # noqa: ANN401  # types
     return getitem(Annotated, (kind, described))
 
 
+def page_beside(output: Path, html: Path | None) -> Path:
+    """Return where a page is written, by default beside the output; raise UsageError if there."""
+    page = output.with_suffix(".html") if html is None else html
+    if page.resolve() == output.resolve():
+        raise UsageError("--output and --html must be different files")
+    return page
+
+
 def check_kinds(context: typer.Context, kinds: Mapping[str, Collection[Kind]]) -> None:
     """Raise UsageError if an option is given that is not for the kind of data."""
     kind = context.params["task_kind"]

@@ -530,7 +530,12 @@ def print_result(
     for warning in found.all_warnings:
         console.print(f"Warning: {escaped(warning)}.", style="bold")
     print_estimates(view, console)
-    if guarantees:
+    print_guarantee(found, console, in_full=guarantees)
+
+
+def print_guarantee(found: result.Result, console: Console, *, in_full: bool) -> None:
+    """Print the guarantee that is charged for or, in full, those against each coalition."""
+    if in_full:
         print_guarantees(found.guarantees, "Guarantees for each user", console)
         return
     summary = guarantee_summary(claimed(found.guarantees), rounded_up(found.local_epsilon))
