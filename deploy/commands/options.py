@@ -12,7 +12,7 @@ from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from operator import getitem
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import typer
 
@@ -34,16 +34,15 @@ AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: uni
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
 
 
+_DIGEST: Final = re.compile(f"[0-9a-fA-F]{{{2 * DIGEST_BYTES}}}")
+
+
 def task_digest(text: str) -> TaskDigest:
     """Parse a task's digest, or raise UsageError."""
-    digits = 2 * DIGEST_BYTES
-    try:
-        digest = bytes.fromhex(text)
-    except ValueError as error:
-        raise UsageError(f"the task's digest must be {digits} hexadecimal digits") from error
-    if len(digest) != DIGEST_BYTES:
-        raise UsageError(f"the task's digest has {len(text)} digits; it must have {digits}")
-    return TaskDigest(digest)
+    if not _DIGEST.fullmatch(text):
+        rule = f"it must be {2 * DIGEST_BYTES} hexadecimal digits"
+        raise UsageError(f"the task's digest has {len(text)} characters; {rule}")
+    return TaskDigest(bytes.fromhex(text))
 
 
 if TYPE_CHECKING:
