@@ -16,6 +16,7 @@ from common.messages.guarantee import REPLACE_ONE
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
 from common.messages.result import Histogram, Result, simultaneous_confidence
 from common.task.domain_spec import EdgesSpec
+from common.task.specs import MechanismSpec, NumberSpec, OpenSpec
 from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
@@ -74,7 +75,7 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
             (row for row in sentences if row.guarantee.coalition == "shuffler+analyzer"), None
         ),
         replace_one=REPLACE_ONE,
-        mechanism=dataclasses.asdict(task.mechanism),
+        mechanism=_own_parameters(task),
         influence=Signed.of(task).influence if task.dummies.clusters else None,
         overhead=suite_named(task.suite).overhead_bytes,
         keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
@@ -83,6 +84,20 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
         curves=_curves(view, task.edges) if task.edges else [],
         **own,
     )
+
+
+def _own_parameters(task: Task) -> dict[str, Any]:
+    """Return the fields of a task's mechanism, without those that only other mechanisms use."""
+    fields, unused = dataclasses.asdict(task.mechanism), set[str]()
+    match task.mechanism:
+        case MechanismSpec(digits=1):
+            unused = {"digits"}
+        case OpenSpec(encoding="text" | "code"):
+            unused = {"most_bytes"}
+        case NumberSpec():
+            alone = {"sampled"} if task.domain_size == 1 else set()
+            unused = {name for name in fields if not fields[name]} - {"low", "high"} | alone
+    return {name: value for name, value in fields.items() if name not in unused}
 
 
 def histogram_data(
