@@ -13,7 +13,6 @@ from common.crypto.hpke import fingerprint, suite_named
 from common.mechanisms.base import Vector
 from common.mechanisms.signed import Signed
 from common.messages.guarantee import REPLACE_ONE
-from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
 from common.messages.result import Histogram, Result, simultaneous_confidence
 from common.task.domain_spec import EdgesSpec
 from common.task.specs import MechanismSpec, NumberSpec, OpenSpec
@@ -22,8 +21,8 @@ from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
 from deploy.results.estimate_table import CONFIDENCE, EstimateTable
+from deploy.results.ledger import LedgerView
 from deploy.results.result_view import ResultView, mse_of
-from deploy.tasks.population_budgets import PopulationBudgets
 from deploy.terminal.tables import CLAIM_ROOM_NOTE
 
 _SCRIPTS: Final = (
@@ -188,21 +187,17 @@ def _curves(view: ResultView, spec: EdgesSpec) -> list[dict[str, Any]]:
     return curves
 
 
-def releases_page(
-    entries: Sequence[ChainedEntry],
-    head: ChainHead,
-    populations: Sequence[PopulationBudgets],
-) -> str:
+def releases_page(ledger: LedgerView) -> str:
     """Render the page of a verified ledger: releases, and decisions on quarantined batches."""
-    releases = [entry for entry in entries if isinstance(entry, LedgerEntry)]
+    releases = ledger.releases
     return render(
         "releases.html",
         styles=("releases.css",),
         title=f"{len(releases):,} release" + "s" * (len(releases) != 1),
         entries=releases,
-        decisions=[entry for entry in entries if isinstance(entry, DecisionEntry)],
-        head=head,
-        populations=populations,
+        decisions=ledger.decisions,
+        head=ledger.head,
+        populations=ledger.populations,
         alone=sum(1 for entry in releases if not entry.population),
     )
 

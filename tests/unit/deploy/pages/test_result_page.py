@@ -29,6 +29,7 @@ from deploy.pages import result_page as module
 from deploy.pages.page import fragment
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
+from deploy.results.ledger import LedgerView
 from deploy.results.result_view import ResultView, print_result, result_view
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
@@ -327,7 +328,7 @@ def test_every_refinement_is_described() -> None:
 def test_releases_without_a_population_are_counted() -> None:
     """Beside others, as more of them; a chain of one entry is described in the singular."""
     unnamed = first_entry(population="")
-    alone = page_text(releases_page([unnamed], verify([unnamed]), ()))
+    alone = page_text(releases_page(LedgerView([unnamed], verify([unnamed]))))
     entries = [unnamed, next_entry(unnamed, population="staff")]
     budgets = [population_budgets("staff")]
 
@@ -335,7 +336,7 @@ def test_releases_without_a_population_are_counted() -> None:
     assert "No release names a population: the operator states" in alone
     assert "1 more" not in alone
     assert "1 more release names no population" in page_text(
-        releases_page(entries, verify(entries), budgets)
+        releases_page(LedgerView(entries, verify(entries), budgets))
     )
 
 
@@ -344,7 +345,7 @@ def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) ->
     first = first_entry(population="<staff>")
     changes = {"epsilon": 0.123_456, "composed_epsilon": 0.700_01}
     entries = [first, next_entry(first, population="<staff>", **changes)]
-    page = releases_page(entries, verify(entries), [population_budgets("<staff>")])
+    page = releases_page(LedgerView(entries, verify(entries), [population_budgets("<staff>")]))
 
     assert snapshot == page_text(page)
     assert entries[1].entry_hash.hex() in page
@@ -358,7 +359,7 @@ def test_a_page_shows_decisions_apart_from_releases(snapshot: SnapshotAssertion)
     decisions = [decision_entry(identity, first, note="<junk>")]
     decisions.append(decision_entry(identity, decisions[0], decision="drop"))
     entries = [first, *decisions]
-    page = releases_page(entries, verify(entries), ())
+    page = releases_page(LedgerView(entries, verify(entries)))
 
     assert "<title>1 release" in page
     assert "<junk>" not in page
