@@ -21,10 +21,9 @@ from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
 
-
 _NO_TOKENS: Final = (
-    "Warning: the task has no tokens, so devices refuse it by default. Publish it with --token-key, "
-    "from shuffledp issuer new-key."
+    "Warning: the task has no tokens, so devices refuse it by default. Publish it with "
+    "--token-key, from shuffledp issuer new-key."
 )
 
 

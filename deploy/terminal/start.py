@@ -1,4 +1,4 @@
-"""The entry point of `shuffledp`: until the command is loaded, Ctrl-C ends it without a traceback."""
+"""The entry point of `shuffledp`: Ctrl-C ends it without a traceback even while it loads."""
 
 import signal
 

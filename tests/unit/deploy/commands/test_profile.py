@@ -103,7 +103,7 @@ def test_a_profile_with_a_mistake_is_refused(tmp_path: Path, text: str, rule: st
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_with_options_of_the_profile_takes_them(tmp_path: Path, name: str) -> None:
-    """Except `load`, which must not reach real services by accident, and `init`, which writes it."""
+    """Except `load`, which must not reach real services by accident, and `init` itself."""
     options = {option.name for option in COMMANDS[name].params if option.name in PROFILE_OPTIONS}
     profile = tmp_path / "profile.toml"
     profile.write_text('analyzer = "127.0.0.1:1"\n', encoding="utf-8")
