@@ -20,7 +20,7 @@ from deploy.load.tally import CountRow, Tally
 from deploy.load.target import Target
 from deploy.load.usage import PartyUsage
 from deploy.load.users import SealedUsers
-from deploy.results.result_view import mse_of
+from deploy.results.estimate_table import mse_of
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import add_columns, print_whole
 

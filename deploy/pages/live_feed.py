@@ -15,7 +15,7 @@ from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from deploy.pages.figures import format_count
 from deploy.pages.page import fragment, render
-from deploy.tasks.task_view import BATCH_STATES
+from deploy.tasks.task_view import BATCH_STATES, DELIVERED, LOST
 
 Sample = tuple[float, int]
 """Time in seconds, and the number of users at that time."""
@@ -35,10 +35,6 @@ _REFUSALS: Final[Mapping[str, str]] = {
     Outcome.UNAUTHENTICATED: "had no valid token",
     Outcome.CLOSED: "arrived after the batch had closed",
 }
-_GOOD: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
-_BAD: Final = frozenset(
-    {BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED, BatchState.UNCONFIRMED}
-)
 
 
 def live_page(digest: TaskDigest, *, poll_seconds: float) -> str:
@@ -111,8 +107,8 @@ class LiveFeed:
         return {
             "state": headline,
             "explanation": explanation,
-            "tone": "good" if state in _GOOD else "bad" if state in _BAD else "neutral",
-            "over": state in _BAD or state is BatchState.ERASED,
+            "tone": "good" if state in DELIVERED else "bad" if state in LOST else "neutral",
+            "over": state in LOST or state is BatchState.ERASED,
             "users": format_count(progress.n_users),
             "html": html,
         }

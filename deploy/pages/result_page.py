@@ -20,9 +20,9 @@ from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
-from deploy.results.estimate_table import CONFIDENCE, EstimateTable
+from deploy.results.estimate_table import CONFIDENCE, EstimateTable, mse_of
 from deploy.results.ledger import LedgerView
-from deploy.results.result_view import ResultView, mse_of
+from deploy.results.result_view import ResultView
 from deploy.terminal.tables import CLAIM_ROOM_NOTE
 
 _SCRIPTS: Final = (

@@ -30,6 +30,7 @@ from deploy.results.estimate_table import (
     INTERVAL,
     NOISE_ALONE,
     EstimateTable,
+    mse_of,
     print_table,
 )
 from deploy.terminal.escape import escaped
@@ -509,11 +510,6 @@ def _discoveries(n_detected: int, n_false: int) -> str:
         return f"{'1' if n_detected else 'No'} candidate was detected{checked}"
     checked = f"{n_false:,} of them wrongly" if n_false else "all correctly"
     return f"{n_detected:,} candidates were detected, {checked}"
-
-
-def mse_of(estimate: Vector, truth: Vector) -> float:
-    """Return the mean squared error of an estimate; both arrays have the same shape."""
-    return float(np.mean((estimate - truth) ** 2))
 
 
 def print_result(
