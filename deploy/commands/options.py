@@ -156,22 +156,25 @@ def command(
     Register a function as a command with examples, by default under its own name.
 
     The texts under `Options:` in its docstring become the help of its parameters. A parameter whose
-    type is a dataclass stands for one option per field.
+    type is a dataclass stands for one option per field, with the texts of that docstring too.
     """
 
     def register(function: Function) -> Function:
-        text, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
-        texts = dict(re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", rest))
+        text, texts = _texts(function)
         parameters, groups = list[inspect.Parameter](), dict[str, type]()
         for own in inspect.signature(function).parameters.values():
             if isinstance(own.annotation, type) and is_dataclass(own.annotation):
                 groups[own.name] = own.annotation
+                texts = _texts(own.annotation)[1] | texts
                 parameters += inspect.signature(own.annotation).parameters.values()
-            elif own.name in texts:
-                hint = _explained(own.name, own.annotation, texts[own.name])
-                parameters.append(own.replace(annotation=hint))
             else:
                 parameters.append(own)
+        parameters = [
+            each.replace(annotation=_explained(each.name, each.annotation, texts[each.name]))
+            if each.name in texts
+            else each
+            for each in parameters
+        ]
 
         @wraps(function)
         def run(**given: Any) -> None:  # noqa: ANN401  # any option
@@ -188,6 +191,12 @@ def command(
         return function
 
     return register
+
+
+def _texts(described: object) -> tuple[str, dict[str, str]]:
+    """Return a docstring without its part `Options:`, and the texts in that part by name."""
+    text, _, rest = inspect.cleandoc(described.__doc__ or "").partition("\n\nOptions:\n")
+    return text, dict(re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", rest))
 
 
 def _explained(name: str, hint: Any, text: str) -> Any:  # noqa: ANN401  # types
