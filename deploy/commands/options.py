@@ -121,9 +121,7 @@ class OptionalAnalyzerAccess(AnalyzerAccess):
     """The analyzer, if the command needs it."""
 
     analyzer: AnalyzerAddress = ""
-    analyzer_token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File of the operator token.")
-    ] = None
+    analyzer_token_file: TokenFile = None
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,13 @@
 import json
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from scipy.special import fdtri
 
 from common.errors import CredentialError, PeerRefusalError, ShuffleDpError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchState
-from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from deploy.pages.figures import format_count
@@ -28,13 +27,6 @@ _TAIL: Final = 0.05
 """Probability below and above the range of each window."""
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MAX_SAMPLES: Final = 1000
-_REFUSALS: Final[Mapping[str, str]] = {
-    Outcome.MALFORMED: "could not be opened, or had the wrong length",
-    Outcome.CONFLICT: "reused the id of another submission with other bytes",
-    Outcome.TOKEN_USED: "its token was used for another submission",
-    Outcome.UNAUTHENTICATED: "had no valid token",
-    Outcome.CLOSED: "arrived after the batch had closed",
-}
 
 
 def live_page(digest: TaskDigest, *, poll_seconds: float) -> str:
@@ -102,7 +94,6 @@ class LiveFeed:
             min_history=MIN_HISTORY,
             arrived=history[-1][1] - history[0][1],
             curve=_curve(history),
-            refusals=dict(_REFUSALS) | dict.fromkeys(set(progress.refused) - set(_REFUSALS), ""),
         )
         return {
             "state": headline,
