@@ -98,7 +98,9 @@ def test_the_prompt_for_a_value_ends_too() -> None:
     assert b"Aborted" not in shown
 
 
-@pytest.mark.parametrize("loaded", ["deploy.terminal.start", "typer.main", "deploy.cli"])
+@pytest.mark.parametrize(
+    "loaded", ["deploy.terminal.start", "typer.main", "deploy.terminal.interruption"]
+)
 def test_a_command_that_is_still_loading_ends_without_a_traceback(loaded: str) -> None:
     """Python names each module that it has loaded; the signal follows one of them."""
     program = "from deploy.terminal.start import main; main()"
