@@ -37,6 +37,7 @@ _ENVIRONMENT.filters |= {
     "privacy": figures.format_privacy,
     "probability": figures.format_probability,
     "rounded_up": rounded_up,
+    "scientific": figures.format_scientific,
     "seconds": figures.format_seconds,
 }
 

@@ -20,7 +20,7 @@ from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
-from deploy.results.estimate_table import CONFIDENCE, EstimateTable, mse_of
+from deploy.results.estimate_table import CONFIDENCE, EstimateTable
 from deploy.results.ledger import LedgerView
 from deploy.results.result_view import ResultView
 from deploy.terminal.tables import CLAIM_ROOM_NOTE
@@ -47,7 +47,6 @@ _MIN_WHOLE: Final = 10
 
 def result_page(result: Result, task: Task, view: ResultView) -> str:
     """Render the page of a result that the caller has checked against its task."""
-    sentences = guarantee_sentences(result.guarantees)
     tables = view.tables
     own: dict[str, Any] = {"histogram": None}
     if isinstance(result.estimate, Histogram):
@@ -67,12 +66,7 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
         task=task,
         view=view,
         confidence=f"{100 * CONFIDENCE:.4g}\N{NO-BREAK SPACE}%",
-        digest=result.task_digest.hex(),
-        guarantees=sentences,
-        main=next(row for row in sentences if row.charged),
-        pooled=next(
-            (row for row in sentences if row.guarantee.coalition == "shuffler+analyzer"), None
-        ),
+        guarantees=guarantee_sentences(result.guarantees),
         replace_one=REPLACE_ONE,
         mechanism=_own_parameters(task),
         influence=Signed.of(task).influence if task.dummies.clusters else None,
@@ -139,17 +133,6 @@ def _histogram_fields(
     low, high = histogram.interval(CONFIDENCE)
     half_width = float(np.median(high - low)) / 2
     misses = (1 - CONFIDENCE) * view.size
-    both = (histogram.frequencies, histogram.refined)
-    sums = [f"{100 * shares.sum():.2f}\N{NO-BREAK SPACE}%" for shares in both]
-    facts = [
-        ("Sum of all shares", *(text.replace("-", "\N{MINUS SIGN}") for text in sums)),
-        ("Values below 0", *(figures.format_count((shares < 0).sum()) for shares in both)),
-        ("Mean squared error in theory", figures.format_scientific(histogram.mse_theory), "–"),
-    ]
-    if view.truth is not None:
-        mse = (mse_of(shares, view.truth) for shares in both)
-        known = ("Mean squared error against the truth", *map(figures.format_scientific, mse))
-        facts.insert(2, known)
     return {
         "held": min(view.size, MAX_VALUES),
         "long_names": max(map(len, view.tables[0].names)) > _SHORT_NAME,
@@ -158,7 +141,6 @@ def _histogram_fields(
         "typical_share": figures.format_percent(half_width, half_width / 2),
         "typical_users": figures.format_count(math.ceil(half_width * result.n_users)),
         "refinement": task.refinement,
-        "facts": facts,
     }
 
 
