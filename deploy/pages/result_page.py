@@ -57,7 +57,7 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
             "data": histogram_data(
                 result.estimate, result.n_users, view, view.tables[0].names if named else ()
             ),
-            "histogram": _histogram_fields(result.estimate, result, task, view),
+            "histogram": _histogram_fields(result.estimate, result, view),
         }
     return render(
         "result.html",
@@ -127,9 +127,7 @@ def _packed(numbers: NDArray[Any], dtype: str) -> str:
     return base64.b64encode(np.ascontiguousarray(numbers, dtype=dtype).tobytes()).decode()
 
 
-def _histogram_fields(
-    histogram: Histogram, result: Result, task: Task, view: ResultView
-) -> dict[str, Any]:
+def _histogram_fields(histogram: Histogram, result: Result, view: ResultView) -> dict[str, Any]:
     low, high = histogram.interval(CONFIDENCE)
     half_width = float(np.median(high - low)) / 2
     misses = (1 - CONFIDENCE) * view.size
@@ -140,7 +138,6 @@ def _histogram_fields(
         "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
         "typical_share": figures.format_percent(half_width, half_width / 2),
         "typical_users": figures.format_count(math.ceil(half_width * result.n_users)),
-        "refinement": task.refinement,
     }
 
 
@@ -171,17 +168,7 @@ def _curves(view: ResultView, spec: EdgesSpec) -> list[dict[str, Any]]:
 
 def releases_page(ledger: LedgerView) -> str:
     """Render the page of a verified ledger: releases, and decisions on quarantined batches."""
-    releases = ledger.releases
-    return render(
-        "releases.html",
-        styles=("releases.css",),
-        title=f"{len(releases):,} release" + "s" * (len(releases) != 1),
-        entries=releases,
-        decisions=ledger.decisions,
-        head=ledger.head,
-        populations=ledger.populations,
-        alone=sum(1 for entry in releases if not entry.population),
-    )
+    return render("releases.html", styles=("releases.css",), ledger=ledger)
 
 
 def plotted(table: EstimateTable) -> dict[str, Any]:
