@@ -66,10 +66,9 @@ class Publication(NamedTuple):
                 f"Logged; {count} of {len(self.cosigned)} witnesses have cosigned."
                 + " The analyzer retries; devices wait for theirs." * (count < len(self.cosigned))
             )
-        known = [] if self.cosigned is None else [_NO_TOKENS]  # by `with_keys`
-        for warning in self.warnings:
-            if warning not in known:
-                console.print(escaped(warning), soft_wrap=True, highlight=False)
+        printed = None if self.cosigned is None else _NO_TOKENS  # by `with_keys`
+        for warning in (text for text in self.warnings if text != printed):
+            console.print(escaped(warning), soft_wrap=True, highlight=False)
 
 
 def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:

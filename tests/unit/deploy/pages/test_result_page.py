@@ -45,21 +45,6 @@ _COLLECTED: Final = collected(size=100)
 _HOSTILE: Final = "<script>alert(1)</script>\"'&{{7*7}}"
 
 
-_OF_VECTORS: Final = {"steps", "scale", "reach", "piecewise_weight", "projected"}
-_UNUSED: Final = {
-    "discover": {"most_bytes"},
-    "laplace": {"true_weight", "other_weight", "reach", "piecewise_weight", "sampled", "projected"},
-    "duchi": {*_OF_VECTORS, "sampled"},
-    "piecewise": {"scale", "piecewise_weight", "sampled", "projected"},
-    "hybrid-mean": {"scale", "sampled", "projected"},
-    "harmony": _OF_VECTORS,
-    "mean-est": _OF_VECTORS,
-    "multi-hm": {"scale", "projected"},
-    "multi-rphm": {"scale"},
-}
-"""Fields of a mechanism's spec that only other mechanisms use, by protocol."""
-
-
 def _page(result: Result, task: Task, **changes: Any) -> str:
     view = result_view(result.estimate, task, **{"most": 99, **changes})
     return result_page(result, task, view)
@@ -147,9 +132,12 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
     page = _page(result_of(task, estimate=estimate), task)
 
     shown = set(re.findall(r"mechanism\.(\w+)</code>", page))
-    missing = {field.name for field in dataclasses.fields(task.mechanism)} - shown
-    assert _UNUSED.get(protocol, {"digits"} & missing) == missing
-    assert ("digits" in missing) == (getattr(task.mechanism, "digits", 0) == 1)
+    fields = dataclasses.asdict(task.mechanism)
+    unused = {("digits", 1), ("sampled", 1), ("most_bytes", 64)}
+    assert {(name, fields[name]) for name in fields.keys() - shown} <= unused | {
+        (name, 0) for name in fields
+    }
+    assert task.kind != "mean" or not shown & {"sampled", "projected"}
     for field in dataclasses.fields(task):
         if field.name in {"edges", "breakdown"}:
             assert (getattr(task, field.name) is not None) == (f">{field.name}</code>" in page)
@@ -321,7 +309,7 @@ def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
 def test_every_refinement_is_described() -> None:
     """Each in its own words."""
     names = get_args(Refinement)
-    words = {fragment("refinement.html", histogram={"refinement": name}) for name in names}
+    words = {fragment("refinement.html", task={"refinement": name}) for name in names}
     assert len(names) == len(words)
 
 
