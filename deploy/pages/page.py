@@ -31,7 +31,6 @@ _ENVIRONMENT.filters |= {
     "count": figures.format_count,
     "latex": figures.escape_latex,
     "listed": listed,
-    "triples": figures.format_triples,
     "odds": figures.format_odds,
     "plain": figures.format_parameter,
     "privacy": figures.format_privacy,
