@@ -16,6 +16,7 @@ from common.task_digest import TaskDigest
 from deploy.cli import app
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
+from deploy.commands.options import page_beside
 from deploy.commands.person import describe_contribution, show_receipt
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support.printing import printed
@@ -147,3 +148,11 @@ def test_expected_shares_that_are_no_numbers_are_wrong_usage() -> None:
 
     assert isinstance(outcome.exception, UsageError)
     assert "--head must be shares such as 0.05,0.03" == str(outcome.exception)
+
+
+def test_a_page_is_written_beside_its_output() -> None:
+    """So that no file is replaced that the user has not named; never in the output's place."""
+    assert Path("mine.html") == page_beside(Path("mine.json"), None)
+    assert Path("page.html") == page_beside(Path("mine.json"), Path("page.html"))
+    with pytest.raises(UsageError, match="must be different files"):
+        page_beside(Path("mine.html"), None)
