@@ -20,6 +20,7 @@ install: $(STAMP)  ## make the environment in .venv
 
 $(STAMP): SHELL := bash
 $(STAMP): .SHELLFLAGS := -o pipefail -c
+# Warnings of pip are about this machine, such as its caches; those of retries are shown.
 $(STAMP): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is not on the PATH: install it (Debian: apt install python3 python3-venv) or call make with PYTHON=/path/to/python3."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1): call make with PYTHON=/path/to/a/newer/python3."; exit 1; }
@@ -27,8 +28,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "Installing into .venv, about a minute; one line for each package."
 	$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --progress-bar off -r requirements.lock \
-	    | sed -n -u -e 's/^Collecting \([^ ;]*\).*/  \1/p' -e 's/^Installing collected packages.*/  installing them/p'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	    2> >(sed -e '/^WARNING: Retrying/b' -e '/^WARNING: /d' >&2) | sed -n -u -e 's/^Collecting \([^ ;]*\).*/  \1/p' -e 's/^Installing collected packages.*/  installing them/p'
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 demo: install  ## collect a real histogram privately, with four processes on this machine

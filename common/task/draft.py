@@ -1,10 +1,15 @@
 """An operator's draft of a task; the analyzer adds weights, claims and its own key."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Final
+from functools import cache, partial
+from typing import Annotated, Any, Final, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from common.crypto.hpke import DEFAULT_SUITE
+from common.errors import TaskError
 from common.limits import parse_amount, parse_bounded, parse_count
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.dummy_spec import MAX_DUMMIES, PERMUTE_ONLY, DummySpec, ShufflerSpec
@@ -17,8 +22,29 @@ _ItemCount = Annotated[int, partial(parse_count, maximum=MAX_DOMAIN_SIZE)]
 _UserCount = Annotated[int, partial(parse_count, maximum=MAX_USERS)]
 
 
+@cache
+def _types(draft: type) -> Mapping[str, TypeAdapter[Any]]:
+    """Return the declared types of a draft's fields."""
+    return {name: TypeAdapter(hint) for name, hint in get_type_hints(draft).items()}
+
+
+class _Draft:
+    """Base of drafts, whose fields are of their declared types; their ranges are checked later."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Raise TaskError, which names the field, for a value of another type."""
+        for name, declared in _types(type(self)).items():  # type: ignore[arg-type]  # is hashable
+            try:
+                declared.validate_python(getattr(self, name), strict=True)
+            except ValidationError as error:
+                rule = re.sub(r"^\w+ should", "must", error.errors()[0]["msg"])
+                raise TaskError(f"{name} {rule}") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberDraft:
+class NumberDraft(_Draft):
     """The range of the numbers in a mean or vector task."""
 
     low: float = -1.0
@@ -26,7 +52,7 @@ class NumberDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextDraft:
+class TextDraft(_Draft):
     """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
     bits: int = 0
@@ -51,7 +77,7 @@ class TextDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenDraft:
+class OpenDraft(_Draft):
     """The form of the values that `discover` finds."""
 
     encoding: str = "text"
@@ -64,7 +90,7 @@ class OpenDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairDraft:
+class PairDraft(_Draft):
     """The range of PrivKV's values, and the split of its local ε [YHMZ19]."""
 
     low: float = -1.0
@@ -77,7 +103,7 @@ class PairDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskDraft:
+class TaskDraft(_Draft):
     """An operator's parameters for a task; the analyzer checks them when it builds the Task."""
 
     delta: float

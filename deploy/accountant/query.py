@@ -161,6 +161,11 @@ class Query:
             answers=self.k, local_epsilon=self.eps_l, hashed=_HASHED[mechanism], collision=self.coll
         )
 
+    @property
+    def local_epsilon(self) -> float:
+        """The local ε that the query states, or else the randomizer's, an upper bound in floats."""
+        return self.subject.local_epsilon if self.eps_l is None else self.eps_l
+
     @cached_property
     def anonymity_set(self) -> AnonymitySet:
         """The batch's users and dummies; raises AccountingError if the numbers do not fit."""
@@ -218,7 +223,8 @@ class Query:
             epsilon = self.eps or 0.0
             delta = delta_of(subject, anonymity_set, epsilon)
         else:
-            epsilon, delta = epsilon_of(subject, anonymity_set, self.delta), self.delta
+            epsilon = min(epsilon_of(subject, anonymity_set, self.delta), self.local_epsilon)
+            delta = self.delta
         random_dummies = anonymity_set.random_dummies
         honest = anonymity_set.users - anonymity_set.colluders
         assumptions = [

@@ -1,11 +1,26 @@
 """Client of the shuffler, for its operator and for public calls."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
 from common.errors import PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchState, BatchStatus
+from common.runtime.rpc import open_channel
+from common.runtime.validation import read_file
 from common.task_digest import TaskDigest
 from common.wire.batches import dropped_from_wire, progress_from_wire, status_from_wire
 from deploy.clients.base import ServiceClient
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from user_agent.shuffler_client import RemoteShuffler
+
+
+@asynccontextmanager
+async def shuffler_at(address: str, authority: Path | None) -> AsyncIterator[RemoteShuffler]:
+    """Open a new connection to a shuffler, as a device does, without a token."""
+    trusted = None if authority is None else read_file(authority)
+    async with open_channel(address, "shuffler", trusted) as channel:
+        yield RemoteShuffler(channel)
 
 
 class ShufflerClient(ServiceClient):

@@ -124,5 +124,5 @@ def account(
     except (AccountingError, ValueRangeError) as error:
         raise UsageError(re.sub(r"^(\w+)(?= is | must |: )", _option, str(error))) from error
     answer = query_output.answer_fields(query, guarantee, comparing=compare)
-    show = partial(query_output.show, guarantee, answer, query.subject.local_epsilon)
+    show = partial(query_output.show, guarantee, answer, query.local_epsilon)
     print_answer(answer | {"guarantee": guarantee}, show, json=json)

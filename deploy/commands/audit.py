@@ -25,7 +25,7 @@ def audit(
     self_test: options.Flag = False,
     list_them: Annotated[bool, typer.Option("--list")] = False,
     output: options.Output = Path("audit.json"),
-    html: options.Output = Path("audit.html"),
+    html: options.OptionalOutput = None,
     open_it: options.OpenPage = False,
     json: options.AsJson = False,
 ) -> None:
@@ -47,14 +47,14 @@ def audit(
             deliberate weakness and check that it fails; writes no files.
         list_them: List the scenarios and exit.
         output: Output file for the findings.
-        html: Output file for the report as a page.
+        html: Output file for the report as a page.  [--output, with the ending .html]
     """
     # Imported here: these load all three services, which is slow.
     from deploy.audit import command
     from deploy.audit.runner import AuditRun, scenarios_named
     from deploy.audit.scenario import FULL, QUICK, SMALL
 
-    console = terminal(stderr=json)
+    console, page = terminal(stderr=json), options.page_beside(output, html)
     if list_them:
         command.show_names(terminal())
         return
@@ -74,7 +74,7 @@ def audit(
         passed = command.run_self_test(run, console, json=json)
     else:
         passed = command.run_audit(
-            run, console, output=output, html=html, open_it=open_it, json=json
+            run, console, output=output, html=page, open_it=open_it, json=json
         )
     if not passed:
         raise typer.Exit(1)

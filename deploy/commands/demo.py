@@ -8,9 +8,8 @@ import typer
 from common.errors import UsageError
 from common.protocols import Kind
 from deploy.commands import options
-from deploy.terminal.console import show_in_browser, terminal
+from deploy.terminal.console import print_written, show_in_browser, terminal
 from deploy.terminal.json_output import print_json
-from deploy.terminal.tables import print_guarantees
 
 app = typer.Typer()
 
@@ -23,8 +22,9 @@ def demo(
     task_kind: Kind = "categorical",
     seed: Annotated[int | None, typer.Option(min=0)] = None,
     output: options.Output = Path("result.json"),
-    html: options.Output = Path("result.html"),
+    html: options.OptionalOutput = None,
     open_it: options.OpenPage = False,
+    guarantees: options.AllGuarantees = False,
     json: options.AsJson = False,
 ) -> None:
     """
@@ -40,27 +40,26 @@ def demo(
             sleep), vector (marks on eight questions), key-value (films seen and their stars).
         seed: Seed for choosing the people; the noise is always fresh.
         output: Output file for the result.
-        html: Output file for the result as a page.
+        html: Output file for the result as a page.  [--output, with the ending .html]
     """
     from deploy.datasets.sample_people import sample_people
     from deploy.demo import demo as demonstration
-    from deploy.results.result_view import print_estimates
+    from deploy.results.result_view import print_estimates, print_guarantee
 
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise UsageError("users must be a whole number, or 'all'")
-    console = terminal(stderr=json)
+    console, page = terminal(stderr=json), options.page_beside(output, html)
     n_users = None if users == "all" else int(users)
     people = sample_people(task_kind, n_users, seed)
-    finished = demonstration.run(people, output=output, html=html, console=console)
-    opened = open_it and show_in_browser(html.resolve().as_uri())
+    finished = demonstration.run(people, output=output, html=page, console=console)
+    address = page.resolve().as_uri()
+    opened = open_it and show_in_browser(address)
     if json:
         print_json(finished.as_json())
         return
     console.print(finished.people.title)
     print_estimates(finished.view(), console)
-    print_guarantees(finished.result.guarantees, "Guarantees for each user", console)
-    console.print(f"Written to {output}.")
-    console.print(
-        f"[bold]The result as a page:[/bold] {html.resolve().as_uri()}{' (opened)' * opened}",
-        soft_wrap=True,
-    )
+    print_guarantee(finished.result, console, in_full=guarantees)
+    print_written([output], console)
+    shown = f"{address}{' (opened)' * opened}"
+    console.print(f"[bold]The result as a page:[/bold] {shown}", soft_wrap=True)

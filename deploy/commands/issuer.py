@@ -118,25 +118,22 @@ def fetch(
         out: New file for the tokens, one per line.
     """
     from common.crypto.randomness import new_seed
-    from common.runtime.rpc import open_channel
-    from common.runtime.validation import read_file
     from common.task.task import Task
     from deploy.clients.issuer import IssuerClient
     from deploy.clients.people import fetch_tokens
-    from user_agent.shuffler_client import RemoteShuffler
+    from deploy.clients.shuffler import shuffler_at
 
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold tokens in use")
     people = CredentialFile(credentials).all()
-    trusted = None if authority is None else read_file(authority)
     seed_file = out.with_name(f"{out.name}.seed")
     with writing(seed_file):
         if not seed_file.exists():
             atomic_write(seed_file, new_seed(), 0o600)
 
     async def get(progress: Callable[[int], None]) -> list[bytes]:
-        async with open_channel(shuffler, "shuffler", trusted) as channel:
-            signed = await RemoteShuffler(channel).fetch_task(task)
+        async with shuffler_at(shuffler, authority) as device:
+            signed = await device.fetch_task(task)
         wanted = Task.verified(signed, task, None).tokens
         if wanted is None:
             raise SettingsError("this task requires no tokens")

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,7 +10,7 @@ import typer
 
 from common.errors import UsageError
 from deploy.commands import options
-from deploy.datasets.names import IPUMS_1940_CITY
+from deploy.load.sending import MAX_SECONDS, MIN_RATE, Sending
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _DEFAULT_USERS = 1000
-_MIN = 1e-6
-_MAX_SECONDS = 1e7
 
 
 @options.command(
@@ -31,11 +30,11 @@ _MAX_SECONDS = 1e7
 )
 def load(
     context: typer.Context,
+    *,
     task: Annotated[str | None, typer.Argument()] = None,
     shuffler: str | None = None,
     local: options.Flag = False,
     sink: options.Flag = False,
-    authority: options.Authority = None,
     draft: Path | None = None,
     users: Annotated[
         int | None,
@@ -46,27 +45,15 @@ def load(
             "--ramp]",
         ),
     ] = None,
-    dataset: str = IPUMS_1940_CITY,
-    seed: Annotated[int | None, typer.Option(min=0)] = None,
-    mode: Literal["users", "bulk"] = "users",
-    rate: Annotated[float | None, typer.Option(min=_MIN, max=1e9)] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, max=100_000)] = None,
-    pattern: Literal["steady", "burst"] = "steady",
-    burst: Annotated[int, typer.Option(min=1)] = 100,
+    sending: Sending,
     ramp: str | None = None,
-    step_seconds: Annotated[float, typer.Option(min=_MIN, max=_MAX_SECONDS)] = 10.0,
-    p99_limit: Annotated[float, typer.Option(min=_MIN)] = math.inf,
+    step_seconds: Annotated[float, typer.Option(min=MIN_RATE, max=MAX_SECONDS)] = 10.0,
+    p99_limit: Annotated[float, typer.Option(min=MIN_RATE)] = math.inf,
     misbehaving: str = "0",
-    processes: Annotated[int, typer.Option(min=1, max=256)] = 1,
-    patience: Annotated[float, typer.Option(min=0, max=_MAX_SECONDS)] = 120.0,
-    fetch_task: options.Flag = False,
     prepare: options.OptionalOutput = None,
     replay: Path | None = None,
     tokens: Path | None = None,
-    analyzer: str | None = None,
-    token_file: Path | None = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
+    analyzer: options.OptionalAnalyzerAccess,
     shuffler_token_file: Path | None = None,
     i_run_these_services: options.Flag = False,  # noqa: ARG001  # `check_options` sees it
     close: options.Flag = False,
@@ -87,30 +74,18 @@ def load(
         sink: Send to a server that stores nothing, to measure this program.
         draft: Draft, for --local or --sink, published as it is.  [a built-in task: od-hp, 915
             values]
-        dataset: Source of the values: a shipped data set, a file, or zipf:SIZE. Values of a file
-            have the format of `shuffledp contribute`; without labels, edges or groups they are the
-            items in their order.
-        seed: Seed for values, behaviours and arrival times.
-        mode: users: one connection per user. bulk: many users per call.
-        rate: Users who arrive per second, whether or not the services keep up.
-        concurrency: Without --rate: concurrent users, or concurrent bulk calls.  [64; 4]
-        pattern: Arrivals with --rate. steady: at random. burst: many at once.
-        burst: Users per burst, with --pattern burst.
         ramp: FROM:TO:STEPS users per second: raise the rate stepwise until the services fall
             behind.
         step_seconds: Seconds per step of --ramp.
         p99_limit: Milliseconds; --ramp ends when 1 in 100 users waits longer.
         misbehaving: Share of users who misbehave: 0.1, or malformed=0.02,… (duplicate, flooding,
             conflict, malformed, oversized, dropping).
-        processes: Number of sending processes.
-        patience: Seconds that a user retries while services do not answer.
-        fetch_task: Each user fetches the task first.
         prepare: Only seal the submissions into this file; send nothing.
         replay: Send the submissions prepared in this file.
         tokens: File of tokens from `shuffledp issuer tokens`, one per user, if the task requires
             them.
         analyzer: Address of the analyzer, to check the result too.
-        token_file: The analyzer's operator token: operator.token in its state directory.
+        analyzer_token_file: The analyzer's operator token: operator.token in its state directory.
         shuffler_token_file: The shuffler's operator token, to check that the batch is empty and to
             check the shuffler's counts.
         i_run_these_services: Send without --shuffler-token-file. Simulated answers spoil a real
@@ -135,29 +110,17 @@ def load(
     )
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
-    check_options(kind, mode, pattern, given)
+    check_options(kind, sending.mode, sending.pattern, given)
     climb = None
     if ramp is not None:
         climb = ramp_from(ramp, step_seconds=step_seconds, p99_limit=p99_limit)
-    people = read_dataset(dataset) if is_file(dataset) and replay is None else None
+    named = is_file(sending.dataset) and replay is None
+    people = read_dataset(sending.dataset) if named else None
     if users is None:
         users = _DEFAULT_USERS if people is None else people.n_users
         users = users if climb is None else sum(count for _, count in climb.phases) + 1
-    plan = LoadPlan(
-        n_users=users,
-        shares=shares_from(misbehaving),
-        dataset=dataset,
-        mode=mode,
-        rate=rate,
-        concurrency=concurrency,
-        pattern=pattern,
-        burst=burst,
-        ramp=climb,
-        processes=processes,
-        patience=patience,
-        fetch_task=fetch_task,
-        seed=seed,
-    )
+    shares = shares_from(misbehaving)
+    plan = LoadPlan(n_users=users, shares=shares, ramp=climb, **asdict(sending))
     replayed = None if replay is None else SealedUsers.load(replay)
     if local:
         connecting = targets.local(plan, draft)
@@ -170,14 +133,13 @@ def load(
             digest = replayed.signed.digest()
         else:
             digest = options.task_digest(task or "")
-        operator = options.AnalyzerAccess(analyzer or "", token_file, authority, certificate, key)
-        watcher = options.ShufflerAccess(shuffler or "", shuffler_token_file, authority)
+        watcher = options.ShufflerAccess(shuffler or "", shuffler_token_file, analyzer.authority)
         connecting = targets.connect(
             kind,
             shuffler or "",
             digest,
-            authority=authority,
-            operator=None if analyzer is None else operator.connect,
+            authority=analyzer.authority,
+            operator=analyzer.connect if analyzer.analyzer else None,
             watcher=None if shuffler_token_file is None else watcher.connect,
             metrics=metrics or [],
         )

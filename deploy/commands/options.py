@@ -12,7 +12,7 @@ from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from operator import getitem
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import typer
 
@@ -34,16 +34,15 @@ AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: uni
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
 
 
+_DIGEST: Final = re.compile(f"[0-9a-fA-F]{{{2 * DIGEST_BYTES}}}")
+
+
 def task_digest(text: str) -> TaskDigest:
     """Parse a task's digest, or raise UsageError."""
-    digits = 2 * DIGEST_BYTES
-    try:
-        digest = bytes.fromhex(text)
-    except ValueError as error:
-        raise UsageError(f"the task's digest must be {digits} hexadecimal digits") from error
-    if len(digest) != DIGEST_BYTES:
-        raise UsageError(f"the task's digest has {len(text)} digits; it must have {digits}")
-    return TaskDigest(digest)
+    if not _DIGEST.fullmatch(text):
+        rule = f"it must be {2 * DIGEST_BYTES} hexadecimal digits"
+        raise UsageError(f"the task's digest has {len(text)} characters; {rule}")
+    return TaskDigest(bytes.fromhex(text))
 
 
 if TYPE_CHECKING:
@@ -122,9 +121,7 @@ class OptionalAnalyzerAccess(AnalyzerAccess):
     """The analyzer, if the command needs it."""
 
     analyzer: AnalyzerAddress = ""
-    analyzer_token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File of the operator token.")
-    ] = None
+    analyzer_token_file: TokenFile = None
 
 
 @dataclass(frozen=True)
@@ -157,22 +154,25 @@ def command(
     Register a function as a command with examples, by default under its own name.
 
     The texts under `Options:` in its docstring become the help of its parameters. A parameter whose
-    type is a dataclass stands for one option per field.
+    type is a dataclass stands for one option per field, with the texts of that docstring too.
     """
 
     def register(function: Function) -> Function:
-        text, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
-        texts = dict(re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", rest))
+        text, texts = _texts(function)
         parameters, groups = list[inspect.Parameter](), dict[str, type]()
         for own in inspect.signature(function).parameters.values():
             if isinstance(own.annotation, type) and is_dataclass(own.annotation):
                 groups[own.name] = own.annotation
+                texts = _texts(own.annotation)[1] | texts
                 parameters += inspect.signature(own.annotation).parameters.values()
-            elif own.name in texts:
-                hint = _explained(own.name, own.annotation, texts[own.name])
-                parameters.append(own.replace(annotation=hint))
             else:
                 parameters.append(own)
+        parameters = [
+            each.replace(annotation=_explained(each.name, each.annotation, texts[each.name]))
+            if each.name in texts
+            else each
+            for each in parameters
+        ]
 
         @wraps(function)
         def run(**given: Any) -> None:  # noqa: ANN401  # any option
@@ -191,6 +191,12 @@ def command(
     return register
 
 
+def _texts(described: object) -> tuple[str, dict[str, str]]:
+    """Return a docstring without its part `Options:`, and the texts in that part by name."""
+    text, _, rest = inspect.cleandoc(described.__doc__ or "").partition("\n\nOptions:\n")
+    return text, dict(re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", rest))
+
+
 def _explained(name: str, hint: Any, text: str) -> Any:  # noqa: ANN401  # types
     """Return the type of a parameter with its help."""
     kind, given = get_args(hint) if get_origin(hint) is Annotated else (hint, typer.Option())
@@ -199,6 +205,14 @@ def _explained(name: str, hint: Any, text: str) -> Any:  # noqa: ANN401  # types
     described = copy(given)  # several commands may share it
     described.help = re.sub(r"\n +", " ", text)
     return getitem(Annotated, (kind, described))
+
+
+def page_beside(output: Path, html: Path | None) -> Path:
+    """Return where a page is written, by default beside the output; raise UsageError if there."""
+    page = output.with_suffix(".html") if html is None else html
+    if page.resolve() == output.resolve():
+        raise UsageError("--output and --html must be different files")
+    return page
 
 
 def check_kinds(context: typer.Context, kinds: Mapping[str, Collection[Kind]]) -> None:

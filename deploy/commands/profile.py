@@ -47,7 +47,7 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "task": ("create", "list", "show", "close"),
     "series": ("publish", "forecast", "show"),
     "sentinels": ("plant",),
-    "batch": ("release", "drop"),
+    "batch": ("release", "drop", "erase"),
     "issuer": ("new-key", "tokens"),
 }
 """

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 
@@ -20,6 +20,11 @@ from deploy.tasks import task_view
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
+
+_NO_TOKENS: Final = (
+    "Warning: the task has no tokens, so devices refuse it by default. Publish it with "
+    "--token-key, from shuffledp issuer new-key."
+)
 
 
 class Publication(NamedTuple):
@@ -40,12 +45,7 @@ class Publication(NamedTuple):
         texts = [f"{name}: {why}." for name, why in (self.cosigned or {}).items() if why]
         if self.cosigned == {}:
             texts.append("The log has no witness: only devices with allow_unlogged_tasks answer.")
-        if self.task.tokens is None:
-            texts.append(
-                "Warning: the task has no tokens, so devices refuse it by default. Publish it with "
-                "--token-key, from shuffledp issuer new-key."
-            )
-        return texts
+        return texts + [_NO_TOKENS] * (self.task.tokens is None)
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON fields; `cosigned` is null for a task published earlier."""
@@ -58,7 +58,7 @@ class Publication(NamedTuple):
         }
 
     def show(self, console: Console) -> None:
-        """Print the claim, how many witnesses have cosigned, and the warnings."""
+        """Print the claim, how many witnesses have cosigned, and warnings not yet printed."""
         console.print(task_view.describe_claim(self.task), soft_wrap=True)
         if self.cosigned:
             count = list(self.cosigned.values()).count("")
@@ -66,13 +66,16 @@ class Publication(NamedTuple):
                 f"Logged; {count} of {len(self.cosigned)} witnesses have cosigned."
                 + " The analyzer retries; devices wait for theirs." * (count < len(self.cosigned))
             )
-        for warning in self.warnings:
+        printed = None if self.cosigned is None else _NO_TOKENS  # by `with_keys`
+        for warning in (text for text in self.warnings if text != printed):
             console.print(escaped(warning), soft_wrap=True, highlight=False)
 
 
 def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:
-    """Return a draft with others' keys from their files."""
+    """Return a draft with others' keys from their files; warn of one without tokens."""
     tokens = None if token_key is None else draft_file.read_token_key(token_key)
+    if tokens is None:
+        terminal(stderr=True).print(_NO_TOKENS, soft_wrap=True, highlight=False)
     if shuffler_key is None:
         return replace(draft, tokens=tokens)
     # The signing identity is in the same folder: an envelope sealed to it would never open.
@@ -89,12 +92,13 @@ def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | Non
 def preview(task_draft: TaskDraft, *, json: bool) -> None:
     """Print the guarantees of a draft's task, computed locally."""
     task = task_view.preview(task_draft, now=SystemClock().now())
+    no_tokens = [_NO_TOKENS] * (task.tokens is None)
     if json:
         print_json(
             {
                 "task": task_view.as_json(task),
                 "guarantees": task_view.task_guarantees(task),
-                "warnings": task_view.claim_warnings(task),
+                "warnings": (*task_view.claim_warnings(task), *no_tokens),
             }
         )
         return

@@ -1,6 +1,5 @@
 """`shuffledp result`, `ledger` and `iterate`: releases, their cost, and the next iteration."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -8,7 +7,6 @@ from typing import Annotated, Final
 import typer
 
 from common.crypto.signing import SignedTask
-from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry
 from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import write
@@ -115,29 +113,26 @@ def ledger(
     """
     from deploy.clients.analyzer import OperatorClient
     from deploy.pages.result_page import releases_page
-    from deploy.results import ledger as ledger_view
-    from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
+    from deploy.results.ledger import LedgerView
+    from deploy.tasks.population_budgets import budgets_by_population
 
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
 
-    async def read(
-        operator: OperatorClient,
-    ) -> tuple[list[ChainedEntry], ChainHead, Sequence[PopulationBudgets]]:
+    async def read(operator: OperatorClient) -> LedgerView:
         entries, head = await operator.ledger()
-        return entries, head, await budgets_by_population(entries, operator)
+        return LedgerView(entries, head, await budgets_by_population(entries, operator))
 
-    entries, head, populations = options.ask(analyzer.connect, read)
-    decisions = [entry for entry in entries if isinstance(entry, DecisionEntry)]
+    found = options.ask(analyzer.connect, read)
     if signer is not None:
-        for decision in decisions:
+        for decision in found.decisions:
             decision.verify(signer)
     if html is not None:
-        write(html, releases_page(entries, head, populations))
+        write(html, releases_page(found))
     if json:
-        print_json(ledger_view.as_json(entries, head, populations))
+        print_json(found.as_json())
         return
-    ledger_view.show(entries, head, populations, terminal())
-    if decisions:
+    found.show(terminal())
+    if found.decisions:
         terminal().print(
             f"Signatures of decisions verified with {analyzer_identity}."
             if signer

@@ -50,13 +50,12 @@ def plant_sentinels(
         shuffler_identity: The shuffler's identity.pub, to verify receipts.
     """
     from common.crypto.randomness import secure_generator
-    from common.runtime.validation import read_file
     from deploy.clients.people import read_tokens
-    from deploy.sentinels.planting import SentinelRun, report, shuffler_at
+    from deploy.clients.shuffler import shuffler_at
+    from deploy.sentinels.planting import SentinelRun, report
     from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 
     digest = options.task_digest(task)
-    trusted = read_file(analyzer.authority) if analyzer.authority else None
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = options.read_identity(shuffler_identity) if shuffler_identity else None
     spent = read_tokens(tokens) if tokens else None
@@ -66,7 +65,7 @@ def plant_sentinels(
             run = SentinelRun(
                 digest=digest,
                 analyzer=operator,
-                connect=lambda: shuffler_at(shuffler, trusted),
+                connect=lambda: shuffler_at(shuffler, analyzer.authority),
                 file=output,
                 rng=secure_generator(),
                 tokens=spent,

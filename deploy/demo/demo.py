@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from common.crypto.randomness import new_seed
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError
-from common.messages.batch import BatchState, BatchStatus
+from common.messages.batch import BatchStatus
 from common.messages.result import Result
 from common.messages.submission import Value
 from common.protocols import ITEM_KINDS
@@ -35,6 +35,7 @@ from deploy.results.distribution_view import Questions
 from deploy.results.export import as_json
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.tasks.demo_task import closing_draft
+from deploy.tasks.task_view import DELIVERED, LOST
 from deploy.terminal.files import write
 from deploy.terminal.json_output import dumps
 from user_agent.credentials import CredentialFile
@@ -151,17 +152,12 @@ async def _contribute(
     await contribute_all(rest, signed, shuffler, tokens=spent, progress=progress)
 
 
-_LOST: Final = frozenset(
-    {BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED, BatchState.UNCONFIRMED}
-)
-
-
 async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchStatus:
     async with ShufflerClient.connect(cluster.shuffler.address, cluster.authority) as shuffler:
         while True:
             status = await shuffler.status_or_none(digest)
-            if status is not None and status.state in _LOST:
+            if status is not None and status.state in LOST:
                 raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
-            if status is not None and status.state in {BatchState.DELIVERED, BatchState.ERASED}:
+            if status is not None and status.state in DELIVERED:
                 return status
             await asyncio.sleep(_POLL_SECONDS)

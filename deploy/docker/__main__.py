@@ -10,6 +10,7 @@ from typing import Final
 from common.errors import ShuffleDpError
 from deploy.docker.deployment import Deployment
 from deploy.docker.engine import IMAGES, SCALE_IMAGES, Engine
+from deploy.terminal.interruption import INTERRUPTED
 
 DEFAULT_BASE: Final = "python:3.12-slim-bookworm"
 
@@ -75,6 +76,8 @@ def main() -> None:
         commands[arguments.command](Deployment(engine=Engine.find(), scale=arguments.scale))
     except ShuffleDpError as error:
         sys.exit(f"shuffledp: {error}")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,15 @@ from numpy.typing import NDArray
 
 from common.errors import PlanError, UsageError
 from common.runtime.access import CallKind
-from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.load.behaviour import Behaviour
+from deploy.load.sending import MAX_RATE, Mode, Pattern, Sending
 from deploy.load.tally import Tally
 
-Mode = Literal["users", "bulk"]
-Pattern = Literal["steady", "burst"]
 TargetKind = Literal["services", "local", "sink"]
 
 _MIN_ACHIEVED: Final = 0.95
 """Share of the offered rate below which a ramp step fails, because a queue grows."""
 _USERS_IN_FLIGHT: Final = 64
-_MAX_RATE: Final = 1e9
 _MAX_STEPS: Final = 1000
 
 
@@ -37,10 +34,10 @@ class Ramp:
     """Maximum 99th percentile of the waits in milliseconds; above it, a step fails."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.first <= self.last <= _MAX_RATE or not 1 <= self.steps <= _MAX_STEPS:
+        if not 0 < self.first <= self.last <= MAX_RATE or not 1 <= self.steps <= _MAX_STEPS:
             raise PlanError(
                 f"a ramp must have 1 to {_MAX_STEPS} steps and rise from a rate above 0 to at most "
-                f"{_MAX_RATE:g}"
+                f"{MAX_RATE:g}"
             )
 
     @property
@@ -72,24 +69,12 @@ def ramp_from(text: str, *, step_seconds: float = 10.0, p99_limit: float = math.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadPlan:
-    """The simulated users, and how they arrive and send: see the options of `shuffledp load`."""
+class LoadPlan(Sending):
+    """The simulated users, and how they arrive and send; without rates, in a closed loop."""
 
     n_users: int = 1000
     shares: Mapping[Behaviour, float] = field(default_factory=dict)
-    dataset: str = IPUMS_1940_CITY
-    """Source of items, or a file of values of any kind; other sources have random values then."""
-    mode: Mode = "users"
-    rate: float | None = None
-    """Users per second in an open loop; None for a closed loop."""
-    concurrency: int | None = None
-    pattern: Pattern = "steady"
-    burst: int = 100
     ramp: Ramp | None = None
-    processes: int = 1
-    patience: float = 120.0
-    fetch_task: bool = False
-    seed: int | None = None
 
     @property
     def in_flight(self) -> int:
@@ -121,11 +106,13 @@ def arrivals(
     return np.sort(rng.random(count)) * (count / rate)
 
 
-_RESULT: Final = "token_file certificate key"
+_RESULT: Final = "analyzer_token_file certificate key"
 _ACCESS: Final = "shuffler_token_file metrics i_run_these_services"
 _SENDING: Final = (
     "mode rate concurrency pattern burst p99_limit processes patience fetch_task close json"
 )
+_NAMED: Final = {"task": "TASK", "analyzer_token_file": "--token-file"}
+"""Parameters that are not named like their option."""
 _CLOSING: Final = "--close needs --shuffler-token-file"
 _CONSENT: Final = (
     "simulated users spoil a real collection, so only the services' operator may send them: "
@@ -159,10 +146,10 @@ def check_options(kind: TargetKind, mode: Mode, pattern: Pattern, given: Collect
     for applies, names, why in ignored:
         useless = [name for name in names.split() if applies and name in present]
         if useless:
-            options = {name: f"--{name.replace('_', '-')}" for name in useless} | {"task": "TASK"}
-            raise UsageError(f"drop {', '.join(options[name] for name in useless)}: {why}")
+            options = [_NAMED.get(name, f"--{name.replace('_', '-')}") for name in useless]
+            raise UsageError(f"drop {', '.join(options)}: {why}")
     needed = (
-        ("analyzer" in present, "token_file", "--analyzer needs --token-file"),
+        ("analyzer" in present, "analyzer_token_file", "--analyzer needs --token-file"),
         (bursts, "rate ramp", "--pattern burst needs --rate or --ramp"),
         (remote, "task replay", "the task's digest is missing"),
         (remote and "close" in present, "shuffler_token_file", _CLOSING),

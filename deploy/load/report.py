@@ -20,7 +20,7 @@ from deploy.load.tally import CountRow, Tally
 from deploy.load.target import Target
 from deploy.load.usage import PartyUsage
 from deploy.load.users import SealedUsers
-from deploy.results.result_view import mse_of
+from deploy.results.estimate_table import mse_of
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import add_columns, print_whole
 
@@ -102,8 +102,8 @@ class ProgressBars(Progress):
         self.add_task(name, total=users, seen="")
 
     def show_tally(self, tally: Tally) -> None:
-        """Show the progress of sending."""
-        failed = tally.failures.total() + tally.refusals.total()
+        """Show the progress of sending, and failures other than of a flood's copies."""
+        failed = tally.failures.total() - tally.shed + tally.refusals.total()
         seen = f"{failed:,} failed" if failed else ""
         self.update(self.task_ids[-1], completed=tally.finished, seen=seen)
 
@@ -189,6 +189,11 @@ def show(finished: LoadReport, console: Console) -> None:
         if isinstance(figure, int | float)
     ]
     _print_rows(f"{finished.n_users:,} users, {how}", rows, console)
+    if shed := fields["shed_copies"]:
+        console.print(
+            f"Of the failed attempts {shed:,} are copies that flooding users sent on purpose. They "
+            "are never retried, and no count expects them."
+        )
     if (ramp := fields["ramp"]) is not None:
         _print_rows("Rates of the ramp", ramp["steps"], console)
         held = _cell(ramp["held_users_per_second"] or "none")

@@ -24,7 +24,7 @@ from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.admission_interceptor import SERVICE_ERROR
 from common.runtime.clock import SystemClock
-from common.runtime.rpc import bind, open_channel
+from common.runtime.rpc import bind
 from common.runtime.tls import Tls, development_files
 from common.runtime.validation import read_file
 from common.task.draft import TaskDraft
@@ -35,7 +35,7 @@ from common.wire.submissions import outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.local_cluster import Cluster
-from deploy.clients.shuffler import ShufflerClient
+from deploy.clients.shuffler import ShufflerClient, shuffler_at
 from deploy.datasets.sources import dataset
 from deploy.load.behaviour import assign, expected_answers
 from deploy.load.plan import LoadPlan, TargetKind
@@ -44,7 +44,6 @@ from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from user_agent.shuffler_client import RemoteShuffler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +90,8 @@ async def connect(
     async with AsyncExitStack() as stack:
         at_analyzer = await stack.enter_async_context(operator()) if operator else None
         at_shuffler = await stack.enter_async_context(watcher()) if watcher else None
-        async with open_channel(shuffler, "shuffler", trusted) as channel:
-            signed = await RemoteShuffler(channel).fetch_task(digest)
+        async with shuffler_at(shuffler, authority) as device:
+            signed = await device.fetch_task(digest)
         Task.verified(signed, digest, None)
         yield Target(
             kind=kind,

@@ -1,7 +1,6 @@
 """Format numbers for readers, and escape text for LaTeX."""
 
 import math
-from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import Final
 
@@ -34,11 +33,6 @@ def format_parameter(value: object) -> str:
     if isinstance(value, int):
         return format_count(value)
     return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
-
-
-def format_triples(rows: Sequence[Sequence[int]]) -> str:
-    """Format lists of whole numbers: `1, 0, 20; 2, 1, 1,000`."""
-    return "; ".join(", ".join(map(format_count, row)) for row in rows)
 
 
 def format_privacy(figure: float) -> str:

@@ -3,19 +3,18 @@
 import json
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from scipy.special import fdtri
 
 from common.errors import CredentialError, PeerRefusalError, ShuffleDpError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchState
-from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from deploy.pages.figures import format_count
 from deploy.pages.page import fragment, render
-from deploy.tasks.task_view import BATCH_STATES
+from deploy.tasks.task_view import BATCH_STATES, DELIVERED, LOST
 
 Sample = tuple[float, int]
 """Time in seconds, and the number of users at that time."""
@@ -28,17 +27,6 @@ _TAIL: Final = 0.05
 """Probability below and above the range of each window."""
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MAX_SAMPLES: Final = 1000
-_REFUSALS: Final[Mapping[str, str]] = {
-    Outcome.MALFORMED: "could not be opened, or had the wrong length",
-    Outcome.CONFLICT: "reused the id of another submission with other bytes",
-    Outcome.TOKEN_USED: "its token was used for another submission",
-    Outcome.UNAUTHENTICATED: "had no valid token",
-    Outcome.CLOSED: "arrived after the batch had closed",
-}
-_GOOD: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
-_BAD: Final = frozenset(
-    {BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED, BatchState.UNCONFIRMED}
-)
 
 
 def live_page(digest: TaskDigest, *, poll_seconds: float) -> str:
@@ -106,13 +94,12 @@ class LiveFeed:
             min_history=MIN_HISTORY,
             arrived=history[-1][1] - history[0][1],
             curve=_curve(history),
-            refusals=dict(_REFUSALS) | dict.fromkeys(set(progress.refused) - set(_REFUSALS), ""),
         )
         return {
             "state": headline,
             "explanation": explanation,
-            "tone": "good" if state in _GOOD else "bad" if state in _BAD else "neutral",
-            "over": state in _BAD or state is BatchState.ERASED,
+            "tone": "good" if state in DELIVERED else "bad" if state in LOST else "neutral",
+            "over": state in LOST or state is BatchState.ERASED,
             "users": format_count(progress.n_users),
             "html": html,
         }

@@ -31,10 +31,12 @@ _ENVIRONMENT.filters |= {
     "count": figures.format_count,
     "latex": figures.escape_latex,
     "listed": listed,
-    "triples": figures.format_triples,
+    "odds": figures.format_odds,
     "plain": figures.format_parameter,
     "privacy": figures.format_privacy,
+    "probability": figures.format_probability,
     "rounded_up": rounded_up,
+    "scientific": figures.format_scientific,
     "seconds": figures.format_seconds,
 }
 
@@ -68,6 +70,11 @@ def render(
 def fragment(template: str, **fields: object) -> str:
     """Render a part of a page, for a script to insert. Text is escaped."""
     return _ENVIRONMENT.get_template(template).render(**fields)
+
+
+def macros(template: str) -> Any:  # noqa: ANN401  # a module of macros
+    """Return the macros of a template, as functions of a module."""
+    return _ENVIRONMENT.get_template(template).module
 
 
 def content_policy(script: str, *, polls_server: bool) -> str:

@@ -13,16 +13,16 @@ from common.crypto.hpke import fingerprint, suite_named
 from common.mechanisms.base import Vector
 from common.mechanisms.signed import Signed
 from common.messages.guarantee import REPLACE_ONE
-from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
 from common.messages.result import Histogram, Result, simultaneous_confidence
 from common.task.domain_spec import EdgesSpec
+from common.task.specs import MechanismSpec, NumberSpec, OpenSpec
 from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
 from deploy.results.estimate_table import CONFIDENCE, EstimateTable
-from deploy.results.result_view import ResultView, mse_of
-from deploy.tasks.population_budgets import PopulationBudgets
+from deploy.results.ledger import LedgerView
+from deploy.results.result_view import ResultView
 from deploy.terminal.tables import CLAIM_ROOM_NOTE
 
 _SCRIPTS: Final = (
@@ -47,7 +47,6 @@ _MIN_WHOLE: Final = 10
 
 def result_page(result: Result, task: Task, view: ResultView) -> str:
     """Render the page of a result that the caller has checked against its task."""
-    sentences = guarantee_sentences(result.guarantees)
     tables = view.tables
     own: dict[str, Any] = {"histogram": None}
     if isinstance(result.estimate, Histogram):
@@ -58,7 +57,7 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
             "data": histogram_data(
                 result.estimate, result.n_users, view, view.tables[0].names if named else ()
             ),
-            "histogram": _histogram_fields(result.estimate, result, task, view),
+            "histogram": _histogram_fields(result.estimate, result, view),
         }
     return render(
         "result.html",
@@ -67,14 +66,9 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
         task=task,
         view=view,
         confidence=f"{100 * CONFIDENCE:.4g}\N{NO-BREAK SPACE}%",
-        digest=result.task_digest.hex(),
-        guarantees=sentences,
-        main=next(row for row in sentences if row.charged),
-        pooled=next(
-            (row for row in sentences if row.guarantee.coalition == "shuffler+analyzer"), None
-        ),
+        guarantees=guarantee_sentences(result.guarantees),
         replace_one=REPLACE_ONE,
-        mechanism=dataclasses.asdict(task.mechanism),
+        mechanism=_own_parameters(task),
         influence=Signed.of(task).influence if task.dummies.clusters else None,
         overhead=suite_named(task.suite).overhead_bytes,
         keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
@@ -83,6 +77,20 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
         curves=_curves(view, task.edges) if task.edges else [],
         **own,
     )
+
+
+def _own_parameters(task: Task) -> dict[str, Any]:
+    """Return the fields of a task's mechanism, without those that only other mechanisms use."""
+    fields, unused = dataclasses.asdict(task.mechanism), set[str]()
+    match task.mechanism:
+        case MechanismSpec(digits=1):
+            unused = {"digits"}
+        case OpenSpec(encoding="text" | "code"):
+            unused = {"most_bytes"}
+        case NumberSpec():
+            alone = {"sampled"} if task.domain_size == 1 else set()
+            unused = {name for name in fields if not fields[name]} - {"low", "high"} | alone
+    return {name: value for name, value in fields.items() if name not in unused}
 
 
 def histogram_data(
@@ -119,23 +127,10 @@ def _packed(numbers: NDArray[Any], dtype: str) -> str:
     return base64.b64encode(np.ascontiguousarray(numbers, dtype=dtype).tobytes()).decode()
 
 
-def _histogram_fields(
-    histogram: Histogram, result: Result, task: Task, view: ResultView
-) -> dict[str, Any]:
+def _histogram_fields(histogram: Histogram, result: Result, view: ResultView) -> dict[str, Any]:
     low, high = histogram.interval(CONFIDENCE)
     half_width = float(np.median(high - low)) / 2
     misses = (1 - CONFIDENCE) * view.size
-    both = (histogram.frequencies, histogram.refined)
-    sums = [f"{100 * shares.sum():.2f}\N{NO-BREAK SPACE}%" for shares in both]
-    facts = [
-        ("Sum of all shares", *(text.replace("-", "\N{MINUS SIGN}") for text in sums)),
-        ("Values below 0", *(figures.format_count((shares < 0).sum()) for shares in both)),
-        ("Mean squared error in theory", figures.format_scientific(histogram.mse_theory), "–"),
-    ]
-    if view.truth is not None:
-        mse = (mse_of(shares, view.truth) for shares in both)
-        known = ("Mean squared error against the truth", *map(figures.format_scientific, mse))
-        facts.insert(2, known)
     return {
         "held": min(view.size, MAX_VALUES),
         "long_names": max(map(len, view.tables[0].names)) > _SHORT_NAME,
@@ -143,8 +138,6 @@ def _histogram_fields(
         "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
         "typical_share": figures.format_percent(half_width, half_width / 2),
         "typical_users": figures.format_count(math.ceil(half_width * result.n_users)),
-        "refinement": task.refinement,
-        "facts": facts,
     }
 
 
@@ -173,23 +166,9 @@ def _curves(view: ResultView, spec: EdgesSpec) -> list[dict[str, Any]]:
     return curves
 
 
-def releases_page(
-    entries: Sequence[ChainedEntry],
-    head: ChainHead,
-    populations: Sequence[PopulationBudgets],
-) -> str:
+def releases_page(ledger: LedgerView) -> str:
     """Render the page of a verified ledger: releases, and decisions on quarantined batches."""
-    releases = [entry for entry in entries if isinstance(entry, LedgerEntry)]
-    return render(
-        "releases.html",
-        styles=("releases.css",),
-        title=f"{len(releases):,} release" + "s" * (len(releases) != 1),
-        entries=releases,
-        decisions=[entry for entry in entries if isinstance(entry, DecisionEntry)],
-        head=head,
-        populations=populations,
-        alone=sum(1 for entry in releases if not entry.population),
-    )
+    return render("releases.html", styles=("releases.css",), ledger=ledger)
 
 
 def plotted(table: EstimateTable) -> dict[str, Any]:

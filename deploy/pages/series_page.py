@@ -8,7 +8,6 @@ import numpy as np
 from common.messages.result import Figures
 from common.messages.submission import KIND_DESCRIPTIONS
 from common.protocols import protocol_named
-from common.task.draft import TaskDraft
 from deploy.pages.page import render
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.series import SeriesResults
@@ -19,8 +18,6 @@ _WIDTH: Final = 480
 _HEIGHT: Final = 180
 _LEFT: Final = 64
 """Room for the labels of the vertical axis."""
-_NAMED: Final = 4
-"""Maximum number of labels in the title."""
 _EDGE: Final = 12
 """Room at the other edges; below, there is twice as much for the labels of the rounds."""
 
@@ -34,8 +31,9 @@ def series_page(series: Series, results: SeriesResults) -> str:
     return render(
         "series.html",
         styles=("releases.css", "series.css"),
-        title=f"{_asked(series.draft)}: rounds of {series.draft.population}",
         series=series,
+        kind=protocol_named(series.draft.protocol).kind,
+        values=KIND_DESCRIPTIONS,
         budgets=results.budgets,
         rows=results.rows(),
         times=format_times([each.deadline for each in results.rounds]),
@@ -46,22 +44,6 @@ def series_page(series: Series, results: SeriesResults) -> str:
         size=(_WIDTH, _HEIGHT, _LEFT, _EDGE),
         note=results.note,
     )
-
-
-def _asked(draft: TaskDraft) -> str:
-    """Name what a draft asks for: its question, buckets, first labels, or kind of value."""
-    if draft.texts is not None and draft.texts.question:
-        return draft.texts.question
-    if draft.edges is not None:
-        low, high = draft.edges.edges[[0, -1]]
-        return f"Numbers from {low:g} to {high:g} {draft.edges.unit}".rstrip()
-    if draft.labels:
-        return ", ".join((*draft.labels[:_NAMED], *("…" for _ in draft.labels[_NAMED:][:1])))
-    kind = protocol_named(draft.protocol).kind
-    if kind == "categorical":
-        return f"One of {draft.domain_size:,} items"
-    description = KIND_DESCRIPTIONS[kind]
-    return description[0].upper() + description[1:]
 
 
 def _chart(

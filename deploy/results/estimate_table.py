@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -109,6 +110,11 @@ class EstimateTable:
         else:
             text = f"{number:z,.{self.decimals}f}"  # z: no sign if it rounds to 0
         return text.replace("-", "\N{MINUS SIGN}", 1) if number < 0 else text
+
+
+def mse_of(estimate: Vector, truth: Vector) -> float:
+    """Return the mean squared error of an estimate, averaged over values of the same shape."""
+    return float(np.mean((estimate - truth) ** 2))
 
 
 def print_table(table: EstimateTable, console: Console) -> None:

@@ -1,7 +1,7 @@
 """Show the analyzer's ledger as a table and as JSON."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -19,26 +19,42 @@ _DIGITS: Final = 12
 """Hexadecimal digits of a task digest in the table."""
 
 
-def as_json(
-    entries: Sequence[ChainedEntry],
-    head: ChainHead,
-    populations: Sequence[PopulationBudgets],
-) -> dict[str, Any]:
-    """Return the ledger's JSON fields: entries, head of the hash chain, and budgets."""
-    return {
-        "entries": entries,
-        "head": head,
-        "populations": [population_budgets.as_json(each) for each in populations],
-    }
+class LedgerView(NamedTuple):
+    """A verified ledger, the head of its hash chain, and the populations' budgets."""
+
+    entries: Sequence[ChainedEntry]
+    head: ChainHead
+    populations: Sequence[PopulationBudgets] = ()
+
+    @property
+    def releases(self) -> list[LedgerEntry]:
+        """The entries of releases."""
+        return [entry for entry in self.entries if isinstance(entry, LedgerEntry)]
+
+    @property
+    def decisions(self) -> list[DecisionEntry]:
+        """The decisions on batches without a result."""
+        return [entry for entry in self.entries if isinstance(entry, DecisionEntry)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON fields: entries, head of the hash chain, and budgets."""
+        budgets = [population_budgets.as_json(each) for each in self.populations]
+        return {"entries": self.entries, "head": self.head, "populations": budgets}
+
+    def show(self, console: Console) -> None:
+        """Print the entries, the populations' budgets, and the chain's head."""
+        _show_releases(self.releases, console)
+        _show_decisions(self.decisions, console)
+        if self.populations:
+            population_budgets.show(self.populations, console)
+        number, digest = self.head.entry, self.head.entry_hash.hex()
+        counted = f"{number:,} {'entry' if number == 1 else 'entries'}"
+        text = f"The hash chain of {counted} is valid. Keep a copy of its head:\n{digest}"
+        console.print(text, markup=False)
 
 
-def show(
-    entries: Sequence[ChainedEntry],
-    head: ChainHead,
-    populations: Sequence[PopulationBudgets],
-    console: Console,
-) -> None:
-    """Print the entries of a verified ledger, the populations' budgets, and the chain's head."""
+def _show_releases(releases: Sequence[LedgerEntry], console: Console) -> None:
+    """Print the cost of each release."""
     table = _table("Privacy loss of each release against the analyzer")
     table.caption = (
         "All so far: the composed epsilon of the population's releases up to this one, at the "
@@ -46,9 +62,7 @@ def show(
     )
     figures = ("users", "refused", "epsilon", "delta", "all so far")
     add_columns(table, {"population": "left", **dict.fromkeys(figures, "right")})
-    for entry in entries:
-        if not isinstance(entry, LedgerEntry):
-            continue
+    for entry in releases:
         table.add_row(
             *(f"{entry.entry:,}", entry.task_digest.hex()[:_DIGITS]),
             escaped(entry.population) or "none",
@@ -56,14 +70,6 @@ def show(
             *(rounded_up(entry.delta), rounded_up(entry.composed_epsilon)),
         )
     print_whole(table, console)
-    _show_decisions([entry for entry in entries if isinstance(entry, DecisionEntry)], console)
-    if populations:
-        population_budgets.show(populations, console)
-    counted = f"{head.entry:,} {'entry' if head.entry == 1 else 'entries'}"
-    console.print(
-        f"The hash chain of {counted} is valid. Keep a copy of its head:\n{head.entry_hash.hex()}",
-        markup=False,
-    )
 
 
 def _show_decisions(decisions: Sequence[DecisionEntry], console: Console) -> None:

@@ -30,6 +30,7 @@ from deploy.results.estimate_table import (
     INTERVAL,
     NOISE_ALONE,
     EstimateTable,
+    mse_of,
     print_table,
 )
 from deploy.terminal.escape import escaped
@@ -511,11 +512,6 @@ def _discoveries(n_detected: int, n_false: int) -> str:
     return f"{n_detected:,} candidates were detected, {checked}"
 
 
-def mse_of(estimate: Vector, truth: Vector) -> float:
-    """Return the mean squared error of an estimate; both arrays have the same shape."""
-    return float(np.mean((estimate - truth) ** 2))
-
-
 def print_result(
     found: result.Result, view: ResultView, console: Console, *, guarantees: bool
 ) -> None:
@@ -530,7 +526,12 @@ def print_result(
     for warning in found.all_warnings:
         console.print(f"Warning: {escaped(warning)}.", style="bold")
     print_estimates(view, console)
-    if guarantees:
+    print_guarantee(found, console, in_full=guarantees)
+
+
+def print_guarantee(found: result.Result, console: Console, *, in_full: bool) -> None:
+    """Print the guarantee that is charged for or, in full, those against each coalition."""
+    if in_full:
         print_guarantees(found.guarantees, "Guarantees for each user", console)
         return
     summary = guarantee_summary(claimed(found.guarantees), rounded_up(found.local_epsilon))

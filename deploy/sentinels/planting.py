@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from common.crypto.signing import PublicIdentity, is_valid_receipt
 from common.errors import BatchStateError, PeerError, PeerRefusalError, SettingsError
-from common.runtime.rpc import open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
@@ -21,14 +20,7 @@ from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
 from user_agent.contribution import Contributor
-from user_agent.shuffler_client import RemoteShuffler, Shuffler
-
-
-@asynccontextmanager
-async def shuffler_at(address: str, authority: bytes | None) -> AsyncIterator[Shuffler]:
-    """Open a new connection to a shuffler, as a device does."""
-    async with open_channel(address, "shuffler", authority) as channel:
-        yield RemoteShuffler(channel)
+from user_agent.shuffler_client import Shuffler
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

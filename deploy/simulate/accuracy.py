@@ -9,6 +9,7 @@ from scipy import special
 
 from common.mechanisms.base import Vector
 from common.messages.result import Histogram
+from deploy.results.estimate_table import mse_of
 
 TOP: Final = 50
 """Number of most frequent items over which the `top50` and relative errors are averaged."""
@@ -37,11 +38,6 @@ class Repeat:
     by_value: ByValue | None = None
 
 
-def mse(estimates: Vector, truth: Vector) -> float:
-    """Return the mean squared error of estimates, averaged over values."""
-    return float(np.mean((estimates - truth) ** 2))
-
-
 def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
     """
     Return a histogram's errors against the true shares of its contributors, by name.
@@ -53,10 +49,10 @@ def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
     top = top[truth[top] > 0]
     error = histogram.frequencies - truth
     return {
-        "mse": mse(histogram.frequencies, truth),
-        "mse_refined": mse(histogram.refined, truth),
-        "mse_top50": mse(histogram.frequencies[top], truth[top]),
-        "mse_top50_refined": mse(histogram.refined[top], truth[top]),
+        "mse": mse_of(histogram.frequencies, truth),
+        "mse_refined": mse_of(histogram.refined, truth),
+        "mse_top50": mse_of(histogram.frequencies[top], truth[top]),
+        "mse_top50_refined": mse_of(histogram.refined[top], truth[top]),
         "max_error": float(np.abs(error).max()),
         "relative_error": float(np.mean(np.abs(error[top]) / truth[top])),
         "regret": float(truth.max() - truth[np.argmax(histogram.frequencies)]),
@@ -67,8 +63,8 @@ def prefix_errors(unrefined: Vector, refined: Vector, truth: Vector) -> dict[str
     """Return the mean squared errors of shares below an edge, averaged over edges, by name."""
     below = np.cumsum(truth)
     return {
-        "mse": mse(np.cumsum(unrefined), below),
-        "mse_refined": mse(np.cumsum(refined), below),
+        "mse": mse_of(np.cumsum(unrefined), below),
+        "mse_refined": mse_of(np.cumsum(refined), below),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from common.errors import SettingsError
 from deploy.simulate.baselines import CENTRAL_NAMES
 from deploy.simulate.sweep_row import SweepRow
-from deploy.terminal.files import writing
+from deploy.terminal.files import atomic_output
 
 _STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
 _DPI: Final = 150
@@ -63,9 +63,9 @@ def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path
             axes = figure.add_subplot(rows, columns, number)
             _draw_panel(axes, panel, [point for point in points if point.axes == panel])
     written = (path.with_suffix(".png"), path.with_suffix(".svg"))
-    with writing(path):
-        for file in written:
-            figure.savefig(file, dpi=_DPI)
+    for file in written:
+        with atomic_output(file) as scratch:
+            figure.savefig(scratch, format=file.suffix[1:], dpi=_DPI)
     return written
 
 

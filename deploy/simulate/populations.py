@@ -32,13 +32,13 @@ from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople, numbers_of
 from deploy.planning.value_design import predicted_mse, prefix_variances
+from deploy.results.estimate_table import mse_of
 from deploy.simulate import baselines
 from deploy.simulate.accuracy import (
     LEAST_REPEATS,
     ByValue,
     Repeat,
     histogram_errors,
-    mse,
     prefix_errors,
 )
 from deploy.simulate.collection import collect, estimate_histogram, few_enough_reports
@@ -202,7 +202,7 @@ def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) ->
     decoding = decode(rappor, cells, people.candidates)
     return Repeat(
         seconds=time.perf_counter() - started,
-        errors={"mse": mse(decoding.shares, people.truth)},
+        errors={"mse": mse_of(decoding.shares, people.truth)},
         mse_theory=predicted_mse(task, len(people.values)),
         one_by_one=False,
         by_value=ByValue(people.truth, decoding.shares, decoding.share_errors),
@@ -246,7 +246,7 @@ def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) 
     estimates = {"mse": result.means, "mse_shrunk": result.shrunk}
     return Repeat(
         seconds=time.perf_counter() - started,
-        errors={name: mse(estimate, people.truth) for name, estimate in estimates.items()},
+        errors={name: mse_of(estimate, people.truth) for name, estimate in estimates.items()},
         mse_theory=float(((spec.high - spec.low) / 2) ** 2 * numbers.variance(unit).mean()),
         by_value=ByValue(people.truth, result.means, result.standard_errors),
     )
@@ -266,7 +266,7 @@ def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) ->
     expected = priv_kv.expected(people.truth, means, len(owned))
     return Repeat(
         seconds=seconds,
-        errors={"mse": mse(result.frequencies, people.truth)},
+        errors={"mse": mse_of(result.frequencies, people.truth)},
         mse_theory=float((expected.frequency_errors**2).mean()),
         by_value=ByValue(people.truth, result.frequencies, result.frequency_errors),
     )

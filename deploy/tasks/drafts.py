@@ -11,18 +11,16 @@ from pydantic import with_config
 
 from common.crypto.signing import SignedTask
 from common.errors import SettingsError, TaskError
-from common.runtime.state_directory import atomic_write
 from common.runtime.validation import STRICT, read_file, read_toml, validated
 from common.task.draft import TaskDraft
 from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
 from common.task.token_spec import TokenSpec
-from deploy.terminal.files import all_or_nothing
+from deploy.terminal.files import all_or_nothing, atomic_output
 
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 """Enough for the labels of the longest task, with indentation."""
 TASK_FILES: Final = ("task.json", "task.sig")
 """File names of a task's bytes and of its signature."""
-_READABLE: Final = 0o644
 _DRAFT: Final = with_config(STRICT)(TaskDraft)
 _OF_OTHERS: Final = {"shuffler_key": "shuffler", "tokens": "issuer"}
 """Fields that are not in the file, with the party whose key they hold."""
@@ -127,4 +125,5 @@ def save_task(folder: Path, signed: SignedTask) -> None:
     with all_or_nothing([folder], *TASK_FILES):
         folder.mkdir(exist_ok=True)
         for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):
-            atomic_write(folder / name, content, _READABLE)
+            with atomic_output(folder / name) as file:
+                file.write_bytes(content)

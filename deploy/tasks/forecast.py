@@ -150,11 +150,12 @@ def show(
     """Print a forecast of rounds that open every so many seconds, and whether all of them fit."""
     table = Table(
         title="Composed epsilon after each round",
-        caption="Of all the population's releases at budget_delta, and of a device that answers "
-        "every round at total_delta_cap.",
+        caption="Of all the population's releases, at budget_delta; and of a device that answers "
+        "every round: central at total_delta_cap, and local. A device counts what each task "
+        "claims, which may be more than what its release costs.",
     )
     add_columns(table, {"round": "right", "deadline": "left", "population": "right"})
-    add_columns(table, {"device": "right", "device, local": "right"})
+    add_columns(table, {"device, central": "right", "device, local": "right"})
     times = format_times([cost["deadline"] for cost in costs])
     for time, (number, _, *figures) in zip(times, (cost.values() for cost in costs), strict=True):
         table.add_row(f"{number:,}", time, *map(rounded_up, figures))

@@ -101,6 +101,11 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
         ),
     ),
 }
+DELIVERED: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
+LOST: Final = frozenset(
+    {BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED, BatchState.UNCONFIRMED}
+)
+"""States in which the analyzer confirmed the batch, and in which it was not released."""
 SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met without them"
 """Printed beside every number of users."""
 _OPEN_VALUES: Final = {
@@ -283,7 +288,7 @@ def print_batch(status: BatchStatus | None, console: Console) -> None:
     headline, meaning = BATCH_STATES[status.state]
     users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
     console.print(f"At the shuffler: {headline.lower()}{users}. {meaning}")
-    if status.state not in {BatchState.DELIVERED, BatchState.ERASED}:
+    if status.state not in DELIVERED:
         console.print(f"It releases no batch with fewer than {status.n_min:,} users.")
 
 

@@ -3,6 +3,7 @@
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,12 +23,14 @@ def in_folder(path: Path | None) -> Path | None:
 
 
 @contextmanager
-def atomic_output(path: Path) -> Generator[Path]:
+def atomic_output(path: Path, *, quiet: bool = False) -> Generator[Path]:
     """
     Yield a temporary path that replaces the output file at the end, or is deleted on a failure.
 
-    Links and special files, such as /dev/stdout, are written in place. Raises SettingsError.
+    Unless `quiet`, says on standard error that an earlier file is replaced. Links and special
+    files, such as /dev/stdout, are written in place. Raises SettingsError.
     """
+    replaced = f"Replaced {path}.\n" * path.is_file()
     with writing(path):
         if path.is_symlink() or (path.exists() and not path.is_file()):
             yield path
@@ -43,6 +46,8 @@ def atomic_output(path: Path) -> Generator[Path]:
             scratch.replace(path)
         finally:
             scratch.unlink(missing_ok=True)
+    if not quiet:
+        sys.stderr.write(replaced)
 
 
 @contextmanager
@@ -80,7 +85,7 @@ def all_or_nothing(folders: Iterable[Path], *patterns: str) -> Generator[None]:
                 if file not in before:
                     file.unlink()
                 elif content != before[file]:
-                    with atomic_output(file) as restored:
+                    with atomic_output(file, quiet=True) as restored:
                         restored.write_bytes(before[file])
             for folder in sorted(filter(Path.exists, missing), reverse=True):
                 folder.rmdir()

@@ -99,6 +99,23 @@ def test_the_prompt_for_a_value_ends_too() -> None:
 
 
 @pytest.mark.parametrize(
+    "loaded", ["deploy.terminal.start", "typer.main", "deploy.terminal.interruption"]
+)
+def test_a_command_that_is_still_loading_ends_without_a_traceback(loaded: str) -> None:
+    """Python names each module that it has loaded; the signal follows one of them."""
+    program = "from deploy.terminal.start import main; main()"
+    command = [sys.executable, "-X", "importtime", "-c", program, "result", _DIGEST]
+    with subprocess.Popen(command, cwd=_ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any(line.split("|")[-1].strip() == loaded for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        complaint = process.stderr.read()
+
+    assert process.returncode in {-signal.SIGINT, 130}
+    assert "Traceback" not in complaint
+
+
+@pytest.mark.parametrize(
     ("arguments", "status"),
     [
         (["plan"], 2),

@@ -28,7 +28,7 @@ from common.task_digest import TaskDigest
 from common.wire import batches, fields, issuance, jobs, results, submissions, tasks
 from deploy.audit.harness.clock import ManualClock
 from deploy.results.export import as_json
-from deploy.results.ledger import as_json as ledger_as_json
+from deploy.results.ledger import LedgerView
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, issuer_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.inclusion import InclusionProofs, ProofJob
@@ -109,7 +109,7 @@ def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
     for entry in entries:
         if isinstance(entry, DecisionEntry):
             entry.verify(_PINNED)
-    return dumps(ledger_as_json(entries, verify(entries), []))
+    return dumps(LedgerView(entries, verify(entries)).as_json())
 
 
 def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:

@@ -4,9 +4,10 @@ import pytest
 from rich.console import Console
 
 from deploy.load.behaviour import shares_from
-from deploy.load.plan import LoadPlan, Mode
+from deploy.load.plan import LoadPlan
 from deploy.load.report import ProgressBars
 from deploy.load.run import execute
+from deploy.load.sending import Mode
 from deploy.load.target import local
 
 

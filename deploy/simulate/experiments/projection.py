@@ -24,7 +24,8 @@ from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import Moments, NumberMechanism
 from common.mechanisms.weights import ResponseWeights
 from common.task.task import NONCE_BYTES
-from deploy.simulate.accuracy import Summary, mse
+from deploy.results.estimate_table import mse_of
+from deploy.simulate.accuracy import Summary
 from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
 
@@ -107,7 +108,7 @@ def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> d
         "MeanEST": signs.means,
         "answer 0": np.zeros(d),
     }
-    return {name: mse(estimate, truth) for name, estimate in estimates.items()}
+    return {name: mse_of(estimate, truth) for name, estimate in estimates.items()}
 
 
 def centred(mechanism: MultiRphm, means: Vector) -> Vector:

@@ -16,6 +16,7 @@ from deploy.pages.live_feed import LiveFeed, live_page
 from deploy.pages.live_server import live_server
 from deploy.pages.result_page import releases_page
 from deploy.pages.series_page import series_page
+from deploy.results.ledger import LedgerView
 from tests.support.batch_progress import progress
 from tests.support.browser import PHONE, SCREENS, Scheme, Watched, check_page, watch
 from tests.support.ledger_entries import first_entry, population_budgets
@@ -96,7 +97,7 @@ def test_the_page_of_releases_is_self_contained_and_fits(browser: Browser, tmp_p
     """A population of 64 letters without a blank fits on a phone."""
     entry = first_entry(population="w" * 64, n_users=123_456_789)
     populations = [population_budgets("w" * 64)]
-    page = releases_page([entry], verify([entry]), populations)
+    page = releases_page(LedgerView([entry], verify([entry]), populations))
     check_page(browser, page, tmp_path, size=PHONE, scheme="light")
 
 

@@ -15,6 +15,7 @@ from common.mechanisms.registry import rappor_of
 from common.messages.guarantee import REPLACE_PERMANENT, rounded_up
 from common.messages.ledger_entry import ChainHead
 from deploy.pages.result_page import releases_page
+from deploy.results.ledger import LedgerView
 from deploy.tasks.population_budgets import PopulationBudgets, as_json, show
 from tests.support.kind_tasks import kind_task, lasting_task
 from tests.support.printing import printed
@@ -145,6 +146,6 @@ def test_the_ledger_counts_a_lasting_question_at_most_its_permanent_epsilon() ->
     stated = f"30, which cost epsilon {rounded_up(most)}, if each person's text stays the same"
     assert stated in printed(lambda console: show([budgets], console), width=400)
     assert stated in as_json(budgets)["basis"]
-    page = releases_page([], ChainHead(), [budgets])
+    page = releases_page(LedgerView([], ChainHead(), [budgets]))
     assert stated.replace("'", "&#39;") in page
     assert "" == basis_of([])

@@ -195,3 +195,12 @@ def test_an_answer_warns_of_a_large_delta(delta: str, *, warned: bool) -> None:
 
     assert warned == ("delta allows publishing one of these people in the clear" in words)
     assert warned == ("warnings" in fields)
+
+
+@pytest.mark.parametrize("mechanism", ["symmetric-unary", "optimized-unary", "piecewise", "duchi"])
+def test_a_stated_local_epsilon_is_printed_as_stated(mechanism: str) -> None:
+    """Its bound in floats is a little larger; rounded up, that would be another number."""
+    query = Query.read({"kind": mechanism, "n": 1, "eps_l": 4.0, "delta": 1e-6})
+
+    assert 4.0 == query.local_epsilon < query.subject.local_epsilon or mechanism == "duchi"
+    assert query.answer().epsilon <= 4.0

@@ -16,7 +16,7 @@ from common.task_digest import TaskDigest
 from deploy.cli import app
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
-from deploy.commands.options import task_digest
+from deploy.commands.options import page_beside
 from deploy.commands.person import describe_contribution, show_receipt
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support.printing import printed
@@ -111,17 +111,25 @@ def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "command",
     [
-        ("5b1f", "has 4 digits; it must have 64"),
-        ("a" * 66, "has 66 digits; it must have 64"),
-        ("x" * 64, "must be 64 hexadecimal digits"),
+        ["contribute", "{}", "--agent", "unix:none"],
+        ["live", "{}", "--shuffler", "h:1", "--token-file", "none"],
+        ["load", "{}", "--shuffler", "h:1", "--i-run-these-services"],
+        [
+            *("sentinels", "plant", "--task", "{}", "--count", "1", "--shuffler", "h:1"),
+            *("--analyzer", "h:2", "--token-file", "none", "--output", "none.jsonl"),
+        ],
     ],
 )
-def test_a_task_is_named_by_its_whole_digest(text: str, sentence: str) -> None:
-    """The message does not repeat the text."""
-    with pytest.raises(UsageError, match=f"^the task's digest {sentence}$"):
-        task_digest(text)
+@pytest.mark.parametrize("text", ["5b1f", "a" * 66, "x" * 64])
+def test_a_task_is_named_by_its_whole_digest(command: list[str], text: str) -> None:
+    """Every command says so in the same sentence, which does not repeat the text."""
+    outcome = CliRunner().invoke(app, [word.format(text) for word in command])
+
+    rule = f"has {len(text)} characters; it must be 64 hexadecimal digits"
+    assert f"the task's digest {rule}" == str(outcome.exception)
+    assert isinstance(outcome.exception, UsageError)
 
 
 @pytest.mark.parametrize("content", [b"", b"a\x01b", b"a\nb", b"\xff"])
@@ -140,3 +148,11 @@ def test_expected_shares_that_are_no_numbers_are_wrong_usage() -> None:
 
     assert isinstance(outcome.exception, UsageError)
     assert "--head must be shares such as 0.05,0.03" == str(outcome.exception)
+
+
+def test_a_page_is_written_beside_its_output() -> None:
+    """So that no file is replaced that the user has not named; never in the output's place."""
+    assert Path("mine.html") == page_beside(Path("mine.json"), None)
+    assert Path("page.html") == page_beside(Path("mine.json"), Path("page.html"))
+    with pytest.raises(UsageError, match="must be different files"):
+        page_beside(Path("mine.html"), None)

@@ -5,7 +5,8 @@ from typer.testing import CliRunner
 
 from common.errors import SettingsError
 from deploy.cli import app
-from deploy.commands.profile import profile_defaults, read_profile
+from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults, read_profile
+from tests.support.commands import COMMANDS
 
 
 def _state(folder: Path) -> Path:
@@ -98,3 +99,17 @@ def test_a_profile_with_a_mistake_is_refused(tmp_path: Path, text: str, rule: st
     with pytest.raises(SettingsError, match=rule) as caught:
         read_profile(profile)
     assert str(profile) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_with_options_of_the_profile_takes_them(tmp_path: Path, name: str) -> None:
+    """Except `load`, which must not reach real services by accident, and `init` itself."""
+    options = {option.name for option in COMMANDS[name].params if option.name in PROFILE_OPTIONS}
+    profile = tmp_path / "profile.toml"
+    profile.write_text('analyzer = "127.0.0.1:1"\n', encoding="utf-8")
+    defaults = profile_defaults(profile)
+    for word in name.split()[1:]:
+        defaults = defaults.get(word, {})
+
+    served = bool(options) and name not in {"shuffledp load", "shuffledp init"}
+    assert served == (defaults == {"analyzer": "127.0.0.1:1"})

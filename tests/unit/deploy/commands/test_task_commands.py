@@ -67,7 +67,17 @@ def test_a_dry_run_warns_of_a_large_delta(draft_file: Path, delta: str, *, warne
     found = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
 
     assert warned == ("delta allows publishing one of these people in the clear" in text)
-    assert warned == bool(found["warnings"])
+    assert warned == any("in the clear" in warning for warning in found["warnings"])
+
+
+def test_a_draft_without_tokens_is_warned_of_before_it_is_published(draft_file: Path) -> None:
+    """On standard error, once, and in JSON: with a key there is no warning."""
+    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
+    as_json = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run", "--json"])
+
+    assert 1 == outcome.output.count("so devices refuse it by default")
+    assert "so devices refuse it by default" in outcome.stderr
+    assert "so devices refuse it by default" in json.loads(as_json.stdout)["warnings"][0]
 
 
 def test_publishing_without_a_service_names_the_missing_options(draft_file: Path) -> None:

@@ -21,6 +21,7 @@ from common.runtime.metrics import Metrics, MetricsServer
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import print_report
+from deploy.load.behaviour import Behaviour
 from deploy.load.plan import LoadPlan, Ramp
 from deploy.load.report import LoadReport, ProgressBars, as_json, show
 from deploy.load.run import _answer, run
@@ -47,6 +48,20 @@ async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> LoadReport:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.load.run._ANSWER_SECONDS", 0.1)
+
+
+async def test_failures_of_flooding_copies_are_told_apart() -> None:
+    """They fail on purpose, and are no part of the failures beside the progress bar."""
+    plan = LoadPlan(patience=0.0, shares={Behaviour.FLOODING: 0.5})
+    finished = await _run(plan)
+    bars = ProgressBars(Console(quiet=True))
+    bars.start_phase("Users", 2)
+    bars.show_tally(finished.tally)
+
+    assert 0 < finished.tally.shed < finished.tally.failures.total()
+    shed = f"{finished.tally.shed} are copies that flooding users sent on purpose."
+    assert shed in " ".join(printed(partial(show, finished), 80).split())
+    assert "2 failed" == bars.tasks[0].fields["seen"]
 
 
 @pytest.mark.parametrize("options", [{}, {"fetch_task": True}, {"mode": "bulk"}])

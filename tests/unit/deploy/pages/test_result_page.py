@@ -29,6 +29,7 @@ from deploy.pages import result_page as module
 from deploy.pages.page import fragment
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
+from deploy.results.ledger import LedgerView
 from deploy.results.result_view import ResultView, print_result, result_view
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
@@ -119,7 +120,7 @@ def test_a_hostile_label_candidate_or_population_is_text() -> None:
 def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
     protocol: str, snapshot: SnapshotAssertion
 ) -> None:
-    """Each field of the task and of its mechanism has its name."""
+    """Each field of the task has its name, and each of its mechanism that the mechanism uses."""
     if protocol in OF_OTHER_KINDS:
         task = kind_task(protocol)
         estimate = kind_collected(task.kind).result.estimate
@@ -130,8 +131,13 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
         estimate = _histogram(*np.ones(task.domain_size))
     page = _page(result_of(task, estimate=estimate), task)
 
-    for field in dataclasses.fields(task.mechanism):
-        assert f"mechanism.{field.name}</code>" in page, field.name
+    shown = set(re.findall(r"mechanism\.(\w+)</code>", page))
+    fields = dataclasses.asdict(task.mechanism)
+    unused = {("digits", 1), ("sampled", 1), ("most_bytes", 64)}
+    assert {(name, fields[name]) for name in fields.keys() - shown} <= unused | {
+        (name, 0) for name in fields
+    }
+    assert task.kind != "mean" or not shown & {"sampled", "projected"}
     for field in dataclasses.fields(task):
         if field.name in {"edges", "breakdown"}:
             assert (getattr(task, field.name) is not None) == (f">{field.name}</code>" in page)
@@ -303,14 +309,14 @@ def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
 def test_every_refinement_is_described() -> None:
     """Each in its own words."""
     names = get_args(Refinement)
-    words = {fragment("refinement.html", histogram={"refinement": name}) for name in names}
+    words = {fragment("refinement.html", task={"refinement": name}) for name in names}
     assert len(names) == len(words)
 
 
 def test_releases_without_a_population_are_counted() -> None:
     """Beside others, as more of them; a chain of one entry is described in the singular."""
     unnamed = first_entry(population="")
-    alone = page_text(releases_page([unnamed], verify([unnamed]), ()))
+    alone = page_text(releases_page(LedgerView([unnamed], verify([unnamed]))))
     entries = [unnamed, next_entry(unnamed, population="staff")]
     budgets = [population_budgets("staff")]
 
@@ -318,7 +324,7 @@ def test_releases_without_a_population_are_counted() -> None:
     assert "No release names a population: the operator states" in alone
     assert "1 more" not in alone
     assert "1 more release names no population" in page_text(
-        releases_page(entries, verify(entries), budgets)
+        releases_page(LedgerView(entries, verify(entries), budgets))
     )
 
 
@@ -327,7 +333,7 @@ def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) ->
     first = first_entry(population="<staff>")
     changes = {"epsilon": 0.123_456, "composed_epsilon": 0.700_01}
     entries = [first, next_entry(first, population="<staff>", **changes)]
-    page = releases_page(entries, verify(entries), [population_budgets("<staff>")])
+    page = releases_page(LedgerView(entries, verify(entries), [population_budgets("<staff>")]))
 
     assert snapshot == page_text(page)
     assert entries[1].entry_hash.hex() in page
@@ -341,7 +347,7 @@ def test_a_page_shows_decisions_apart_from_releases(snapshot: SnapshotAssertion)
     decisions = [decision_entry(identity, first, note="<junk>")]
     decisions.append(decision_entry(identity, decisions[0], decision="drop"))
     entries = [first, *decisions]
-    page = releases_page(entries, verify(entries), ())
+    page = releases_page(LedgerView(entries, verify(entries)))
 
     assert "<title>1 release" in page
     assert "<junk>" not in page

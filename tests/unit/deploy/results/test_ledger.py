@@ -1,12 +1,11 @@
 import json
-from functools import partial
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from common.crypto.signing import SigningIdentity
 from common.messages.ledger_entry import verify
-from deploy.results import ledger
+from deploy.results.ledger import LedgerView
 from deploy.terminal.json_output import dumps
 from tests.support.ledger_entries import decision_entry, first_entry, population_budgets
 from tests.support.printing import printed
@@ -20,12 +19,14 @@ def test_a_table_shows_each_entry_and_the_head(width: int, snapshot: SnapshotAss
     """Spent figures are rounded up, remaining ones down; names are folded and escaped."""
     budgets = [population_budgets("[staff]")]
 
-    assert snapshot == printed(partial(ledger.show, [_ENTRY], verify([_ENTRY]), budgets), width)
+    assert snapshot == printed(LedgerView([_ENTRY], verify([_ENTRY]), budgets).show, width)
 
 
 def test_json_has_all_hashed_fields() -> None:
     """An auditor can recompute the hash chain from it."""
-    written = json.loads(dumps(ledger.as_json([_ENTRY], verify([_ENTRY]), [population_budgets()])))
+    written = json.loads(
+        dumps(LedgerView([_ENTRY], verify([_ENTRY]), [population_budgets()]).as_json())
+    )
 
     [entry] = written["entries"]
     assert _ENTRY.fields() == {name: entry[name] for name in _ENTRY.fields()}
@@ -39,7 +40,7 @@ def test_decisions_have_a_table_of_their_own(width: int, snapshot: SnapshotAsser
     """With the reason and the note, folded and escaped; JSON lists all entries in order."""
     entries = [_ENTRY, _DECISION]
 
-    assert snapshot == printed(partial(ledger.show, entries, verify(entries), []), width)
-    written = json.loads(dumps(ledger.as_json(entries, verify(entries), [])))["entries"]
+    assert snapshot == printed(LedgerView(entries, verify(entries)).show, width)
+    written = json.loads(dumps(LedgerView(entries, verify(entries)).as_json()))["entries"]
     assert [1, 2] == [entry["entry"] for entry in written]
     assert _DECISION.fields() == {name: written[1][name] for name in _DECISION.fields()}

@@ -17,7 +17,7 @@ from common.task_digest import TaskDigest
 from deploy.cli import app
 from deploy.commands.batch import show_decision
 from deploy.commands.person import show_receipt
-from deploy.results import ledger
+from deploy.results.ledger import LedgerView
 from deploy.results.result_view import ResultView, print_estimates, print_result, result_view
 from deploy.sentinels.planting import report
 from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
@@ -77,7 +77,7 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
     "receipt": (lambda to: show_receipt(_RECEIPT, to), 2),
     "task": (lambda to: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, to), 1),
     "list of tasks": (lambda to: task_view.print_list([_SUMMARY], to), 2),
-    "ledger": (lambda to: ledger.show([_ENTRY, _DECISION], verify([_ENTRY, _DECISION]), [], to), 3),
+    "ledger": (LedgerView([_ENTRY, _DECISION], verify([_ENTRY, _DECISION])).show, 3),
     "decision": (lambda to: show_decision(_DECISION, to), 2),
     "budgets": (lambda to: population_budgets.show([spent_budgets(_HOSTILE)], to), 1),
 }
@@ -163,7 +163,7 @@ _GUARANTEE: Final = guarantee(
 _SPENT: Final = spent_budgets(_POPULATION, spent=0.70001)
 _TABLES: Final[dict[str, tuple[Callable[[Console], None], tuple[str, ...]]]] = {
     "ledger": (
-        lambda to: ledger.show([_LONG_ENTRY], verify([_LONG_ENTRY]), [], to),
+        LedgerView([_LONG_ENTRY], verify([_LONG_ENTRY])).show,
         ("1,234,567", "89,012", "d1d1d1d1d1d1"),
     ),
     "budgets": (

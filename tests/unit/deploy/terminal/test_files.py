@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from deploy.results.export import write_csv, write_parquet
 from deploy.tasks.drafts import TASK_FILES, save_task
-from deploy.terminal.files import atomic_output, write
+from deploy.terminal.files import all_or_nothing, atomic_output, write
 from tests.support.disks import disk_of
 from tests.support.results import result
 from tests.support.tasks import published
@@ -102,3 +103,17 @@ def test_an_interrupted_command_leaves_the_old_file(tmp_path: Path) -> None:
         interrupted()
     assert "old" == path.read_text(encoding="utf-8")
     assert [path] == list(tmp_path.iterdir())
+
+
+def test_a_replaced_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A new one is not, and neither is one that a failed change restores."""
+    path = tmp_path / "result.html"
+    for text, said in (("old", ""), ("new", f"Replaced {path}.\n")):
+        write(path, text)
+        assert said == capsys.readouterr().err
+
+    with suppress(KeyboardInterrupt), all_or_nothing([tmp_path], "*.html"):
+        path.write_text("half", encoding="utf-8")
+        raise KeyboardInterrupt
+
+    assert ("new", "") == (path.read_text(encoding="utf-8"), capsys.readouterr().err)

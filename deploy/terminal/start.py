@@ -1,0 +1,11 @@
+"""The entry point of `shuffledp`: Ctrl-C ends it without a traceback even while it loads."""
+
+import importlib
+import signal
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def main() -> None:
+    """Load the command, which is named by string since it imports this folder, and run it."""
+    importlib.import_module("deploy.cli").main()
