@@ -30,7 +30,7 @@ from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
-from deploy.audit.scenario import AuditSubject
+from deploy.audit.scenario import AuditSubject, NotCoveredError
 from deploy.simulate.collection import joined
 from deploy.tasks.value_parser import value_of
 from user_agent.contribution import encoder_for
@@ -73,7 +73,11 @@ class SupportDistribution:
 
 
 def support_distribution(task: Task) -> SupportDistribution:
-    """Return a task's probabilities by [KBR16] (GRR), [LWLWLS20] (square wave) or [WBLJ17]."""
+    """
+    Return a task's probabilities by [KBR16] (GRR), [LWLWLS20] (square wave) or [WBLJ17].
+
+    Raises NotCoveredError for other mechanisms.
+    """
     power = math.exp(task.local_epsilon)
     name, size, buckets = task.mechanism.name, task.domain_size, task.item_mechanism.buckets
     if name in {"grr", "warner"}:
@@ -88,7 +92,9 @@ def support_distribution(task: Task) -> SupportDistribution:
         if name == "symmetric-unary":
             own, other = 1 / (1 + power**-0.5), 1 / (power**0.5 + 1)
         return SupportDistribution(own=own, other=other, dummy=other, independent=True)
-    # Square wave: the `width` places around a value have weight e^ε each.
+    if name != "square-wave":
+        raise NotCoveredError(name)
+    # The `width` places around a value have weight e^ε each.
     places = max(size, buckets)
     width = places - size + 1
     total, shared = width * power + size - 1, max(0, 2 * width - places)

@@ -25,8 +25,8 @@ Scores = NDArray[np.float64]
 _THRESHOLD_SHARE: Final = 0.25
 _THRESHOLDS: Final = 400
 _DIGITS: Final = 9
-_REACHED_SHARE: Final = 0.9
-"""Share of a claim at which an attack counts as having reached it."""
+_TIGHT_SHARE: Final = 0.9
+"""Share of a claim from which an attack's gain shows that the claim is tight."""
 _REQUIRED_SHARE: Final = 0.75
 """Share of its ε that a known attack must show: ten standard deviations below the expected."""
 
@@ -113,7 +113,7 @@ def game_row(
     of_claim = dataclasses.asdict(claimed)
     of_claim["claim_epsilon"] = of_claim.pop("epsilon")
     gained = max(gains, default=0.0)
-    verdict: Verdict = "reached" if gained >= _REACHED_SHARE * reachable else "not contradicted"
+    verdict: Verdict = "tight" if gained >= _TIGHT_SHARE * reachable else "not contradicted"
     if not gains:
         verdict = "not attacked"
     row = Finding(verdict=verdict, exact_epsilon=exact, **of_claim | measured | fields)

@@ -11,7 +11,7 @@ from common.accounting.guarantees import guarantees
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.finding import Finding, Findings
+from deploy.audit.finding import Finding
 from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.audit.report.audit_report import AuditReport
 from deploy.audit.statistics import CONFIDENCE
@@ -89,7 +89,7 @@ def report_of(task: Task, findings: tuple[Finding, ...]) -> AuditReport:
         seed=20_261_121,
         version="1.2.3",
         seconds=312.4,
-        outcomes=(Findings(findings=findings),),
+        rows=findings,
         guarantees=guarantees(task, N_USERS, 0),
         command="shuffledp audit task.json --quick --seed 20261121",
     )
@@ -101,7 +101,7 @@ def _of_the_pair(claim: float, measured: float) -> Finding:
         title="One person's report, known to be theirs",
         heading="anonymity",
         coalition="shuffler+analyzer",
-        verdict="reached",
+        verdict="tight",
         advice="Lower local_epsilon, or let different organisations operate the two.",
         claim_epsilon=claim,
         exact_epsilon=claim,

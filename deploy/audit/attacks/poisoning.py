@@ -39,7 +39,7 @@ from common.protocols import Kind
 from common.task.task import Task
 from deploy.audit.distributions import usual_value
 from deploy.audit.finding import Checks, Rows
-from deploy.audit.scenario import AuditSubject, Scenario
+from deploy.audit.scenario import AuditSubject, NotCoveredError, Scenario
 from deploy.simulate.collection import collect, draw_group_dummies, few_enough_reports
 from shuffler.collection import check_length
 from shuffler.item_dummies import draw_kept
@@ -131,7 +131,7 @@ def crafted(mechanism: Mechanism, targets: Items, rng: Generator) -> Reports:
         tried = mechanism.dummies(_TRIED_REPORTS, rng)  # uniform seeds and buckets
         best = int(supported(mechanism, tried, targets).argmax())
         return tried[best : best + 1]
-    raise TypeError(f"cannot craft reports of {type(mechanism).__name__}")
+    raise NotCoveredError(type(mechanism).__name__)
 
 
 def uniform(mechanism: Mechanism, count: int, rng: Generator) -> Reports:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from common.messages.guarantee import claimed
-from deploy.audit.finding import HEADINGS, PASSING, VERDICT_DESCRIPTIONS, Finding, Heading
+from deploy.audit.finding import HEADINGS, LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding
 from deploy.audit.report.audit_report import AuditReport, WeakestPoint, changes, weakest_point
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from deploy.pages import figures
@@ -20,7 +20,10 @@ FindingsById = dict[str, Finding]
 def audit_page(report: AuditReport) -> str:
     """Render the page of an audit: one file without scripts or external resources."""
     point = weakest_point(report)
-    headings = {heading: _findings_by_id(report, heading) for heading in HEADINGS}
+    headings = {
+        heading: {f"{heading.replace(' ', '-')}-{n}": row for n, row in enumerate(rows, start=1)}
+        for heading, rows in report.by_heading.items()
+    }
     by_id = {id_: finding for under in headings.values() for id_, finding in under.items()}
     failed = {f"failed-{number}": row for number, row in enumerate(report.failed, start=1)}
     sentences = dict(zip(report.guarantees, guarantee_sentences(report.guarantees), strict=True))
@@ -36,6 +39,7 @@ def audit_page(report: AuditReport) -> str:
         report=report,
         digest=report.task_digest.hex(),
         limits={id_: row for id_, row in by_id.items() if row.verdict == "known limit"},
+        uncovered=[row.scenario for row in report.findings if row.verdict == "not covered"],
         failed=failed,
         weakest=sentences[point.guarantee],
         also=[coalition_name(coalition) for coalition in point.equals],
@@ -56,9 +60,7 @@ def audit_page(report: AuditReport) -> str:
         test_level=_one_in(TEST_LEVEL),
         coalition_name=coalition_name,
         verdict_style=_verdict_style,
-        gain=lambda epsilon: "–" if epsilon is None else figures.format_lower_bound(epsilon),
         figures_of=_figures,
-        details_of=_details,
     )
 
 
@@ -97,14 +99,6 @@ def coalition_rows(
     return sorted(rows, key=lambda row: (not row["weakest"], -(row["claim"] or 0.0)))
 
 
-def _findings_by_id(report: AuditReport, heading: Heading) -> FindingsById:
-    under = [finding for finding in report.findings if finding.heading == heading]
-    return {
-        f"{heading.replace(' ', '-')}-{number}": finding
-        for number, finding in enumerate(sorted(under, key=lambda row: row.passed), start=1)
-    }
-
-
 def _plain(figure: float) -> str:
     return figures.format_scientific(figure) if "e" in f"{figure:,.4g}" else f"{figure:,.4g}"
 
@@ -127,20 +121,6 @@ def _figures(finding: Finding) -> Iterable[tuple[str, str]]:
             yield name, format_figure(figure)
 
 
-def _details(finding: Finding) -> Iterable[tuple[str, str]]:
-    known = {
-        "Scenario": finding.scenario,
-        "Theorem": finding.theorem,
-        "Neighbouring": finding.neighbouring,
-        "Assumes": "; ".join(finding.assumptions),
-        "Statistic": finding.statistic,
-        "Trials": figures.format_count(finding.trials) if finding.trials else "",
-        "Statistical tests": figures.format_count(finding.tests) if finding.tests else "",
-        "Advantage": "" if finding.advantage is None else f"{finding.advantage:.4g}",
-    }
-    return ((name, text) for name, text in known.items() if text)
-
-
 def _one_in(chance: float) -> str:
     """Format a probability of about 1/N as N, rounded down; empty for 0."""
     # Round to six digits first: 1 - .99999995 is 4.9999999973737e-08, not 5e-08.
@@ -151,6 +131,6 @@ def _verdict_style(verdict: str) -> tuple[str, str]:
     """Return a verdict's symbol and CSS class: good, warn, bad or plain."""
     if verdict == NOT_TRIED:
         return "–", "plain"
-    if verdict in {"known limit", "not attacked"}:
+    if verdict in LIMITS:
         return "!", "warn"
     return ("✓", "good") if verdict in PASSING else ("✗", "bad")

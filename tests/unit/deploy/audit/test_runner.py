@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analyzer.task_builder import complete
-from deploy.audit.finding import Rows
+from deploy.audit.finding import Rows, failed
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.runner import AuditRun, run, scenarios_named
@@ -49,13 +49,13 @@ def _fails_if_weakened(subject: AuditSubject, rng: np.random.Generator) -> Rows:
 def test_code_that_raises_is_a_failed_finding_without_values() -> None:
     """A scenario that cannot run has neither passed nor detected its weakness."""
     scenario = Scenario(name="fails", title="It fails", check=_fails, weakness="None.")
-    [row] = run(scenario, audited(), 1).findings
+    [row] = run(scenario, audited(), 1)
     weak = dataclasses.replace(scenario, check=_fails_if_weakened)
     [result] = AuditRun(
         subject=audited(games=20_000), seed=1, scenarios=[weak], processes=1
     ).self_test()
 
-    assert not row.passed
+    assert (row.verdict, row.passed) == ("error", False)
     assert "RuntimeError in test_runner.py" in row.sentence
     assert "1234567" not in dumps(dataclasses.asdict(row))
     assert (True, False, False) == (result.applies, result.detected, result.passed)
@@ -104,5 +104,5 @@ def test_every_protocol_passes_its_audit_and_its_self_test(protocol: str) -> Non
     subject = audited(task, n_users=2000)
     results = AuditRun(subject=subject, seed=1, scenarios=scenarios).self_test()
 
-    assert [row.sentence for result in results for row in result.honest.failed] == []
+    assert [row.sentence for result in results for row in failed(result.honest)] == []
     assert [result.scenario.name for result in results if not result.passed] == []

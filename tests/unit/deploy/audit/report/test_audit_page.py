@@ -94,7 +94,7 @@ def test_every_coalition_has_one_row_the_weakest_first() -> None:
     rows = coalition_rows(demo_report(), weakest_point(demo_report()), {})
 
     assert [
-        ("shuffler+analyzer", 4.0, "reached"),
+        ("shuffler+analyzer", 4.0, "tight"),
         ("issuer+analyzer", 4.0, "not tried"),
         ("analyzer+users", 0.3611, "not contradicted"),
         ("analyzer", 0.108_169_5, "not contradicted"),
