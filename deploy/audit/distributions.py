@@ -19,7 +19,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.mechanisms.base import Reports, Vector
+from common.mechanisms.base import Mechanism, Reports, Vector
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import prefix_hashing_of, randomizer_of
@@ -100,6 +102,15 @@ def support_distribution(task: Task) -> SupportDistribution:
     total, shared = width * power + size - 1, max(0, 2 * width - places)
     own, far = width * power / total, (shared * power + (width - shared)) / total
     return SupportDistribution(own=own, other=far, dummy=width / places, far_only=True)
+
+
+def seed_count(mechanism: Mechanism) -> int:
+    """Return the number of equally likely seeds of a hashed report; raise NotCoveredError."""
+    if isinstance(mechanism, LocalHashing):
+        return mechanism.family.seeds
+    if isinstance(mechanism, StringHashing):
+        return 2**64
+    raise NotCoveredError(type(mechanism).__name__)
 
 
 def level_shares(task: Task) -> Vector:

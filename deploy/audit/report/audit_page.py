@@ -37,9 +37,7 @@ def audit_page(report: AuditReport) -> str:
         styles=("audit.css",),
         title=title,
         report=report,
-        digest=report.task_digest.hex(),
         limits={id_: row for id_, row in by_id.items() if row.verdict == "known limit"},
-        uncovered=[row.scenario for row in report.findings if row.verdict == "not covered"],
         failed=failed,
         weakest=sentences[point.guarantee],
         also=[coalition_name(coalition) for coalition in point.equals],
@@ -49,7 +47,6 @@ def audit_page(report: AuditReport) -> str:
         advised={row.advice: id_ for id_, row in reversed((failed | by_id).items()) if row.advice},
         coalitions=coalitions,
         untried=[coalition_name(row["coalition"]) for row in coalitions if row["attack"] is None],
-        colluders=[row for row in report.findings if row.scenario == "colluders" and row.delta],
         headings=[
             (name.replace(" ", "-"), name.capitalize(), HEADINGS[name], under)
             for name, under in headings.items()
@@ -70,8 +67,8 @@ def coalition_rows(
     """
     Return a row for each coalition, the weakest first, then by falling claim.
 
-    A row has the most important attack or None, its description, verdict and id on the page, and ε
-    and δ of its claim, or else of the best guarantee.
+    A row has the most important attack or None, the others, the verdict, the id on the page, and ε
+    and δ of the attacked claim, or else of the best guarantee.
     """
     best = {str(name): guarantee for name, guarantee in best_guarantees(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
@@ -79,17 +76,14 @@ def coalition_rows(
     for coalition in (*best, *sorted(tried - set(best))):
         attacks, guarantee = report.attacks_by(coalition), best.get(coalition)
         claim, delta = (None, None) if guarantee is None else (guarantee.epsilon, guarantee.delta)
-        first, about = None, "no attack by this coalition was run"
-        if attacks:
-            first = attacks[0]
-            about = first.title + (f"; {len(attacks) - 1} more below" if attacks[1:] else "")
-            if first.claim_epsilon is not None:
-                claim, delta = first.claim_epsilon, first.delta
+        first = attacks[0] if attacks else None
+        if first is not None and first.claim_epsilon is not None:
+            claim, delta = first.claim_epsilon, first.delta
         row = {
             "coalition": coalition,
             "weakest": coalition == point.guarantee.coalition,
             "attack": first,
-            "about": about,
+            "others": attacks[1:],
             "verdict": first.verdict if first else NOT_TRIED,
             "link": next((id_ for id_, finding in by_id.items() if finding is first), ""),
             "claim": claim,
