@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from analyzer.finalize import mixture_of
 from common.errors import WireError
-from common.mechanisms.base import Counts, Mechanism, Reports, Vector, is_null
+from common.mechanisms.base import Counts, Mechanism, Reports, Vector, is_null, reports_of
 from common.mechanisms.bits import pack
 from common.mechanisms.discovery.prefix_search import estimates, next_counts
 from common.mechanisms.hashing.local_hashing import LocalHashing
@@ -124,7 +124,7 @@ def crafted(mechanism: Mechanism, targets: Items, rng: Generator) -> Reports:
     if isinstance(mechanism, UnaryEncoding):
         bits = np.zeros((1, mechanism.domain_size), dtype=np.uint8)
         bits[0, targets] = 1
-        return _packed(mechanism, bits)
+        return reports_of(mechanism.report_dtype, bits=pack(bits))
     if isinstance(mechanism, LocalHashing):
         return _of_family(mechanism, targets)
     if isinstance(mechanism, StringHashing):
@@ -139,7 +139,7 @@ def uniform(mechanism: Mechanism, count: int, rng: Generator) -> Reports:
     if not isinstance(mechanism, UnaryEncoding):
         return mechanism.dummies(count, rng)
     bits = rng.integers(0, 2, size=(count, mechanism.domain_size), dtype=np.uint8)
-    return _packed(mechanism, bits)
+    return reports_of(mechanism.report_dtype, bits=pack(bits))
 
 
 def counted(mechanism: Mechanism, reports: Reports) -> Vector:
@@ -161,12 +161,6 @@ def supported(mechanism: Mechanism, reports: Reports, targets: Items) -> Vector:
     return held
 
 
-def _packed(mechanism: UnaryEncoding, bits: NDArray[np.uint8]) -> Reports:
-    reports = np.empty(len(bits), dtype=mechanism.report_dtype)
-    reports["bits"] = pack(bits)
-    return reports
-
-
 def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
     """
     Search the hash family for the best report; one transform computes the gain of every cell.
@@ -182,9 +176,8 @@ def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
     while row >= family.q**digit:
         row -= family.q**digit
         digit += 1
-    report = np.zeros(1, dtype=mechanism.report_dtype)
-    report["seed"], report["bucket"] = family.q**digit + row, bucket
-    return report
+    seed, buckets = np.array([family.q**digit + row]), np.array([bucket])
+    return reports_of(mechanism.report_dtype, seed=seed, bucket=buckets)
 
 
 def poison(
