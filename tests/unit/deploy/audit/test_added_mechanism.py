@@ -1,6 +1,7 @@
 """An audit of a mechanism that was added by the book, and that the audit does not know."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 import pytest
@@ -9,6 +10,7 @@ from common import protocols
 from common.mechanisms import registry
 from common.protocols import MechanismName, Protocol
 from deploy.audit.harness.tasks import sample_task
+from deploy.audit.report.audit_page import audit_page
 from deploy.audit.runner import AuditRun, scenarios_named
 from examples.subset_selection import SubsetSelection
 from tests.support.audits import audited
@@ -39,7 +41,7 @@ def subset_selection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("subset_selection")
 def test_what_needs_a_reference_is_not_covered_and_the_rest_passes() -> None:
-    """No check takes the mechanism for another one, and none stops with an error."""
+    """No check takes the mechanism for another one; the page and the self-test say so."""
     task = sample_task(
         protocol="subset",
         domain_size=6,
@@ -50,8 +52,12 @@ def test_what_needs_a_reference_is_not_covered_and_the_rest_passes() -> None:
     )
     scenarios = scenarios_named([*_NOT_COVERED, *_COVERED])
     subject = audited(task, n_users=100, games=20_000, batches=20_000, reports=20_000)
-    report = AuditRun(subject=subject, seed=1, scenarios=scenarios, processes=1).audit()
+    run = AuditRun(subject=subject, seed=1, scenarios=scenarios, processes=1)
+    report = run.audit()
 
     assert [] == [row.sentence for row in report.failed]
     assert _NOT_COVERED == {row.scenario for row in report.findings if row.verdict == "not covered"}
     assert ("linking",) == report.idle  # its reports have no seed
+    assert "The audit has no reference for the task" in audit_page(report)
+    [result] = replace(run, scenarios=scenarios_named(["randomizer"])).self_test()
+    assert (False, True) == (result.applies, result.passed)
