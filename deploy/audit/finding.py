@@ -22,7 +22,7 @@ HEADINGS: Final[Mapping[Heading, str]] = {
 """Headings of the report in order, with their descriptions."""
 
 _Passing = Literal["tight", "not contradicted", "refuted", "holds"]
-_Limit = Literal["not attacked", "not covered", "known limit"]
+_Limit = Literal["unprotected", "not attacked", "not covered", "known limit"]
 Verdict = Literal[_Passing, _Limit, "not reached", "contradicted", "not refuted", "broken", "error"]
 LIMITS: Final[frozenset[str]] = frozenset(get_args(_Limit))
 """Verdicts that pass, and are limits of the audit or of the protection."""
@@ -31,6 +31,7 @@ PASSING: Final[frozenset[str]] = LIMITS | frozenset(get_args(_Passing))
 VERDICT_DESCRIPTIONS: Final[Mapping[str, str]] = {
     "tight": "an attack gains 90\N{NO-BREAK SPACE}% of the claim or more, computed or measured: no "
     "much smaller claim would hold",
+    "unprotected": "nothing is claimed, and an attack gains nearly all that a run could show",
     "not reached": "an attack that is known to succeed did not: the audit is broken",
     "not contradicted": "no attack tried gains more than the claim; see the ceiling",
     "not attacked": "no attack on this claim was run: it rests on its proof alone",

@@ -26,7 +26,7 @@ _THRESHOLD_SHARE: Final = 0.25
 _THRESHOLDS: Final = 400
 _DIGITS: Final = 9
 _TIGHT_SHARE: Final = 0.9
-"""Share of a claim from which an attack's gain shows that the claim is tight."""
+"""Share of a claim, or of the ceiling if nothing is claimed, that a strong attack gains."""
 _REQUIRED_SHARE: Final = 0.75
 """Share of its ε that a known attack must show: ten standard deviations below the expected."""
 
@@ -113,9 +113,9 @@ def game_row(
     of_claim = dataclasses.asdict(claimed)
     of_claim["claim_epsilon"] = of_claim.pop("epsilon")
     gained = max(gains, default=0.0)
-    verdict: Verdict = "tight" if gained >= _TIGHT_SHARE * reachable else "not contradicted"
-    if not gains:
-        verdict = "not attacked"
+    verdict: Verdict = "not contradicted" if gains else "not attacked"
+    if gains and gained >= _TIGHT_SHARE * reachable:
+        verdict = "unprotected" if math.isinf(claim) else "tight"
     row = Finding(verdict=verdict, exact_epsilon=exact, **of_claim | measured | fields)
     if gained > claim:
         return dataclasses.replace(

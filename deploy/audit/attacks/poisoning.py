@@ -96,7 +96,7 @@ def leverage(
     """Compute the weights of reports for distinct targets, shape (r,); crafted ones may lower."""
     one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
     if not isinstance(mechanism, SupportCounting):
-        raise TypeError(f"reports of {type(mechanism).__name__} support no items")
+        raise NotCoveredError(type(mechanism).__name__)
     worst, r = crafted(mechanism, targets, rng), len(targets)
     high, clusters = 1.0 if one_item else float(r), task.dummies.clusters
     w = 1 if clusters is None else clusters.negative_weight

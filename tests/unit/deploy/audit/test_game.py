@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from deploy.audit.game import run_game
+from common.messages.guarantee import REPLACE_ONE, Guarantee
+from deploy.audit.game import GameResult, game_row, run_game
 
 _TRIALS = 400_000
 
@@ -50,3 +51,36 @@ def test_bounds_are_rarely_above_the_true_epsilon() -> None:
         bounds.append(run_game(first + rng.normal(size=400), second + rng.normal(size=400)))
 
     assert max(result.empirical_epsilon_lower for result in bounds) < 1
+
+
+@pytest.mark.parametrize(
+    ("claim", "computed", "measured", "verdict"),
+    [
+        (1.0, 0.95, 0.1, "tight"),
+        (1.0, None, 0.95, "tight"),
+        (1.0, 0.5, 0.6, "not contradicted"),
+        (1.0, None, 1.1, "contradicted"),
+        (1.0, None, None, "not attacked"),
+        (math.inf, None, 7.9, "unprotected"),
+        (math.inf, math.inf, 2.0, "not contradicted"),
+    ],
+)
+def test_a_verdict_compares_the_gain_with_the_claim(
+    claim: float, computed: float | None, measured: float | None, verdict: str
+) -> None:
+    """With the ceiling of 8 if nothing is claimed, which no attack can show to be tight."""
+    claimed = Guarantee(
+        coalition="analyzer",
+        epsilon=claim,
+        delta=0.0,
+        neighbouring=REPLACE_ONE,
+        theorem="a theorem",
+        assumptions=("an assumption",),
+    )
+    result = None
+    if measured is not None:
+        result = GameResult(empirical_epsilon_lower=measured, ceiling=8.0, advantage=0.5, trials=9)
+
+    row = game_row(claimed=claimed, exact=computed, result=result, sentence="It is so.")
+
+    assert verdict == row.verdict
