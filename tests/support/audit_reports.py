@@ -1,7 +1,6 @@
 """Fixed audit reports on the demo's task, and on one without local noise."""
 
 import dataclasses
-import hashlib
 import math
 from functools import cache
 from typing import Any, Final
@@ -10,7 +9,7 @@ from analyzer.task_builder import complete
 from common.accounting.guarantees import guarantees
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
-from common.task_digest import TaskDigest
+from common.task_digest import digest_of
 from deploy.audit.finding import Finding
 from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.audit.report.audit_report import AuditReport
@@ -83,7 +82,7 @@ def report_of(task: Task, findings: tuple[Finding, ...]) -> AuditReport:
     """Return a report with these findings."""
     return AuditReport(
         task=task,
-        task_digest=TaskDigest(hashlib.sha256(task.to_bytes()).digest()),
+        task_digest=digest_of(task.to_bytes()),
         n_users=N_USERS,
         mode="quick",
         seed=20_261_121,

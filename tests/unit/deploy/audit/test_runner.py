@@ -2,18 +2,23 @@
 
 import dataclasses
 import json
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from analyzer.task_builder import complete
+from common.mechanisms.registry import ITEM_MECHANISMS
+from common.protocols import PROTOCOLS, MechanismName, Protocol
 from deploy.audit.finding import Rows, failed
-from deploy.audit.harness.tasks import reduced_draft
+from deploy.audit.harness.tasks import reduced_draft, sample_task
+from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.runner import AuditRun, run, scenarios_named
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.audit.scenarios import SCENARIOS
 from deploy.terminal.json_output import dumps
+from examples.subset_selection import SubsetSelection
 from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -82,6 +87,34 @@ def test_scenarios_for_other_kinds_are_named_and_not_run() -> None:
 
     assert report.other_kinds == ("linking",)
     assert report.idle == ("draws",)
+
+
+def test_a_mechanism_added_by_the_book_is_not_taken_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Page and self-test name what needs a reference for it; all other scenarios pass."""
+    name: Any = "subset-selection"
+    row = Protocol("subset", name, dummy_distributions=("fixed",))
+    monkeypatch.setattr("common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
+    for module in ("common.protocols", "common.task.specs"):
+        monkeypatch.setattr(f"{module}.MechanismName", Literal[MechanismName, "subset-selection"])
+    mechanisms = {**ITEM_MECHANISMS, name: SubsetSelection}
+    for module in ("common.mechanisms.registry", "analyzer.task_builder"):
+        monkeypatch.setattr(f"{module}.ITEM_MECHANISMS", mechanisms)
+    sizes = {"domain_size": 6, "dummies_per_user": 1, "n_min": 100, "target_size": 100}
+    task = sample_task(protocol="subset", local_epsilon=1.5, **sizes)
+    subject = audited(task, n_users=100, games=20_000, batches=20_000, reports=20_000)
+    not_covered = {"shuffler+analyzer", "rounds", "randomizer", "devices", "maximal-gain"}
+    chosen = scenarios_named([*not_covered, "n-1", "partition", "draws", "linking"])
+    whole = AuditRun(subject=subject, seed=1, scenarios=chosen, processes=1)
+    report = whole.audit()
+
+    assert [] == [finding.sentence for finding in report.failed]
+    left_out = {one.scenario for one in report.findings if one.verdict == "not covered"}
+    assert (not_covered, ("linking",)) == (left_out, report.idle)
+    assert "The audit has no reference for the task" in audit_page(report)
+    [result] = dataclasses.replace(whole, scenarios=scenarios_named(["randomizer"])).self_test()
+    assert (False, True) == (result.applies, result.passed)
 
 
 @pytest.mark.slow
