@@ -100,7 +100,7 @@ def _of_the_pair(claim: float, measured: float) -> Finding:
         title="One person's report, known to be theirs",
         heading="anonymity",
         coalition="shuffler+analyzer",
-        verdict="tight",
+        verdict="tight" if math.isfinite(claim) else "unprotected",
         advice="Lower local_epsilon, or let different organisations operate the two.",
         claim_epsilon=claim,
         exact_epsilon=claim,

@@ -107,11 +107,7 @@ def scores(mechanism: Mechanism, reports: Reports, trial: NDArray[np.int64], tri
 
 
 def recognised_epsilon(subject: AuditSubject) -> float:
-    """
-    Return the ε that an attack on one recognised report reaches: the local ε.
-
-    Raises NotCoveredError if it is not known that the compared items reach it.
-    """
+    """Return the local ε, which one recognised report reveals; NotCoveredError if unknown."""
     support_distribution(subject.task)
     return subject.mechanism.local_epsilon
 

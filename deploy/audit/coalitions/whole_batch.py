@@ -129,9 +129,8 @@ def run_rounds(subject: AuditSubject, rng: Generator) -> Rows:
     def counted(rounds: int) -> PrivacyParameters:
         return replace(subject.parameters, rounds=1 if subject.weakened else rounds)
 
-    worlds = messages.user_worlds(
-        subject, subject.sizes.games, rng, dummies=False, rounds=_POOLED_ROUNDS
-    )
+    games = subject.sizes.games
+    worlds = messages.user_worlds(subject, games, rng, dummies=False, rounds=_POOLED_ROUNDS)
     yield _rounds_row(
         result=run_game(*worlds),
         claimed=guarantees.local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),

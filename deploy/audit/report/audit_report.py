@@ -250,19 +250,25 @@ class SelfTestResult:
         return any(row.verdict != "not covered" for row in self.weakened)
 
     @property
-    def detected(self) -> bool:
-        """Whether the scenario fails with the weakness and passes without it."""
-        return bool(failed(self.weakened)) and not (self.stopped or failed(self.honest))
+    def outcome(self) -> str:
+        """The result in words; in capitals if the self-test fails."""
+        if failed(self.honest):
+            return "FAILS WITHOUT THE WEAKNESS"
+        if not self.applies:
+            return "does not apply to this task"
+        if any(row.verdict == "error" for row in self.weakened):
+            return "COULD NOT BE RUN"
+        return "weakness detected" if failed(self.weakened) else "WEAKNESS NOT DETECTED"
 
     @property
-    def stopped(self) -> bool:
-        """Whether the scenario with the weakness stopped with an error."""
-        return any(row.verdict == "error" for row in self.weakened)
+    def detected(self) -> bool:
+        """Whether the scenario fails with the weakness and passes without it."""
+        return self.outcome == "weakness detected"
 
     @property
     def passed(self) -> bool:
         """Whether the weakness is detected, or does not apply and nothing fails without it."""
-        return self.detected or not (self.applies or failed(self.honest))
+        return self.detected or self.outcome == "does not apply to this task"
 
 
 def as_json(report: AuditReport) -> dict[str, Any]:

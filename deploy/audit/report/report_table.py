@@ -84,7 +84,7 @@ def _show_tables(report: AuditReport, console: Console) -> None:
     shown, narrow = set[object](), False
     for heading, rows in report.by_heading.items():
         if rows:
-            table, dropped = _table(heading, rows, console)
+            table, dropped = _table(heading, sorted(rows, key=lambda row: not row.passed), console)
             print_whole(table, console)
             console.print()
             shown |= {column.header for column in table.columns} | {row.verdict for row in rows}
@@ -141,15 +141,8 @@ def _figure(column: str, row: Finding) -> str:
 def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None:
     """Print each scenario's self-test result, its weakness and its first failed finding."""
     for result in results:
-        outcome = "weakness detected" if result.detected else "WEAKNESS NOT DETECTED"
-        if failed(result.honest):
-            outcome = "FAILS WITHOUT THE WEAKNESS"
-        elif not result.applies:
-            outcome = "does not apply to this task"
-        elif result.stopped:
-            outcome = "COULD NOT BE RUN"
         show_line = partial(console.print, highlight=False)
-        show_line(f"{result.scenario.name}: {outcome}", style=_STYLES[result.passed])
+        show_line(f"{result.scenario.name}: {result.outcome}", style=_STYLES[result.passed])
         show_line(f"  weakness: {result.scenario.weakness}")
         for row in (failed(result.honest) or failed(result.weakened))[:1]:
             show_line(f"  {row.verdict.upper()}: {escaped(row.sentence)}")
