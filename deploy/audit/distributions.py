@@ -131,8 +131,6 @@ def _response(power: float, answers: int, *, other: float | None) -> SupportDist
 
 def extra_dummies(spec: DummySpec) -> Vector:
     """Return the probabilities that a user adds 0, 1, … dummies beyond the certain ones."""
-    if spec.law == "fixed":
-        return np.ones(1)
     if spec.law == "levels":
         fractions = np.array(spec.levels) % 2**32 / 2**32
         total = np.ones(1)
@@ -204,8 +202,6 @@ def _cluster_sizes(spec: ClusterSpec) -> dict[tuple[int, int, int], float]:
 def added_dummies(spec: ShufflerSpec) -> Vector:
     """Return the probabilities that the shuffler adds 0, 1, …, `most` dummies of one item."""
     places = np.arange(spec.most + 1)
-    if spec.law == "none":
-        return np.ones(1)
     if spec.law == "binomial":
         return np.asarray(stats.binom.pmf(places, spec.trials, 0.5))
     steps = places - spec.peak

@@ -40,9 +40,15 @@ class Services(LocalParties[Service]):
 
     async def _start(self, party: str, **settings: Any) -> Service:  # noqa: ANN401
         kind, start, own = _STARTS[party]
-        state, tls = self.directory / party, self.directory / "tls"
-        places = {"state_directory": state, "tls_directory": tls, "listen": LOOPBACK}
-        return await start(validated(kind, places | own | settings, SettingsError, "setting"))
+        settings = self._settings(party) | own | settings
+        return await start(validated(kind, settings, SettingsError, "setting"))
+
+    def _settings(self, party: str) -> dict[str, Any]:
+        return {
+            "state_directory": self.directory / party,
+            "listen": LOOPBACK,
+            "tls_directory": self.directory / "tls",
+        }
 
     def channel(self, party: str, address: str) -> grpc.aio.Channel:
         """Open a channel to a service, without a certificate, as devices do."""
