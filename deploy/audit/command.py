@@ -19,6 +19,7 @@ from common.errors import TaskError, UsageError
 from common.runtime.validation import read_file
 from common.task.task import NONCE_BYTES, Task
 from common.task.token_spec import TokenSpec
+from deploy.audit.finding import failed
 from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.report.report_table import show_report, show_self_tests
@@ -65,7 +66,7 @@ def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
                 "weakness": result.scenario.weakness,
                 "applies": result.applies,
                 "rang": result.detected,
-                "said": [row.sentence for row in result.weakened.failed],
+                "said": [row.sentence for row in failed(result.weakened)],
             }
             for result in results
         ]

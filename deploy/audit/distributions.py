@@ -19,7 +19,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.mechanisms.base import Reports, Vector
+from common.mechanisms.base import Mechanism, Reports, Vector
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import prefix_hashing_of, randomizer_of
@@ -30,7 +32,7 @@ from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
-from deploy.audit.scenario import AuditSubject
+from deploy.audit.scenario import AuditSubject, NotCoveredError
 from deploy.simulate.collection import joined
 from deploy.tasks.value_parser import value_of
 from user_agent.contribution import encoder_for
@@ -73,7 +75,11 @@ class SupportDistribution:
 
 
 def support_distribution(task: Task) -> SupportDistribution:
-    """Return a task's probabilities by [KBR16] (GRR), [LWLWLS20] (square wave) or [WBLJ17]."""
+    """
+    Return a task's probabilities by [KBR16] (GRR), [LWLWLS20] (square wave) or [WBLJ17].
+
+    Raises NotCoveredError for other mechanisms.
+    """
     power = math.exp(task.local_epsilon)
     name, size, buckets = task.mechanism.name, task.domain_size, task.item_mechanism.buckets
     if name in {"grr", "warner"}:
@@ -88,12 +94,23 @@ def support_distribution(task: Task) -> SupportDistribution:
         if name == "symmetric-unary":
             own, other = 1 / (1 + power**-0.5), 1 / (power**0.5 + 1)
         return SupportDistribution(own=own, other=other, dummy=other, independent=True)
-    # Square wave: the `width` places around a value have weight e^ε each.
+    if name != "square-wave":
+        raise NotCoveredError(name)
+    # The `width` places around a value have weight e^ε each.
     places = max(size, buckets)
     width = places - size + 1
     total, shared = width * power + size - 1, max(0, 2 * width - places)
     own, far = width * power / total, (shared * power + (width - shared)) / total
     return SupportDistribution(own=own, other=far, dummy=width / places, far_only=True)
+
+
+def seed_count(mechanism: Mechanism) -> int:
+    """Return the number of equally likely seeds of a hashed report; raise NotCoveredError."""
+    if isinstance(mechanism, LocalHashing):
+        return mechanism.family.seeds
+    if isinstance(mechanism, StringHashing):
+        return 2**64
+    raise NotCoveredError(type(mechanism).__name__)
 
 
 def level_shares(task: Task) -> Vector:
@@ -114,8 +131,6 @@ def _response(power: float, answers: int, *, other: float | None) -> SupportDist
 
 def extra_dummies(spec: DummySpec) -> Vector:
     """Return the probabilities that a user adds 0, 1, … dummies beyond the certain ones."""
-    if spec.law == "fixed":
-        return np.ones(1)
     if spec.law == "levels":
         fractions = np.array(spec.levels) % 2**32 / 2**32
         total = np.ones(1)
@@ -187,8 +202,6 @@ def _cluster_sizes(spec: ClusterSpec) -> dict[tuple[int, int, int], float]:
 def added_dummies(spec: ShufflerSpec) -> Vector:
     """Return the probabilities that the shuffler adds 0, 1, …, `most` dummies of one item."""
     places = np.arange(spec.most + 1)
-    if spec.law == "none":
-        return np.ones(1)
     if spec.law == "binomial":
         return np.asarray(stats.binom.pmf(places, spec.trials, 0.5))
     steps = places - spec.peak

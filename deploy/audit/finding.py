@@ -21,21 +21,27 @@ HEADINGS: Final[Mapping[Heading, str]] = {
 }
 """Headings of the report in order, with their descriptions."""
 
-_Passing = Literal["reached", "not contradicted", "not attacked", "refuted", "holds", "known limit"]
-Verdict = Literal[_Passing, "not reached", "contradicted", "not refuted", "broken"]
-PASSING: Final[frozenset[str]] = frozenset(get_args(_Passing))
+_Passing = Literal["tight", "not contradicted", "refuted", "holds"]
+_Limit = Literal["unprotected", "not attacked", "not covered", "known limit"]
+Verdict = Literal[_Passing, _Limit, "not reached", "contradicted", "not refuted", "broken", "error"]
+LIMITS: Final[frozenset[str]] = frozenset(get_args(_Limit))
+"""Verdicts that pass, and are limits of the audit or of the protection."""
+PASSING: Final[frozenset[str]] = LIMITS | frozenset(get_args(_Passing))
 
 VERDICT_DESCRIPTIONS: Final[Mapping[str, str]] = {
-    "reached": "an attack gains 90\N{NO-BREAK SPACE}% of the claim or more, computed or "
-    "measured: the claim is nearly tight",
+    "tight": "an attack gains 90\N{NO-BREAK SPACE}% of the claim or more, computed or measured: no "
+    "much smaller claim would hold",
+    "unprotected": "nothing is claimed, and an attack gains nearly all that a run could show",
     "not reached": "an attack that is known to succeed did not: the audit is broken",
     "not contradicted": "no attack tried gains more than the claim; see the ceiling",
     "not attacked": "no attack on this claim was run: it rests on its proof alone",
+    "not covered": "the audit has no reference for this mechanism: nothing was tested",
     "contradicted": "an attack gains more than the claim: the claim is false",
     "refuted": "a claim known to be false was refuted",
     "not refuted": "a claim known to be false was not refuted: the audit is broken",
     "holds": "a check of something that must be true passed",
     "broken": "a check of something that must be true failed",
+    "error": "the check stopped with an error: its result is unknown",
     "known limit": "an attack that nothing here prevents; its gain is as calculated",
 }
 
@@ -93,20 +99,13 @@ class Finding:
         return self.verdict in PASSING
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """The result of one scenario."""
-
-    findings: tuple[Finding, ...] = ()
-    crashed: bool = False
-
-    @property
-    def failed(self) -> tuple[Finding, ...]:
-        """Findings that did not pass."""
-        return tuple(finding for finding in self.findings if not finding.passed)
-
-
 Rows = Iterable[Finding]
+Findings = tuple[Finding, ...]
+
+
+def failed(rows: Rows) -> Findings:
+    """Return the findings that did not pass."""
+    return tuple(row for row in rows if not row.passed)
 
 
 class Checks:

@@ -25,8 +25,8 @@ Scores = NDArray[np.float64]
 _THRESHOLD_SHARE: Final = 0.25
 _THRESHOLDS: Final = 400
 _DIGITS: Final = 9
-_REACHED_SHARE: Final = 0.9
-"""Share of a claim at which an attack counts as having reached it."""
+_TIGHT_SHARE: Final = 0.9
+"""Share of a claim, or of the ceiling if nothing is claimed, that a strong attack gains."""
 _REQUIRED_SHARE: Final = 0.75
 """Share of its ε that a known attack must show: ten standard deviations below the expected."""
 
@@ -113,9 +113,9 @@ def game_row(
     of_claim = dataclasses.asdict(claimed)
     of_claim["claim_epsilon"] = of_claim.pop("epsilon")
     gained = max(gains, default=0.0)
-    verdict: Verdict = "reached" if gained >= _REACHED_SHARE * reachable else "not contradicted"
-    if not gains:
-        verdict = "not attacked"
+    verdict: Verdict = "not contradicted" if gains else "not attacked"
+    if gains and gained >= _TIGHT_SHARE * reachable:
+        verdict = "unprotected" if math.isinf(claim) else "tight"
     row = Finding(verdict=verdict, exact_epsilon=exact, **of_claim | measured | fields)
     if gained > claim:
         return dataclasses.replace(

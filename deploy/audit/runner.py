@@ -1,5 +1,6 @@
 """Run scenarios in parallel processes from one seed, and build the report."""
 
+import itertools
 import time
 import traceback
 import zlib
@@ -16,9 +17,9 @@ from common.errors import SettingsError
 from common.protocols import ITEM_KINDS, Kind
 from common.task_digest import digest_of
 from common.version import VERSION
-from deploy.audit.finding import Finding, Findings
+from deploy.audit.finding import Finding, Findings, Verdict
 from deploy.audit.report.audit_report import AuditReport, SelfTestResult
-from deploy.audit.scenario import FULL, AuditSubject, Scenario
+from deploy.audit.scenario import FULL, AuditSubject, NotCoveredError, Scenario
 from deploy.audit.scenarios import SCENARIOS
 
 Progress = Callable[[str, int, int], None]
@@ -57,6 +58,8 @@ class AuditRun:
         """Run the scenarios and report the findings; `command` is the command line, if any."""
         started, subject, scenarios = time.perf_counter(), self.subject, self._fitting
         outcomes = self._run_all([(scenario, subject) for scenario in scenarios])
+        rows = tuple(itertools.chain.from_iterable(outcomes))
+        found = {row.scenario for row in rows}
         return AuditReport(
             task=subject.task,
             task_digest=digest_of(subject.task.to_bytes()),
@@ -65,13 +68,9 @@ class AuditRun:
             seed=self.seed,
             version=VERSION,
             seconds=time.perf_counter() - started,
-            outcomes=tuple(outcomes),
+            rows=rows,
             guarantees=guarantees(subject.task, subject.n_users, 0),
-            idle=tuple(
-                scenario.name
-                for scenario, outcome in zip(scenarios, outcomes, strict=True)
-                if not outcome.findings
-            ),
+            idle=tuple(one.name for one in scenarios if one.name not in found),
             other_kinds=tuple(one.name for one in self.scenarios if one not in scenarios),
             command=command,
         )
@@ -105,21 +104,20 @@ class AuditRun:
 
 
 def run(scenario: Scenario, subject: AuditSubject, seed: int) -> Findings:
-    """Run one scenario in this process; an exception becomes a failed finding."""
-    rng, name = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())]), scenario.name
+    """Run one scenario in this process; an exception becomes a finding after those before it."""
+    rng, found = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())]), list[Finding]()
     try:
-        rows = scenario.check(subject, rng)
-        named = (replace(row, scenario=name, title=row.title or scenario.title) for row in rows)
-        return Findings(tuple(named))
+        found.extend(scenario.check(subject, rng))
+    except NotCoveredError as error:
+        found.append(_stopped("not covered", f"{error}."))
     except Exception as error:  # noqa: BLE001  # every error is reported
         # No message: it might contain a value.
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
-        row = Finding(
-            scenario=name,
-            title=scenario.title,
-            heading="correctness",
-            verdict="broken",
-            sentence=f"The scenario could not be run: {place}.",
-        )
-        return Findings((row,), crashed=True)
+        found.append(_stopped("error", f"The scenario could not be run: {place}."))
+    name, title = scenario.name, scenario.title
+    return tuple(replace(row, scenario=name, title=row.title or title) for row in found)
+
+
+def _stopped(verdict: Verdict, sentence: str) -> Finding:
+    return Finding(heading="correctness", verdict=verdict, sentence=sentence)

@@ -8,6 +8,7 @@ from typing import Final, get_args
 from numpy.random import Generator
 
 from common.accounting.guarantees import PrivacyParameters
+from common.errors import ShuffleDpError
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import mechanism_of
 from common.protocols import Kind
@@ -15,6 +16,13 @@ from common.task.task import Task
 from deploy.audit.finding import Rows
 
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+class NotCoveredError(ShuffleDpError):
+    """The audit has no reference distribution or attack for a task's mechanism."""
+
+    def __init__(self, mechanism: str) -> None:
+        super().__init__(f"The audit has no reference for the mechanism {mechanism}")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Fixed audit reports on the demo's task, and on one without local noise."""
 
 import dataclasses
-import hashlib
 import math
 from functools import cache
 from typing import Any, Final
@@ -10,8 +9,8 @@ from analyzer.task_builder import complete
 from common.accounting.guarantees import guarantees
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
-from common.task_digest import TaskDigest
-from deploy.audit.finding import Finding, Findings
+from common.task_digest import digest_of
+from deploy.audit.finding import Finding
 from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.audit.report.audit_report import AuditReport
 from deploy.audit.statistics import CONFIDENCE
@@ -83,13 +82,13 @@ def report_of(task: Task, findings: tuple[Finding, ...]) -> AuditReport:
     """Return a report with these findings."""
     return AuditReport(
         task=task,
-        task_digest=TaskDigest(hashlib.sha256(task.to_bytes()).digest()),
+        task_digest=digest_of(task.to_bytes()),
         n_users=N_USERS,
         mode="quick",
         seed=20_261_121,
         version="1.2.3",
         seconds=312.4,
-        outcomes=(Findings(findings=findings),),
+        rows=findings,
         guarantees=guarantees(task, N_USERS, 0),
         command="shuffledp audit task.json --quick --seed 20261121",
     )
@@ -101,7 +100,7 @@ def _of_the_pair(claim: float, measured: float) -> Finding:
         title="One person's report, known to be theirs",
         heading="anonymity",
         coalition="shuffler+analyzer",
-        verdict="reached",
+        verdict="tight" if math.isfinite(claim) else "unprotected",
         advice="Lower local_epsilon, or let different organisations operate the two.",
         claim_epsilon=claim,
         exact_epsilon=claim,

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from analyzer.finalize import mixture_of
 from common.errors import WireError
-from common.mechanisms.base import Counts, Mechanism, Reports, Vector, is_null
+from common.mechanisms.base import Counts, Mechanism, Reports, Vector, is_null, reports_of
 from common.mechanisms.bits import pack
 from common.mechanisms.discovery.prefix_search import estimates, next_counts
 from common.mechanisms.hashing.local_hashing import LocalHashing
@@ -39,7 +39,7 @@ from common.protocols import Kind
 from common.task.task import Task
 from deploy.audit.distributions import usual_value
 from deploy.audit.finding import Checks, Rows
-from deploy.audit.scenario import AuditSubject, Scenario
+from deploy.audit.scenario import AuditSubject, NotCoveredError, Scenario
 from deploy.simulate.collection import collect, draw_group_dummies, few_enough_reports
 from shuffler.collection import check_length
 from shuffler.item_dummies import draw_kept
@@ -96,7 +96,7 @@ def leverage(
     """Compute the weights of reports for distinct targets, shape (r,); crafted ones may lower."""
     one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
     if not isinstance(mechanism, SupportCounting):
-        raise TypeError(f"reports of {type(mechanism).__name__} support no items")
+        raise NotCoveredError(type(mechanism).__name__)
     worst, r = crafted(mechanism, targets, rng), len(targets)
     high, clusters = 1.0 if one_item else float(r), task.dummies.clusters
     w = 1 if clusters is None else clusters.negative_weight
@@ -124,14 +124,14 @@ def crafted(mechanism: Mechanism, targets: Items, rng: Generator) -> Reports:
     if isinstance(mechanism, UnaryEncoding):
         bits = np.zeros((1, mechanism.domain_size), dtype=np.uint8)
         bits[0, targets] = 1
-        return _packed(mechanism, bits)
+        return reports_of(mechanism.report_dtype, bits=pack(bits))
     if isinstance(mechanism, LocalHashing):
         return _of_family(mechanism, targets)
     if isinstance(mechanism, StringHashing):
         tried = mechanism.dummies(_TRIED_REPORTS, rng)  # uniform seeds and buckets
         best = int(supported(mechanism, tried, targets).argmax())
         return tried[best : best + 1]
-    raise TypeError(f"cannot craft reports of {type(mechanism).__name__}")
+    raise NotCoveredError(type(mechanism).__name__)
 
 
 def uniform(mechanism: Mechanism, count: int, rng: Generator) -> Reports:
@@ -139,7 +139,7 @@ def uniform(mechanism: Mechanism, count: int, rng: Generator) -> Reports:
     if not isinstance(mechanism, UnaryEncoding):
         return mechanism.dummies(count, rng)
     bits = rng.integers(0, 2, size=(count, mechanism.domain_size), dtype=np.uint8)
-    return _packed(mechanism, bits)
+    return reports_of(mechanism.report_dtype, bits=pack(bits))
 
 
 def counted(mechanism: Mechanism, reports: Reports) -> Vector:
@@ -161,12 +161,6 @@ def supported(mechanism: Mechanism, reports: Reports, targets: Items) -> Vector:
     return held
 
 
-def _packed(mechanism: UnaryEncoding, bits: NDArray[np.uint8]) -> Reports:
-    reports = np.empty(len(bits), dtype=mechanism.report_dtype)
-    reports["bits"] = pack(bits)
-    return reports
-
-
 def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
     """
     Search the hash family for the best report; one transform computes the gain of every cell.
@@ -182,9 +176,8 @@ def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
     while row >= family.q**digit:
         row -= family.q**digit
         digit += 1
-    report = np.zeros(1, dtype=mechanism.report_dtype)
-    report["seed"], report["bucket"] = family.q**digit + row, bucket
-    return report
+    seed, buckets = np.array([family.q**digit + row]), np.array([bucket])
+    return reports_of(mechanism.report_dtype, seed=seed, bucket=buckets)
 
 
 def poison(

@@ -26,8 +26,6 @@ from common.errors import PeerRefusalError
 from common.messages.submission import Outcome
 from common.protocols import ITEM_KINDS
 from common.runtime.rpc import LONG_DEADLINE, reply
-from common.runtime.state_directory import StateDirectory
-from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.wire.submissions import outcomes_from_wire
@@ -35,8 +33,8 @@ from deploy.audit.coalitions.messages import proven_epsilon, user_worlds
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import game_row, run_game
 from deploy.audit.harness.byte_search import words
-from deploy.audit.harness.services import Services, files_of
-from deploy.audit.harness.tasks import FAR_FUTURE
+from deploy.audit.harness.services import Services, files_of, secrets_of
+from deploy.audit.harness.tasks import FAR_FUTURE, sample_draft
 from deploy.audit.scenario import AuditSubject
 from deploy.tasks.value_parser import value_of
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
@@ -135,19 +133,16 @@ async def _flood(folder: Path, *, blinds: bool) -> Rows:
 async def _publish(services: Services, tokens: TokenSpec | None) -> SignedTask:
     """Publish a task that the flood and the victim together fill."""
     async with services.operator() as operator:
-        signed, _ = await operator.publish_task(
-            TaskDraft(
-                protocol="sh",
-                domain_size=2,
-                local_epsilon=1.0,
-                delta=1e-6,
-                n_min=_FLOOD + 1,
-                target_size=_FLOOD + 1,
-                deadline=FAR_FUTURE,
-                shuffler_key=services.shuffler_key,
-                tokens=tokens,
-            )
+        draft = sample_draft(
+            protocol="sh",
+            domain_size=2,
+            local_epsilon=1.0,
+            n_min=_FLOOD + 1,
+            target_size=_FLOOD + 1,
+            shuffler_key=services.shuffler_key,
+            tokens=tokens,
         )
+        signed, _ = await operator.publish_task(draft)
         return signed
 
 
@@ -171,9 +166,7 @@ def _files(services: Services, *parties: str) -> list[bytes]:
     """Return the parties' files, the sealed ones in plain too."""
     found: list[bytes] = []
     for state in (services.directory / party for party in parties):
-        directory = StateDirectory.open(state)
-        sealed = [directory.secret(name, bytes) for name in directory.names("*-*.key")]
-        found += [*files_of(state).values(), *sealed]
+        found += [*files_of(state).values(), *secrets_of(state, "*-*.key").values()]
     return found
 
 

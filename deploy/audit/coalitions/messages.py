@@ -20,6 +20,7 @@ from common.accounting.reference.attack import epsilon_lower, epsilon_of_rounds
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Mechanism, Reports, Vector
 from common.mechanisms.hierarchy import Hierarchy
+from deploy.audit.distributions import support_distribution
 from deploy.audit.game import GameResult, run_game
 from deploy.audit.scenario import AuditSubject
 from deploy.simulate.collection import draw_group_dummies
@@ -103,6 +104,12 @@ def scores(mechanism: Mechanism, reports: Reports, trial: NDArray[np.int64], tri
             odds = np.log(first) - np.log(last)
         score += np.nan_to_num(odds, nan=0.0, posinf=_CERTAIN_SCORE, neginf=-_CERTAIN_SCORE)
     return score
+
+
+def recognised_epsilon(subject: AuditSubject) -> float:
+    """Return the local ε, which one recognised report reveals; NotCoveredError if unknown."""
+    support_distribution(subject.task)
+    return subject.mechanism.local_epsilon
 
 
 def proven_epsilon(parameters: PrivacyParameters, honest: int, adding: int) -> float | None:

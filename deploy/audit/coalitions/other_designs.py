@@ -90,10 +90,10 @@ def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa
 
 
 def _require_epsilon(row: Finding, epsilon: float) -> Finding:
-    """Fail a finding unless it reached its claim, and 90 % of `epsilon` or of a lower ceiling."""
+    """Fail an attack unless it gained nearly its claim, and 90 % of `epsilon` or of the ceiling."""
     most = min(epsilon, row.ceiling or 0.0)
     gained = (row.empirical_epsilon_lower or 0.0) >= _REQUIRED_SHARE * most
-    return row if row.verdict == "reached" and gained else not_reached(row)
+    return row if row.verdict in {"tight", "unprotected"} and gained else not_reached(row)
 
 
 def run_printed(subject: AuditSubject, rng: Generator) -> Rows:

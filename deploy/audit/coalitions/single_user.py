@@ -15,12 +15,12 @@ from numpy.random import Generator
 
 from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
-from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.messages.guarantee import Coalition, Guarantee
 from common.protocols import ITEM_KINDS
 from common.task.dummy_spec import PERMUTE_ONLY
-from deploy.audit.coalitions.messages import draw_messages, proven_epsilon, user_worlds
-from deploy.audit.distributions import support_distribution, value_worlds, worst_values
+from deploy.audit import distributions
+from deploy.audit.coalitions import messages
+from deploy.audit.coalitions.messages import proven_epsilon, recognised_epsilon, user_worlds
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
@@ -74,10 +74,11 @@ def _recognised_report(subject: AuditSubject, rng: Generator) -> Finding:
     if task.kind in ITEM_KINDS:
         needed, most = _trials(subject)
         worlds = [user_worlds(subject, min(needed, most), rng, dummies=False)]
-        exact = subject.mechanism.local_epsilon
+        exact = recognised_epsilon(subject)
         required = exact if not noisy or needed <= most else 0.0
     else:
-        worlds = [value_worlds(subject, pair, rng) for pair in worst_values(task)]
+        pairs = distributions.worst_values(task)
+        worlds = [distributions.value_worlds(subject, pair, rng) for pair in pairs]
     results = [run_game(*scores) for scores in worlds]
     return game_row(
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
@@ -123,7 +124,7 @@ def _trials(subject: AuditSubject) -> tuple[int, int]:
 
     The bounds on the support probabilities p and q lower ε by about z/√(np) + z/√(nq).
     """
-    own, epsilon = support_distribution(subject.task).own, subject.task.local_epsilon
+    own, epsilon = distributions.support_distribution(subject.task).own, subject.task.local_epsilon
     least, most = subject.sizes.games, _MAX_TRIALS * subject.sizes.games
     if math.isinf(epsilon):
         return least, most
@@ -146,7 +147,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator) -> Rows:
     worlds = user_worlds(subject, trials, rng)
     found, dummies = 0, subject.mechanism.dummies
     for _ in range(_FORGED_BATCHES):
-        sent, _ = draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
+        sent, _ = messages.draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
         reports = np.concatenate([sent, dummies(_FORGED_REPORTS, rng)])
         rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
         delivered = permute(rows, rng)[: len(rows) - subject.weakened]
@@ -156,7 +157,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator) -> Rows:
         claimed = replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
         exact = proven_epsilon(parameters, 1, 1)
     else:
-        claimed, exact = local_guarantee("analyzer", parameters), subject.mechanism.local_epsilon
+        claimed, exact = local_guarantee("analyzer", parameters), recognised_epsilon(subject)
     row = game_row(
         result=run_game(*worlds, delta=claimed.delta),
         claimed=claimed,
@@ -182,12 +183,11 @@ def run_linking(subject: AuditSubject, rng: Generator) -> Rows:
     mechanism, task, checks = subject.mechanism, subject.task, Checks()
     if "seed" not in (mechanism.report_dtype.names or ()):
         return
-    n_users = _LINKED_USERS
+    n_users, seeds = _LINKED_USERS, distributions.seed_count(mechanism)
     held = np.zeros(n_users, dtype=np.int64)
     first, second = (mechanism.randomize(held, rng)["seed"] for _ in range(2))
     if subject.weakened:
         second = first
-    seeds = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
     linked = int((first == second).sum())
     checks.test("the same seed in two rounds", p_poisson(linked, n_users / seeds))
     if task.dummies.maximum and task.dummies.uniform:

@@ -17,7 +17,8 @@ from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
 from common.messages.guarantee import rounded_up
 from common.task.task import honest_share
-from deploy.audit.coalitions.messages import FEW_USERS, proven_epsilon, run_batch_game, user_worlds
+from deploy.audit.coalitions import messages
+from deploy.audit.coalitions.messages import FEW_USERS, proven_epsilon, run_batch_game
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
@@ -128,11 +129,12 @@ def run_rounds(subject: AuditSubject, rng: Generator) -> Rows:
     def counted(rounds: int) -> PrivacyParameters:
         return replace(subject.parameters, rounds=1 if subject.weakened else rounds)
 
-    worlds = user_worlds(subject, subject.sizes.games, rng, dummies=False, rounds=_POOLED_ROUNDS)
+    games = subject.sizes.games
+    worlds = messages.user_worlds(subject, games, rng, dummies=False, rounds=_POOLED_ROUNDS)
     yield _rounds_row(
         result=run_game(*worlds),
         claimed=guarantees.local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
-        exact=_POOLED_ROUNDS * subject.mechanism.local_epsilon,
+        exact=_POOLED_ROUNDS * messages.recognised_epsilon(subject),
         title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
         sentence=f"A coalition that links your reports learns twice as much from {_POOLED_ROUNDS} "

@@ -15,6 +15,7 @@ from analyzer.settings import AnalyzerSettings
 from common.errors import SettingsError
 from common.runtime.rpc import open_channel
 from common.runtime.service import Service
+from common.runtime.state_directory import StateDirectory
 from common.runtime.validation import validated
 from deploy.clients.local_parties import LOOPBACK, LocalParties
 from issuer.settings import IssuerSettings
@@ -52,6 +53,12 @@ class Services(LocalParties[Service]):
     def channel(self, party: str, address: str) -> grpc.aio.Channel:
         """Open a channel to a service, without a certificate, as devices do."""
         return open_channel(address, party, self.authority.read_bytes())
+
+
+def secrets_of(state: Path, pattern: str) -> dict[str, bytes]:
+    """Decrypt a party's sealed files by name."""
+    directory = StateDirectory.open(state)
+    return {name: directory.secret(name, bytes) for name in directory.names(pattern)}
 
 
 def files_of(state: Path) -> dict[str, bytes]:

@@ -33,17 +33,24 @@ _FEW_CLUSTERS: Final = ClusterSpec(
 """Small clusters from which every user sends some, for tasks whose own would hide nobody."""
 
 
-def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
-    """Create a task from a draft's fields; default labels name the items."""
+def sample_draft(**fields: Any) -> TaskDraft:  # noqa: ANN401  # fields of a draft
+    """Create a draft from some of its fields; default labels name the items."""
     plain: dict[str, Any] = {
         "labels": tuple(f"item {item}" for item in range(fields["domain_size"])),
         "delta": 1e-6,
         "n_min": 100_000,
         "target_size": 100_000,
         "deadline": FAR_FUTURE,
+        "shuffler_key": UNUSED_KEY,
     }
-    draft = TaskDraft(shuffler_key=UNUSED_KEY, **plain | fields)
-    return complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(range(NONCE_BYTES)))
+    return TaskDraft(**plain | fields)
+
+
+def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
+    """Create a task from some fields of its draft, under throwaway keys."""
+    return complete(
+        sample_draft(**fields), analyzer_key=UNUSED_KEY, nonce=bytes(range(NONCE_BYTES))
+    )
 
 
 @lru_cache(maxsize=8)

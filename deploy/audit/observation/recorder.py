@@ -35,7 +35,7 @@ from common.wire.batches import chunk_from_wire, delivery_from_wire, part_from_w
 from common.wire.submissions import contribution_to_wire
 from deploy.audit.harness.analyzer_core import SCHEDULE
 from deploy.audit.harness.relay import Relay, RelayedCall
-from deploy.audit.harness.services import Services, files_of
+from deploy.audit.harness.services import Services, files_of, secrets_of
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.scenario import AuditSubject
 from deploy.tasks.value_parser import value_of
@@ -54,6 +54,7 @@ _AGENT_USERS: Final = 20
 _SINGLE_USERS: Final = 50
 """Users without an agent who call the shuffler themselves; all others submit in bulk."""
 _BULK_SIZE: Final = 96
+_BATCH_KEYS: Final = "batch-*.key"
 _MAX_LABELS: Final = 1000
 _TIMEOUT: Final = 120.0
 """Timeout of the run in seconds; each user adds one second."""
@@ -163,12 +164,6 @@ class RunRecord:
         return np.array(places, dtype=np.int64)
 
 
-def batch_keys(state: Path) -> dict[str, bytes]:
-    """Unwrap the keys of the shuffler's batches, by file name."""
-    directory = StateDirectory.open(state)
-    return {name: directory.secret(name, bytes) for name in directory.names("batch-*.key")}
-
-
 def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
     """Decrypt the shuffler's stored groups of submissions for a task, in disk order."""
     with closing(sqlite3.connect(state / "spool.sqlite")) as connection:
@@ -177,7 +172,7 @@ def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
             "JOIN batches USING (batch_id) WHERE task_digest = ? ORDER BY number",
             (digest,),
         ).fetchall()
-    keys = batch_keys(state)
+    keys = secrets_of(state, _BATCH_KEYS)
     return tuple(
         open_group(number, sealed, BatchKey(keys[f"batch-{batch_id.hex()}.key"])).reports
         for batch_id, number, sealed in rows
@@ -266,7 +261,7 @@ class _Recorder:
             groups = stored_groups(state, digest)
             await shuffler_operator.close_batch(digest)
             result = await analyzer_operator.wait_for_result(digest, pause=0.1)
-            while batch_keys(state):  # noqa: ASYNC110  # no call reports that the key is destroyed
+            while secrets_of(state, _BATCH_KEYS):  # noqa: ASYNC110  # no call reports that the key is destroyed
                 await asyncio.sleep(0.05)
             await self._scrape("over")
             self._look("over")
@@ -320,7 +315,7 @@ class _Recorder:
 
     def _look(self, moment: Moment) -> None:
         """Record the batch keys and, once per moment, the files of all parties."""
-        self._batch_keys |= batch_keys(self._state("shuffler"))
+        self._batch_keys |= secrets_of(self._state("shuffler"), _BATCH_KEYS)
         for party in PARTIES:
             self._disks.setdefault((party, moment), files_of(self._state(party)))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from common.messages.guarantee import claimed
-from deploy.audit.finding import HEADINGS, PASSING, VERDICT_DESCRIPTIONS, Finding, Heading
+from deploy.audit.finding import HEADINGS, LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding
 from deploy.audit.report.audit_report import AuditReport, WeakestPoint, changes, weakest_point
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from deploy.pages import figures
@@ -20,21 +20,19 @@ FindingsById = dict[str, Finding]
 def audit_page(report: AuditReport) -> str:
     """Render the page of an audit: one file without scripts or external resources."""
     point = weakest_point(report)
-    headings = {heading: _findings_by_id(report, heading) for heading in HEADINGS}
+    headings = {
+        heading: {f"{heading.replace(' ', '-')}-{n}": row for n, row in enumerate(rows, start=1)}
+        for heading, rows in report.by_heading.items()
+    }
     by_id = {id_: finding for under in headings.values() for id_, finding in under.items()}
     failed = {f"failed-{number}": row for number, row in enumerate(report.failed, start=1)}
     sentences = dict(zip(report.guarantees, guarantee_sentences(report.guarantees), strict=True))
     coalitions = coalition_rows(report, point, by_id)
-    title = f"Audit not passed: {len(failed):,} of {len(by_id):,} checks failed"
-    if not failed:
-        title = "Audit passed" if by_id else "Audit not passed: nothing was checked"
     return render(
         "audit.html",
         version=report.version,
         styles=("audit.css",),
-        title=title,
         report=report,
-        digest=report.task_digest.hex(),
         limits={id_: row for id_, row in by_id.items() if row.verdict == "known limit"},
         failed=failed,
         weakest=sentences[point.guarantee],
@@ -45,7 +43,6 @@ def audit_page(report: AuditReport) -> str:
         advised={row.advice: id_ for id_, row in reversed((failed | by_id).items()) if row.advice},
         coalitions=coalitions,
         untried=[coalition_name(row["coalition"]) for row in coalitions if row["attack"] is None],
-        colluders=[row for row in report.findings if row.scenario == "colluders" and row.delta],
         headings=[
             (name.replace(" ", "-"), name.capitalize(), HEADINGS[name], under)
             for name, under in headings.items()
@@ -56,9 +53,7 @@ def audit_page(report: AuditReport) -> str:
         test_level=_one_in(TEST_LEVEL),
         coalition_name=coalition_name,
         verdict_style=_verdict_style,
-        gain=lambda epsilon: "–" if epsilon is None else figures.format_lower_bound(epsilon),
         figures_of=_figures,
-        details_of=_details,
     )
 
 
@@ -68,8 +63,8 @@ def coalition_rows(
     """
     Return a row for each coalition, the weakest first, then by falling claim.
 
-    A row has the most important attack or None, its description, verdict and id on the page, and ε
-    and δ of its claim, or else of the best guarantee.
+    A row has the most important attack or None, the others, the verdict, the id on the page, and ε
+    and δ of the attacked claim, or else of the best guarantee.
     """
     best = {str(name): guarantee for name, guarantee in best_guarantees(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
@@ -77,17 +72,14 @@ def coalition_rows(
     for coalition in (*best, *sorted(tried - set(best))):
         attacks, guarantee = report.attacks_by(coalition), best.get(coalition)
         claim, delta = (None, None) if guarantee is None else (guarantee.epsilon, guarantee.delta)
-        first, about = None, "no attack by this coalition was run"
-        if attacks:
-            first = attacks[0]
-            about = first.title + (f"; {len(attacks) - 1} more below" if attacks[1:] else "")
-            if first.claim_epsilon is not None:
-                claim, delta = first.claim_epsilon, first.delta
+        first = attacks[0] if attacks else None
+        if first is not None and first.claim_epsilon is not None:
+            claim, delta = first.claim_epsilon, first.delta
         row = {
             "coalition": coalition,
             "weakest": coalition == point.guarantee.coalition,
             "attack": first,
-            "about": about,
+            "others": attacks[1:],
             "verdict": first.verdict if first else NOT_TRIED,
             "link": next((id_ for id_, finding in by_id.items() if finding is first), ""),
             "claim": claim,
@@ -95,14 +87,6 @@ def coalition_rows(
         }
         rows.append(row)
     return sorted(rows, key=lambda row: (not row["weakest"], -(row["claim"] or 0.0)))
-
-
-def _findings_by_id(report: AuditReport, heading: Heading) -> FindingsById:
-    under = [finding for finding in report.findings if finding.heading == heading]
-    return {
-        f"{heading.replace(' ', '-')}-{number}": finding
-        for number, finding in enumerate(sorted(under, key=lambda row: row.passed), start=1)
-    }
 
 
 def _plain(figure: float) -> str:
@@ -127,20 +111,6 @@ def _figures(finding: Finding) -> Iterable[tuple[str, str]]:
             yield name, format_figure(figure)
 
 
-def _details(finding: Finding) -> Iterable[tuple[str, str]]:
-    known = {
-        "Scenario": finding.scenario,
-        "Theorem": finding.theorem,
-        "Neighbouring": finding.neighbouring,
-        "Assumes": "; ".join(finding.assumptions),
-        "Statistic": finding.statistic,
-        "Trials": figures.format_count(finding.trials) if finding.trials else "",
-        "Statistical tests": figures.format_count(finding.tests) if finding.tests else "",
-        "Advantage": "" if finding.advantage is None else f"{finding.advantage:.4g}",
-    }
-    return ((name, text) for name, text in known.items() if text)
-
-
 def _one_in(chance: float) -> str:
     """Format a probability of about 1/N as N, rounded down; empty for 0."""
     # Round to six digits first: 1 - .99999995 is 4.9999999973737e-08, not 5e-08.
@@ -151,6 +121,6 @@ def _verdict_style(verdict: str) -> tuple[str, str]:
     """Return a verdict's symbol and CSS class: good, warn, bad or plain."""
     if verdict == NOT_TRIED:
         return "–", "plain"
-    if verdict in {"known limit", "not attacked"}:
+    if verdict in LIMITS:
         return "!", "warn"
     return ("✓", "good") if verdict in PASSING else ("✗", "bad")

@@ -8,7 +8,7 @@ from common.messages.guarantee import Coalition, Guarantee, rounded_up
 from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.finding import Finding, Findings
+from deploy.audit.finding import HEADINGS, Finding, Findings, Heading, failed
 from deploy.audit.scenario import Scenario
 from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.pages.guarantee_sentences import best_guarantees
@@ -30,8 +30,8 @@ class AuditReport:
     seed: int
     version: str
     seconds: float
-    outcomes: tuple[Findings, ...]
-    """One outcome per scenario, in report order."""
+    rows: Findings
+    """Findings of all scenarios, in report order."""
     guarantees: tuple[Guarantee, ...]
     idle: tuple[str, ...] = ()
     """Scenarios without findings on this task."""
@@ -41,11 +41,10 @@ class AuditReport:
     """Command line that repeats the run, if any."""
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> Findings:
         """All findings, scenario by scenario, plus a failed one if there are too many tests."""
-        rows = tuple(finding for outcome in self.outcomes for finding in outcome.findings)
         if self.tests <= MAX_TESTS:
-            return rows
+            return self.rows
         too_many = Finding(
             scenario="audit",
             title="The number of statistical tests is within its limit",
@@ -55,12 +54,12 @@ class AuditReport:
             f"{MAX_TESTS:,}, false alarms are more frequent than stated.",
             advice="Run fewer scenarios at a time, with --scenario.",
         )
-        return (*rows, too_many)
+        return (*self.rows, too_many)
 
     @property
-    def failed(self) -> tuple[Finding, ...]:
+    def failed(self) -> Findings:
         """Findings that did not pass."""
-        return Findings(self.findings).failed
+        return failed(self.findings)
 
     @property
     def passed(self) -> bool:
@@ -70,14 +69,20 @@ class AuditReport:
     @property
     def tests(self) -> int:
         """Number of statistical tests in all findings."""
-        return sum(finding.tests for outcome in self.outcomes for finding in outcome.findings)
+        return sum(finding.tests for finding in self.rows)
+
+    @property
+    def by_heading(self) -> dict[Heading, Findings]:
+        """Findings by heading, in the order of the headings; those that failed come first."""
+        rows = sorted(self.findings, key=lambda row: row.passed)
+        return {name: tuple(row for row in rows if row.heading == name) for name in HEADINGS}
 
     @property
     def false_alarm(self) -> float:
         """Upper bound on the probability that correct code fails."""
         return FAMILY_LEVEL * self.tests / MAX_TESTS
 
-    def attacks_by(self, coalition: str) -> tuple[Finding, ...]:
+    def attacks_by(self, coalition: str) -> Findings:
         """
         Return a coalition's attacks on a user's anonymity, the most important first.
 
@@ -242,17 +247,28 @@ class SelfTestResult:
     @property
     def applies(self) -> bool:
         """Whether the weakness applies to this task."""
-        return bool(self.weakened.findings)
+        return any(row.verdict != "not covered" for row in self.weakened)
+
+    @property
+    def outcome(self) -> str:
+        """The result in words; in capitals if the self-test fails."""
+        if failed(self.honest):
+            return "FAILS WITHOUT THE WEAKNESS"
+        if not self.applies:
+            return "does not apply to this task"
+        if any(row.verdict == "error" for row in self.weakened):
+            return "COULD NOT BE RUN"
+        return "weakness detected" if failed(self.weakened) else "WEAKNESS NOT DETECTED"
 
     @property
     def detected(self) -> bool:
         """Whether the scenario fails with the weakness and passes without it."""
-        return bool(self.weakened.failed) and not (self.weakened.crashed or self.honest.failed)
+        return self.outcome == "weakness detected"
 
     @property
     def passed(self) -> bool:
         """Whether the weakness is detected, or does not apply and nothing fails without it."""
-        return self.detected or not (self.applies or self.honest.failed)
+        return self.detected or self.outcome == "does not apply to this task"
 
 
 def as_json(report: AuditReport) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.messages.guarantee import rounded_down, rounded_up
-from deploy.audit.finding import HEADINGS, VERDICT_DESCRIPTIONS, Finding, Heading
+from deploy.audit.finding import VERDICT_DESCRIPTIONS, Finding, Heading, failed
 from deploy.audit.report.audit_report import AuditReport, SelfTestResult, changes, weakest_point
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fit_table, print_whole
@@ -82,8 +82,7 @@ def show_report(report: AuditReport, console: Console) -> None:
 def _show_tables(report: AuditReport, console: Console) -> None:
     """Print a table per heading, failures last, and a legend of columns and verdicts."""
     shown, narrow = set[object](), False
-    for heading in HEADINGS:
-        rows = [finding for finding in report.findings if finding.heading == heading]
+    for heading, rows in report.by_heading.items():
         if rows:
             table, dropped = _table(heading, sorted(rows, key=lambda row: not row.passed), console)
             print_whole(table, console)
@@ -142,18 +141,11 @@ def _figure(column: str, row: Finding) -> str:
 def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None:
     """Print each scenario's self-test result, its weakness and its first failed finding."""
     for result in results:
-        outcome = "weakness detected" if result.detected else "WEAKNESS NOT DETECTED"
-        if result.honest.failed:
-            outcome = "FAILS WITHOUT THE WEAKNESS"
-        elif not result.applies:
-            outcome = "does not apply to this task"
-        elif result.weakened.crashed:
-            outcome = "COULD NOT BE RUN"
         show_line = partial(console.print, highlight=False)
-        show_line(f"{result.scenario.name}: {outcome}", style=_STYLES[result.passed])
+        show_line(f"{result.scenario.name}: {result.outcome}", style=_STYLES[result.passed])
         show_line(f"  weakness: {result.scenario.weakness}")
-        for row in (result.honest.failed or result.weakened.failed)[:1]:
+        for row in (failed(result.honest) or failed(result.weakened))[:1]:
             show_line(f"  {row.verdict.upper()}: {escaped(row.sentence)}")
-    failed = sum(not result.passed for result in results)
-    verdict = f"{failed} FAILED THE SELF-TEST" if failed else "every weakness was detected"
+    n_failed = sum(not result.passed for result in results)
+    verdict = f"{n_failed} FAILED THE SELF-TEST" if n_failed else "every weakness was detected"
     console.print(f"Scenarios run with a weakness: {len(results)}; {verdict}.")

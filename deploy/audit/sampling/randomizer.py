@@ -116,7 +116,7 @@ def _check_seeds(
     checks: Checks, what: str, mechanism: Mechanism, seeds: NDArray[np.uint64]
 ) -> None:
     """Test that seeds are uniform, and that neighbours have equal seeds only by chance."""
-    number = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
+    number = distributions.seed_count(mechanism)
     # A power of two, to detect parity; test low digits first, then high ones.
     cells = min(number, 1 << max(1, (len(seeds) // _MIN_SEEDS_PER_CELL).bit_length() - 1))
     evenly = np.full(cells, number // cells, dtype=np.float64)

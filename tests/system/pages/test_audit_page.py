@@ -1,7 +1,6 @@
 """The page of an audit in a real browser, at desktop and phone width, light and dark."""
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,6 @@ from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import AuditReport
 from tests.support.audit_reports import demo_report, failed_report
 from tests.support.browser import SCREENS, Scheme, check_page
-
-
-@cache
-def _page(make: Callable[[], AuditReport]) -> str:
-    return audit_page(make())
 
 
 @pytest.mark.parametrize(("size", "scheme"), SCREENS)
@@ -28,4 +22,4 @@ def test_the_page_is_self_contained_fits_and_is_accessible(
     scheme: Scheme,
 ) -> None:
     """The page is checked with all details open."""
-    check_page(browser, _page(make), tmp_path, size=size, scheme=scheme)
+    check_page(browser, audit_page(make()), tmp_path, size=size, scheme=scheme)

@@ -1,11 +1,13 @@
 """The distinguishing game where ε is known. Seeds are fixed; a bound errs with TEST_LEVEL."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
-from deploy.audit.game import run_game
+from deploy.audit.game import GameResult, game_row, run_game
+from tests.support.audit_reports import demo_report
 
 _TRIALS = 400_000
 
@@ -50,3 +52,12 @@ def test_bounds_are_rarely_above_the_true_epsilon() -> None:
         bounds.append(run_game(first + rng.normal(size=400), second + rng.normal(size=400)))
 
     assert max(result.empirical_epsilon_lower for result in bounds) < 1
+
+
+@pytest.mark.parametrize(("claim", "verdict"), [(1.0, "tight"), (math.inf, "unprotected")])
+def test_only_a_finite_claim_is_tight(claim: float, verdict: str) -> None:
+    """A gain of nearly the ceiling says little about an infinite claim."""
+    claimed = dataclasses.replace(demo_report().guarantees[0], epsilon=claim)
+    result = GameResult(empirical_epsilon_lower=0.95, ceiling=1.0, advantage=0.5, trials=9)
+
+    assert verdict == game_row(claimed=claimed, result=result, sentence="It is so.").verdict

@@ -2,18 +2,23 @@
 
 import dataclasses
 import json
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from analyzer.task_builder import complete
-from deploy.audit.finding import Rows
-from deploy.audit.harness.tasks import reduced_draft
+from common.mechanisms.registry import ITEM_MECHANISMS
+from common.protocols import PROTOCOLS, MechanismName, Protocol
+from deploy.audit.finding import Rows, failed
+from deploy.audit.harness.tasks import reduced_draft, sample_task
+from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.runner import AuditRun, run, scenarios_named
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.audit.scenarios import SCENARIOS
 from deploy.terminal.json_output import dumps
+from examples.subset_selection import SubsetSelection
 from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -49,13 +54,13 @@ def _fails_if_weakened(subject: AuditSubject, rng: np.random.Generator) -> Rows:
 def test_code_that_raises_is_a_failed_finding_without_values() -> None:
     """A scenario that cannot run has neither passed nor detected its weakness."""
     scenario = Scenario(name="fails", title="It fails", check=_fails, weakness="None.")
-    [row] = run(scenario, audited(), 1).findings
+    [row] = run(scenario, audited(), 1)
     weak = dataclasses.replace(scenario, check=_fails_if_weakened)
     [result] = AuditRun(
         subject=audited(games=20_000), seed=1, scenarios=[weak], processes=1
     ).self_test()
 
-    assert not row.passed
+    assert (row.verdict, row.passed) == ("error", False)
     assert "RuntimeError in test_runner.py" in row.sentence
     assert "1234567" not in dumps(dataclasses.asdict(row))
     assert (True, False, False) == (result.applies, result.detected, result.passed)
@@ -84,6 +89,34 @@ def test_scenarios_for_other_kinds_are_named_and_not_run() -> None:
     assert report.idle == ("draws",)
 
 
+def test_a_mechanism_added_by_the_book_is_not_taken_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Page and self-test name what needs a reference for it; all other scenarios pass."""
+    name: Any = "subset-selection"
+    row = Protocol("subset", name, dummy_distributions=("fixed",))
+    monkeypatch.setattr("common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
+    for module in ("common.protocols", "common.task.specs"):
+        monkeypatch.setattr(f"{module}.MechanismName", Literal[MechanismName, "subset-selection"])
+    mechanisms = {**ITEM_MECHANISMS, name: SubsetSelection}
+    for module in ("common.mechanisms.registry", "analyzer.task_builder"):
+        monkeypatch.setattr(f"{module}.ITEM_MECHANISMS", mechanisms)
+    sizes = {"domain_size": 6, "dummies_per_user": 1, "n_min": 100, "target_size": 100}
+    task = sample_task(protocol="subset", local_epsilon=1.5, **sizes)
+    subject = audited(task, n_users=100, games=20_000, batches=20_000, reports=20_000)
+    not_covered = {"shuffler+analyzer", "rounds", "randomizer", "devices", "maximal-gain"}
+    chosen = scenarios_named([*not_covered, "n-1", "partition", "draws", "linking"])
+    whole = AuditRun(subject=subject, seed=1, scenarios=chosen, processes=1)
+    report = whole.audit()
+
+    assert [] == [finding.sentence for finding in report.failed]
+    left_out = {one.scenario for one in report.findings if one.verdict == "not covered"}
+    assert (not_covered, ("linking",)) == (left_out, report.idle)
+    assert "The audit has no reference for the task" in audit_page(report)
+    [result] = dataclasses.replace(whole, scenarios=scenarios_named(["randomizer"])).self_test()
+    assert (False, True) == (result.applies, result.passed)
+
+
 @pytest.mark.slow
 def test_every_weakness_is_detected() -> None:
     """On a task to which every weakness applies but that of `signed`, which has its own test."""
@@ -104,5 +137,5 @@ def test_every_protocol_passes_its_audit_and_its_self_test(protocol: str) -> Non
     subject = audited(task, n_users=2000)
     results = AuditRun(subject=subject, seed=1, scenarios=scenarios).self_test()
 
-    assert [row.sentence for result in results for row in result.honest.failed] == []
+    assert [row.sentence for result in results for row in failed(result.honest)] == []
     assert [result.scenario.name for result in results if not result.passed] == []

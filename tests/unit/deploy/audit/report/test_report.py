@@ -127,8 +127,8 @@ def test_no_figure_is_truncated(width: int) -> None:
     for figure in ("0.1082", "0.1079", "0.0612", "0.3611", "0.0112", *ceilings):
         assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", text), figure
     assert "contradicted" in text
-    explained = set(re.findall(r"^(reached|ceiling|broken)  ", text, re.MULTILINE))
-    assert ({"reached", "ceiling"} if width == 200 else {"reached"}) == explained
+    explained = set(re.findall(r"^(tight|ceiling|broken)  ", text, re.MULTILINE))
+    assert ({"tight", "ceiling"} if width == 200 else {"tight"}) == explained
     assert max(map(len, text.splitlines())) <= width
 
 
