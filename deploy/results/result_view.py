@@ -11,8 +11,9 @@ from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import code_of
 from common.mechanisms.key_value.privkv import PrivKv
+from common.mechanisms.numeric.number import Moments
 from common.mechanisms.rappor.decoder import decode
-from common.mechanisms.registry import rappor_of
+from common.mechanisms.registry import number_mechanism_of, rappor_of
 from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, spec_as
@@ -265,6 +266,7 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
         note += " Shrunk means have a smaller total error, but are biased."
     if not estimate.unbiased:
         note = "Means are biased: no interval includes the error of the projection."
+    spec = spec_as(task.mechanism, NumberSpec)
     table = EstimateTable(
         title=f"Mean of {'a number' if size == 1 else f'each of {size:,} numbers'}"
         + _part(size, most, "first {:,}"),
@@ -277,9 +279,10 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
         shown=range(min(most, size)),
         more=more,
         truth=truth,
+        given_ends=_mean_ends(estimate, task, spec),
         notes=(note,),
     )
-    spec, labels = spec_as(task.mechanism, NumberSpec), _labels(task, size)
+    labels = _labels(task, size)
     view = ResultView(
         tables=(table,),
         columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
@@ -296,6 +299,15 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
     errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
     error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
     return replace(view, errors=errors, error_fields=error_fields)
+
+
+def _mean_ends(estimate: result.Means, task: Task, spec: NumberSpec) -> result.Interval | None:
+    """Return the ends of the means' intervals in the task's units; None for normal ones."""
+    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+    means, errors = (estimate.means - middle) / half, estimate.standard_errors / half
+    mechanism = number_mechanism_of(task)
+    ends = mechanism.interval(Moments(means=means, variances=errors**2), CONFIDENCE)
+    return ends and (middle + half * ends[0], middle + half * ends[1])
 
 
 def _key_values(

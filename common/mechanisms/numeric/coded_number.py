@@ -4,6 +4,7 @@ Mechanisms that report a number as a code: Duchi's bit, the piecewise mechanism 
 Each code represents a number, whose expectation is the user's number.
 """
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
@@ -24,6 +25,7 @@ from common.mechanisms.numeric.number import (
 )
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from common.messages.result import Interval, interval_half_width
 from common.protocols import NumberMechanismName
 
 Totals = Vector
@@ -79,6 +81,28 @@ class Spread:
         own = sampling * self.second_moment(values) - values**2
         exact: Vector = own.sum(axis=0) / len(values) ** 2
         return exact
+
+    def interval(self, moments: Moments, confidence: float) -> Interval | None:
+        """
+        Return the ends of intervals around the `moments` of reports that represent ±B and no other
+        number; None if they may represent others, whose means are practically normal.
+
+        An interval holds the means t from which the estimate is within half a step of the sum, B/n,
+        and the half-width, with the variance (B² - t²) / n that it has there: a score interval
+        [Wil27]. With few reports a normal one misses a mean near an end of the range by 10 to 25 %,
+        and one in the middle by 6.5 %. The number of reports n follows from the stated variances.
+        """
+        if self.slope > 0:
+            return None
+        size, square = math.sqrt(self.level), interval_half_width(confidence) ** 2
+        of_report = self.level - np.clip(moments.means**2, 0, 1)
+        part = moments.variances / (of_report + moments.variances)  # 1 / n
+        ends = []
+        for sign in (-1, 1):
+            near = np.clip(moments.means + sign * size * part, -size, size)
+            rest = np.maximum((1 + square * part) * self.level - near**2, 0.0)
+            ends.append((near + sign * np.sqrt(square * part * rest)) / (1 + square * part))
+        return ends[0], ends[1]
 
 
 _BYTE: Final = 0xFF
@@ -156,6 +180,10 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated mean for these users; shape (1,)."""
         return self.spread.variance(values, sampling=1.0)
+
+    def interval(self, moments: Moments, confidence: float) -> Interval | None:
+        """Return the interval of `Spread.interval`. Run by the analyzer's operator."""
+        return self.spread.interval(moments, confidence)
 
 
 @dataclass(frozen=True)
