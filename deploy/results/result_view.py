@@ -82,8 +82,8 @@ _RARE: Final = (
     "found with {}95\N{NO-BREAK SPACE}% probability{}."
 )
 _LEAST: Final = (
-    "; values below {:.3g}\N{NO-BREAK SPACE}% are rarely found. Expected number of values found "
-    "that nobody holds, if all users are honest: at most {:.2g}"
+    "; values below {:.3g}\N{NO-BREAK SPACE}% are rarely found, and then with too large a share. "
+    "Expected number of values found that nobody holds, if all users are honest: at most {:.2g}"
 )
 _NONE_FOUND: Final = "No value was frequent enough to be found."
 _OVERFULL: Final = (
@@ -226,6 +226,9 @@ def _histogram(
     labels, refined = item_names(task), estimate.refined.tolist()
     shown, part = _largest(shares, truth, most)
     shown = sorted(shown) if task.edges else shown
+    informative = estimate.any_share_above_zero(CONFIDENCE)
+    # Of many buckets each share may be lost in noise, and the quantiles be precise all the same.
+    informative = informative or any(each.locates_median for each in view.groups.values())
     table = EstimateTable(
         title=f"Share of users with each of {size:,} values{part}",
         name=f"value in {task.edges.unit}" if task.edges and task.edges.unit else "value",
@@ -245,7 +248,7 @@ def _histogram(
         columns={**columns, **view.columns},
         fields={"known_total": True, **view.fields},
         groups=view.groups,
-        warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
+        warning="" if informative else _TOO_FEW_USERS,
     )
     if truth is None:
         return found
