@@ -447,6 +447,7 @@ def _texts(
         names=candidates,
         values=shares,
         errors=decoding.share_errors,
+        given_ends=decoding.interval(CONFIDENCE),
         shown=shown,
         more={
             "p-value": [f"{p_value:.2g}" for p_value in p_values],
@@ -457,9 +458,9 @@ def _texts(
     )
     if given:
         columns = {"text": given, **table.columns(), "p_value": p_values, "detected": detected}
-    view = ResultView(
-        tables=(table,), columns=columns, warning=_without_signal(table), fields=fields
-    )
+    low, _ = decoding.interval(result.simultaneous_confidence(CONFIDENCE, size))
+    warning = "" if (low > 0).any() else _TOO_FEW_USERS
+    view = ResultView(tables=(table,), columns=columns, warning=warning, fields=fields)
     if truth is None:
         return view
     mse, n_held = mse_of(shares, truth), int((truth > 0).sum())
@@ -475,13 +476,6 @@ def _texts(
         "shares": shares.tolist(),
     }
     return replace(view, errors=errors, error_fields=error_fields)
-
-
-def _without_signal(table: EstimateTable) -> str:
-    """Return a warning if no share is above 0 by intervals that hold for all at once."""
-    confidence = result.simultaneous_confidence(CONFIDENCE, len(table.values))
-    reach = result.interval_half_width(confidence) * table.errors
-    return "" if (table.values > reach).any() else _TOO_FEW_USERS
 
 
 def _too_wide(table: EstimateTable, width: float, *, every: bool = False) -> str:

@@ -98,7 +98,7 @@ def test_a_located_median_needs_no_share_above_zero(n_users: int, located: bool)
     """With shares lost in noise, there are too few users only if the median may be anywhere."""
     task, found = _task(), _exact(_task())
     lost = dataclasses.replace(found.histogram, standard_errors=np.full(5, 9.0))
-    few = {"n_users": n_users, "n_reports": 4 * n_users, "n_dummies": 3 * n_users}
+    few: dict[str, Any] = {"n_users": n_users, "n_reports": 4 * n_users, "n_dummies": 3 * n_users}
 
     warning = _view(task, dataclasses.replace(found, estimate=lost, **few)).warning
     assert located == (not warning)
