@@ -10,6 +10,7 @@ from rich.console import Console
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import code_of
+from common.mechanisms.key_value.estimator import PairEstimates
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import Moments
 from common.mechanisms.rappor.decoder import decode
@@ -313,6 +314,23 @@ def _mean_ends(estimate: result.Means, task: Task, spec: NumberSpec) -> result.I
     return ends and (middle + half * ends[0], middle + half * ends[1])
 
 
+def _owners_mean_ends(
+    estimate: result.KeyValues, owners: result.Owners, task: Task
+) -> result.Interval:
+    """Return the ends of the intervals of owners' means, in the task's units."""
+    spec = spec_as(task.mechanism, KeyValueSpec)
+    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+    pairs = PairEstimates(
+        frequencies=owners.frequencies,
+        frequency_errors=owners.frequency_errors,
+        means_with_fakes=(estimate.means_with_fakes - middle) / half,
+        errors_with_fakes=estimate.errors_with_fakes / half,
+        has_values=estimate.reports > 0,
+    )
+    below, above = PrivKv.of(task).mean_reaches(pairs, CONFIDENCE)
+    return owners.means - half * below, owners.means + half * above
+
+
 def _key_values(
     estimate: result.KeyValues, task: Task, most: int, people: SamplePeople | None
 ) -> ResultView:
@@ -366,7 +384,14 @@ def _key_values(
                 notes=own,
                 given_ends=priv_kv.share_interval(*reached, CONFIDENCE),
             ),
-            table(_OWNERS_MEAN, mean_figures, value="mean", truth=means, notes=(mean_note,)),
+            table(
+                _OWNERS_MEAN,
+                mean_figures,
+                value="mean",
+                truth=means,
+                notes=(mean_note,),
+                given_ends=_owners_mean_ends(estimate, owners, task),
+            ),
         ]
         marks = ["yes" if each else "no" for each in biased]
         tables[1] = replace(tables[1], more={**tables[1].more, "biased": marks})

@@ -87,22 +87,31 @@ class Spread:
         Return the ends of intervals around the `moments` of reports that represent ±B and no other
         number; None if they may represent others, whose means are practically normal.
 
-        An interval holds the means t from which the estimate is within half a step of the sum, B/n,
-        and the half-width, with the variance (B² - t²) / n that it has there: a score interval
-        [Wil27]. With few reports a normal one misses a mean near an end of the range by 10 to 25 %,
-        and one in the middle by 6.5 %. The number of reports n follows from the stated variances.
+        The number of reports follows from the variances. See `bit_interval`.
         """
         if self.slope > 0:
             return None
-        size, square = math.sqrt(self.level), interval_half_width(confidence) ** 2
         of_report = self.level - np.clip(moments.means**2, 0, 1)
-        part = moments.variances / (of_report + moments.variances)  # 1 / n
-        ends = []
-        for sign in (-1, 1):
-            near = np.clip(moments.means + sign * size * part, -size, size)
-            rest = np.maximum((1 + square * part) * self.level - near**2, 0.0)
-            ends.append((near + sign * np.sqrt(square * part * rest)) / (1 + square * part))
-        return ends[0], ends[1]
+        part = moments.variances / (of_report + moments.variances)
+        return bit_interval(moments.means, part, self.level, confidence)
+
+
+def bit_interval(means: Vector, part: Vector, level: float, confidence: float) -> Interval:
+    """
+    Return the ends of intervals around means of n reports, each of which represents ±B.
+
+    An interval holds the true means t from which the estimate is within half a step of the sum,
+    B/n, and the half-width, with the variance (B² - t²) / n that it has there: a score interval
+    [Wil27]. With few reports a normal one misses a mean near an end of the range with 10 to 25 %,
+    and one in the middle with 6.5 %. `part` is 1/n, and `level` B².
+    """
+    size, square = math.sqrt(level), interval_half_width(confidence) ** 2 * part
+    ends = []
+    for sign in (-1, 1):
+        near = np.clip(means + sign * size * part, -size, size)
+        reach = np.sqrt(square * np.maximum((1 + square) * level - near**2, 0.0))
+        ends.append((near + sign * reach) / (1 + square))
+    return ends[0], ends[1]
 
 
 _BYTE: Final = 0xFF
