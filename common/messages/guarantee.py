@@ -66,11 +66,11 @@ def default_delta(people: int) -> float:
     return min(1e-6, 0.1 / people)
 
 
-def delta_warnings(delta: float, people: int) -> tuple[str, ...]:
+def delta_warnings(delta: float, people: int, name: str = "delta") -> tuple[str, ...]:
     """Return a warning if publishing a random one of these people's values would meet this δ."""
     warning = (
-        f"delta is {rounded_up(delta)} for {people:,} people: delta allows publishing one of these "
-        f"people in the clear; use a delta far below 1 / {people:,}"
+        f"{name} is {rounded_up(delta)} for {people:,} people: {name} allows publishing one of "
+        f"these people in the clear; use a {name} far below 1 / {people:,}"
     )
     return (warning,) * (delta * people >= 1)
 

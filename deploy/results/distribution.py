@@ -142,6 +142,14 @@ class Distribution:
         return bool(self.total > self.simultaneous_half_width * self.total_variance**0.5)
 
     @property
+    def locates_median(self) -> bool:
+        """Whether values are ordered, and the median's interval excludes one of the end buckets."""
+        if not len(self.edges) or not self.is_known:
+            return False
+        _, low, high = self.quantiles([0.5])
+        return bool(low[0] >= self.edges[1] or high[0] <= self.edges[-2])
+
+    @property
     def within(self) -> Estimated:
         """The share of the group's users with each value."""
         return self._ratio(self.shares, self.variances, self.with_total, np.ones(len(self.shares)))

@@ -10,9 +10,11 @@ from rich.console import Console
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import code_of
+from common.mechanisms.key_value.estimator import PairEstimates
 from common.mechanisms.key_value.privkv import PrivKv
+from common.mechanisms.numeric.number import Moments
 from common.mechanisms.rappor.decoder import decode
-from common.mechanisms.registry import rappor_of
+from common.mechanisms.registry import number_mechanism_of, rappor_of
 from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, spec_as
@@ -82,8 +84,8 @@ _RARE: Final = (
     "found with {}95\N{NO-BREAK SPACE}% probability{}."
 )
 _LEAST: Final = (
-    "; values below {:.3g}\N{NO-BREAK SPACE}% are rarely found. Expected number of values found "
-    "that nobody holds, if all users are honest: at most {:.2g}"
+    "; values below {:.3g}\N{NO-BREAK SPACE}% are rarely found, and then with too large a share. "
+    "Expected number of values found that nobody holds, if all users are honest: at most {:.2g}"
 )
 _NONE_FOUND: Final = "No value was frequent enough to be found."
 _OVERFULL: Final = (
@@ -226,6 +228,9 @@ def _histogram(
     labels, refined = item_names(task), estimate.refined.tolist()
     shown, part = _largest(shares, truth, most)
     shown = sorted(shown) if task.edges else shown
+    informative = estimate.any_share_above_zero(CONFIDENCE)
+    # Of many buckets each share may be lost in noise, and the quantiles be precise all the same.
+    informative = informative or any(each.locates_median for each in view.groups.values())
     table = EstimateTable(
         title=f"Share of users with each of {size:,} values{part}",
         name=f"value in {task.edges.unit}" if task.edges and task.edges.unit else "value",
@@ -245,7 +250,7 @@ def _histogram(
         columns={**columns, **view.columns},
         fields={"known_total": True, **view.fields},
         groups=view.groups,
-        warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
+        warning="" if informative else _TOO_FEW_USERS,
     )
     if truth is None:
         return found
@@ -266,6 +271,7 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
         note += " Shrunk means have a smaller total error, but are biased."
     if not estimate.unbiased:
         note = "Means are biased: no interval includes the error of the projection."
+    spec = spec_as(task.mechanism, NumberSpec)
     table = EstimateTable(
         title=f"Mean of {'a number' if size == 1 else f'each of {size:,} numbers'}"
         + _part(size, most, "first {:,}"),
@@ -278,9 +284,10 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
         shown=range(min(most, size)),
         more=more,
         truth=truth,
+        given_ends=_mean_ends(estimate, task, spec),
         notes=(note,),
     )
-    spec, labels = spec_as(task.mechanism, NumberSpec), _labels(task, size)
+    labels = _labels(task, size)
     view = ResultView(
         tables=(table,),
         columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
@@ -297,6 +304,32 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
     errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
     error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
     return replace(view, errors=errors, error_fields=error_fields)
+
+
+def _mean_ends(estimate: result.Means, task: Task, spec: NumberSpec) -> result.Interval | None:
+    """Return the ends of the means' intervals in the task's units; None for normal ones."""
+    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+    means, errors = (estimate.means - middle) / half, estimate.standard_errors / half
+    mechanism = number_mechanism_of(task)
+    ends = mechanism.interval(Moments(means=means, variances=errors**2), CONFIDENCE)
+    return ends and (middle + half * ends[0], middle + half * ends[1])
+
+
+def _owners_mean_ends(
+    estimate: result.KeyValues, owners: result.Owners, task: Task
+) -> result.Interval:
+    """Return the ends of the intervals of owners' means, in the task's units."""
+    spec = spec_as(task.mechanism, KeyValueSpec)
+    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+    pairs = PairEstimates(
+        frequencies=owners.frequencies,
+        frequency_errors=owners.frequency_errors,
+        means_with_fakes=(estimate.means_with_fakes - middle) / half,
+        errors_with_fakes=estimate.errors_with_fakes / half,
+        has_values=estimate.reports > 0,
+    )
+    below, above = PrivKv.of(task).mean_reaches(pairs, CONFIDENCE)
+    return owners.means - half * below, owners.means + half * above
 
 
 def _key_values(
@@ -352,7 +385,14 @@ def _key_values(
                 notes=own,
                 given_ends=priv_kv.share_interval(*reached, CONFIDENCE),
             ),
-            table(_OWNERS_MEAN, mean_figures, value="mean", truth=means, notes=(mean_note,)),
+            table(
+                _OWNERS_MEAN,
+                mean_figures,
+                value="mean",
+                truth=means,
+                notes=(mean_note,),
+                given_ends=_owners_mean_ends(estimate, owners, task),
+            ),
         ]
         marks = ["yes" if each else "no" for each in biased]
         tables[1] = replace(tables[1], more={**tables[1].more, "biased": marks})
@@ -433,6 +473,7 @@ def _texts(
         names=candidates,
         values=shares,
         errors=decoding.share_errors,
+        given_ends=decoding.interval(CONFIDENCE),
         shown=shown,
         more={
             "p-value": [f"{p_value:.2g}" for p_value in p_values],
@@ -443,9 +484,9 @@ def _texts(
     )
     if given:
         columns = {"text": given, **table.columns(), "p_value": p_values, "detected": detected}
-    view = ResultView(
-        tables=(table,), columns=columns, warning=_without_signal(table), fields=fields
-    )
+    low, _ = decoding.interval(result.simultaneous_confidence(CONFIDENCE, size))
+    warning = "" if (low > 0).any() else _TOO_FEW_USERS
+    view = ResultView(tables=(table,), columns=columns, warning=warning, fields=fields)
     if truth is None:
         return view
     mse, n_held = mse_of(shares, truth), int((truth > 0).sum())
@@ -461,13 +502,6 @@ def _texts(
         "shares": shares.tolist(),
     }
     return replace(view, errors=errors, error_fields=error_fields)
-
-
-def _without_signal(table: EstimateTable) -> str:
-    """Return a warning if no share is above 0 by intervals that hold for all at once."""
-    confidence = result.simultaneous_confidence(CONFIDENCE, len(table.values))
-    reach = result.interval_half_width(confidence) * table.errors
-    return "" if (table.values > reach).any() else _TOO_FEW_USERS
 
 
 def _too_wide(table: EstimateTable, width: float, *, every: bool = False) -> str:

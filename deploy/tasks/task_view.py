@@ -148,8 +148,13 @@ def describe_claim(task: Task) -> str:
 
 
 def claim_warnings(task: Task) -> tuple[str, ...]:
-    """Warn of a δ that is too large for the people whom the task may count."""
-    return delta_warnings(task.delta * task.composition.amplified, task.target_size)
+    """Warn of a δ, or else a budget's δ, too large for the people whom the task may count."""
+    if not task.composition.amplified:
+        return ()
+    people = task.target_size
+    return delta_warnings(task.delta, people) or delta_warnings(
+        task.budget_delta, people, "budget_delta"
+    )
 
 
 def task_guarantees(task: Task) -> tuple[Guarantee, ...]:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from common.mechanisms.key_value.estimator import PairEstimates
 from common.mechanisms.key_value.pairs import Owned
@@ -150,3 +151,26 @@ def test_iterations_reduce_the_bias_as_predicted() -> None:
         before = found.means_with_fakes
 
     assert (np.abs(left) < fakes[0] * np.abs(means) / 3).all()
+
+
+def test_intervals_of_owners_means_cover_with_few_reports() -> None:
+    """
+    Everybody of 25 owns the first of two keys, with values across the range, and half the second.
+
+    Of 3,000 collections at most as many miss the first key's mean as chance exceeds with
+    probability 1e-6; normal intervals of a dozen values miss it with some 10 %.
+    """
+    rng, runs, size = np.random.default_rng(7), 3000, 25
+    people = np.stack([np.linspace(-1, 1, size), np.full(size, np.nan)], axis=1)
+    people[::2, 1] = 0.5
+    mechanism = PrivKv.of_spec(PrivKv.specify(PairDraft(), 6.0), 2)
+    missed = normal = 0
+    for reports in mechanism.randomize(np.tile(people, (runs, 1)), rng).reshape(runs, size):
+        estimated = mechanism.estimate(mechanism.tally(reports))
+        below, above = mechanism.mean_reaches(estimated, 0.95)
+        found = mechanism.without_fakes(estimated)
+        missed += not -above[0] <= found.means[0] <= below[0]
+        normal += abs(found.means[0]) > 1.96 * found.mean_errors[0]
+
+    most = stats.binom.isf(1e-6, runs, 0.05)
+    assert missed <= most < normal

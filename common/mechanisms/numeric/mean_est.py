@@ -31,6 +31,7 @@ from common.mechanisms.numeric.number import (
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from common.messages.result import Interval
 from common.protocols import NumberMechanismName
 
 _CHUNK: Final = 1 << 20
@@ -161,3 +162,7 @@ class MeanEst(OddsOfWeights, NumberMechanism):
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated means for these users, Σ(B² - t²) / n²."""
         return self.spread.variance(values, sampling=1.0)
+
+    def interval(self, moments: Moments, confidence: float) -> Interval | None:
+        """Return the intervals of `Spread.interval`. Run by the analyzer's operator."""
+        return self.spread.interval(moments, confidence)

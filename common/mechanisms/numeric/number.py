@@ -11,6 +11,7 @@ from common.errors import TaskError, ValueRangeError
 from common.mechanisms.arguments import CheckedArguments, checked_array
 from common.mechanisms.base import Counts, Randomizer, Reports, Vector
 from common.mechanisms.weights import ResponseWeights
+from common.messages.result import Interval
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec, spec_as
 from common.task.task import Task
@@ -120,6 +121,14 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
     @abstractmethod
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated means for these users; (dimensions,)."""
+
+    def interval(self, moments: Moments, confidence: float) -> Interval | None:  # noqa: ARG002
+        """
+        Return both ends of the intervals around estimated means; None if normal ones suffice.
+
+        Run by the analyzer's operator.
+        """
+        return None
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:

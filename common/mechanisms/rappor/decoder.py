@@ -20,8 +20,10 @@ from scipy import optimize, special, stats
 
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
+from common.mechanisms.count_law import interval_table
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.rappor.regression import Regression, TrueBitCounts, independent, select
+from common.messages.result import Interval, IntervalTable, interval_around, interval_half_width
 
 LEVEL: Final = 0.05
 """Family-wise error rate: bound on the probability of any false discovery."""
@@ -119,6 +121,14 @@ class Decoding:
     """Standard error of `unexplained`."""
     exhaustive: bool
     """True if every label is a candidate: the sum of shares then differs from 1 by noise alone."""
+    table: IntervalTable | None = None
+    """Intervals by the exact distribution of a label's count; None if shares are nearly normal."""
+
+    def interval(self, confidence: float) -> Interval:
+        """Return the ends of each share's confidence interval; not simultaneous."""
+        if self.table:
+            return self.table.interval(self.shares, self.share_errors, confidence)
+        return interval_around(self.shares, interval_half_width(confidence) * self.share_errors)
 
 
 def decode(
@@ -139,9 +149,11 @@ def decode(
     Cost: a tenth of a second for hundreds of candidates, seconds for thousands.
     """
     bit_counts = TrueBitCounts.of(rappor, cells, candidates)
-    labelled = rappor.spec.encoding == "labels"
+    labelled, table = rappor.spec.encoding == "labels", None
     if labelled:
         shares, errors, p_values, sum_error = _each_label(bit_counts)
+        chances = rappor.set_probability, rappor.unset_probability
+        table = interval_table(bit_counts.n_reports, *chances, added=())
     else:
         folds = _folds(bit_counts, most_together)
         shares, errors, p_values, sum_error = _each_alone(bit_counts, folds)
@@ -154,6 +166,7 @@ def decode(
         unexplained=0.0 if exhaustive else 1 - float(shares.sum()),
         unexplained_error=0.0 if exhaustive else sum_error,
         exhaustive=exhaustive,
+        table=table,
     )
 
 

@@ -93,6 +93,17 @@ def test_intervals_hold_the_exact_errors_of_prefixes() -> None:
         assert expected[1] / slope == pytest.approx(abs(float(end[0]) - 4), rel=0.1)
 
 
+@pytest.mark.parametrize(("n_users", "located"), [(10_000, True), (5, False)])
+def test_a_located_median_needs_no_share_above_zero(n_users: int, located: bool) -> None:  # noqa: FBT001  # a case
+    """With shares lost in noise, there are too few users only if the median may be anywhere."""
+    task, found = _task(), _exact(_task())
+    lost = dataclasses.replace(found.histogram, standard_errors=np.full(5, 9.0))
+    few: dict[str, Any] = {"n_users": n_users, "n_reports": 4 * n_users, "n_dummies": 3 * n_users}
+
+    warning = _view(task, dataclasses.replace(found, estimate=lost, **few)).warning
+    assert located == (not warning)
+
+
 def test_a_share_whose_noise_does_not_ascend_has_one_quantile() -> None:
     """The middle of the ascending functions above and below."""
     gap = np.array([-0.5, -0.1, 0.1, -0.1, 0.3])

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from analyzer.finalize import estimate_result
 from common.errors import SettingsError
-from common.mechanisms.registry import rappor_of
+from common.mechanisms.base import Mixture
+from common.mechanisms.registry import number_mechanism_of, rappor_of
 from common.messages.result import BitTable, FoundValues, Histogram, Means
 from common.protocols import Kind
-from common.task.draft import OpenDraft, TextDraft
+from common.task.draft import NumberDraft, OpenDraft, TextDraft
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
@@ -252,6 +254,21 @@ def test_every_kind_says_if_there_are_too_few_users(kind: Kind) -> None:
 
     assert found.startswith("Too few users for this much noise")
     assert not enough
+
+
+def test_intervals_of_few_bits_are_asymmetric() -> None:
+    """
+    Of 49 "+" and one "-" by Duchi at ε = 4: Wilson's intervals for shares of .97 and .99, half a
+    report from .98, in the task's units.
+    """
+    numbers = NumberDraft(low=0.0, high=10.0)
+    task = kind_task("duchi", local_epsilon=4.0, numbers=numbers)
+    mechanism = number_mechanism_of(task)
+    found = estimate_result(task, mechanism, np.array([1, 49]), Mixture(n_real=50))
+    [table] = result_view(found, task, most=9).tables
+    low, high = (float(end[0]) for end in table.ends)
+
+    assert [8.9407, 9.9791, 10.1757] == pytest.approx([low, table.values[0], high], abs=1e-4)
 
 
 def test_the_remark_counts_intervals_as_wide_as_the_range() -> None:

@@ -44,6 +44,18 @@ def test_a_claim_is_described_with_its_conditions(snapshot: SnapshotAssertion) -
     assert snapshot == [task_view.describe_claim(task) for task in tasks]
 
 
+@pytest.mark.parametrize(
+    ("delta", "budget_delta", "named"),
+    [(1e-6, 1e-6, None), (1e-6, 0.5, "budget_delta"), (0.5, 0.5, "delta")],
+)
+def test_one_large_delta_is_warned_of(delta: float, budget_delta: float, named: str | None) -> None:
+    """The claim's or else the budget's, under its own name."""
+    task = dataclasses.replace(protocol_task("sh"), delta=delta, budget_delta=budget_delta)
+
+    expected = [] if named is None else [f"{named} is 0.5 for 5,000 people"]
+    assert expected == [each.partition(":")[0] for each in task_view.claim_warnings(task)]
+
+
 def test_a_batchs_users_include_sentinels() -> None:
     """A task's state has the same note."""
     status = BatchStatus(state=BatchState.CLOSED, n_users=20, n_min=10, shuffle_seconds=0.0)

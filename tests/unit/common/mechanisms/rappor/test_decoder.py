@@ -172,6 +172,27 @@ def test_few_candidates_are_fitted_together_and_many_are_chosen_from() -> None:
         assert abs(found.unexplained) < 5 * found.unexplained_error
 
 
+@pytest.mark.parametrize(("p", "q"), [(0.001, 0.7), (0.018, 0.5), (0.25, 0.75)])
+def test_intervals_of_labels_cover_every_share(p: float, q: float) -> None:
+    """
+    With at least 95 % probability, summed exactly over the counts of 50 users' bits.
+
+    In the first case normal intervals cover the share of one user with .71.
+    """
+    counts = np.arange(51)
+    labels = [f"v{count}" for count in counts]
+    spec = Rappor.specify(bits=51, f=0, p=p, q=q, encoding="labels")
+    rappor = Rappor.of(spec, labels)
+    low, high = decode(rappor, np.append(50, counts), labels).interval(0.95)
+    for holders in range(51):
+        chances = np.convolve(
+            stats.binom.pmf(counts[: holders + 1], holders, rappor.set_probability),
+            stats.binom.pmf(counts[: 51 - holders], 50 - holders, rappor.unset_probability),
+        )
+        share = holders / 50
+        assert chances[(low <= share + 1e-12) & (share - 1e-12 <= high)].sum() >= 0.95
+
+
 def test_labels_have_bits_of_their_own() -> None:
     """
     Each share is the debiased count of its bit, and p-values are those of a binomial count.
