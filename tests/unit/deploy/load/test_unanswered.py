@@ -47,6 +47,7 @@ async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> LoadReport:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.load.run._ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("common.runtime.rpc._RETRIES", "{}")
 
 
 @pytest.mark.parametrize("options", [{}, {"fetch_task": True}, {"mode": "bulk"}])

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -139,8 +138,7 @@ def test_opening_takes_microseconds() -> None:
 
 def test_the_command_prints_json_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have a row per role, and the opening time may be measured here."""
-    quickly = partial(measure_opening_seconds, 0.02)
-    monkeypatch.setattr("deploy.commands.capacity.measure_opening_seconds", quickly)
+    monkeypatch.setattr(measure_opening_seconds, "__defaults__", (0.02,))
     command = ["capacity", "--reports-per-day", "1e8", "--deadline", "6"]
     printed = CliRunner().invoke(app, [*command, "--json"])
     demands = json.loads(printed.stdout)["demands"]
