@@ -1,18 +1,24 @@
 """Settings of all tests."""
 
+import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import pytest
 from hypothesis import settings
 
 import common.runtime.blas_threads  # noqa: F401  # before numpy
+from tests.support.command_line import forking
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # pytest's folders in it are private
 _ROOM: Final = 4 << 30
 """Bytes that must be free there."""
+
+gc.disable()  # while tests are collected, which live to the end
 
 settings.register_profile("untimed", deadline=None)  # a busy machine must not fail a test
 settings.load_profile("untimed")
@@ -21,3 +27,17 @@ settings.load_profile("untimed")
 _HAS_ROOM: Final = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM
 if _HAS_ROOM and "TMPDIR" not in os.environ:
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_workers() -> Iterator[None]:
+    """Fork the workers of services, which start for each batch and load a second's modules."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("common.crypto.hpke_pool._spawning", forking)
+        yield
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what was collected from garbage collection, which takes half a second of it."""
+    gc.freeze()
+    gc.enable()

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -96,15 +95,11 @@ def test_panels_have_a_place_of_their_own_and_say_what_they_show() -> None:
 
 
 def test_grafana_is_given_the_dashboard_where_it_looks() -> None:
-    """The compose file mounts both where provisioning names them, and is valid."""
-    file = _GRAFANA / "compose.yaml"
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    outcome = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
+    """The compose file mounts both where provisioning names them."""
     [provider] = _yaml(_GRAFANA / "provisioning" / "dashboards" / "shuffledp.yaml")["providers"]
-    service = _yaml(file)["services"]["grafana"]
+    service = _yaml(_GRAFANA / "compose.yaml")["services"]["grafana"]
     mounts = dict(volume.removesuffix(":ro").split(":") for volume in service["volumes"])
 
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert {
         "./grafana/provisioning": "/etc/grafana/provisioning",
         "./grafana/dashboard.json": f"{provider['options']['path']}/dashboard.json",

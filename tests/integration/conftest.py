@@ -1,15 +1,25 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from socketserver import BaseServer
+from typing import Final
 
 import pytest
 import pytest_asyncio
 
+from tests.support.command_line import forking
 from tests.support.postgres import postgres
 from tests.support.services import Services
 
 __all__ = ["postgres"]
 
 _FOLDER = Path(__file__).parent
+_PAUSES: Final = {
+    "common.runtime.clock._MIN_PAUSE": 0.1,
+    "shuffler.delivery._TICK": 0.02,
+    "shuffler.storage.postgres_connection._PAUSE": 0.1,
+    "user_agent.inclusion_monitor._MIN_TICK_SECONDS": 0.1,
+}
+"""Pauses of services that tests need not wait for, in seconds."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -17,6 +27,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_FOLDER) and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _quick_services() -> Iterator[None]:
+    """Shorten the pauses; and load what workers need, during which no service could answer."""
+    with forking(1) as pool:
+        pool.submit(int).result()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, seconds in _PAUSES.items():
+            patch.setattr(name, seconds)
+        patch.setattr(BaseServer.serve_forever, "__defaults__", (0.02,))  # of pages of metrics
+        yield
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -202,7 +202,7 @@ async def test_a_batch_waits_for_the_right_certificate(services: Services) -> No
             while shuffler_pb2.BATCH_STATE_PERMUTED not in states:
                 states.add((await shuffler.GetBatchStatus(ask, timeout=DEADLINE)).state)
                 await asyncio.sleep(0.1)
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.3)
         last = await shuffler.GetBatchStatus(ask, timeout=DEADLINE)
         assert shuffler_pb2.BATCH_STATE_PERMUTED == last.state
     for kind, content in right.items():

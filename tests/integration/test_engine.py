@@ -132,7 +132,7 @@ async def test_an_engine_that_is_away_or_without_workers_is_an_error(party: Engi
 
 @pytest.mark.parametrize("party", ["shuffler", "analyzer"])
 async def test_a_party_with_an_engine_shuffles_or_counts(tmp_path: Path, party: str) -> None:
-    """Its workers fetch the jobs from the coordinator's internal service."""
+    """Its worker fetches the jobs from the coordinator's internal service."""
     environment = dict[str, str]()
     services, engine = Services(tmp_path), Engine(tmp_path, environment)
     blocks, state = tmp_path / "blocks", tmp_path / party
@@ -149,7 +149,7 @@ async def test_a_party_with_an_engine_shuffles_or_counts(tmp_path: Path, party: 
         await services.start_shuffler(**settings if party == "shuffler" else {})
         address = (state / "coordinator_address").read_text(encoding="ascii")
         environment |= engine.settings(address, state, blocks, party)
-        engine.start_workers()
+        engine.start_workers(1)
         await services.start_user_agent()
         signed = await services.publish(n_min=30, target_size=30, local_epsilon=4.0)
         async with services.channel("shuffler", services.shuffler.address) as channel:

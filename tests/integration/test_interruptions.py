@@ -12,6 +12,8 @@ from typing import Final
 import psutil
 import pytest
 
+from tests.support.command_line import run_command
+
 _ROOT: Final = Path(__file__).parents[2]
 _COMMAND: Final = (sys.executable, "-c", "from deploy.cli import main; main()")
 _BUSY_SECONDS: Final = 3.0
@@ -126,11 +128,9 @@ def test_a_command_that_is_still_loading_ends_without_a_traceback(loaded: str) -
         (["result", _DIGEST, "--analyzer", "127.0.0.1:1", "--token-file", "none"], 1),
     ],
 )
-def test_wrong_options_have_a_status_of_their_own(arguments: list[str], status: int) -> None:
+async def test_wrong_options_have_a_status_of_their_own(arguments: list[str], status: int) -> None:
     """2 for wrong options, 1 for other failures."""
-    outcome = subprocess.run(
-        [*_COMMAND, *arguments], capture_output=True, text=True, check=False, cwd=_ROOT
-    )
+    found, _, complaint = await run_command(*arguments)
 
-    assert status == outcome.returncode
-    assert "Traceback" not in outcome.stderr
+    assert status == found
+    assert "Traceback" not in complaint

@@ -23,13 +23,16 @@ _REFLECTION = reflection.SERVICE_NAME
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def reflecting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Services]:
-    """The services, with reflection at the analyzer and the shuffler."""
+    """The services, with reflection and little time to send at the analyzer and the shuffler."""
     started = Services(tmp_path_factory.mktemp("reflecting"))
-    await started.start_analyzer(reflection=True)
-    await started.start_shuffler(reflection=True)
-    await started.start_user_agent()
-    yield started
-    await started.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        short = replace(CallKind.REFLECTION.value, read_seconds=1.5)
+        patch.setattr(CallKind.REFLECTION, "_value_", short)
+        await started.start_analyzer(reflection=True)
+        await started.start_shuffler(reflection=True)
+        await started.start_user_agent()
+        yield started
+        await started.stop()
 
 
 async def _answers(
@@ -72,13 +75,13 @@ async def test_a_connection_holds_one_conversation(reflecting: Services) -> None
         extra = stub.ServerReflectionInfo(timeout=2)
         await extra.write(_LIST)
         assert (await extra.code()).name == "RESOURCE_EXHAUSTED"
-        async with asyncio.timeout(2 * CallKind.REFLECTION.value.read_seconds):
+        async with asyncio.timeout(_DEADLINE):
             assert (await call.code()).name == "DEADLINE_EXCEEDED"
 
     assert {_SHUFFLER, "grpc.health.v1.Health"} < _names(listed)
     assert b"SubmitBulk" in b"".join(file.file_descriptor_response.file_descriptor_proto)
     assert 1 == CallKind.REFLECTION.value.peer_calls
-    assert await call.details() == "the request did not arrive completely within 5 seconds"
+    assert await call.details() == "the request did not arrive completely within 1.5 seconds"
 
 
 async def test_a_conversation_whose_answers_are_not_read_is_ended(

@@ -135,10 +135,10 @@ async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
 
 async def test_a_steady_client_sees_no_error_when_its_connection_ages() -> None:
     """Calls move across ten connections in turn, without an error."""
-    short = replace(_LIMITS, age_seconds=0.2, grace_seconds=1)
+    short = replace(_LIMITS, age_seconds=0.1, grace_seconds=1)
     async with _server(short) as (address, _), open_channel(address, "shuffler", None) as to:
         stub = shuffler_pb2_grpc.ShufflerStub(to)
-        until = asyncio.get_running_loop().time() + 2
+        until = asyncio.get_running_loop().time() + 1
 
         async def submit() -> int:
             answers = 0

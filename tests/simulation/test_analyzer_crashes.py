@@ -156,7 +156,7 @@ async def _run(path: Path, crash: int | None) -> list[Boundary]:
 
 @pytest.mark.parametrize(
     "every",
-    [pytest.param(False, id="a third"), pytest.param(True, id="all", marks=pytest.mark.slow)],
+    [pytest.param(False, id="a sixth"), pytest.param(True, id="all", marks=pytest.mark.slow)],
 )
 async def test_a_crash_of_the_analyzer_at_any_boundary_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool
@@ -165,7 +165,7 @@ async def test_a_crash_of_the_analyzer_at_any_boundary_changes_nothing(
     Same cells, one release, one ledger entry, one commitment, and no key or block left.
 
     An earlier, incomplete delivery is replaced meanwhile. The short form crashes at the first
-    boundary of every third kind.
+    boundary of every sixth kind.
     """
     divide_finely(monkeypatch)
     monkeypatch.setattr("analyzer.release.retry_pause", lambda _: 0.0)
@@ -175,5 +175,5 @@ async def test_a_crash_of_the_analyzer_at_any_boundary_changes_nothing(
     steps = {"begin delivery", "accept delivery", "add part", "fix salt", "finish delivery"}
     assert stages | steps | {"release", "make key", "destroy key"} <= acts
     first = {boundary: number for number, boundary in reversed(list(enumerate(boundaries)))}
-    for number in range(len(boundaries)) if every else list(first.values())[::3]:
+    for number in range(len(boundaries)) if every else list(first.values())[::6]:
         await _run(tmp_path / f"crash {number}", number)

@@ -48,7 +48,7 @@ def _expected(mechanism: NumberMechanism) -> NDArray[np.float64]:
 
 
 @_EVERY
-@pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 6.0])
+@pytest.mark.parametrize("local_epsilon", [0.5, pytest.param(1.0, marks=pytest.mark.slow), 6.0])
 def test_estimates_are_unbiased_and_vary_as_predicted(
     name: NumberMechanismName, local_epsilon: float
 ) -> None:
@@ -69,7 +69,7 @@ def test_estimates_are_unbiased_and_vary_as_predicted(
 
 
 @_EVERY
-@pytest.mark.parametrize("local_epsilon", [0.5, 6.0])
+@pytest.mark.parametrize("local_epsilon", [0.5, pytest.param(6.0, marks=pytest.mark.slow)])
 def test_stated_variances_are_not_too_small(
     name: NumberMechanismName, local_epsilon: float
 ) -> None:

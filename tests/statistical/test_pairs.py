@@ -57,6 +57,7 @@ def _is_spread(expected: NDArray[np.float64], drawn: NDArray[np.float64]) -> boo
     return bool(abs((drawn.var(axis=0) / expected**2).mean() - 1) < 0.05)
 
 
+@pytest.mark.slow
 def test_shares_are_unbiased_with_the_predicted_variance() -> None:
     """Over 12,000 collections from 400 people, the stated errors are right on average."""
     rng = np.random.default_rng(1)

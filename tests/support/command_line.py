@@ -1,5 +1,5 @@
 """
-Run commands of `shuffledp`, each in its own process.
+Run commands of `shuffledp`, each in its own process, and fork the workers of services.
 
 Processes are forked from one that has loaded the command, because loading takes seconds.
 """
@@ -7,12 +7,17 @@ Processes are forked from one that has loaded the command, because loading takes
 import asyncio
 import multiprocessing
 import os
+import resource
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Final
+
+from common.crypto.hpke_pool import _end_with_parent
 
 _PATIENCE: Final = 120.0
 _LOADED_LATER: Final = (
@@ -36,13 +41,43 @@ def _loaded() -> ForkServerContext:
     return context
 
 
-def _main(arguments: tuple[str, ...], printed: str, complaint: str) -> None:
-    for number, path in ((1, printed), (2, complaint)):
-        os.dup2(os.open(path, os.O_WRONLY), number)
+def forking(processes: int) -> ProcessPoolExecutor:
+    """Return a pool like those of services, with forked workers."""
+    return ProcessPoolExecutor(processes, _loaded(), initializer=_end_with_parent)
+
+
+def _main(
+    arguments: tuple[str, ...],
+    printed: str,
+    complaint: str | Connection,
+    folder: str | Path = ".",
+    most: int = resource.RLIM_INFINITY,
+) -> None:
+    os.chdir(folder)
+    errors = os.open(complaint, os.O_WRONLY) if isinstance(complaint, str) else complaint.fileno()
+    for number, file in ((1, os.open(printed, os.O_WRONLY)), (2, errors)):
+        os.dup2(file, number)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     sys.argv = ["shuffledp", *arguments]
     from deploy.cli import main  # noqa: PLC0415  # in the child, where it is loaded already
 
     main()
+
+
+def run_limited(most: int, folder: Path, *arguments: str) -> tuple[int | None, str]:
+    """
+    Run a command in a folder, whose files may have at most `most` bytes.
+
+    Return its exit status and standard error. The system names no file that is too large.
+    """
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    process = _loaded().Process(target=_main, args=(arguments, os.devnull, writer, folder, most))
+    process.start()
+    process.join(_PATIENCE)
+    os.write(writer.fileno(), b"\n")  # so that there is something to read
+    complaint = os.read(reader.fileno(), 65_536)
+    return process.exitcode, complaint.decode().removesuffix("\n")
 
 
 async def run_command(*arguments: str) -> tuple[int | None, str, str]:

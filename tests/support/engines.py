@@ -100,9 +100,9 @@ class Engine:
                     writer.close()
                     return
 
-    def start_workers(self) -> None:
-        """Start two workers with one thread each, which their nannies replace if they die."""
-        self._workers += [self._start_worker() for _ in range(2)]
+    def start_workers(self, count: int = 2) -> None:
+        """Start workers with one thread each, which their nannies replace if they die."""
+        self._workers += [self._start_worker() for _ in range(count)]
 
     def _start_worker(self) -> subprocess.Popen[bytes]:
         return self._start(

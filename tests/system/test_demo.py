@@ -5,19 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from common.errors import ShuffleDpError
-from deploy.cli import app
 from deploy.datasets.sample_people import sample_people
 
 
 def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
-    """Three processes serve 3,000 people of seed 11; result.json has every field."""
+    """Four processes serve 600 people of seed 11; result.json has every field."""
     # The error ratio leaves .35 .. 3 by chance with probability below 1e-6 over runs.
     program = "from deploy.cli import main; main()"
     outcome = subprocess.run(
-        [sys.executable, "-c", program, "demo", "--users", "3000", "--seed", "11"],
+        [sys.executable, "-c", program, "demo", "--users", "600", "--seed", "11"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -30,7 +27,7 @@ def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
     assert "each of 58 values, the 15 largest in truth" in " ".join(outcome.stdout.split())
     assert "California" in outcome.stdout
     assert {"name": "local-hashing", "buckets": 53, "local_epsilon": 4.0} == result["mechanism"]
-    assert (3000, 6000, 3000) == (result["n_users"], result["n_reports"], result["n_dummies"])
+    assert (600, 1200, 600) == (result["n_users"], result["n_reports"], result["n_dummies"])
     assert 0 == sum(result["refused"].values())
     assert {"submit", "shuffle", "open", "estimate"} == set(result["seconds"])
     assert 0.35 < result["mse_vs_truth"] / result["mse_theory"] < 3
@@ -44,19 +41,11 @@ def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
     ]
     assert all("computational" in row["theorem"] for row in outsiders)
     assert (central["delta"], local["epsilon"]) == (1e-6, 4.0)
-    assert central["epsilon"] == pytest.approx(0.298, abs=0.01)
+    assert central["epsilon"] == pytest.approx(0.702, abs=0.01)
     page = (tmp_path / "result.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert result["task_digest"] in page
     assert (tmp_path / "result.html").as_uri() in outcome.stdout
-    shares = sample_people("categorical", 3000, 11).truth
+    shares = sample_people("categorical", 600, 11).truth
     error = np.mean((np.array(result["frequencies"]) - shares) ** 2)
     assert result["mse_vs_truth"] == pytest.approx(error)
-
-
-def test_an_invalid_number_of_users_is_refused() -> None:
-    """One sentence refuses it, before a service starts."""
-    outcome = CliRunner().invoke(app, ["demo", "--users", "31670032"])
-
-    assert isinstance(outcome.exception, ShuffleDpError)
-    assert str(outcome.exception).startswith("users ")

@@ -14,6 +14,8 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import envelopes, publish
 from tests.support.connections import connect, hold_calls, resident_bytes, shuffler_stub
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 _MEBIBYTE = 2**20
 _ROOM = 400 * _MEBIBYTE
 """Bytes that a flood may add to the shuffler's idle process."""
@@ -41,12 +43,12 @@ async def _submit_from(cluster: Cluster, n_clients: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("clients", [250, pytest.param(2000, marks=pytest.mark.slow)])
-async def test_many_clients_at_once_are_all_served(cluster: Cluster, clients: int) -> None:
+async def test_many_clients_at_once_are_all_served(running: Cluster, clients: int) -> None:
     """No call fails, and the memory is bounded."""
-    idle = resident_bytes(cluster.shuffler.process.pid)
+    idle = resident_bytes(running.shuffler.process.pid)
 
-    assert {"OK": clients} == await _submit_from(cluster, clients)
-    assert resident_bytes(cluster.shuffler.process.pid) < idle + _ROOM
+    assert {"OK": clients} == await _submit_from(running, clients)
+    assert resident_bytes(running.shuffler.process.pid) < idle + _ROOM
 
 
 @asynccontextmanager
@@ -79,9 +81,9 @@ async def _flood(
 @pytest.mark.parametrize(
     "kind", ["bulk", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("long", "short"))]
 )
-async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind: str) -> None:
+async def test_another_client_is_served_while_one_floods(running: Cluster, kind: str) -> None:
     """The flood is of bulk or single calls of 4 MB, or of a thousand short calls at a time."""
-    signed = await publish(cluster, 100_000)
+    signed = await publish(running, 100_000)
     digest = signed.digest()
     Submit, Bulk = shuffler_pb2.SubmitRequest, shuffler_pb2.SubmitBulkRequest  # noqa: N806  # classes
     method, request, calls = {
@@ -89,17 +91,17 @@ async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind:
         "long": ("Submit", Submit(task_digest=digest, envelope=bytes(4 * _MEBIBYTE - 100)), 64),
         "short": ("Submit", Submit(task_digest=digest, envelope=b"none"), 1000),
     }[kind]
-    idle = resident_bytes(cluster.shuffler.process.pid)
+    idle = resident_bytes(running.shuffler.process.pid)
     most = idle
     async with (
-        _flood(cluster, method, request, calls) as outcomes,
-        shuffler_stub(cluster.shuffler.address, cluster.authority.read_bytes()) as other,
+        _flood(running, method, request, calls) as outcomes,
+        shuffler_stub(running.shuffler.address, running.authority.read_bytes()) as other,
     ):
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.3)
         for envelope in envelopes(signed, 5):
             submission = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
             await other.Submit(submission, timeout=_PATIENCE)
-            most = max(most, resident_bytes(cluster.shuffler.process.pid))
+            most = max(most, resident_bytes(running.shuffler.process.pid))
 
     assert most < idle + _ROOM
     assert outcomes.total() > 0
@@ -108,12 +110,12 @@ async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind:
 
 
 @pytest.mark.slow
-async def test_calls_that_are_held_keep_no_device_out(cluster: Cluster) -> None:
+async def test_calls_that_are_held_keep_no_device_out(running: Cluster) -> None:
     """An address holds 64 calls without a message on each of 34 connections; others are served."""
-    signed, authority = await publish(cluster, 100_000), cluster.authority.read_bytes()
+    signed, authority = await publish(running, 100_000), running.authority.read_bytes()
     method, sources = "/shuffledp.v1.Shuffler/Submit", ["127.0.0.9"] * 34
     holder = get_context("spawn").Process(
-        target=hold_calls, args=(cluster.shuffler.address, method, sources, 64, authority)
+        target=hold_calls, args=(running.shuffler.address, method, sources, 64, authority)
     )
     holder.start()
     served = 0
@@ -121,7 +123,7 @@ async def test_calls_that_are_held_keep_no_device_out(cluster: Cluster) -> None:
         await asyncio.sleep(5)  # until all are held
         for envelope in envelopes(signed, 100):
             request = shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope)
-            async with shuffler_stub(cluster.shuffler.address, authority) as device:
+            async with shuffler_stub(running.shuffler.address, authority) as device:
                 try:
                     await device.Submit(request, timeout=5)
                     served += 1

@@ -30,25 +30,26 @@ from tests.support.clients import publish
 from tests.support.results import counts_of
 from user_agent.contribution import Contributor
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 _USERS: Final = 400
-_CALLS: Final = 40
 _SEED: Final = int(os.environ.get("SHUFFLEDP_KILL_SEED", "1"))
 """Seed of the times of kills, and of the killed services."""
 _PATIENCE: Final = 120.0
 
 
 @pytest.mark.parametrize(
-    ("rounds", "kills"),
-    [pytest.param(1, 4, id="4"), pytest.param(10, 20, id="200", marks=pytest.mark.slow)],
+    ("rounds", "kills", "calls"),
+    [pytest.param(1, 3, 15, id="3"), pytest.param(10, 20, 40, id="200", marks=pytest.mark.slow)],
 )
 async def test_nothing_is_lost_or_counted_twice_under_kills(
-    cluster: Cluster, rounds: int, kills: int
+    running: Cluster, rounds: int, kills: int, calls: int
 ) -> None:
     """The shuffler and analyzer are killed while users submit and batches are delivered."""
     moments = random.Random(_SEED)  # noqa: S311  # when to kill is no secret
     for number in range(rounds):
         signed = await publish(
-            cluster,
+            running,
             _USERS,
             protocol="ldp-grr",
             domain_size=_USERS,
@@ -56,10 +57,10 @@ async def test_nothing_is_lost_or_counted_twice_under_kills(
             dummies_per_user=0,
             local_epsilon=4.0,
         )
-        killing = asyncio.create_task(_kill(cluster, moments, kills))
-        await _submit(cluster, signed, seed=number)
+        killing = asyncio.create_task(_kill(running, moments, kills))
+        await _submit(running, signed, calls, seed=number)
         await killing
-        async with cluster.operator() as operator, asyncio.timeout(_PATIENCE):
+        async with running.operator() as operator, asyncio.timeout(_PATIENCE):
             result = await operator.wait_for_result(signed.digest())
 
         assert (_USERS, _USERS) == (result.n_users, result.n_reports)
@@ -80,13 +81,13 @@ async def _kill(cluster: Cluster, moments: random.Random, kills: int) -> None:
         await start(listen=child.address)
 
 
-async def _submit(cluster: Cluster, signed: SignedTask, seed: int) -> None:
+async def _submit(cluster: Cluster, signed: SignedTask, number: int, seed: int) -> None:
     """Send every user's envelope until it is acknowledged; some calls are made twice."""
     contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
     envelopes = [
         contributor.prepare(n, np.random.default_rng((seed, n))).envelope for n in range(_USERS)
     ]
-    calls = [envelopes[start::_CALLS] for start in range(_CALLS)]
+    calls = [envelopes[start::number] for start in range(number)]
     authority = cluster.authority.read_bytes()
     async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:
         for call in calls:
@@ -121,8 +122,8 @@ def _reported(signed: SignedTask, seed: int) -> NDArray[np.int64]:
     return mechanism.tally(np.concatenate(reports))
 
 
-async def test_sigterm_ends_each_process_gracefully(cluster: Cluster) -> None:
+async def test_sigterm_ends_each_process_gracefully(running: Cluster) -> None:
     """The exit status is 0, and the last log line says 'stopped'."""
-    for child in (cluster.user_agent, cluster.shuffler, cluster.analyzer):
+    for child in (running.user_agent, running.shuffler, running.analyzer):
         assert 0 == await child.stop()
         assert '"stopped"' in child.log.read_text(encoding="utf-8").splitlines()[-1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.fuzz import MAX_RESIDENT_BYTES, failure, given_seed
 from tests.support.parsers import Parser, parsers
 
-_SHORT = 800
+_SHORT = 400
 _LONG = 1_000_000
 _SHARDS = min(2, os.cpu_count() or 1)
 
@@ -50,7 +50,7 @@ def test_any_bytes_are_a_value_or_a_foreseen_error(parser: Parser, raw: bytes) -
 
 
 def test_hostile_variants_of_valid_inputs_are_a_value_or_a_foreseen_error() -> None:
-    """Some thousand run in a process of limited memory, each within its time."""
+    """Some hundred run in a process of limited memory, each within its time."""
     assert _fuzz(_SHORT) >= _SHORT * 0.9
 
 

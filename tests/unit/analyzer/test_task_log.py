@@ -119,8 +119,11 @@ async def test_a_task_without_an_entry_is_appended_once_at_start(core: AnalyzerC
         assert heads == log.copy.checkpoints
 
 
-async def test_the_checkpoint_with_more_cosignatures_is_kept(core: AnalyzerCore) -> None:
+async def test_the_checkpoint_with_more_cosignatures_is_kept(
+    core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until a newer one has as many, or a week is over."""
+    monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 0.05)
     witnesses = [_Witness(core, number) for number in (1, 2)]
     first, second = witnesses
     async with _running(core, *witnesses) as log:

@@ -1,33 +1,19 @@
 """Commands that write several files, on a disk that is full after some bytes."""
 
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from deploy.clients.key_folder import KeyFolder
+from tests.support.command_line import run_limited
 
 _NOW: Final = 2_000_000_000.0
 _ASKED: Final = ("--users", "2000", "--alphabet", "8", "--local-epsilon", "2", "--delta", "1e-6")
-
-
-def _limited(most: int, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command whose files may have at most `most` bytes; the system names no file either."""
-    return subprocess.run(
-        [sys.executable, "-c", "from deploy.cli import main; main()", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (most, most)),
-        env={"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONDONTWRITEBYTECODE": "1"},
-    )
 
 
 def _tree(folder: Path) -> dict[str, bytes]:
@@ -56,12 +42,12 @@ def test_a_full_disk_is_named_by_its_file_and_leaves_nothing(
     """One sentence, no traceback; no file or folder that the command made is left."""
     (tmp_path / "names.txt").write_text("Ada\nBo\nCy\n", encoding="utf-8")
     before = _tree(tmp_path)
-    done = _limited(most, *command, folder=tmp_path)
+    status, complaint = run_limited(most, tmp_path, *command)
 
-    assert 1 == done.returncode, done.stdout
-    assert done.stderr.startswith("shuffledp: ")
-    assert (1, True) == (done.stderr.count("\n"), file in done.stderr)
-    assert "None" not in done.stderr
+    assert 1 == status
+    assert complaint.startswith("shuffledp: ")
+    assert (1, True) == (complaint.count("\n"), file in complaint)
+    assert "None" not in complaint
     if command[:2] != ("keys", "identity"):
         assert before == _tree(tmp_path)
 
@@ -83,9 +69,9 @@ def test_a_folder_of_keys_stays_as_it_was_on_a_full_disk(
     """Certificates, lists and files of trust fit together as before."""
     KeyFolder(tmp_path / "keys").make(["analyzer", "shuffler"], [], _NOW)
     before = _tree(tmp_path)
-    done = _limited(most, *command, folder=tmp_path)
+    status, complaint = run_limited(most, tmp_path, *command)
 
-    assert (1, True) == (done.returncode, "cannot be written" in done.stderr), done.stderr
+    assert (1, True) == (status, "cannot be written" in complaint), complaint
     assert before == _tree(tmp_path)
 
 
@@ -93,8 +79,8 @@ def test_a_folder_of_keys_stays_as_it_was_on_a_full_disk(
     "command",
     [
         ("--version",),
-        ("plan", "--help"),
-        ("account", *_ASKED),
+        pytest.param(("plan", "--help"), marks=pytest.mark.slow),
+        pytest.param(("account", *_ASKED), marks=pytest.mark.slow),
         ("account", *_ASKED, "--json"),
     ],
 )

@@ -101,7 +101,7 @@ async def test_batches_are_looked_at_when_something_may_be_due(
     await shuffler.submit(2)
     monkeypatch.setattr(shuffler.store, "get", counted)
     running = asyncio.create_task(shuffler.deliveries.run())
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.2)
     assert 2 >= len(looked)
     await shuffler.submit(1)
     shuffler.clock.seconds = CASE.task.deadline - 0.05
@@ -124,7 +124,7 @@ async def test_a_full_batch_closes_without_a_search(
     monkeypatch.setattr("shuffler.delivery._LONGEST_WAIT", 3600.0)
     await shuffler.submit(4)
     running = asyncio.create_task(shuffler.deliveries.run())
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.2)
     await shuffler.submit(1)
     async with asyncio.timeout(30):
         while await shuffler.state() is not BatchState.ERASED:

@@ -204,20 +204,26 @@ def _without_bins(release: ClusterRelease, epsilon: float) -> float:
     return total
 
 
-def test_no_tiny_instance_has_a_larger_delta() -> None:
-    """Over 160 instances at three ε, each enumerated with all rooms, items and lengths seen."""
-    for release in _tiny():
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_tiny_instance_has_a_larger_delta(step: int) -> None:
+    """Over 168 instances at three ε, each enumerated with all rooms, items and lengths seen."""
+    for release in itertools.islice(_tiny(), 0, None, step):
         for epsilon in (0.1, 0.5, 1.5):
             expected = _without_bins(release, epsilon)
             assert _exact_delta(release, epsilon) <= expected + 1e-12
             assert expected <= release.delta(epsilon) + 1e-12
 
 
-@pytest.mark.parametrize("local_epsilon", [1.0, 3.0])
-def test_no_tiny_instance_with_local_noise_has_a_larger_delta(local_epsilon: float) -> None:
+@pytest.mark.parametrize(
+    ("local_epsilon", "most"),
+    [(1.0, 2), *(pytest.param(epsilon, 3, marks=pytest.mark.slow) for epsilon in (1.0, 3.0))],
+)
+def test_no_tiny_instance_with_local_noise_has_a_larger_delta(
+    local_epsilon: float, most: int
+) -> None:
     """One to three users of any values, against s times the bound without noise."""
     types: tuple[Types, ...] = (((1, 0, 0.5), (0, 1, 0.5)), ((2, 1, 0.8), (2, 0, 0.2)))
-    cases = itertools.product((1, 2, 3), (2, 3), (0.5, 1.0), (0.25, 0.875), types)
+    cases = itertools.product(range(1, most + 1), (2, 3), (0.5, 1.0), (0.25, 0.875), types)
     for n, d, shown, filled, of_room in cases:
         signal = math.expm1(local_epsilon) / (math.exp(local_epsilon) + d - 1)
         plain = ClusterRelease(trials=n, domain_size=d, rooms=(Room(shown, filled, of_room),))
@@ -242,6 +248,7 @@ def test_local_noise_lowers_the_bound_as_it_lowers_the_tiny_ones() -> None:
     assert (0.0, True) == (noisy.delta(5.5), noisy.delta(5.4) > 0)
 
 
+@pytest.mark.slow
 def test_an_attack_on_the_whole_protocol_comes_close_to_the_bound() -> None:
     """
     The likelihood-ratio event on the victim's two items, among 4,000 users and 60 items.
@@ -399,7 +406,13 @@ _RARE: dict[str, tuple[Room, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", _RARE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if len(rooms) > 1 else ())
+        for name, rooms in _RARE.items()
+    ],
+)
 def test_one_more_user_never_raises_delta(name: str) -> None:
     """
     But for the error of the grid of ratios: at each end of a kind of bound, and between.

@@ -57,6 +57,7 @@ def test_delta_is_never_below_the_worst_data_set(
             assert true == pytest.approx(release.delta(epsilon), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_reports_of_others_add_to_the_noise() -> None:
     """602,325 users, 915 items, ε0 = 8: .0766; the noise alone gives .1."""
     release = _release(602_325, 915, 8.0, geometric_spec(0.1, 1e-6))

@@ -64,7 +64,7 @@ def test_delta_matches_the_worst_data_set(noise: ItemDistribution, kept: float, 
         assert true * (1 - 1e-12) <= release.delta(epsilon) <= true * (1 + 1e-9) + 1e-15
 
 
-@pytest.mark.parametrize("kept", [1.0, 0.3])
+@pytest.mark.parametrize("kept", [pytest.param(1.0, marks=pytest.mark.slow), 0.3])
 def test_wider_noise_is_summed_exactly(kept: float) -> None:
     """300 coins in rational arithmetic, where sums of floats would lose all digits."""
     trials, epsilon = 300, 1.5

@@ -17,10 +17,6 @@ _N: Final = 3000
 _SLOW: Final = ("ldp-olh-strings",)
 
 
-def _task(name: str) -> Task:
-    return protocol_task(name)
-
-
 def _users(task: Task, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     rng = np.random.default_rng(seed)
     return rng.multinomial(_N, rng.dirichlet(np.full(task.domain_size, 0.3)))
@@ -42,7 +38,7 @@ def _with_share(covariance: ShareCovariance, item: int) -> Vector:
 @pytest.mark.parametrize("name", ITEM_PROTOCOLS)
 def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
     """The diagonal is the variance of each share; prefixes are sums with weights 1 and 0."""
-    task = _task(name)
+    task = protocol_task(name)
     covariance, size = _covariance(task, _users(task, 4)), task.domain_size
     matrix = np.array([_with_share(covariance, item) for item in range(size)])
     lower = np.tril(np.ones((size, size)))
@@ -99,15 +95,20 @@ def test_interpolated_prefixes_follow_the_exact_ones(name: str, size: int, group
         assert expected == pytest.approx(found, rel=0.11 if name == "ldp-olh" else 1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ITEM_PROTOCOLS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "hierarchy" else pytest.mark.slow)
+        for name in ITEM_PROTOCOLS
+    ],
+)
 def test_sums_vary_as_stated(name: str) -> None:
     """
     A prefix, a difference of halves and random weights, against 2,000 simulated collections.
 
     Seed 6; some 60 comparisons at 6.5 standard errors each fail by chance with probability 5e-9.
     """
-    task, rng, runs = _task(name), np.random.default_rng(6), 300 if name in _SLOW else 2000
+    task, rng, runs = protocol_task(name), np.random.default_rng(6), 300 if name in _SLOW else 2000
     size, users = task.domain_size, _users(task, 5)
     weights = np.zeros((3, size))
     weights[0, : size // 3 + 1] = 1

@@ -159,7 +159,9 @@ async def _repeat(request: bytes, _context: object) -> bytes:
 
 async def _failure(address: str, authority: bytes) -> str:
     """Return the message of a call that cannot reach the analyzer."""
-    channel: Any = open_channel(address, "analyzer", authority)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("common.runtime.rpc._RETRIES", "{}")
+        channel: Any = open_channel(address, "analyzer", authority)
     try:
         with pytest.raises(PeerError) as caught:
             await reply(channel.unary_unary("/some/Call")(b"", timeout=20), "the analyzer")

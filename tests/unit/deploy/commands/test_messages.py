@@ -1,7 +1,5 @@
 """Messages name the setting, option or command that helps."""
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from deploy.clients.user_agent import send
 from deploy.commands.options import page_beside
 from deploy.commands.person import describe_contribution, show_receipt
 from protos.shuffledp.v1 import user_agent_pb2
+from tests.support.command_line import run_command
 from tests.support.printing import printed
 from user_agent.settings import UserAgentSettings
 
@@ -99,15 +98,14 @@ def test_an_answer_without_evidence_promises_no_proof(state: str) -> None:
     assert 2 == len([line for line in shown.splitlines() if line.strip()])
 
 
-def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: Path) -> None:
+async def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: Path) -> None:
     """The command prints the error and exits with status 1."""
     (tmp_path / "token").write_text("t", encoding="utf-8")
-    program = [sys.executable, "-c", "from deploy.cli import main; main()", "live", "ab" * 32]
-    options = ["--shuffler", "127.0.0.1:1", "--token-file", f"{tmp_path}/token"]
-    finished = subprocess.run([*program, *options], capture_output=True, timeout=60, check=False)
+    options = ("--shuffler", "127.0.0.1:1", "--token-file", f"{tmp_path}/token")
+    status, printed, complaint = await run_command("live", "ab" * 32, *options)
 
-    assert (1, b"") == (finished.returncode, finished.stdout)
-    assert b"127.0.0.1:1 does not answer" in finished.stderr
+    assert (1, "") == (status, printed)
+    assert "127.0.0.1:1 does not answer" in complaint
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,10 @@ def test_a_dry_run_prints_the_guarantee_against_each_coalition(draft_file: Path)
     assert claimed["epsilon"] <= task.central_epsilon
 
 
-@pytest.mark.parametrize(("delta", "warned"), [("1e-6", False), ("0.00005", True), ("0.5", True)])
+@pytest.mark.parametrize(
+    ("delta", "warned"),
+    [("1e-6", False), ("0.00005", True), pytest.param("0.5", True, marks=pytest.mark.slow)],
+)
 def test_a_dry_run_warns_of_a_large_delta(draft_file: Path, delta: str, *, warned: bool) -> None:
     """For the 20,000 people of the target; in print and in JSON."""
     draft = draft_file.read_text(encoding="utf-8").replace("delta = 1e-6", f"delta = {delta}")

@@ -24,7 +24,8 @@ from user_agent.contribution import Contributor
 _PEOPLE = 300
 _ITEM = 1
 _DIGEST = TaskDigest(bytes(32))
-_ITEM_PROTOCOLS = ("murs", "mixdump", "od-hp", "aue", "hierarchy")
+_ITEM_PROTOCOLS = ("murs", "mixdump", "od-hp", "aue")
+_HIERARCHY = pytest.param("hierarchy", marks=pytest.mark.slow)
 _OTHERS = ("rappor", *(protocols_of(kind)[0] for kind in ("mean", "vector", "key-value")))
 
 
@@ -63,11 +64,11 @@ def _p_value(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
     return float(stats.chi2_contingency(table).pvalue) if table.shape[1] > 1 else 1.0
 
 
-@pytest.mark.parametrize("name", [*_ITEM_PROTOCOLS, *_OTHERS])
+@pytest.mark.parametrize("name", [*_ITEM_PROTOCOLS, _HIERARCHY, *_OTHERS])
 def test_groups_are_drawn_as_devices_draw(name: str) -> None:
     """Reports agree at each place, and over each person's reports together."""
     # Seed 3; some 50 comparisons at 1e-8 each fail by chance with probability below 1e-6.
-    task = protocol_task(name) if name in _ITEM_PROTOCOLS else kind_task(name)
+    task = kind_task(name) if name in _OTHERS else protocol_task(name)
     value = value_of(task, _ITEM) if task.kind in ITEM_KINDS else VALUES[task.kind]
     rng = np.random.default_rng(3)
     device, group = Contributor(task, _DIGEST), GroupContributor(task, _DIGEST)

@@ -48,6 +48,7 @@ async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> LoadReport:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.load.run._ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("common.runtime.rpc._RETRIES", "{}")
 
 
 async def test_failures_of_flooding_copies_are_told_apart() -> None:

@@ -71,8 +71,8 @@ def test_an_unknown_cause_of_refusal_is_escaped_and_counted() -> None:
 
 
 def test_old_samples_are_dropped() -> None:
-    """An hour of watching keeps eleven minutes."""
-    assert "11 minutes ago" in _batch(_watched(1, seconds=3600))["html"]
+    """A quarter of an hour of watching keeps eleven minutes."""
+    assert "11 minutes ago" in _batch(_watched(1, seconds=900))["html"]
 
 
 def test_an_error_of_the_shuffler_stands_beside_its_last_answer() -> None:

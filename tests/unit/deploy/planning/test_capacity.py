@@ -136,8 +136,9 @@ def test_opening_takes_microseconds() -> None:
     assert 1e-6 < measure_opening_seconds(0.01) < 1e-2
 
 
-def test_the_command_prints_json_or_a_table() -> None:
+def test_the_command_prints_json_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have a row per role, and the opening time may be measured here."""
+    monkeypatch.setattr(measure_opening_seconds, "__defaults__", (0.02,))
     command = ["capacity", "--reports-per-day", "1e8", "--deadline", "6"]
     printed = CliRunner().invoke(app, [*command, "--json"])
     demands = json.loads(printed.stdout)["demands"]

@@ -83,7 +83,10 @@ def test_the_least_error_comes_first() -> None:
     assert errors[len(close) :] == sorted(errors[len(close) :])
 
 
-@pytest.mark.parametrize(("epsilon", "messages", "ratio"), [(1.0, 1.6, 0.33), (0.5, 1.6, 0.44)])
+@pytest.mark.parametrize(
+    ("epsilon", "messages", "ratio"),
+    [(1.0, 1.6, 0.33), pytest.param(0.5, 1.6, 0.44, marks=pytest.mark.slow)],
+)
 def test_errors_are_far_below_central_gaussian_noise(
     epsilon: float, messages: float, ratio: float
 ) -> None:

@@ -39,7 +39,7 @@ _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _WORDS: Final = {"n_users": 990_002, "domain_size": 41_270}
 
 _REFERENCE = [
-    ("", _CITIES, 0.1, 2.0, math.inf, 1.18),
+    pytest.param("", _CITIES, 0.1, 2.0, math.inf, 1.18, marks=pytest.mark.slow),
     ("", _WORDS, 0.2, 4.0, math.inf, 1.06),
     ("murs", _CITIES, 0.1, 1.0, math.inf, 2.03),
     *(

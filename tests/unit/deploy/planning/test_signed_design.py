@@ -23,7 +23,7 @@ def test_what_signed_is_not_planned_for_is_refused(changes: dict[str, Any], mess
         signed_designs(small_requirements(**changes))
 
 
-@pytest.mark.parametrize("local_cap", [8.0, 5.0])
+@pytest.mark.parametrize("local_cap", [8.0, pytest.param(5.0, marks=pytest.mark.slow)])
 def test_a_design_with_local_noise_meets_its_target(local_cap: float) -> None:
     """Within the caps; influence counts users, so that local noise raises it."""
     target = small_requirements(

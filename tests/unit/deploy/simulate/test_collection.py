@@ -14,11 +14,12 @@ from common.task.domain_spec import EdgesSpec
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
 from deploy.simulate.collection import ONE_BY_ONE, collect, few_enough_reports
+from tests.support.moments import largest_deviation, moments
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 
 _USERS: Final = np.array([6, 1, 0, 4])
-_RUNS: Final = 2000
+_RUNS: Final = 1000
 _LIMIT: Final = 7.0
 _QUARTER: Final = EXTRA_WEIGHT_SUM // 4
 _FLANKS: Final[dict[str, Any]] = {
@@ -79,24 +80,12 @@ def _collected(task: Task, seed: int, *, one_by_one: bool) -> NDArray[np.float64
     return np.array(rows, dtype=np.float64)
 
 
-def _moments(rows: NDArray[np.float64], centre: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the columns, and the products of every two centred columns."""
-    apart = rows - centre
-    one, other = np.triu_indices(rows.shape[1])
-    return np.concatenate([rows, apart[:, one] * apart[:, other]], axis=1)
-
-
-def _deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return the largest difference of two means, in standard errors."""
-    apart = np.abs(one.mean(axis=0) - other.mean(axis=0))
-    error = np.sqrt((one.var(axis=0) + other.var(axis=0)) / len(one))
-    assert (apart[error == 0] == 0).all()
-    return float((apart[error > 0] / error[error > 0]).max())
-
-
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow if name == "hashed" else ()) for name in _WANTED],
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in {"hashed", "noise of both"} else ())
+        for name in _WANTED
+    ],
 )
 def test_drawn_counts_have_the_distribution_of_simulated_reports(name: str) -> None:
     """Means and covariances of the items' support and of the number of reports agree."""
@@ -106,7 +95,7 @@ def test_drawn_counts_have_the_distribution_of_simulated_reports(name: str) -> N
     drawn = _collected(task, 2, one_by_one=False)
     centre = made.mean(axis=0)
 
-    assert _deviation(_moments(made, centre), _moments(drawn, centre)) < _LIMIT
+    assert largest_deviation(moments(made, centre), moments(drawn, centre)) < _LIMIT
 
 
 def test_only_small_collections_simulate_every_report() -> None:

@@ -73,7 +73,7 @@ def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
         pytest.param(
             *("string", ("red", "blue"), {"red": 0.75, "blue": 0.25}), marks=pytest.mark.slow
         ),
-        ("mean", ("1.5", "7.5"), {"number 0": 3.0}),
+        pytest.param("mean", ("1.5", "7.5"), {"number 0": 3.0}, marks=pytest.mark.slow),
         pytest.param(
             *("vector", ('"0, 2"', '"4, 6"'), {"number 0": 1.0, "number 1": 3.0}),
             marks=pytest.mark.slow,

@@ -110,7 +110,7 @@ def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:
     """Somebody else may have named the file."""
     path = tmp_path / "[x]\x1b.csv"
     path.write_text("value,count\na,2000\nb,1000\n", encoding="utf-8")
-    arguments = ("--protocol", "sh", "--central-epsilon", "1.0")
+    arguments = ("--protocol", "sh", "--central-epsilon", "1.0", "--repeat", "1")
     outcome = CliRunner().invoke(app, ["simulate", "--dataset", str(path), *arguments])
 
     assert 0 == outcome.exit_code, outcome.exception

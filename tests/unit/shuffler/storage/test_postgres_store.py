@@ -21,7 +21,7 @@ from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.stores import BATCH, SIGNED, append, postgres_store, stored, submission, users
 from tests.support.tasks import published
 
-_SENT: Final = 2000
+_SENT: Final = 1000
 _LOST: Final = "does not answer, or the connection is lost|is read-only: a standby"
 
 

@@ -24,7 +24,7 @@ from tests.support.reference_bounds import delta_lower
         (8, 3.0, False, 1e-3),
         (3, 0.5, True, 0.11),
         pytest.param(8, 2.0, True, 0.075, marks=pytest.mark.slow),
-        (53, 4.0, True, 0.012),
+        pytest.param(53, 4.0, True, 0.012, marks=pytest.mark.slow),
     ],
 )
 def test_the_gap_to_the_upper_bound_is_known(
