@@ -6,7 +6,8 @@ from typing import Final, Literal, Self, get_args
 from common.errors import WireError
 
 Check = Literal["sentinels", "lengths", "refusals"]
-"""The checks of a batch; docs/operators/monitoring.md tells what each waiver costs."""
+"""The checks of a batch; `WAIVABLE` in common/accounting/assumptions.py tells what each waiver
+costs."""
 _MAX_DIGITS: Final = 15
 
 
