@@ -50,6 +50,10 @@ class SystemClock:
         """Return the seconds since 1970 UTC."""
         return time.time()
 
+    def confirmed_now(self) -> float:
+        """Return the same as `now`: there is nothing to compare it with."""
+        return time.time()
+
     def elapsed(self) -> float:
         """Return the monotonic seconds since an arbitrary moment."""
         return time.monotonic()

@@ -24,8 +24,8 @@ from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.clock import Clock
-from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock, MachineClock
+from common.runtime.clock import ComparedClock, SystemClock
+from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from common.runtime.core_dumps import forbid_core_dumps
 from common.runtime.metrics import MetricsServer, Party, ProcessMetrics
 from common.runtime.rpc import bind, make_server
@@ -56,7 +56,7 @@ class Service:
     """A service's process: its clock, certificate and metrics, and all that it has opened."""
 
     settings: ServiceSettings
-    clock: Clock
+    clock: ComparedClock
     tls: Tls | None
     metrics: ProcessMetrics
     address: str = ""
@@ -74,7 +74,7 @@ class Service:
         cls,
         settings: ServiceSettings,
         party: Party,
-        machine: MachineClock,
+        machine: SystemClock,
         state: StateDirectory | None = None,
         *,
         certificate: str = "",
