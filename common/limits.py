@@ -9,9 +9,6 @@ it.
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from common.errors import WireError
 
 W = TypeVar("W", bound=str)
@@ -60,17 +57,6 @@ def parse_positive(name: str, field: int, maximum: int) -> int:
     if not 1 <= field <= maximum:
         raise WireError(f"{name} is {field}; it must lie between 1 and {maximum}")
     return field
-
-
-def parse_numbers(
-    name: str, fields: Sequence[float], minimum: float, maximum: float
-) -> NDArray[np.float64]:
-    """Parse numbers from `minimum` to `maximum`; NaN is refused."""
-    read = np.array(fields, dtype=np.float64)
-    outside = read[~((minimum <= read) & (read <= maximum))]
-    if len(outside):
-        raise WireError(f"{name} holds {outside[0]}; each must lie between {minimum} and {maximum}")
-    return read
 
 
 def parse_texts(_name: str, fields: Sequence[L], noun: str, length: int) -> tuple[L, ...]:

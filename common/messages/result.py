@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
-from common.limits import parse_amount, parse_count, parse_numbers, parse_refused, parse_texts
+from common.limits import parse_amount, parse_count, parse_refused, parse_texts
 from common.messages.batch import UserCount
 from common.messages.guarantee import Guarantee, delta_warnings
 from common.messages.waived import NONE_WAIVED, Waived
@@ -33,9 +33,20 @@ def parse_counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
     return np.array(fields, dtype=np.int64)
 
 
+def parse_figures(
+    name: str, fields: Sequence[float], minimum: float, maximum: float
+) -> NDArray[np.float64]:
+    """Parse numbers from `minimum` to `maximum`; NaN is refused."""
+    read = np.array(fields, dtype=np.float64)
+    outside = read[~((minimum <= read) & (read <= maximum))]
+    if len(outside):
+        raise WireError(f"{name} holds {outside[0]}; each must lie between {minimum} and {maximum}")
+    return read
+
+
 Numbers = NDArray[np.float64]
-Figures = Annotated[Numbers, partial(parse_numbers, minimum=-MAX_FIGURE, maximum=MAX_FIGURE)]
-Errors = Annotated[Numbers, partial(parse_numbers, minimum=0, maximum=MAX_FIGURE)]
+Figures = Annotated[Numbers, partial(parse_figures, minimum=-MAX_FIGURE, maximum=MAX_FIGURE)]
+Errors = Annotated[Numbers, partial(parse_figures, minimum=0, maximum=MAX_FIGURE)]
 Counts = Annotated[NDArray[np.int64], parse_counts]
 _Mse = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE**2)]
 _Share = Annotated[float, partial(parse_amount, maximum=1)]
@@ -82,7 +93,7 @@ class IntervalTable:
     errors down: f's own error and reaches, which is exact for rare items and few users too.
     """
 
-    shares: Annotated[Numbers, partial(parse_numbers, minimum=0, maximum=1)]
+    shares: Annotated[Numbers, partial(parse_figures, minimum=0, maximum=1)]
     """Ascending true shares, from 0 to 1."""
     errors: Errors
     """Standard error of an estimate of each of the shares, up to a common factor."""
@@ -163,7 +174,7 @@ class Histogram:
     standard_errors: Errors
     """Standard errors of these shares. Confidence intervals are around them, never around the
     refined ones."""
-    refined: Annotated[Numbers, partial(parse_numbers, minimum=0, maximum=_MAX_REFINED)]
+    refined: Annotated[Numbers, partial(parse_figures, minimum=0, maximum=_MAX_REFINED)]
     """A distribution: at least 0, sum 1. Usually more accurate, but biased."""
     mse_theory: _Mse
     """Mean over items of the unbiased shares' variance."""

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from common.errors import LedgerError, WireError
-from common.limits import parse_bounded, parse_count, parse_numbers, parse_positive, parse_word
+from common.limits import parse_bounded, parse_count, parse_positive, parse_word
 from common.messages.guarantee import Coalition, Guarantee
 from common.messages.ledger_entry import (
     MAX_NOTE_CHARACTERS,
@@ -28,6 +28,7 @@ from common.messages.result import (
     Means,
     Result,
     parse_counts,
+    parse_figures,
 )
 from common.messages.waived import Waived
 from common.protocols import PROTOCOLS
@@ -109,7 +110,7 @@ def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
     parse_positive("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
     histogram = _HISTOGRAM.from_wire(message)
     if message.half_widths:  # of an earlier version, in five times as many steps
-        widths = parse_numbers("half_widths", message.half_widths, minimum=0, maximum=MAX_FIGURE)
+        widths = parse_figures("half_widths", message.half_widths, minimum=0, maximum=MAX_FIGURE)
         return replace(histogram, table=IntervalTable.alike(widths[::5]))
     return histogram
 

@@ -202,7 +202,7 @@ def confirm_clock(state_directory: StateFolder) -> None:
 @options.command(app, "shuffledp keys confirm-restore state/user_agent")
 def confirm_restore(state_directory: StateFolder) -> None:
     """
-    Confirm that a party's state was restored, and that what is missing is lost.
+    Confirm that a party's missing files are lost.
 
     Run this while a service does not start because a file is missing, or a device's store does not
     fit its counter of charges. At its next start the service begins without the file. A user agent
