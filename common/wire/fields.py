@@ -96,8 +96,8 @@ class Codec(Generic[V, M]):
         Match fields by name.
 
         `readers` maps field names to parsers that their types do not state, and `writers` to
-        converters of values other than None; a codec is both. Fields in `apart` are converted by
-        the caller, who passes them to `from_wire`.
+        converters of values other than None; a codec is both. Names of no field are ignored. Fields
+        in `apart` are converted by the caller, who passes them to `from_wire`.
         """
         known = message.DESCRIPTOR.fields_by_name
         own = [field for field in fields(value) if field.name not in apart]  # type: ignore[arg-type]  # a dataclass
@@ -119,7 +119,7 @@ class Codec(Generic[V, M]):
         """Convert a value to its message."""
         found = {name: getattr(value, name) for name, _, _ in self._fields}
         for name, write in self._writers.items():
-            if found[name] is not None:
+            if found.get(name) is not None:
                 found[name] = write(found[name])
         return self._message(**found)
 

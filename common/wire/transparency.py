@@ -1,8 +1,8 @@
 """Convert the log's messages between protocol buffers and values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from common.crypto.hpke import split_every
 from common.errors import ProofError, WireError
@@ -87,7 +87,6 @@ def log_from_wire(
     return _hashes("leaves", message.leaves, MAX_LEAVES), notes
 
 
-_join: Final = b"".join
 _READERS: Final[Mapping[str, Reader]] = {
     "index": partial(parse_count, maximum=MAX_SIZE),
     "path": _hashes,
@@ -95,18 +94,14 @@ _READERS: Final[Mapping[str, Reader]] = {
     "checkpoint": lambda _, note: SignedCheckpoint.parse(note),
     "entry": lambda _, entry: LogEntry.from_bytes(entry),
 }
-_PROOF: Final = Codec(
-    LogProof,
-    log_pb2.LogProof,
-    _READERS,
-    {"checkpoint": SignedCheckpoint.to_bytes, "path": _join, "consistency": _join},
-)
-_EVIDENCE: Final = Codec(
-    LogEvidence,
-    log_pb2.LogEvidence,
-    _READERS,
-    {"checkpoint": SignedCheckpoint.to_bytes, "entry": LogEntry.to_bytes, "path": _join},
-)
+_WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    "path": b"".join,
+    "consistency": b"".join,
+    "checkpoint": SignedCheckpoint.to_bytes,
+    "entry": LogEntry.to_bytes,
+}
+_PROOF: Final = Codec(LogProof, log_pb2.LogProof, _READERS, _WRITERS)
+_EVIDENCE: Final = Codec(LogEvidence, log_pb2.LogEvidence, _READERS, _WRITERS)
 log_proof_to_wire = _PROOF.to_wire
 
 
