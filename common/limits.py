@@ -7,9 +7,12 @@ it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from common.errors import WireError
+
+MAX_USERS: Final = 10**9
+MAX_UNIX_TIME: Final = 2**40
 
 W = TypeVar("W", bound=str)
 L = TypeVar("L", bound=bytes | str)

@@ -7,9 +7,7 @@ from functools import partial
 from typing import Annotated, Final, NewType
 
 from common.errors import DamagedStorageError
-from common.limits import parse_count, parse_fixed, parse_positive, parse_refused
-from common.messages.submission import REFUSALS
-from common.task.task import MAX_UNIX_TIME, MAX_USERS
+from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_count, parse_fixed, parse_positive
 from common.task_digest import TaskDigest
 
 BatchId = NewType("BatchId", bytes)
@@ -61,7 +59,7 @@ class BatchProgress:
     n_min: _PositiveUserCount
     target_size: _PositiveUserCount
     deadline: Annotated[int, partial(parse_positive, maximum=MAX_UNIX_TIME)]
-    refused: Annotated[Mapping[str, int], partial(parse_refused, causes=REFUSALS)]
+    refused: Mapping[str, int]
     """Number of submissions that were not stored, by outcome."""
     repeated: int
     """Number of submissions that were repeated unchanged, which is harmless."""

@@ -11,12 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
-from common.limits import parse_amount, parse_count, parse_refused, parse_texts
+from common.limits import (
+    MAX_UNIX_TIME,
+    MAX_USERS,
+    parse_amount,
+    parse_count,
+    parse_refused,
+    parse_texts,
+)
 from common.messages.batch import UserCount
 from common.messages.guarantee import Guarantee, delta_warnings
 from common.messages.waived import NONE_WAIVED, Waived
 from common.task.specs import MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
-from common.task.task import MAX_UNIX_TIME, MAX_USERS
 from common.task_digest import TaskDigest
 
 MAX_FIGURE: Final = 1e30

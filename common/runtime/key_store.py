@@ -17,12 +17,12 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey, HpkePublic
 from common.crypto.key_ring import KeyRing, KeyState, Schedule
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, WireError
+from common.limits import MAX_UNIX_TIME
 from common.runtime import logs
 from common.runtime.clock import ComparedClock
 from common.runtime.database import storage_failures
 from common.runtime.repeat import repeat
 from common.runtime.state_directory import NOT_STARTED, StateDirectory
-from common.task.task import MAX_UNIX_TIME
 
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"

@@ -23,6 +23,7 @@ from common.crypto.signed_key import PROOF_BYTES, end_of_validity
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.dates import utc
 from common.errors import ProofError, TaskError
+from common.limits import MAX_UNIX_TIME, MAX_USERS
 from common.protocols import ITEM_KINDS, Kind, Protocol, Refinement, protocol_named
 from common.task.composition import check_composition, check_domain_size
 from common.task.domain_spec import (
@@ -54,12 +55,10 @@ NONCE_BYTES: Final = 32
 SUBMISSION_ID_BYTES: Final = 16
 
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
-MAX_USERS: Final = 10**9
 MAX_LOCAL_EPSILON: Final = 20.0
 """Maximum finite local ε; above it there is almost no noise. Without noise, it is infinite."""
 MIN_DELTA: Final = 1e-15
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
-MAX_UNIX_TIME: Final = 2**40
 MAX_POPULATION_CHARACTERS: Final = 64
 
 _PARSE_ERRORS: Final = (

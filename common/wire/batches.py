@@ -4,10 +4,11 @@ commitment, inclusion proofs and sentinels.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from common.errors import WireError
-from common.limits import parse_bounded, parse_count, parse_fixed, parse_positive
+from common.limits import parse_bounded, parse_count, parse_fixed, parse_positive, parse_refused
 from common.messages.batch import (
     MAX_PARTS,
     BatchManifest,
@@ -24,6 +25,7 @@ from common.messages.inclusion_proof import (
     InclusionProof,
     split,
 )
+from common.messages.submission import REFUSALS
 from common.task_digest import TaskDigest
 from common.wire.fields import (
     MAX_MESSAGE_BYTES,
@@ -41,7 +43,11 @@ REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 
 _STATES: Final = EnumCodec(BatchState, shuffler_pb2.BatchState.DESCRIPTOR)
 _STATUS: Final = Codec(BatchStatus, shuffler_pb2.GetBatchStatusResponse)
-_PROGRESS: Final = Codec(BatchProgress, shuffler_pb2.GetBatchProgressResponse)
+_PROGRESS: Final = Codec(
+    BatchProgress,
+    shuffler_pb2.GetBatchProgressResponse,
+    {"refused": partial(parse_refused, causes=REFUSALS)},
+)
 _MANIFEST: Final = Codec(BatchManifest, analyzer_pb2.BatchManifest)
 _PART: Final = Codec(BatchPart, analyzer_pb2.BatchPart)
 status_to_wire, status_from_wire = _STATUS.to_wire, _STATUS.from_wire

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from common.crypto.privacy_tokens import KEY_ID_BYTES, MODULUS_BYTES
-from common.limits import parse_bounded, parse_fixed, parse_positive
-from common.task.task import MAX_UNIX_TIME
+from common.limits import MAX_UNIX_TIME, parse_bounded, parse_fixed, parse_positive
 from protos.shuffledp.v1 import issuer_pb2
 
 MAX_CREDENTIAL_BYTES: Final = 8192

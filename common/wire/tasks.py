@@ -7,12 +7,19 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import WireError
-from common.limits import parse_bounded, parse_count, parse_fixed, parse_positive, parse_word
+from common.limits import (
+    MAX_UNIX_TIME,
+    parse_bounded,
+    parse_count,
+    parse_fixed,
+    parse_positive,
+    parse_word,
+)
 from common.messages.batch import TaskSummary
 from common.task.cluster_spec import ClusterSpec
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
-from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
+from common.task.task import MAX_TASK_BYTES
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 from common.wire.fields import Codec, digest_from_wire

@@ -14,9 +14,10 @@ from typing import Final
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
 from common.errors import PlanError, TaskError
+from common.limits import MAX_USERS
 from common.messages.guarantee import Guarantee
 from common.protocols import protocols_of
-from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS
+from common.task.task import MAX_LOCAL_EPSILON
 from deploy.planning.design import Design
 from deploy.planning.frontier import Frontier
 from deploy.planning.ordered_design import ordered_designs

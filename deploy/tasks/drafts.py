@@ -11,9 +11,10 @@ from pydantic import with_config
 
 from common.crypto.signing import SignedTask
 from common.errors import SettingsError, TaskError
+from common.limits import MAX_UNIX_TIME
 from common.runtime.validation import STRICT, read_file, read_toml, validated
 from common.task.draft import TaskDraft
-from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
+from common.task.task import MAX_TASK_BYTES
 from common.task.token_spec import TokenSpec
 from deploy.terminal.files import all_or_nothing, atomic_output
 

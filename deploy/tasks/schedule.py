@@ -8,12 +8,12 @@ from typing import Final, Literal
 
 from common.dates import utc
 from common.errors import TaskError
+from common.limits import MAX_UNIX_TIME
 from common.messages.batch import TaskState, TaskSummary
 from common.runtime.confirmed_clock import TOLERANCE
 from common.runtime.validation import read_toml, unknown_keys
 from common.task.draft import TaskDraft
 from common.task.specs import check_int_range
-from common.task.task import MAX_UNIX_TIME
 from deploy.tasks import drafts
 from deploy.terminal.durations import parse_duration
 

@@ -9,9 +9,9 @@ from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signed_key import signed_envelope_key
 from common.crypto.signing import PublicIdentity, SigningIdentity
+from common.limits import MAX_UNIX_TIME
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
-from common.task.task import MAX_UNIX_TIME
 from common.task_digest import TaskDigest
 
 SHUFFLER: Final = SigningIdentity(bytes(31) + b"\x01")

@@ -11,7 +11,7 @@ from common.crypto.signed_key import KeyUse, prove_key
 from common.crypto.signing import SigningIdentity
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import ConflictError, CredentialError, PeerError, PeerRefusalError
-from common.task.task import MAX_UNIX_TIME
+from common.limits import MAX_UNIX_TIME
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
+from common.limits import MAX_USERS
 from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
 from common.mechanisms.numeric.number import (
     STEPS,
@@ -29,7 +30,7 @@ from common.mechanisms.reduction import PureReduction
 from common.mechanisms.sampling import discrete_laplace
 from common.protocols import NumberMechanismName
 from common.task.specs import MAX_WEIGHT_SUM
-from common.task.task import MAX_USERS, check_local_epsilon
+from common.task.task import check_local_epsilon
 
 FAR: Final = 64
 """Distance from the ends of the grid, in scales of the noise, at which reports are clipped.

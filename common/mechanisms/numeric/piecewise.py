@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
+from common.limits import MAX_USERS
 from common.mechanisms.band_response import BandResponse
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, Spread, Totals
@@ -24,7 +25,6 @@ from common.mechanisms.reduction import PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
 from common.task.specs import MAX_WEIGHT_SUM, MIX_SUM
-from common.task.task import MAX_USERS
 
 
 def paper_reach(steps: int, local_epsilon: float) -> int:

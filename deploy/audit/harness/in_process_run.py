@@ -16,6 +16,7 @@ from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signed_key import signed_envelope_key
 from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
 from common.errors import BatchStateError, ProofError
+from common.limits import MAX_UNIX_TIME
 from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
 from common.messages import inclusion_proof
@@ -23,7 +24,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.messages.submission import plain_reports, split_submission
 from common.task.draft import TaskDraft
-from common.task.task import MAX_UNIX_TIME, Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import InProcessAnalyzer
 from deploy.audit.harness.clock import ManualClock

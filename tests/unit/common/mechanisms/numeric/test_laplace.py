@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from common.errors import ReportError, TaskError
+from common.limits import MAX_USERS
 from common.mechanisms.numeric.laplace import FAR, Laplace
-from common.task.task import MAX_USERS
 from tests.support.mechanisms import Scripted
 from tests.support.numbers import number_example, spec_for
 
