@@ -4,7 +4,7 @@ The bounds that papers claim, one function for each theorem.
 They are shown beside the tight figure for comparison; no guarantee rests on them. Their conditions
 and corrections are in docs/theory/accounting.md#published-bounds.
 
-Each function of δ raises AccountingError if delta is not strictly between 0 and 1, and
+Each function of δ raises AccountingError if delta is below MIN_DELTA, or not below 1, and
 BoundRangeError outside the range of its theorem; a bound's message calls it "it".
 """
 
@@ -17,7 +17,8 @@ from typing import Final
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import finite_epsilon
 from common.accounting.count_distributions import Binomial
-from common.errors import AccountingError, BoundRangeError
+from common.accounting.epsilon_search import check_delta
+from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import rounded_up
 from common.task.dummy_spec import NO_DUMMIES, PERMUTE_ONLY, RATIO_SUM, DummySpec, ShufflerSpec
@@ -42,6 +43,9 @@ class BoundSetting:
     """Distribution of a user's dummies; `anonymity_set` has the honest users' total."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
 
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+
 
 Bound = Callable[[BoundSetting], float]
 
@@ -54,7 +58,6 @@ def aue(setting: BoundSetting) -> float:
 
     The random dummies of the anonymity set are those of one item.
     """
-    check_range_of_delta(setting.delta)
     if setting.dummies.uniform:
         raise BoundRangeError("it is for dummies of each item; here they are uniform")
     dummies = setting.anonymity_set.random_dummies
@@ -67,7 +70,6 @@ def aue(setting: BoundSetting) -> float:
 def sbin(setting: BoundSetting) -> float:
     """Return SBin's published central ε: the least for which the coins suffice [MSE25]."""
     shuffler, delta = setting.shuffler, setting.delta
-    check_range_of_delta(delta)
     if shuffler.law != "binomial":
         raise BoundRangeError(f"it is for fair coins; the distribution is {shuffler.law}")
 
@@ -84,7 +86,6 @@ def sageo(setting: BoundSetting) -> float:
     The paper ignores the upper cut-off; the theorem's range is β ≥ 1 - e^(-ε/2).
     """
     shuffler, delta = setting.shuffler, setting.delta
-    check_range_of_delta(delta)
     if shuffler.law != "geometric":
         raise BoundRangeError(
             f"it is for two-sided geometric noise; the distribution is {shuffler.law}"
@@ -107,7 +108,7 @@ def sageo(setting: BoundSetting) -> float:
 
 def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
     """Return the number of fair coins for each item that SBin requires [MSE25]."""
-    check_range_of_delta(delta)
+    check_delta(delta)
     return max(1, _covered("SBin", _sbin_coins(epsilon, delta, keep_probability)))
 
 
@@ -129,7 +130,7 @@ def sageo_peak(
     epsilon: float, delta: float, keep_probability: float, left: float, right: float
 ) -> int:
     """Return the peak ν of the noise that SAGeo requires [MSE25]."""
-    check_range_of_delta(delta)
+    check_delta(delta)
     return max(0, _covered("SAGeo", _sageo_peak(epsilon, delta, keep_probability, left, right)))
 
 
@@ -197,12 +198,6 @@ def at_most_one(epsilon: float) -> float:
     if epsilon > 1:
         raise BoundRangeError(f"it holds for ε ≤ 1; the formula gives {rounded_up(epsilon)}")
     return epsilon
-
-
-def check_range_of_delta(delta: float) -> None:
-    """Check that δ is strictly between 0 and 1, or raise AccountingError."""
-    if not 0 < delta < 1:
-        raise AccountingError(f"delta is {delta}; it must lie strictly between 0 and 1")
 
 
 def balle_closed_form(setting: BoundSetting) -> float:
@@ -314,12 +309,11 @@ def _closed_form(setting: BoundSetting, log: float, blanket: float) -> float:
 
 
 def _check(setting: BoundSetting, *, binomial_dummies: bool = False) -> None:
-    """Check δ (AccountingError), and that dummies are covered and l is whole (BoundRangeError)."""
+    """Check that dummies are covered and l is whole, or raise BoundRangeError."""
     if not (setting.dummies.uniform and setting.shuffler.only_permutes):
         raise BoundRangeError(
             "it covers neither dummies of each item nor a shuffler that adds or drops reports"
         )
-    check_range_of_delta(setting.delta)
     allowed = (Binomial, type(None)) if binomial_dummies else type(None)
     if not isinstance(setting.anonymity_set.random_dummies, allowed):
         raise BoundRangeError(
