@@ -25,7 +25,7 @@ import numpy as np
 
 from common.accounting.anonymity_set import AnonymitySet, Bins
 from common.accounting.binomial import RELATIVE_ERROR, probabilities, tails
-from common.accounting.count_distributions import Binomial
+from common.accounting.count_distributions import Binomial, check_between
 from common.accounting.epsilon_search import least_epsilon
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.base import Vector
@@ -51,10 +51,7 @@ class CloneRelease:
     """ln p, the log-odds of the victim's coin; infinite if the value alone decides."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.chance <= 1:
-            raise AccountingError(
-                f"the probability of a clone is {self.chance}; it must lie between 0 and 1"
-            )
+        check_between("the probability of a clone", self.chance, 0, 1)
         if not self.log_odds > 0:
             raise AccountingError(
                 f"the victim's log-odds are {self.log_odds}; they must be above 0"

@@ -38,8 +38,8 @@ class Binomial:
     chance: float
 
     def __post_init__(self) -> None:
-        _check("trials", self.trials, 0, MAX_COUNT)
-        _check("the probability", self.chance, 0, 1)
+        check_between("trials", self.trials, 0, MAX_COUNT)
+        check_between("the probability", self.chance, 0, 1)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return P(X ≤ outcome) and P(X > outcome)."""
@@ -61,7 +61,7 @@ class Poisson:
     mean: float
 
     def __post_init__(self) -> None:
-        _check("the mean", self.mean, 0, MAX_COUNT)
+        check_between("the mean", self.mean, 0, MAX_COUNT)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return both tails: P(X ≤ k) = Γ(k+1, mean) / k! [DLMF, 8.4.10]."""
@@ -87,7 +87,7 @@ class NegativeBinomial:
     def __post_init__(self) -> None:
         if not 0 < self.r <= MAX_COUNT:
             raise AccountingError(f"r is {self.r}; it must be above 0 and at most {MAX_COUNT}")
-        _check("the mean", self.mean, 0, MAX_COUNT)
+        check_between("the mean", self.mean, 0, MAX_COUNT)
 
     @property
     def _success(self) -> float:
@@ -116,7 +116,7 @@ class Groups:
     size: int
 
     def __post_init__(self) -> None:
-        _check("the group size", self.size, 1, MAX_COUNT)
+        check_between("the group size", self.size, 1, MAX_COUNT)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return the other count's tails at ⌊outcome / size⌋."""
@@ -196,7 +196,8 @@ def least_whole(holds: Callable[[int], bool], low: int = 0) -> int:
     return between.start + bisect_left(between, True, key=holds)  # noqa: FBT003  # what `holds` returns
 
 
-def _check(name: str, value: float, least: float, most: float) -> None:
+def check_between(name: str, value: float, least: float, most: float) -> None:
+    """Check that a number lies in a range, or raise AccountingError."""
     if not least <= value <= most:
         raise AccountingError(f"{name} is {value}; it must lie between {least} and {most}")
 

@@ -21,11 +21,7 @@ from common.accounting.cluster_noise import ClusterRelease
 from common.accounting.composition import ComposedRelease, composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
 from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import (
-    ItemNoiseRelease,
-    each_item_release,
-    shuffler_noise_distribution,
-)
+from common.accounting.item_noise import ItemNoiseRelease, each_item_release
 from common.accounting.published import PUBLISHED, BoundSetting
 from common.accounting.releases import (
     AmplifiedRelease,
@@ -240,10 +236,7 @@ class PrivacyParameters:
                 else each_item_release(self.dummies, draws)
             )
         if math.isinf(reduction.local_epsilon):
-            return ItemNoiseRelease(
-                noise=shuffler_noise_distribution(self.shuffler),
-                keep_probability=self.shuffler.keep_probability,
-            )
+            return ItemNoiseRelease.of_shuffler(self.shuffler)
         amplified = AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
         return HybridRelease(amplified=amplified, shuffler=self.shuffler)
 
@@ -452,7 +445,7 @@ def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guar
         not_counted.append(
             "this figure ignores dummies and sampling by the shuffler, which knows them"
         )
-    longitudinal = ()
+    longitudinal: tuple[str, ...] = ()
     if parameters.permanent is not None:
         longitudinal = stated.permanent_assumptions(parameters.permanent.permanent_epsilon)
     return Guarantee(

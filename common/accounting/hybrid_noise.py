@@ -39,7 +39,7 @@ from common.accounting.count_distributions import (
     upper_quantile,
 )
 from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.releases import AmplifiedRelease
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
@@ -122,7 +122,7 @@ class HybridRelease:
 
     def _curves(self) -> list[Callable[[float], float]]:
         """Return the bounds on δ that count the shuffler's noise; no lattice if it is too large."""
-        noise = ItemNoiseRelease(noise=shuffler_noise_distribution(self.shuffler))
+        noise = ItemNoiseRelease.of_shuffler(self.shuffler)
         reduction, others = self.amplified.reduction, self.amplified.anonymity_set.others
 
         def noise_alone(epsilon: float) -> float:

@@ -18,7 +18,7 @@ Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from common.accounting.count_distributions import (
     Binomial,
     BinomialWindow,
     beyond,
+    check_between,
     upper_quantile,
 )
 from common.accounting.epsilon_search import MAX_EPSILON
@@ -52,15 +53,6 @@ ItemDistribution = Binomial | ShufflerSpec
 """Distribution of the noise on one item's count; that of a shuffler is geometric."""
 
 
-def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
-    """
-    Return the distribution of the number of the shuffler's dummies of one item.
-
-    If the shuffler adds none, this is a binomial distribution with 0 trials.
-    """
-    return spec if spec.law == "geometric" else Binomial(spec.trials, 0.5)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemNoiseRelease(Release):
     """One round of a protocol in which every item's count gets independent noise."""
@@ -78,8 +70,13 @@ class ItemNoiseRelease(Release):
             raise AccountingError(
                 f"keep_probability is {self.keep_probability}; it must be above 0 and at most 1"
             )
-        if not 0 <= self.missing <= 1:
-            raise AccountingError(f"missing is {self.missing}; it must lie between 0 and 1")
+        check_between("missing", self.missing, 0, 1)
+
+    @classmethod
+    def of_shuffler(cls, spec: ShufflerSpec) -> Self:
+        """Return one round of reports without noise, whose shuffler adds dummies or samples."""
+        noise = spec if spec.law == "geometric" else Binomial(spec.trials, 0.5)
+        return cls(noise=noise, keep_probability=spec.keep_probability)
 
     def delta(self, epsilon: float) -> float:
         """

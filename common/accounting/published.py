@@ -11,7 +11,6 @@ BoundRangeError outside the range of its theorem; a bound's message calls it "it
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from common.accounting.anonymity_set import AnonymitySet
@@ -365,23 +364,21 @@ def _check_one_histogram(setting: BoundSetting) -> None:
         raise BoundRangeError(f"only for reports that name an item; here reports {here}")
 
 
-PUBLISHED: Final[Mapping[str, tuple[str, Bound]]] = MappingProxyType(
-    {
-        "balle-closed-form": (
-            "the privacy blanket's closed form [BBGN19] for SH, SOLH and MURS",
-            balle_closed_form,
-        ),
-        "ddps": ("DDPS's bound [CSUZZ19]", ddps),
-        "aue": ("AUE's bound [BC20]", aue),
-        "puredump": ("pureDUMP's bound [LLF+20]", pure_dump),
-        "mixdump": ("mixDUMP's bound [LLF+20]", mix_dump),
-        "od-hp-theorem-1": (
-            "OD-HP Theorem 1 [CC24] (lost roots restored, a fresh seed for every dummy)",
-            od_hp_theorem_1,
-        ),
-        "fe1": ("FE1's bound [LWY22]", fe1),
-        "sbin": ("SBin's bound [MSE25]", sbin),
-        "sageo": ("SAGeo's bound [MSE25]", sageo),
-    }
-)
+PUBLISHED: Final[Mapping[str, tuple[str, Bound]]] = {
+    "balle-closed-form": (
+        "the privacy blanket's closed form [BBGN19] for SH, SOLH and MURS",
+        balle_closed_form,
+    ),
+    "ddps": ("DDPS's bound [CSUZZ19]", ddps),
+    "aue": ("AUE's bound [BC20]", aue),
+    "puredump": ("pureDUMP's bound [LLF+20]", pure_dump),
+    "mixdump": ("mixDUMP's bound [LLF+20]", mix_dump),
+    "od-hp-theorem-1": (
+        "OD-HP Theorem 1 [CC24] (lost roots restored, a fresh seed for every dummy)",
+        od_hp_theorem_1,
+    ),
+    "fe1": ("FE1's bound [LWY22]", fe1),
+    "sbin": ("SBin's bound [MSE25]", sbin),
+    "sageo": ("SAGeo's bound [MSE25]", sageo),
+}
 """Published bounds with their full names, by the key in a protocol's row."""

@@ -95,7 +95,7 @@ def account(
     """
     from common.messages.submission import parse_numbers
     from deploy.accountant import query_output
-    from deploy.accountant.query import MECHANISMS, Query, parse_distribution
+    from deploy.accountant.query import Query, parse_distribution
 
     if batch is not None:
         sources = {name: context.get_parameter_source(name) for name in context.params}
@@ -111,8 +111,6 @@ def account(
             )
             raise typer.Exit(1)
         return
-    if mechanism not in {*MECHANISMS, "olh"}:
-        raise UsageError(f"unknown mechanism; the mechanisms are {', '.join(MECHANISMS)}")
     if users is None:
         raise UsageError("use --users and the mechanism's options, or --batch FILE")
     typed = {**locals()}

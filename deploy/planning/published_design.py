@@ -18,6 +18,7 @@ from common.accounting.published import sbin_trials
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, optimal_buckets
+from common.protocols import PROTOCOLS
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec, ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON
 from deploy.planning.design import (
@@ -37,7 +38,6 @@ from deploy.planning.shuffler_noise import published_sageo_spec
 _PARTS: Final = np.arange(1, 20) / 20
 """Fractional parts of dummies per user to try, below _MAX_PARTED dummies."""
 _MAX_PARTED: Final = 20
-_HASHING: Final = frozenset({"murs", "hp-sdp", "od-hp"})
 _OUT_OF_REACH: Final = "its bound cannot reach the target epsilon, so the local epsilon equals it"
 
 
@@ -87,7 +87,7 @@ def _noisy(protocol: str, odds: float, buckets: int, target: Requirements) -> De
         epsilon = min(math.log(odds), target.noise_cap)
     else:
         epsilon, note = min(target.central_epsilon, target.noise_cap), _OUT_OF_REACH
-        hashes = protocol in _HASHING and len(fields(target.domain_size)) > 0
+        hashes = PROTOCOLS[protocol].hashes and len(fields(target.domain_size)) > 0
         buckets = optimal_buckets(epsilon, target.domain_size) if hashes else 0
     return Design(
         protocol=protocol, target=target, buckets=buckets, local_epsilon=epsilon, note=note

@@ -8,11 +8,7 @@ from typing import Final
 from common.accounting.count_distributions import Binomial, least_whole
 from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta, gaussian_mu
 from common.accounting.guarantees import central_epsilon
-from common.accounting.item_noise import (
-    ItemDistribution,
-    ItemNoiseRelease,
-    shuffler_noise_distribution,
-)
+from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
@@ -123,7 +119,11 @@ def _hybrid_local(target: Requirements) -> float:
 
 def binomial_trials(epsilon: float, delta: float) -> int:
     """Return the fewest fair coins per item for (ε, δ), or raise AccountingError."""
-    return _least_count(lambda trials: Binomial(trials, 0.5), 1, epsilon, delta)
+
+    def coins(trials: int) -> ItemNoiseRelease:
+        return ItemNoiseRelease(noise=Binomial(trials, 0.5))
+
+    return _least_count(coins, 1, epsilon, delta)
 
 
 def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
@@ -134,10 +134,10 @@ def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     cost of 1e-3 of δ.
     """
 
-    def noise(peak: int) -> ItemDistribution:
-        return shuffler_noise_distribution(_two_sided(epsilon, delta, peak))
+    def geometric(peak: int) -> ItemNoiseRelease:
+        return ItemNoiseRelease.of_shuffler(_two_sided(epsilon, delta, peak))
 
-    return _two_sided(epsilon, delta, _least_count(noise, 0, epsilon, delta))
+    return _two_sided(epsilon, delta, _least_count(geometric, 0, epsilon, delta))
 
 
 def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
@@ -185,7 +185,7 @@ def _ratio_weight(ratio: float) -> int:
 
 
 def _least_count(
-    noise: Callable[[int], ItemDistribution], low: int, epsilon: float, delta: float
+    release: Callable[[int], ItemNoiseRelease], low: int, epsilon: float, delta: float
 ) -> int:
     """Return the least number from `low` on whose noise is (ε, δ)-DP, or raise AccountingError."""
     _check(epsilon, delta)
@@ -193,7 +193,7 @@ def _least_count(
     def enough(number: int) -> bool:
         if number > MAX_PER_ITEM:
             raise _too_many()
-        return ItemNoiseRelease(noise=noise(number)).delta(epsilon) <= delta
+        return release(number).delta(epsilon) <= delta
 
     return least_whole(enough, low)
 

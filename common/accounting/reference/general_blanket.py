@@ -21,7 +21,7 @@ from scipy import special
 
 from common.accounting.anonymity_set import AnonymitySet, Bins
 from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.count_distributions import Binomial
+from common.accounting.count_distributions import Binomial, check_between
 from common.accounting.epsilon_search import least_epsilon
 from common.accounting.reference.randomizers import rappor_probabilities
 from common.errors import AccountingError
@@ -51,8 +51,7 @@ class BlanketPair:
     """R_x' / U for each atom."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.blanket <= 1:
-            raise AccountingError(f"blanket is {self.blanket}; it must lie between 0 and 1")
+        check_between("blanket", self.blanket, 0, 1)
         if not self.local_epsilon > 0:
             raise AccountingError(f"local epsilon is {self.local_epsilon}; it must be above 0")
         for name, distribution in (
@@ -77,8 +76,7 @@ def rappor_pair(f: float, p: float, q: float, *, hashes: int) -> BlanketPair:
     A word sets `hashes` bits, 1 .. MAX_HASHES; f, p and q are as in `rappor_probabilities`. Raises
     AccountingError if an argument is out of range, p* is 0, or q* is 1.
     """
-    if not 1 <= hashes <= MAX_HASHES:
-        raise AccountingError(f"hashes is {hashes}; it must lie between 1 and {MAX_HASHES}")
+    check_between("hashes", hashes, 1, MAX_HASHES)
     set_probability, unset_probability = rappor_probabilities(f, p, q)
     if not 0 < unset_probability < set_probability < 1:
         raise AccountingError(

@@ -4,7 +4,7 @@ import pytest
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.releases import AmplifiedRelease
 from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 from deploy.planning.shuffler_noise import geometric_spec
@@ -81,7 +81,7 @@ def test_the_figure_is_at_most_every_other_bound(
 ) -> None:
     """Formula 1, the noise alone, and the local ε."""
     release = _release(users, items, local_epsilon, geometric_spec(wanted, 1e-6))
-    noise = ItemNoiseRelease(noise=shuffler_noise_distribution(release.shuffler))
+    noise = ItemNoiseRelease.of_shuffler(release.shuffler)
     formula_1 = release.amplified.epsilon(1e-6)
 
     smallest = min(local_epsilon, formula_1, noise.epsilon(1e-6))

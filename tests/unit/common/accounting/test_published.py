@@ -7,7 +7,7 @@ import pytest
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial, Poisson
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import (
     PUBLISHED,
     Bound,
@@ -235,9 +235,7 @@ def test_calibrations_are_inverted(epsilon: float, delta: float, kept: float) ->
     assert sbin(_noise(coins, delta)) <= epsilon
     assert epsilon == pytest.approx(sageo(_noise(spec, delta)), rel=1e-5)
     for one, claim in ((coins, sbin(_noise(coins, delta))), (spec, sageo(_noise(spec, delta)))):
-        exact = ItemNoiseRelease(
-            noise=shuffler_noise_distribution(one), keep_probability=one.keep_probability
-        ).epsilon(delta)
+        exact = ItemNoiseRelease.of_shuffler(one).epsilon(delta)
         assert exact <= claim * (1 + 1e-4)
 
 

@@ -4,7 +4,7 @@ import math
 import pytest
 
 from common.accounting.count_distributions import Binomial
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sbin_trials
 from common.errors import AccountingError
 from common.task.dummy_spec import ShufflerSpec
@@ -12,9 +12,7 @@ from deploy.planning.shuffler_noise import binomial_trials, geometric_spec, publ
 
 
 def _delta(spec: ShufflerSpec, epsilon: float) -> float:
-    return ItemNoiseRelease(
-        noise=shuffler_noise_distribution(spec), keep_probability=spec.keep_probability
-    ).delta(epsilon)
+    return ItemNoiseRelease.of_shuffler(spec).delta(epsilon)
 
 
 def test_published_noise_is_more_than_enough() -> None:
