@@ -87,19 +87,15 @@ def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     if spec.law != "negative-binomial":
         return Binomial(trials, chance)
     odds = chance / (1 - chance)
-    missing = _missing(beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most), users)
+    redrawn = beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most)
+    missing = 1.0
+    if redrawn < 1:
+        missing = min(1.0, -math.expm1(users * math.log1p(-redrawn)) * (1 + RELATIVE_ERROR))
     if missing == 0:
         return NegativeBinomial(trials, trials * odds)
     if missing > 1 - _MIN_EVENT_PROBABILITY:
         return Binomial(0, 0.0)
     return Conditioned(NegativeBinomial(trials, trials * odds), missing)
-
-
-def _missing(chance: float, users: int) -> float:
-    """Return 1 - (1 - chance)^users, rounded up."""
-    if chance >= 1:
-        return 1.0
-    return min(1.0, -math.expm1(users * math.log1p(-chance)) * (1 + RELATIVE_ERROR))
 
 
 _TAIL: Final = 1e-24

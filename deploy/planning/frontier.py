@@ -68,22 +68,6 @@ class Frontier:
     known: Mapping[bool, list[Tightness]] = field(default_factory=lambda: {True: [], False: []})
     """Exact results for hashed (True) and for plain reports."""
 
-    @property
-    def mu(self) -> float:
-        """The largest μ of Gaussian differential privacy allowed for one round."""
-        target = self.target
-        return gaussian_mu(target.central_epsilon, target.delta) / math.sqrt(target.rounds)
-
-    def most_dummies(self, protocol: str) -> float:
-        """Return the most dummies per user that caps, envelopes and the accountant allow."""
-        if self.target.trust == "none":
-            return 0.0
-        per_report = envelope_bytes(_LARGEST_REPORT, 1) - envelope_bytes(_LARGEST_REPORT, 0)
-        carried = (MAX_ENVELOPE_BYTES - envelope_bytes(_LARGEST_REPORT, 0)) // per_report - 1
-        counted = MAX_COUNT / self.target.n_min
-        most = self.target.most_messages(hashed=protocol in HASHING_PROTOCOLS)
-        return max(0.0, min(most - 1, carried, counted))
-
     def points(self, protocol: str) -> list[SearchPoint]:
         """
         Return a protocol's points with an approximate error within CLOSE_ENOUGH of the least.
@@ -130,7 +114,9 @@ class Frontier:
         target = self.target
         others = target.honest - 1
         independence = 1 - 1 / answers if protocol in HASHING_PROTOCOLS else np.ones_like(answers)
-        scale = np.exp(2 * np.asarray(tightness)) * self.mu**2 / (2 * independence * answers)
+        # The largest μ of Gaussian differential privacy allowed for one round.
+        mu = gaussian_mu(target.central_epsilon, target.delta) / math.sqrt(target.rounds)
+        scale = np.exp(2 * np.asarray(tightness)) * mu**2 / (2 * independence * answers)
         # The smaller root of (1 - γ)² = scale · (others·γ + D + 1), without cancellation.
         half = 2 + scale * others
         rest = 1 - scale * (target.honest * most + 1)
@@ -171,8 +157,13 @@ class Frontier:
         )
 
     def _numbers_of_dummies(self, protocol: str) -> Vector:
-        most = self.most_dummies(protocol)
-        if protocol in WITHOUT_DUMMIES or most < _MIN_DUMMIES:
+        """Return numbers of dummies per user that caps, envelopes and the accountant allow."""
+        empty, one = (envelope_bytes(_LARGEST_REPORT, number) for number in (0, 1))
+        carried = (MAX_ENVELOPE_BYTES - empty) // (one - empty) - 1
+        counted = MAX_COUNT / self.target.n_min
+        messages = self.target.most_messages(hashed=protocol in HASHING_PROTOCOLS)
+        most = min(messages - 1, carried, counted)
+        if protocol in WITHOUT_DUMMIES or self.target.trust == "none" or most < _MIN_DUMMIES:
             return np.zeros(1)
         if protocol in NOISELESS:
             return np.array([most])
