@@ -25,14 +25,11 @@ _COUNTED: Final[Mapping[Kind, str]] = {
 }
 """Meaning of the domain size, for kinds that need it."""
 _RANGED: Final = ("ordered", "mean", "vector", "key-value")
-_HISTOGRAMS: Final = ("categorical", "ordered")
 _KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "domain_size": (*_COUNTED,),
     **dict.fromkeys(("low", "high"), _RANGED),
     **dict.fromkeys(("spacing", "unit", "prefix"), ("ordered",)),
-    **dict.fromkeys(("breakdown", "rounds", "trust", "max_mse"), _HISTOGRAMS),
-    **dict.fromkeys(("messages_cap", "bytes_cap", "influence_cap"), _HISTOGRAMS),
-    "head": ("categorical",),
+    "breakdown": ("categorical", "ordered"),
     **dict.fromkeys(("encoding", "code_bytes"), ("open",)),
 }
 """The kinds that an option is for, if it is not for all."""

@@ -1,7 +1,8 @@
 """Requirements from which the planner chooses a task's parameters. Pure."""
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Final, Literal
@@ -35,6 +36,12 @@ _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
 _WHOLE: Final = frozenset({"users", "n_min", "the domain size", "rounds"})
+_KINDS: Final[Mapping[str, Collection[Kind]]] = {
+    **dict.fromkeys(("rounds", "trust", "max_mse"), ITEM_KINDS),
+    **dict.fromkeys(("messages_cap", "bytes_cap", "influence_cap"), ITEM_KINDS),
+    "head": {"categorical"},
+}
+"""The kinds of data that a requirement is for, if it is not for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +85,12 @@ class Requirements:
     def __post_init__(self) -> None:
         """Raise UsageError if a field breaks a rule."""
         items = self.kind in ITEM_KINDS
+        for option in dataclasses.fields(self):
+            name, kinds = option.name.replace("_", "-"), _KINDS.get(option.name, (self.kind,))
+            given = getattr(self, option.name) != option.default
+            kinds_of = ", ".join(sorted(kinds))
+            rule = f"--{name} is for data of these kinds: {kinds_of}; this is {self.kind} data"
+            _require(self.kind in kinds or not given, rule)
         least_cap = MIN_CENTRAL_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (
             ("users", self.n_users, 1, MAX_USERS),

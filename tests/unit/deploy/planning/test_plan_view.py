@@ -267,7 +267,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
             [*_ITEMS, "--task-kind", "ordered"],
             ("--low", "0", "--high", "9", "--head", "0.2"),
             UsageError,
-            "kinds: categorical; --task-kind is ordered",
+            "kinds: categorical; this is ordered data",
         ),
         (_MEAN, ("--task-kind", "vector"), UsageError, "the length of a vector"),
         (_MEAN, ("--task-kind", "key-value"), UsageError, "the number of keys"),
