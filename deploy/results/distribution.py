@@ -121,11 +121,13 @@ class Distribution:
         Return how variances of sums of so many shares change per share that the sum gains.
 
         Since all shares sum to 1, that of all others changes as much downwards: the slope falls
-        evenly from that of one share to its opposite, for randomized response exactly.
+        evenly from that of one share to its opposite, for randomized response exactly. The sum of
+        no share or of all does not vary.
         """
-        others = max(1, len(self.covariance.shares) - 2)
-        falling = 1 - 2 * np.maximum(sizes - 1, 0) / others
-        return self.covariance.slope * np.minimum(sizes, 1.0) * falling
+        size = len(self.covariance.shares)
+        falling = 1 - 2 * np.maximum(sizes - 1, 0) / max(1, size - 2)
+        part = np.minimum(np.minimum(sizes, size - sizes), 1.0)
+        return self.covariance.slope * part * falling
 
     @staticmethod
     def totals(groups: Sequence["Distribution"]) -> Estimated:
