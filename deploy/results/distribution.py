@@ -121,11 +121,13 @@ class Distribution:
         Return how variances of sums of so many shares change per share that the sum gains.
 
         Since all shares sum to 1, that of all others changes as much downwards: the slope falls
-        evenly from that of one share to its opposite, for randomized response exactly.
+        evenly from that of one share to its opposite, for randomized response exactly. The sum of
+        no share or of all does not vary.
         """
-        others = max(1, len(self.covariance.shares) - 2)
-        falling = 1 - 2 * np.maximum(sizes - 1, 0) / others
-        return self.covariance.slope * np.minimum(sizes, 1.0) * falling
+        size = len(self.covariance.shares)
+        falling = 1 - 2 * np.maximum(sizes - 1, 0) / max(1, size - 2)
+        part = np.minimum(np.minimum(sizes, size - sizes), 1.0)
+        return self.covariance.slope * part * falling
 
     @staticmethod
     def totals(groups: Sequence["Distribution"]) -> Estimated:
@@ -205,10 +207,14 @@ class Distribution:
             np.append(0.0, each)
             for each in (np.cumsum(self.shares), self.prefix_variances, np.cumsum(self.with_total))
         )
-        slopes = self.slopes(np.arange(len(sums), dtype=np.float64))
+        # A gap changes as users move within the group, from the weight -share to 1 - share.
+        others = len(self.covariance.shares) - len(self.shares)
+        of_total = 2 * self.covariance.slope * others / max(1, len(self.covariance.shares) - 2)
+        own = self.slopes(np.arange(len(sums), dtype=np.float64))
+        own[-1] = of_total
         found = []
         for share in shares:
-            gap = sums - share * self.total
+            gap, slopes = sums - share * self.total, own - share * of_total
             square = variances + share**2 * self.total_variance - 2 * share * covariances
             reach = self.half_width * np.sqrt(np.maximum(square - slopes * gap, 0.0))
             above, below = np.flatnonzero(gap + reach >= 0), np.flatnonzero(gap - reach <= 0)

@@ -10,7 +10,6 @@ from rich.console import Console
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import code_of
-from common.mechanisms.key_value.estimator import PairEstimates
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import Moments
 from common.mechanisms.rappor.decoder import decode
@@ -315,23 +314,6 @@ def _mean_ends(estimate: result.Means, task: Task, spec: NumberSpec) -> result.I
     return ends and (middle + half * ends[0], middle + half * ends[1])
 
 
-def _owners_mean_ends(
-    estimate: result.KeyValues, owners: result.Owners, task: Task
-) -> result.Interval:
-    """Return the ends of the intervals of owners' means, in the task's units."""
-    spec = spec_as(task.mechanism, KeyValueSpec)
-    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
-    pairs = PairEstimates(
-        frequencies=owners.frequencies,
-        frequency_errors=owners.frequency_errors,
-        means_with_fakes=(estimate.means_with_fakes - middle) / half,
-        errors_with_fakes=estimate.errors_with_fakes / half,
-        has_values=estimate.reports > 0,
-    )
-    below, above = PrivKv.of(task).mean_reaches(pairs, CONFIDENCE)
-    return owners.means - half * below, owners.means + half * above
-
-
 def _key_values(
     estimate: result.KeyValues, task: Task, most: int, people: SamplePeople | None
 ) -> ResultView:
@@ -373,6 +355,9 @@ def _key_values(
         share_figures = (owners.frequencies, owners.frequency_errors)
         priv_kv, reached = PrivKv.of(task), (owners.frequencies, estimate.reports)
         mean_figures = (owners.means, owners.mean_errors)
+        half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+        with_fakes, noise = estimate.means_with_fakes - middle, estimate.errors_with_fakes
+        down, up = priv_kv.stretch(with_fakes / half, noise / half, CONFIDENCE)
         biased = owners.frequencies < _PRECISE * owners.frequency_errors
         fields |= {"known_total": False, "mean_biased": biased.tolist()}
         mean_note = _FAKES_REMOVED.format(int(biased.sum()))
@@ -391,7 +376,10 @@ def _key_values(
                 value="mean",
                 truth=means,
                 notes=(mean_note,),
-                given_ends=_owners_mean_ends(estimate, owners, task),
+                given_ends=(
+                    owners.means - down * owners.mean_errors,
+                    owners.means + up * owners.mean_errors,
+                ),
             ),
         ]
         marks = ["yes" if each else "no" for each in biased]

@@ -168,10 +168,12 @@ def test_intervals_of_owners_means_cover_with_few_reports() -> None:
     missed = normal = 0
     for reports in mechanism.randomize(np.tile(people, (runs, 1)), rng).reshape(runs, size):
         estimated = mechanism.estimate(mechanism.tally(reports))
-        below, above = mechanism.mean_reaches(estimated, 0.95)
+        signs = estimated.means_with_fakes, estimated.errors_with_fakes
+        below, above = mechanism.stretch(*signs, 0.95)
         found = mechanism.without_fakes(estimated)
-        missed += not -above[0] <= found.means[0] <= below[0]
-        normal += abs(found.means[0]) > 1.96 * found.mean_errors[0]
+        far = found.means[0] / found.mean_errors[0]
+        missed += not -above[0] <= far <= below[0]
+        normal += abs(far) > 1.96
 
     most = stats.binom.isf(1e-6, runs, 0.05)
     assert missed <= most < normal

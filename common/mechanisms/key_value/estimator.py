@@ -22,6 +22,7 @@ ABSENT: Final = 0
 MINUS: Final = 1
 PLUS: Final = 2
 """The three answers on a key, and their columns in the counts."""
+_TINY: Final = 1e-300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -211,38 +212,6 @@ class PairEstimator(CheckedArguments):
         has a value, the estimate is the middle of the range, and its error is half of the range.
         Raises ValueError if reports carry no information on ownership.
         """
-        means, true, of_share, known = self._corrected(estimates)
-        errors = np.hypot(estimates.errors_with_fakes / true, of_share)
-        return OwnersMeans(means=means, mean_errors=np.where(known, np.minimum(errors, 1.0), 1.0))
-
-    def mean_reaches(self, estimates: PairEstimates, confidence: float) -> tuple[Vector, Vector]:
-        """
-        Return how far intervals reach below and above means of `without_fakes`. By the operator.
-
-        On either side they reach as far as those of both sources, in quadrature [ZD08]: a normal
-        one of the share, and a `bit_interval` of the mean with fakes. With ten values of a key, a
-        normal interval of them misses with 10 %.
-        """
-        _, true, of_share, known = self._corrected(estimates)
-        level, half_width = self.value_signal**-2, interval_half_width(confidence)
-        with_fakes = np.clip(estimates.means_with_fakes, -1.0, 1.0)
-        part = estimates.errors_with_fakes**2 / (level - with_fakes**2)
-        low, high = bit_interval(with_fakes, part, level, confidence)
-        below, above = (
-            np.where(known, np.hypot(reach / true, half_width * of_share), np.inf)
-            for reach in (with_fakes - low, high - with_fakes)
-        )
-        # As errors are at most 1: a number in -1 .. 1 has no larger one.
-        return np.minimum(below, half_width), np.minimum(above, half_width)
-
-    def _corrected(
-        self, estimates: PairEstimates
-    ) -> tuple[Vector, Vector, Vector, NDArray[np.bool_]]:
-        """
-        Return means without fakes, in -1 .. 1, and whether they are known.
-
-        In between: the share 1 - φ of true values, and the error due to the share of owners.
-        """
         if not self.key_signal:
             raise ValueError("key_signal is 0; it must be above 0 to remove fakes")
         share = np.clip(estimates.frequencies, 0.0, 1.0)
@@ -252,8 +221,25 @@ class PairEstimator(CheckedArguments):
         true = safe * self.p_key / present  # 1 - φ, which would be 0 for the smallest shares
         means = (estimates.means_with_fakes - self.share_of_fakes(safe) * self.fake_values) / true
         slope = (means - self.fake_values) / true * self.p_key * (1 - self.p_key) / present**2
-        clipped = np.where(known, np.clip(means, -1.0, 1.0), 0.0)
-        return clipped, true, slope * estimates.frequency_errors, known
+        errors = np.hypot(estimates.errors_with_fakes / true, slope * estimates.frequency_errors)
+        return OwnersMeans(
+            means=np.where(known, np.clip(means, -1.0, 1.0), 0.0),
+            mean_errors=np.where(known, np.minimum(errors, 1.0), 1.0),
+        )
+
+    def stretch(
+        self, with_fakes: Vector, errors: Vector, confidence: float
+    ) -> tuple[Vector, Vector]:
+        """
+        Return how many errors intervals of means reach down and up: as many as a `bit_interval` of
+        the means with fakes, in errors of theirs. Run by the analyzer's operator.
+
+        With ten values of a key, normal intervals miss with 10 %.
+        """
+        within, level = np.clip(with_fakes, -1.0, 1.0), self.value_signal**-2
+        low, high = bit_interval(within, errors**2 / (level - within**2), level, confidence)
+        safe = np.maximum(errors, _TINY)
+        return (within - low) / safe, (high - within) / safe
 
 
 def _mean_inverse(trials: int, probabilities: Vector) -> Vector:

@@ -93,6 +93,32 @@ def test_intervals_hold_the_exact_errors_of_prefixes() -> None:
         assert expected[1] / slope == pytest.approx(abs(float(end[0]) - 4), rel=0.1)
 
 
+@pytest.mark.parametrize("breakdown", [None, _COUNTRIES])
+def test_intervals_of_quantiles_mirror_with_the_buckets(breakdown: BreakdownSpec | None) -> None:
+    """
+    Randomized response treats all buckets alike, so reversed shares have reversed intervals.
+
+    With most users in the last bucket, intervals of high quantiles ended at the estimate.
+    """
+    fields = {"domain_size": 1, "labels": (), "edges": _EDGES, "local_epsilon": 4.0}
+    task = protocol_task("ldp-grr", breakdown=breakdown, **fields)
+    asked, shares = np.array([0.05, 0.5, 0.95]), np.array([0.02, 0.0, 0.0, 0.03, 0.95])
+    batch: dict[str, Any] = {"n_users": 50, "n_reports": 50, "n_dummies": 0}
+    found, mirrored = (
+        Distribution.of_groups(estimated.histogram, estimated, task)[0]
+        for estimated in (
+            dataclasses.replace(_exact(task, tuple(np.tile(each, task.groups))), **batch)
+            for each in (shares / task.groups, shares[::-1] / task.groups)
+        )
+    )
+
+    own, other = found.quantiles(asked.tolist()), mirrored.quantiles((1 - asked).tolist())
+    assert (10 - other.high).tolist() == pytest.approx(own.low.tolist())
+    assert (10 - other.low).tolist() == pytest.approx(own.high.tolist())
+    if breakdown is None:
+        assert 1 == found.cumulative.low[-1] == found.cumulative.high[-1]
+
+
 @pytest.mark.parametrize(("n_users", "located"), [(10_000, True), (5, False)])
 def test_a_located_median_needs_no_share_above_zero(n_users: int, located: bool) -> None:  # noqa: FBT001  # a case
     """With shares lost in noise, there are too few users only if the median may be anywhere."""
