@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import chain
@@ -43,41 +44,35 @@ _CAUSES: Final[Mapping[type[ShuffleDpError], TokenOutcome]] = {
 }
 
 
+@dataclass(kw_only=True)
 class Issuance:
     """The issuer's core."""
 
-    def __init__(
-        self,
-        *,
-        keys: TokenKeys,
-        store: IssuanceStore,
-        entitlements: Entitlements,
-        signers: Executor,
-        clock: Clock,
-        record: Callable[[TokenOutcome], None],
-    ) -> None:
-        """`signers` runs the private operations, of 0.3 ms each; `record` counts answers."""
-        self._keys = keys
-        self._store = store
-        self._entitlements = entitlements
-        self._signers = signers
-        self._clock = clock
-        self._record = record
+    keys: TokenKeys
+    store: IssuanceStore
+    entitlements: Entitlements
+    signers: Executor
+    """Runs the private operations, of 0.3 ms each."""
+    clock: Clock
+    record: Callable[[TokenOutcome], None]
+    """Counts answers."""
+
+    def __post_init__(self) -> None:
         self._changing = asyncio.Lock()
         """Held while keys are created or destroyed."""
         self._bulk = asyncio.Semaphore(_BULK_CALLS)
         self._commits = GroupCommit[Sequence[Wanted], Settled](
-            lambda calls: store.settle(calls, self._sign)
+            lambda calls: self.store.settle(calls, self._sign)
         )
 
     async def create_key(self, end: int) -> TokenKey:
         """Create a token key durably; raise WireError if its end has passed. For the operator."""
         async with self._changing:
-            key = await asyncio.to_thread(HeldKey.generate, end, self._clock.now())
+            key = await asyncio.to_thread(HeldKey.generate, end, self.clock.now())
             public = key.signing_key.token_key()
-            await self._store.begin(public.key_id)
-            await asyncio.to_thread(self._keys.hold, key)
-            await self._store.mark([public.key_id.hex()], held=True)
+            await self.store.begin(public.key_id)
+            await asyncio.to_thread(self.keys.hold, key)
+            await self.store.mark([public.key_id.hex()], held=True)
         return public
 
     async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
@@ -120,15 +115,15 @@ class Issuance:
                     )
                 issued.append(settled)
         except tuple(_CAUSES) as error:
-            self._record(_CAUSES[type(error)])
+            self.record(_CAUSES[type(error)])
             raise
         for settled in issued:
-            self._record("issued" if settled.is_new else "repeated")
+            self.record("issued" if settled.is_new else "repeated")
         return [settled.signature for settled in issued]
 
     async def _wanted(self, key_id: bytes, blinded: bytes, credential: bytes) -> Wanted:
-        key = self._keys.find(key_id, self._clock.now())
-        person = key.tag(await self._entitlements.person(credential))
+        key = self.keys.find(key_id, self.clock.now())
+        person = key.tag(await self.entitlements.person(credential))
         blinded_number(blinded, key.signing_key.token_key().modulus)
         return Wanted(
             key_id=key_id,
@@ -142,7 +137,7 @@ class Issuance:
         if len(wanted) <= _PART:
             return _sign_each(wanted)
         parts = [wanted[start : start + _PART] for start in range(0, len(wanted), _PART)]
-        return list(chain.from_iterable(self._signers.map(_sign_each, parts)))
+        return list(chain.from_iterable(self.signers.map(_sign_each, parts)))
 
     async def check_complete(self) -> None:
         """
@@ -151,7 +146,7 @@ class Issuance:
         Raises SettingsError if the database lacks a key, of which people could get a second token,
         or if a key's file is missing.
         """
-        known, held = await self._store.keys(), self._keys.held()
+        known, held = await self.store.keys(), self.keys.held()
         for key_id in held - known.keys():
             raise SettingsError(
                 f"the database does not know token-{key_id}.key: it is lost or an old copy. "
@@ -163,15 +158,15 @@ class Issuance:
                 "put it back or, to give up the key's task, erase the rows of issuer.sqlite with "
                 f"key_id = x'{key_id}'"
             )
-        await self._store.mark(held, held=True)
+        await self.store.mark(held, held=True)
 
     async def destroy_ended(self) -> None:
         """Destroy the keys that have ended, and erase whom they were used for."""
         async with self._changing:
-            ended = self._keys.ended(self._clock.now())
-            await self._store.mark(ended, held=False)
-            await asyncio.to_thread(self._keys.destroy, ended)
-            await self._store.forget_others(self._keys.held())
+            ended = self.keys.ended(self.clock.now())
+            await self.store.mark(ended, held=False)
+            await asyncio.to_thread(self.keys.destroy, ended)
+            await self.store.forget_others(self.keys.held())
 
     async def run(self, tick: float = _TICK) -> None:
         """Destroy ended keys every `tick` seconds for as long as the service runs."""

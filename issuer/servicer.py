@@ -1,5 +1,7 @@
 """The issuer's gRPC methods: wire in, core, wire out."""
 
+from dataclasses import dataclass
+
 from common.crypto.signed_key import KeyUse, prove_key
 from common.crypto.signing import SigningIdentity
 from common.task.token_spec import TokenSpec
@@ -9,35 +11,35 @@ from issuer.issuance import Issuance
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
 
 
+@dataclass
 class IssuerServicer(issuer_pb2_grpc.IssuerServicer):
     """Serves devices and the operator; common/runtime/access.py lists who may call which method."""
 
-    def __init__(self, issuance: Issuance, issuer_name: str, identity: SigningIdentity) -> None:
-        self._issuance = issuance
-        self._name = issuer_name
-        self._identity = identity
+    issuance: Issuance
+    issuer_name: str
+    identity: SigningIdentity
 
     async def CreateTokenKey(
         self, request: issuer_pb2.CreateTokenKeyRequest, _context: object
     ) -> issuer_pb2.CreateTokenKeyResponse:
         """Create a token key. For the operator."""
         end = end_from_wire(request)
-        key = (await self._issuance.create_key(end)).der
-        proof = prove_key(self._identity, KeyUse.TOKENS, self._name, key, end)
-        tokens = TokenSpec(issuer=self._name, key=key, proof=proof)
+        key = (await self.issuance.create_key(end)).der
+        proof = prove_key(self.identity, KeyUse.TOKENS, self.issuer_name, key, end)
+        tokens = TokenSpec(issuer=self.issuer_name, key=key, proof=proof)
         return issuer_pb2.CreateTokenKeyResponse(tokens=TOKENS.to_wire(tokens))
 
     async def IssueToken(
         self, request: issuer_pb2.IssueTokenRequest, _context: object
     ) -> issuer_pb2.IssueTokenResponse:
         """Sign a person's blinded message."""
-        signature = await self._issuance.issue(*issuance_from_wire(request))
+        signature = await self.issuance.issue(*issuance_from_wire(request))
         return issuer_pb2.IssueTokenResponse(blind_signature=signature)
 
     async def IssueTokens(
         self, request: issuer_pb2.IssueTokensRequest, _context: object
     ) -> issuer_pb2.IssueTokensResponse:
         """Sign several people's blinded messages."""
-        signatures = await self._issuance.issue_bulk(bulk_issuance_from_wire(request))
+        signatures = await self.issuance.issue_bulk(bulk_issuance_from_wire(request))
         responses = [issuer_pb2.IssueTokenResponse(blind_signature=each) for each in signatures]
         return issuer_pb2.IssueTokensResponse(responses=responses)

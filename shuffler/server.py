@@ -142,9 +142,12 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
 
         await service.serve("shuffledp.v1.Shuffler", add_services, operator_token)
         coordinator = CoordinatorServicer(batches, store, identity, log)
-        await service.serve_internal(
-            "shuffledp.v1.ShufflerCoordinator", partial(_add_internal_services, coordinator, jobs)
-        )
+
+        def add_internal_services(server: grpc.aio.Server) -> None:
+            coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server(coordinator, server)
+            jobs_pb2_grpc.add_JobsServicer_to_server(jobs, server)
+
+        await service.serve_internal("shuffledp.v1.ShufflerCoordinator", add_internal_services)
     return service
 
 
@@ -205,13 +208,6 @@ def _servicer(
         clock=clock,
     )
     return ShufflerServicer(collection, identity, inclusions, log)
-
-
-def _add_internal_services(
-    servicer: CoordinatorServicer, jobs: OfferedJobs, server: grpc.aio.Server
-) -> None:
-    coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server(servicer, server)
-    jobs_pb2_grpc.add_JobsServicer_to_server(jobs, server)
 
 
 _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
