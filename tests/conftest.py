@@ -18,7 +18,8 @@ _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # pytest's folders in it are pr
 _ROOM: Final = 4 << 30
 """Bytes that must be free there."""
 
-gc.disable()  # while tests are collected, which live to the end
+if "PYTEST_XDIST_WORKER" in os.environ:
+    gc.disable()  # while tests are collected, which live to the end
 
 settings.register_profile("untimed", deadline=None)  # a busy machine must not fail a test
 settings.load_profile("untimed")
@@ -38,6 +39,6 @@ def _forked_workers() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt what was collected from garbage collection, which takes half a second of it."""
+    """Exempt tests from garbage collection, each of which looks at them for half a second."""
     gc.freeze()
     gc.enable()

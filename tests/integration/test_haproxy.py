@@ -156,7 +156,7 @@ async def test_no_call_is_refused_while_front_ends_are_replaced(front_ends: Fron
         for number in _FRONT_ENDS:
             service = front_ends.services[number]
             await service.stop()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.2)
             await front_ends.start(number, service.address)
             await _until_reached(front_ends, set(_FRONT_ENDS))
         for each in calls:

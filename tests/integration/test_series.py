@@ -106,7 +106,7 @@ async def test_the_ledger_of_thirty_rounds_equals_the_forecast(
     assert 2 == page.read_text(encoding="utf-8").count("<polyline")
 
 
-@pytest.mark.parametrize("minutes", [35, -35])
+@pytest.mark.parametrize("minutes", [35, pytest.param(-35, marks=pytest.mark.slow)])
 async def test_a_publisher_whose_clock_is_wrong_opens_no_round(
     services: Services, tmp_path: Path, minutes: int
 ) -> None:

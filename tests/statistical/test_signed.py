@@ -36,7 +36,7 @@ _SIGNED: Final = Signed(
 _USERS: Final = np.array([9, 1, 0, 4, 6, 0])
 _N: Final = int(_USERS.sum())
 _NOISY: Final = replace(_SIGNED, weights=ResponseWeights.for_epsilon(1.5))
-_BATCHES: Final = 4000
+_BATCHES: Final = 2000
 _LIMIT: Final = 7.0
 
 

@@ -33,7 +33,7 @@ from tests.support.clients import publish
 from tests.support.scrapes import fetch, series_in
 from user_agent.contribution import Contributor
 
-USERS: Final = 48
+USERS: Final = 24
 PERSONS: Final = 4
 _ITEMS: Final = 32_000
 _LABELS: Final = 6

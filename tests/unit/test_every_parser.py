@@ -38,7 +38,7 @@ def _fuzz(inputs: int, *arguments: str) -> int:
 @pytest.mark.parametrize("parser", parsers().values(), ids=lambda parser: parser.name)
 @seed(given_seed())
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors],

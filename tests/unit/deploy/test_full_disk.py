@@ -13,7 +13,7 @@ from deploy.clients.key_folder import KeyFolder
 from tests.support.command_line import run_limited
 
 _NOW: Final = 2_000_000_000.0
-_ASKED: Final = ("--users", "2000", "--alphabet", "8", "--local-epsilon", "2", "--delta", "1e-6")
+_ASKED: Final = ("--reports-per-day", "1e8", "--deadline", "6", "--opening-microseconds", "65")
 
 
 def _tree(folder: Path) -> dict[str, bytes]:
@@ -80,8 +80,8 @@ def test_a_folder_of_keys_stays_as_it_was_on_a_full_disk(
     [
         ("--version",),
         pytest.param(("plan", "--help"), marks=pytest.mark.slow),
-        pytest.param(("account", *_ASKED), marks=pytest.mark.slow),
-        ("account", *_ASKED, "--json"),
+        pytest.param(("capacity", *_ASKED), marks=pytest.mark.slow),
+        ("capacity", *_ASKED, "--json"),
     ],
 )
 def test_full_standard_output_is_one_sentence(command: Sequence[str]) -> None:

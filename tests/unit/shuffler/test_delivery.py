@@ -59,6 +59,7 @@ async def test_a_failed_step_is_retried_after_growing_pauses(
 ) -> None:
     """The batch's own pause is kept; it doubles, and ends once the analyzer answers."""
     monkeypatch.setattr("shuffler.delivery._TICK", 0.01)
+    monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 1 / 16)
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
     shuffler.deliveries._not_before[TaskDigest(bytes(32))] = math.inf

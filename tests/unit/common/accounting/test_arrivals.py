@@ -172,7 +172,7 @@ def test_rooms_that_arrived_protect_as_stated(name: str, users: int, honest: int
 _LEVELS: Final = DummySpec(law="levels", per_user=0, levels=(_HALF, _HALF // 2, 5 * _HALF // 2))
 
 
-@pytest.mark.parametrize("users", [1, 2, 3])
+@pytest.mark.parametrize("users", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_hierarchys_dummies_that_arrived_protect_as_stated(users: int) -> None:
     """Enumerated: the numbers of each level, given all lengths, and the nodes they name."""
     levels, sizes = _LEVELS.each_level, (2, 2, 3)

@@ -77,8 +77,8 @@ def test_thirty_rounds_match_the_reference() -> None:
 
 def test_different_rounds_cost_between_the_largest_and_the_sum() -> None:
     """In any order."""
-    small = AmplifiedRelease(reduction=_grr(20, 3.0), anonymity_set=AnonymitySet(users=2000))
-    large = AmplifiedRelease(reduction=_grr(50, 5.0), anonymity_set=AnonymitySet(users=500))
+    small = AmplifiedRelease(reduction=_grr(20, 3.0), anonymity_set=AnonymitySet(users=20_000))
+    large = AmplifiedRelease(reduction=_grr(50, 5.0), anonymity_set=AnonymitySet(users=2000))
     single = [epsilon_upper(one.reduction, one.anonymity_set, 1e-6) for one in (small, large)]
 
     both = composed_epsilon([small, large], 1e-6)

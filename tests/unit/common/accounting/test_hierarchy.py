@@ -80,7 +80,7 @@ def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float
     )
 
 
-@pytest.mark.parametrize("users", [1, 2, 3])
+@pytest.mark.parametrize("users", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dummies", [1.2, 3.0])
 def test_no_claim_is_below_the_exact_delta(users: int, dummies: float) -> None:
     """The bound holds for every pair, and is nearly reached by one that differs at all levels."""

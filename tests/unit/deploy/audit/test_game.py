@@ -44,10 +44,10 @@ def test_scores_without_information_show_nothing() -> None:
 
 
 def test_bounds_are_rarely_above_the_true_epsilon() -> None:
-    """In 300 small games of ε = 1, the draws that measure are not those that choose thresholds."""
+    """In 100 small games of ε = 1, the draws that measure are not those that choose thresholds."""
     rng = np.random.default_rng(5)
     bounds = []
-    for _ in range(300):
+    for _ in range(100):
         first, second = (scores[:400] for scores in _responses(1.0, rng))
         bounds.append(run_game(first + rng.normal(size=400), second + rng.normal(size=400)))
 

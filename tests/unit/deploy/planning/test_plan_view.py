@@ -313,10 +313,10 @@ def test_the_table_comes_first_and_the_guarantees_on_request() -> None:
     ("users", "arguments", "delta", "warned"),
     [
         ("3", (), 1e-6, False),
-        ("10000000", (), 1e-8, False),
+        pytest.param("10000000", (), 1e-8, False, marks=pytest.mark.slow),
         ("3", ("--delta", "0.5"), 0.5, True),
         ("1000", ("--delta", "0.001"), 0.001, True),
-        ("1000", ("--delta", "0.00099"), 0.00099, False),
+        pytest.param("1000", ("--delta", "0.00099"), 0.00099, False, marks=pytest.mark.slow),
     ],
 )
 def test_a_delta_that_allows_publishing_somebody_is_warned_of(

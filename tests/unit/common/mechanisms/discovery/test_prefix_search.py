@@ -224,7 +224,7 @@ def test_too_many_frequent_prefixes_are_reported() -> None:
         assert (lines == 33) == found.overfull
 
 
-@pytest.mark.parametrize("n_users", [2, 10, 30, 100])
+@pytest.mark.parametrize("n_users", [2, 10, 30, pytest.param(100, marks=pytest.mark.slow)])
 def test_few_users_find_few_false_values(n_users: int) -> None:
     """
     All hold one value, which takes a little off the counts of all others.

@@ -127,6 +127,7 @@ def test_a_one_time_report_is_the_permanent_response(name: str) -> None:
     assert kept == response.tobytes()
 
 
+@pytest.mark.slow
 def test_many_reports_are_drawn_and_counted_in_pieces() -> None:
     """At 4,194,304 bits at a time, 30,000 reports of 320 bits take three pieces."""
     mechanism = Rappor.of(Rappor.specify(bits=320, hashes=1, cohorts=2, f=0.5, p=0.25, q=0.75), [])
