@@ -80,9 +80,10 @@ def _shuffler(folder: Path, n_users: int, **changes: Any) -> Shuffler:
 async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
     """Take `n_users` submissions of one report, restart, permute and deliver."""
     shuffler = _shuffler(folder, n_users, deadline=2_000_000_000)
-    digest, task = shuffler.case.signed.digest(), shuffler.case.task
-    analyzer = CountingAnalyzer(shuffler.case.signed, task.sealed_report_bytes)
-    shuffler.analyzer = analyzer  # type: ignore[assignment]
+    case, task = shuffler.case, shuffler.case.task
+    digest = case.signed.digest()
+    analyzer = CountingAnalyzer(case.signed, case.identity, task.sealed_report_bytes)
+    shuffler.analyzer = analyzer
     await shuffler.start()
     rng, sent = np.random.default_rng(1), 0
 
@@ -113,6 +114,7 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
     assert await shuffler.state() is BatchState.PERMUTED
     analyzer.reachable = True
     delivered = await _seconds(shuffler.advance())
+    assert await shuffler.state() is BatchState.ERASED
     assert (n_users, sent % 2**64) == (analyzer.n_reports, analyzer.checksum)
     shuffled = (await shuffler.collection.status(digest)).shuffle_seconds
     shuffler.store.close()

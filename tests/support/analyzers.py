@@ -13,43 +13,6 @@ from common.task_digest import TaskDigest
 from tests.support.leaves import SALT
 
 
-class CountingAnalyzer:
-    """Serves one task, and counts and sums delivered reports instead of keeping them."""
-
-    def __init__(self, signed: SignedTask, report_bytes: int) -> None:
-        self._signed = signed
-        self._report_bytes = report_bytes
-        self.reachable = True
-        self.expected = self.n_reports = 0
-        self.checksum = 0
-
-    async def get_task(self, digest: TaskDigest) -> SignedTask:
-        """Return the task."""
-        assert digest == self._signed.digest()
-        return self._signed
-
-    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
-        """Expect a batch."""
-        assert n_parts >= 1
-        if not self.reachable:
-            raise PeerError("away")
-        self.expected = manifest.n_reports
-        return set(), False
-
-    async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
-        """Count a part."""
-        before = self.n_reports
-        for chunk in chunks:
-            self.n_reports += len(chunk) // self._report_bytes
-            self.checksum = (self.checksum + word_sum(chunk)) % 2**64
-        assert part.n_reports == self.n_reports - before
-
-    async def finish_delivery(self, digest: TaskDigest) -> None:
-        """Check the number of reports."""
-        assert digest == self._signed.digest()
-        assert self.expected == self.n_reports
-
-
 def word_sum(content: bytes | memoryview) -> int:
     """Add up the 32-bit words of some bytes: a checksum independent of the reports' order."""
     return int(np.frombuffer(content, dtype="<u4").sum(dtype=np.uint64))
@@ -125,4 +88,29 @@ class MemoryAnalyzer:
             raise PeerError("the answer was lost")
         leaves = leaves_of(blob, len(blob) // self.begun.n_reports)[HASH_BYTES * self.forget :]
         tree, _ = tree_over(leaves, SALT)
+        return BatchCommitment.sign(self._identity, digest, self.begun.batch_id, tree, SALT)
+
+
+class CountingAnalyzer(MemoryAnalyzer):
+    """Counts and sums delivered reports instead of keeping them, and commits to none of them."""
+
+    def __init__(self, signed: SignedTask, identity: SigningIdentity, report_bytes: int) -> None:
+        super().__init__(signed, identity)
+        self._report_bytes = report_bytes
+        self.n_reports = self.checksum = 0
+
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
+        """Count a part."""
+        before = self.n_reports
+        for chunk in chunks:
+            self.n_reports += len(chunk) // self._report_bytes
+            self.checksum = (self.checksum + word_sum(chunk)) % 2**64
+        assert part.n_reports == self.n_reports - before
+        self.parts[part.part] = b""
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Check the number of reports."""
+        assert self.begun is not None
+        assert self.begun.n_reports == self.n_reports
+        tree, _ = tree_over(b"", SALT)
         return BatchCommitment.sign(self._identity, digest, self.begun.batch_id, tree, SALT)
