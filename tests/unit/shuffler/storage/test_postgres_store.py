@@ -227,6 +227,23 @@ async def test_schemas_of_other_versions_are_refused_with_the_reason(
             postgres_store(uri, coordinator=coordinator)
 
 
+async def test_a_permuted_batch_of_an_earlier_version_may_have_been_sent(
+    postgres: PostgresServer,
+) -> None:
+    """Dropping it does not claim that the analyzer never had it."""
+    uri = postgres.database()
+    store = postgres_store(uri)
+    await store.open_batch(BATCH, SIGNED)
+    store.close()
+    with psycopg.connect(uri, autocommit=True) as admin:
+        admin.execute("UPDATE batches SET state = 'permuted'")
+        admin.execute("UPDATE schema_version SET version = 2")
+    store = postgres_store(uri)
+
+    assert {BATCH: BatchState.SENT} == await store.states()
+    store.close()
+
+
 async def test_a_server_that_cannot_be_reached_is_named_at_the_start(
     postgres: PostgresServer,
 ) -> None:
