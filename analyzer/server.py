@@ -20,7 +20,7 @@ from common.runtime.clock import SystemClock
 from common.runtime.engine import open_executor
 from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs
-from common.runtime.key_store import IDENTITY_FILE, Rotation
+from common.runtime.key_store import Rotation
 from common.runtime.repeat import repeat
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
@@ -43,12 +43,12 @@ async def start(settings: AnalyzerSettings) -> Service:
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     async with Service.starting(settings, "analyzer", SystemClock(), state) as service:
         clock, tls, keep = service.clock, service.tls, settings.schedule().retention
-        database = state.database("analyzer.sqlite", IDENTITY_FILE)
-        keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
-        service.metrics.watch_keys(lambda: keys.reports.ring)
         witnesses = [(one.address, NoteKey.parse(one.key)) for one in settings.witnesses]
-        authority = tls.identity.authority if tls else None
+        database = state.database("analyzer.sqlite")
+        keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
         store = service.opened(Store(database))
+        service.metrics.watch_keys(lambda: keys.reports.ring)
+        authority = tls.identity.authority if tls else None
         pool = service.opened(HpkePool(settings.opening_processes))
         jobs = OfferedJobs()
         parts = PartMetrics(service.metrics.metrics, clock)

@@ -7,7 +7,7 @@ import grpc
 from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
-from common.runtime.key_store import IDENTITY_FILE, load_identity
+from common.runtime.key_store import load_identity
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
@@ -41,7 +41,7 @@ async def start(settings: IssuerSettings) -> Service:
             witness = WitnessServicer(state, pinned, "issuer", service.clock)
         signers = signing_threads(settings.signing_threads)
         service.closing.append(signers.shutdown)
-        store = service.opened(IssuanceStore(state.database("issuer.sqlite", IDENTITY_FILE)))
+        store = service.opened(IssuanceStore(state.database("issuer.sqlite")))
         issuance = Issuance(
             keys=keys,
             store=store,

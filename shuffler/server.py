@@ -81,6 +81,7 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
         refusals = RefusalCounts()
         metrics = BatchMetrics(service.metrics, refusals)
         store = service.opened(open_store(settings, clock, service.metrics, metrics.record_move))
+        keys.rotate(clock.now())
         pool = service.opened(HpkePool(settings.opening_processes))
         channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
         analyzer = AnalyzerClient(channel)
@@ -96,7 +97,6 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
             most_dummies=settings.most_dummies,
             rng=secure_generator(),
         )
-        keys.rotate(clock.now())
         await refusals.load(store)
         await batches.resume()
         metrics.resume(await store.states(), batches.deadlines())

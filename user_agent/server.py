@@ -37,13 +37,13 @@ async def start(settings: UserAgentSettings) -> Service:
     async with Service.starting(
         settings, "user_agent", machine, state, longest_stop=_LONGEST_STOP
     ) as service:
-        store = service.opened(DeviceStore(state.database("budget.sqlite", _PERMANENT_FILE)))
+        store = service.opened(DeviceStore(state.database("budget.sqlite")))
         everything = Claim(
             local_epsilon=settings.total_local_epsilon_cap,
             central_epsilon=settings.total_central_epsilon_cap,
             delta=settings.total_delta_cap,
         )
-        await store.check_counter(everything, confirmed=state.may_be_new())
+        await store.check_counter(everything, confirmed=state.restore_confirmed())
         secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
         authority = service.tls.identity.authority if service.tls else None
 

@@ -20,9 +20,10 @@ from common.errors import SettingsError, WireError
 from common.limits import MAX_UNIX_TIME
 from common.runtime import logs
 from common.runtime.clock import ComparedClock
+from common.runtime.confirmed_clock import TOLERANCE
 from common.runtime.database import storage_failures
 from common.runtime.repeat import repeat
-from common.runtime.state_directory import NOT_STARTED, StateDirectory
+from common.runtime.state_directory import StateDirectory
 
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"
@@ -52,11 +53,12 @@ class KeyStore:
         Create, activate, expire and destroy keys when due at `now`, seconds since 1970. Idempotent.
 
         `needed` are the keys of unfinished tasks; None if unknown, so that none is destroyed. If
-        `now` is `confirmed`, later dates, by a clock that was ahead, are moved back to it: else
-        nothing would be due for years.
+        `now` is `confirmed`, dates later by more than the clock's tolerance, by a clock that was
+        ahead, are moved back to it: else nothing would be due for years.
         Returns whether a key was destroyed, which worker processes must then forget.
         """
-        dated = self.ring.not_after(now) if confirmed else self.ring
+        ahead = any(entry.since > now + TOLERANCE for entry in self.ring.entries)
+        dated = self.ring.not_after(now) if confirmed and ahead else self.ring
         if dated != self.ring:
             logs.event("keys were dated ahead of the clock", {}, level="WARNING")
         ring = self._with_strays(dated, now)
@@ -107,7 +109,7 @@ class KeyStore:
                 content = path.read_bytes() if path.exists() else None
             had_keys = any(map(self._state.names, _LATER)) and not self._state.names(_KEY_FILES)
             lost = content is None and (had_keys or path.is_symlink())
-            if lost and not self._state.may_be_new():
+            if lost and not self._state.restore_confirmed():
                 raise SettingsError(
                     f"{RING_FILE} is missing in the state directory, or a link to nothing: put it "
                     f"back, with {_KEY_FILES}, from a backup or, for new keys, which open nothing "
@@ -207,7 +209,7 @@ class Rotation:
         await repeat(self.rotate, tick, "keys not rotated yet", wait=True)
 
 
-IDENTITY_FILE: Final = "identity.key"
+_IDENTITY_FILE: Final = "identity.key"
 _PUBLIC_IDENTITY_FILE: Final = "identity.pub"
 
 
@@ -215,13 +217,13 @@ def load_identity(state: StateDirectory) -> SigningIdentity:
     """
     Load or create a party's signing identity, and publish its public half.
 
-    Raises SettingsError if it is missing beside its public half or a database, as after a partial
-    restore.
+    Raises SettingsError if it is missing beside its public half, a database or a file of a start,
+    as after a partial restore.
     """
-    databases = state.names(_DATABASES)
-    if databases and not os.path.lexists(state.path / IDENTITY_FILE):
+    left = state.names(_DATABASES) + state.of_a_start()
+    if left and not os.path.lexists(state.path / _IDENTITY_FILE):
         raise SettingsError(
-            f"{IDENTITY_FILE} is missing in the state directory, but {databases[0]} is not: put it "
+            f"{_IDENTITY_FILE} is missing in the state directory, while {left[0]} is there: put it "
             "back from a backup or, for a new one, which all who pin the old one must learn, run "
             f"shuffledp keys identity {state.path} --renew"
         )
@@ -229,11 +231,12 @@ def load_identity(state: StateDirectory) -> SigningIdentity:
 
 
 def _load_identity(state: StateDirectory) -> SigningIdentity:
-    def make() -> bytes:
-        state.publish(NOT_STARTED, "")
-        return SigningIdentity.generate().private_bytes()
-
-    identity = SigningIdentity(state.secret(IDENTITY_FILE, make, public=_PUBLIC_IDENTITY_FILE))
+    raw = state.secret(
+        _IDENTITY_FILE,
+        lambda: SigningIdentity.generate().private_bytes(),
+        public=_PUBLIC_IDENTITY_FILE,
+    )
+    identity = SigningIdentity(raw)
     state.publish(_PUBLIC_IDENTITY_FILE, identity.public_identity().raw.hex())
     return identity
 
@@ -245,5 +248,5 @@ def renew_identity(state: StateDirectory) -> SigningIdentity:
     Run by an operator, while no service holds `state`.
     """
     (state.path / _PUBLIC_IDENTITY_FILE).unlink(missing_ok=True)
-    state.destroy(IDENTITY_FILE)
+    state.destroy(_IDENTITY_FILE)
     return _load_identity(state)

@@ -119,7 +119,7 @@ class Service:
         """
         Bind, serve, publish the address, report healthy, and start the background work.
 
-        Afterwards no file of the state directory may be missing.
+        This uses up the confirmation of a restore, if there is one.
 
         Raises SettingsError if the server or the metrics cannot listen on their address.
         """

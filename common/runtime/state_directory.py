@@ -24,8 +24,9 @@ from common.runtime.database import FULL, storage_failures
 _MARK: Final = b"shuffledp sealed secret v1\n"
 RESTORE_CONFIRMED: Final = "restore-confirmed"
 """File by which an operator confirms that missing files are lost. Removed by the next start."""
-NOT_STARTED: Final = "first-start"
-"""File that is made with a party's identity, which may be long before its first start."""
+_OF_A_START: Final = ("keys.json", "hpke-*.key", "token-*.key", "permanent.key", "address")
+"""Files that only a start makes, unlike an identity, which may be made before. `clock.json` is not
+among them: a start that fails before it makes any key leaves it."""
 
 
 class StateKey(SealingKey):
@@ -51,8 +52,8 @@ class StateKey(SealingKey):
         if not sealed.startswith(_MARK):
             raise SettingsError(
                 f"the key file {name} is damaged, or of a version that did not encrypt secrets: "
-                "put it back from a backup, or finish with that version. If you move it away, a "
-                "new key replaces it, which other parties do not know"
+                "put it back from a backup, or finish with that version. If it is lost, move the "
+                "file away: the next start names what to do"
             )
         try:
             return self.open(sealed.removeprefix(_MARK), _MARK + name.encode())
@@ -126,29 +127,33 @@ class StateDirectory:
             ) from None
         return file
 
-    def may_be_new(self) -> bool:
-        """Return whether files may be missing: before the first start, or by a confirmation."""
-        return any((self.path / name).exists() for name in (NOT_STARTED, RESTORE_CONFIRMED))
+    def restore_confirmed(self) -> bool:
+        """Return whether an operator has confirmed that missing files are lost."""
+        return (self.path / RESTORE_CONFIRMED).exists()
 
     def started(self) -> None:
-        """Note that a service has started: from now on no file may be missing."""
-        for name in (NOT_STARTED, RESTORE_CONFIRMED):
-            (self.path / name).unlink(missing_ok=True)
+        """Use up the confirmation of a restore."""
+        (self.path / RESTORE_CONFIRMED).unlink(missing_ok=True)
+
+    def of_a_start(self) -> list[str]:
+        """List the files that show that a service has been started here, if only in part."""
+        return [name for pattern in _OF_A_START for name in self.names(pattern)]
 
     @storage_failures()
-    def database(self, name: str, key: str) -> Path:
+    def database(self, name: str) -> Path:
         """
-        Return the path of a database without which the private key `key` has never been used.
+        Return the path of a database that every start makes.
 
-        Raises SettingsError if it alone is missing or empty, as after a partial restore.
+        Raises SettingsError if it is missing or empty beside files of a start, as after a partial
+        restore.
         """
-        path = self.path / name
+        path, left = self.path / name, self.of_a_start()
         there = path.is_symlink() or (path.exists() and path.stat().st_size > 0)
-        if not there and (self.path / key).exists() and not self.may_be_new():
+        if not there and left and not self.restore_confirmed():
             raise SettingsError(
-                f"{name} is missing in the state directory, or empty, but {key} is not: put it "
-                "back or, if it is lost, start without all that it held: shuffledp keys "
-                f"confirm-restore {self.path}"
+                f"{name} is missing in the state directory, or empty, while {left[0]} is there: "
+                "put it back or, if it is lost, confirm that: shuffledp keys confirm-restore "
+                f"{self.path}"
             )
         return path
 

@@ -3,9 +3,8 @@
 import importlib
 import signal
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 
 def main() -> None:
     """Load the command, which is named by string since it imports this folder, and run it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     importlib.import_module("deploy.cli").main()

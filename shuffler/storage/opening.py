@@ -6,7 +6,6 @@ from typing import Final
 
 from common.errors import SettingsError
 from common.runtime.clock import Clock
-from common.runtime.key_store import IDENTITY_FILE
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from shuffler.metrics import StoreMetrics
@@ -32,7 +31,7 @@ def open_store(
     """
     if settings.store is None:
         state = StateDirectory.open(settings.state_directory)
-        return SqliteStore(state.database(_SQLITE, IDENTITY_FILE), clock, observer)
+        return SqliteStore(state.database(_SQLITE), clock, observer)
     with _psycopg_needed():
         from shuffler.storage.postgres_store import PostgresStore  # noqa: PLC0415  # optional
     return PostgresStore(

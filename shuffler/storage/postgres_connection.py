@@ -191,7 +191,6 @@ class PostgresConnection:
         try:
             with postgres_failures():
                 connection = connect(self._uri, self._prepare)
-                self._compare_clocks(connection)
         except StorageError as error:
             self._failure = str(error)
             raise
@@ -202,18 +201,12 @@ class PostgresConnection:
 
     def _prepare(self, connection: psycopg.Connection) -> None:
         with connection.transaction():
-            if not self._coordinator:
+            if self._coordinator:
+                _lock(connection)
+                migrate(connection)
+            else:
                 check_schema(connection)
-                return
-            try:
-                for statement in _COORDINATOR_LOCK:
-                    connection.execute(statement)
-            except LockNotAvailable:
-                raise StorageError(
-                    "another coordinator uses this store: stop it, or wait until the server "
-                    "notices its end"
-                ) from None
-            migrate(connection)
+        self._compare_clocks(connection)
 
     def _compare_clocks(self, connection: psycopg.Connection) -> None:
         """Log if the server's clock, by which submissions are late, is not this process's."""
@@ -235,6 +228,17 @@ class PostgresConnection:
         if self._connection is not None:
             self._thread.submit(self._connection.close).result()
         self._thread.shutdown()
+
+
+def _lock(connection: psycopg.Connection) -> None:
+    """Take the coordinator's lock, or raise StorageError."""
+    try:
+        for statement in _COORDINATOR_LOCK:
+            connection.execute(statement)
+    except LockNotAvailable:
+        raise StorageError(
+            "another coordinator uses this store: stop it, or wait until the server notices its end"
+        ) from None
 
 
 def connect(

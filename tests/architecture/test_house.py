@@ -19,7 +19,7 @@ _FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy")
 _MOST_LINES: Final = 600
 _PRODUCT_LINES: Final = 60_550
 _DEPLOY_LINES: Final = 23_200
-_TEST_LINES: Final = 58_300
+_TEST_LINES: Final = 58_400
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
 

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import runpy
 import signal
 import subprocess
 import sys
@@ -100,9 +101,15 @@ def test_the_prompt_for_a_value_ends_too() -> None:
     assert b"Aborted" not in shown
 
 
-@pytest.mark.parametrize(
-    "loaded", ["deploy.terminal.start", "typer.main", "deploy.terminal.interruption"]
-)
+def test_importing_the_entry_point_changes_no_handler() -> None:
+    """A program that imports it in its own process keeps its KeyboardInterrupt."""
+    handler = signal.getsignal(signal.SIGINT)
+    runpy.run_module("deploy.terminal.start")
+
+    assert handler == signal.getsignal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("loaded", ["typer.colors", "typer.main", "deploy.terminal.interruption"])
 def test_a_command_that_is_still_loading_ends_without_a_traceback(loaded: str) -> None:
     """Python names each module that it has loaded; the signal follows one of them."""
     program = "from deploy.terminal.start import main; main()"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from common.errors import SettingsError
+from common.errors import SettingsError, WireError
 from common.runtime.key_store import renew_identity
 from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.services import files_of
@@ -68,11 +68,24 @@ _PAIRS: Final = [
     ("issuer", ["identity.*"], _RENEW),
     ("user_agent", ["charges.sqlite*"], _CONFIRM),
     ("user_agent", ["*.sqlite*"], _CONFIRM),
+    ("user_agent", ["*.sqlite*", "permanent.key"], _CONFIRM),
     ("user_agent", ["permanent.key"], "restore it from a backup"),
 ]
 """A party, the files that a restore left out, and the way out that the refusal names."""
 
 
+async def test_a_start_that_failed_does_not_hinder_the_next(tmp_path: Path) -> None:
+    """Its settings are wrong, and the identity was made before; nothing is lost yet."""
+    services = Services(tmp_path)
+    renew_identity(StateDirectory.open(tmp_path / "analyzer"))
+    for wrong in ({"witnesses": [_NO_WITNESS]}, {"listen": "nowhere.invalid:1"}):
+        with pytest.raises((SettingsError, WireError), match=r"verifier key|nowhere"):
+            await services.start_analyzer(**wrong)
+    await services.start_analyzer()
+    await services.analyzer.stop()
+
+
+_NO_WITNESS: Final = {"address": "127.0.0.1:1", "key": "none"}
 _KEYS: Final = ("identity", "hpke", "keys", "envelope", "witness")
 
 

@@ -16,7 +16,7 @@ from common.crypto.hpke import (
 )
 from common.crypto.key_ring import DAY
 from common.errors import SettingsError, StorageError
-from common.runtime.confirmed_clock import ConfirmedClock, confirm
+from common.runtime.confirmed_clock import TOLERANCE, ConfirmedClock, confirm
 from common.runtime.key_store import (
     RING_FILE,
     KeyStore,
@@ -227,6 +227,21 @@ async def test_keys_dated_by_a_clock_far_ahead_are_rotated_after_its_confirmatio
     assert "keys were dated ahead of the clock" in caplog.messages
 
 
+def test_a_tolerated_step_back_of_the_clock_moves_no_date(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Time servers correct a running clock; one second more is a clock that was ahead."""
+    store, now = _store(tmp_path), 1000.0
+    store.rotate(now)
+    ring = store.ring
+    store.rotate(now - TOLERANCE, confirmed=True)
+    assert (ring, False) == (store.ring, "keys were dated ahead of the clock" in caplog.messages)
+
+    store.rotate(now - TOLERANCE - 1, confirmed=True)
+    assert {now - TOLERANCE - 1} == {entry.since for entry in store.ring.entries}
+    assert "keys were dated ahead of the clock" in caplog.messages
+
+
 async def test_a_failed_rotation_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -287,6 +302,33 @@ def test_a_restore_without_a_private_key_is_refused(
     (state.path / secret).unlink(missing_ok=True)
     (state.path / public).unlink()
     load(state)
+
+
+@pytest.mark.parametrize(
+    "other", ["keys.json", "hpke-00.key", "token-00.key", "address", "party.sqlite"]
+)
+def test_an_identity_that_is_missing_beside_files_of_a_start_is_refused(
+    tmp_path: Path, other: str
+) -> None:
+    """Others pin the lost one, even if no file here is its public half. None is made."""
+    state = StateDirectory.open(tmp_path / "state")
+    state.publish(other, "")
+    with pytest.raises(SettingsError, match=rf"identity\.key is .* while {other} is .* --renew"):
+        load_identity(state)
+    assert [other] == [path.name for path in state.path.iterdir()]
+
+    renewed = renew_identity(state)
+    assert renewed.public_identity() == load_identity(state).public_identity()
+
+
+def test_a_renewed_identity_excuses_no_missing_database(tmp_path: Path) -> None:
+    """Only a first start makes a database, and a renewal is none."""
+    state = StateDirectory.open(tmp_path / "state")
+    KeyStore(state, SCHEDULE).rotate(0.0)
+    renew_identity(state)
+
+    with pytest.raises(SettingsError, match="keys confirm-restore"):
+        state.database("analyzer.sqlite")
 
 
 def test_a_renewed_identity_replaces_the_old_one(tmp_path: Path) -> None:

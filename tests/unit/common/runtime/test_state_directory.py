@@ -7,7 +7,13 @@ from typing import Final
 import pytest
 
 from common.errors import SettingsError, StorageError
-from common.runtime.state_directory import StateDirectory, StateKey, _write_new, atomic_write
+from common.runtime.state_directory import (
+    RESTORE_CONFIRMED,
+    StateDirectory,
+    StateKey,
+    _write_new,
+    atomic_write,
+)
 from tests.support.disks import disk_of, flushes
 
 _HOLD: Final = """
@@ -261,23 +267,29 @@ def test_a_sealed_secret_is_authenticated_with_the_name_of_its_file(place: int) 
 
 
 @pytest.mark.parametrize("left", [None, b""], ids=["missing", "empty"])
-@pytest.mark.parametrize("excuse", ["", "first-start", "restore-confirmed"])
-def test_a_database_that_is_missing_beside_its_key_is_refused(
-    tmp_path: Path, left: bytes | None, excuse: str
+@pytest.mark.parametrize(
+    "other", ["keys.json", "hpke-00.key", "token-00.key", "permanent.key", "address"]
+)
+def test_a_database_that_is_missing_beside_files_of_a_start_is_refused(
+    tmp_path: Path, left: bytes | None, other: str
 ) -> None:
-    """It may be missing before the key is made, before the first start, and by a confirmation."""
+    """Keys may be made before the first start; a confirmation is used up by a start."""
     state = StateDirectory.open(tmp_path)
     path = tmp_path / "party.sqlite"
-    assert path == state.database(path.name, "party.key")
-    state.secret("party.key", lambda: b"key")
     if left is not None:
         path.write_bytes(left)
-    if excuse:
-        state.publish(excuse, "")
-        assert path == state.database(path.name, "party.key")
-        state.started()
+    for name in ("identity.key", "witness.key"):
+        state.secret(name, lambda: b"key")
+    state.publish("clock.json", "")
+    assert path == state.database(path.name)
 
+    state.publish(other, "")
+    with pytest.raises(SettingsError, match=f"while {other} is there: .* keys confirm-restore"):
+        state.database(path.name)
+    state.publish(RESTORE_CONFIRMED, "")
+    assert path == state.database(path.name)
+    state.started()
     with pytest.raises(SettingsError, match="keys confirm-restore"):
-        state.database(path.name, "party.key")
+        state.database(path.name)
     path.write_bytes(b"rows")
-    assert path == state.database(path.name, "party.key")
+    assert path == state.database(path.name)

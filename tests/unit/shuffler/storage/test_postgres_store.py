@@ -70,6 +70,23 @@ def test_each_process_tells_that_the_servers_clock_is_another(
     assert told == len(events)
 
 
+def test_a_comparison_of_clocks_that_fails_leaves_no_connection(postgres: PostgresServer) -> None:
+    """The connection holds the coordinator's lock, and the failure refers to it."""
+
+    class BrokenClock(ManualClock):
+        """Fails once the connection is open."""
+
+        def now(self) -> float:
+            raise psycopg.OperationalError
+
+    uri = postgres.database()
+    with pytest.raises(SettingsError) as failure:
+        postgres_store(uri, clock=BrokenClock(0.0))
+
+    postgres_store(uri).close()
+    assert isinstance(failure.value.__cause__, StorageError)
+
+
 @pytest.mark.parametrize(
     ("races", "seed"), [(10, 1), pytest.param(1000, 2, marks=pytest.mark.slow)]
 )
