@@ -26,6 +26,8 @@ _Limit = Literal["unprotected", "not attacked", "not covered", "known limit"]
 Verdict = Literal[_Passing, _Limit, "not reached", "contradicted", "not refuted", "broken", "error"]
 LIMITS: Final[frozenset[str]] = frozenset(get_args(_Limit))
 """Verdicts that pass, and are limits of the audit or of the protection."""
+UNTESTED: Final[tuple[Verdict, ...]] = ("not attacked", "not covered")
+"""Verdicts of checks that tested nothing."""
 PASSING: Final[frozenset[str]] = LIMITS | frozenset(get_args(_Passing))
 
 VERDICT_DESCRIPTIONS: Final[Mapping[str, str]] = {

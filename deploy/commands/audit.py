@@ -24,8 +24,8 @@ def audit(
     processes: Annotated[int, typer.Option(min=0)] = 0,
     self_test: options.Flag = False,
     list_them: Annotated[bool, typer.Option("--list")] = False,
-    output: options.Output = Path("audit.json"),
-    html: options.OptionalOutput = None,
+    output: Path = Path("audit.json"),
+    html: Path | None = None,
     open_it: options.OpenPage = False,
     json: options.AsJson = False,
 ) -> None:
@@ -54,7 +54,7 @@ def audit(
     from deploy.audit.runner import AuditRun, scenarios_named
     from deploy.audit.scenario import FULL, QUICK, SMALL
 
-    console, page = terminal(stderr=json), options.page_beside(output, html)
+    console = terminal(stderr=json)
     if list_them:
         command.show_names(terminal())
         return
@@ -73,6 +73,7 @@ def audit(
     if self_test:
         passed = command.run_self_test(run, console, json=json)
     else:
+        page = options.page_beside(output, html, "audit.html")
         passed = command.run_audit(
             run, console, output=output, html=page, open_it=open_it, json=json
         )

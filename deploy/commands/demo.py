@@ -21,8 +21,8 @@ def demo(
     users: str = "5000",
     task_kind: Kind = "categorical",
     seed: Annotated[int | None, typer.Option(min=0)] = None,
-    output: options.Output = Path("result.json"),
-    html: options.OptionalOutput = None,
+    output: Path = Path("result.json"),
+    html: Path | None = None,
     open_it: options.OpenPage = False,
     guarantees: options.AllGuarantees = False,
     json: options.AsJson = False,
@@ -48,7 +48,7 @@ def demo(
 
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise UsageError("users must be a whole number, or 'all'")
-    console, page = terminal(stderr=json), options.page_beside(output, html)
+    console, page = terminal(stderr=json), options.page_beside(output, html, "result.html")
     n_users = None if users == "all" else int(users)
     people = sample_people(task_kind, n_users, seed)
     finished = demonstration.run(people, output=output, html=page, console=console)

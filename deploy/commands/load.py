@@ -10,7 +10,7 @@ import typer
 
 from common.errors import UsageError
 from deploy.commands import options
-from deploy.load.sending import MAX_SECONDS, MIN_RATE, Sending
+from deploy.load.sending import MAX_SECONDS, MIN_POSITIVE, Sending
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
@@ -47,8 +47,8 @@ def load(
     ] = None,
     sending: Sending,
     ramp: str | None = None,
-    step_seconds: Annotated[float, typer.Option(min=MIN_RATE, max=MAX_SECONDS)] = 10.0,
-    p99_limit: Annotated[float, typer.Option(min=MIN_RATE)] = math.inf,
+    step_seconds: Annotated[float, typer.Option(min=MIN_POSITIVE, max=MAX_SECONDS)] = 10.0,
+    p99_limit: Annotated[float, typer.Option(min=MIN_POSITIVE)] = math.inf,
     misbehaving: str = "0",
     prepare: options.OptionalOutput = None,
     replay: Path | None = None,

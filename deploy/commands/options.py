@@ -19,7 +19,7 @@ import typer
 from common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from common.protocols import Kind
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy.terminal.files import in_folder
+from deploy.terminal.files import in_folder, writable
 from deploy.terminal.help_examples import example
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: uni
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
 
 
+_DEVICES: Final = {Path("/dev"), Path("/dev/fd")}
+"""Folders with links such as stdout, which may lead to a regular file."""
 _DIGEST: Final = re.compile(f"[0-9a-fA-F]{{{2 * DIGEST_BYTES}}}")
 
 
@@ -79,11 +81,13 @@ TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
 OpenPage = Annotated[
     bool, typer.Option("--open", help="Open the page in a browser on this machine.")
 ]
-Output = Annotated[Path, typer.Option(callback=in_folder)]
-OptionalOutput = Annotated[Path | None, typer.Option(callback=in_folder)]
+Output = Annotated[Path, typer.Option(callback=writable)]
+OptionalOutput = Annotated[Path | None, typer.Option(callback=writable)]
+OutputName = Annotated[Path | None, typer.Option(callback=in_folder)]
+"""A folder to write, or a name to which endings are added."""
 Page = Annotated[
     Path | None,
-    typer.Option(callback=in_folder, help="Write a self-contained page for a browser."),
+    typer.Option(callback=writable, help="Write a self-contained page for a browser."),
 ]
 AllGuarantees = Annotated[
     bool,
@@ -207,11 +211,19 @@ def _explained(name: str, hint: Any, text: str) -> Any:  # noqa: ANN401  # types
     return getitem(Annotated, (kind, described))
 
 
-def page_beside(output: Path, html: Path | None) -> Path:
-    """Return where a page is written, by default beside the output; raise UsageError if there."""
-    page = output.with_suffix(".html") if html is None else html
+def page_beside(output: Path, html: Path | None, name: str) -> Path:
+    """
+    Return where a page is written, by default beside the output.
+
+    If the output is a special file, the default is `name` in the working folder. Raises UsageError
+    if both are the same file, and SettingsError if one is not writable.
+    """
+    writable(output)
+    special = output.parent in _DEVICES or (output.exists() and not output.is_file())
+    page = html or (Path(name) if special else output.with_suffix(".html"))
     if page.resolve() == output.resolve():
         raise UsageError("--output and --html must be different files")
+    writable(page)
     return page
 
 

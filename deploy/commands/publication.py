@@ -1,6 +1,6 @@
 """Complete, preview and publish drafts; tell operators what keeps devices from answering."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,8 +22,8 @@ from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
 
 _NO_TOKENS: Final = (
-    "Warning: the task has no tokens, so devices refuse it by default. Publish it with "
-    "--token-key, from shuffledp issuer new-key."
+    "the task has no tokens, so devices refuse it by default; publish it with --token-key, from "
+    "shuffledp issuer new-key"
 )
 
 
@@ -42,9 +42,9 @@ class Publication(NamedTuple):
     @property
     def warnings(self) -> list[str]:
         """Reasons why devices refuse the task or wait."""
-        texts = [f"{name}: {why}." for name, why in (self.cosigned or {}).items() if why]
+        texts = [f"{name}: {why}" for name, why in (self.cosigned or {}).items() if why]
         if self.cosigned == {}:
-            texts.append("The log has no witness: only devices with allow_unlogged_tasks answer.")
+            texts.append("the log has no witness: only devices with allow_unlogged_tasks answer")
         return texts + [_NO_TOKENS] * (self.task.tokens is None)
 
     def as_json(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Publication(NamedTuple):
         }
 
     def show(self, console: Console) -> None:
-        """Print the claim, how many witnesses have cosigned, and warnings not yet printed."""
+        """Print the claim, how many witnesses have cosigned, and the warnings."""
         console.print(task_view.describe_claim(self.task), soft_wrap=True)
         if self.cosigned:
             count = list(self.cosigned.values()).count("")
@@ -66,16 +66,17 @@ class Publication(NamedTuple):
                 f"Logged; {count} of {len(self.cosigned)} witnesses have cosigned."
                 + " The analyzer retries; devices wait for theirs." * (count < len(self.cosigned))
             )
-        printed = None if self.cosigned is None else _NO_TOKENS  # by `with_keys`
-        for warning in (text for text in self.warnings if text != printed):
-            console.print(escaped(warning), soft_wrap=True, highlight=False)
+        _show_warnings(self.warnings, console)
+
+
+def _show_warnings(warnings: Iterable[str], console: Console) -> None:
+    for warning in warnings:
+        console.print(f"Warning: {escaped(warning)}.", soft_wrap=True, highlight=False)
 
 
 def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:
-    """Return a draft with others' keys from their files; warn of one without tokens."""
+    """Return a draft with others' keys from their files."""
     tokens = None if token_key is None else draft_file.read_token_key(token_key)
-    if tokens is None:
-        terminal(stderr=True).print(_NO_TOKENS, soft_wrap=True, highlight=False)
     if shuffler_key is None:
         return replace(draft, tokens=tokens)
     # The signing identity is in the same folder: an envelope sealed to it would never open.
@@ -105,6 +106,7 @@ def preview(task_draft: TaskDraft, *, json: bool) -> None:
     console = terminal()
     console.print("Dry run: nothing is published.")
     console.print(task_view.describe_claim(task))
+    _show_warnings(no_tokens, console)
     task_view.print_task(task, console)
     if task.population:
         console.print("Not checked: the population's remaining budget.")

@@ -9,6 +9,7 @@ import typer
 
 from deploy.commands import options
 from deploy.terminal.console import terminal
+from deploy.terminal.files import in_folder
 from deploy.terminal.help_examples import AT_ANALYZER
 
 _EXAMPLE: Final = (
@@ -25,7 +26,7 @@ def plant_sentinels(
     count: Annotated[int, typer.Option(min=1, max=10_000)],
     shuffler: options.ShufflerAddress,
     analyzer: options.AnalyzerAccess,
-    output: options.Output,
+    output: Annotated[Path, typer.Option(callback=in_folder)],
     over: Annotated[float, typer.Option(min=0.0)] = 0.0,
     tokens: Path | None = None,
     analyzer_identity: Path | None = None,

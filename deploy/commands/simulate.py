@@ -88,7 +88,7 @@ def simulate(
     local_cap: str = "none",
     seed: Annotated[int, typer.Option(min=0)] = 1,
     by_value: options.Flag = False,
-    plot: options.OptionalOutput = None,
+    plot: options.OutputName = None,
     csv: options.OptionalOutput = None,
     figure_number: Annotated[int | None, typer.Option("--figure")] = None,
     json: options.AsJson = False,
@@ -213,7 +213,7 @@ def _population(  # each is an option
 def reproduce(
     experiment: Annotated[str, typer.Argument()],
     seed: Annotated[int, typer.Option(min=0)] = 1,
-    plot: options.OptionalOutput = None,
+    plot: options.OutputName = None,
     json: options.AsJson = False,
 ) -> None:
     """

@@ -87,7 +87,7 @@ def show(
     analyzer: options.AnalyzerAccess,
     shuffler: str = "",
     analyzer_identity: Path | None = None,
-    save: options.OptionalOutput = None,
+    save: options.OutputName = None,
     json: options.AsJson = False,
 ) -> None:
     """

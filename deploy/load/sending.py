@@ -9,7 +9,8 @@ from deploy.datasets.names import IPUMS_1940_CITY
 
 Mode = Literal["users", "bulk"]
 Pattern = Literal["steady", "burst"]
-MIN_RATE = 1e-6
+MIN_POSITIVE = 1e-6
+"""Smallest value of a rate, duration or latency that must be positive."""
 MAX_RATE = 1e9
 MAX_SECONDS = 1e7
 
@@ -37,7 +38,7 @@ class Sending:
     dataset: str = IPUMS_1940_CITY
     seed: Annotated[int | None, typer.Option(min=0)] = None
     mode: Mode = "users"
-    rate: Annotated[float | None, typer.Option(min=MIN_RATE, max=MAX_RATE)] = None
+    rate: Annotated[float | None, typer.Option(min=MIN_POSITIVE, max=MAX_RATE)] = None
     concurrency: Annotated[int | None, typer.Option(min=1, max=100_000)] = None
     pattern: Pattern = "steady"
     burst: Annotated[int, typer.Option(min=1)] = 100

@@ -122,7 +122,11 @@ def literal(value: object) -> str:
 
 
 def save_task(folder: Path, signed: SignedTask) -> None:
-    """Write a task and its signature to TASK_FILES in a new or existing folder."""
+    """
+    Write a task and its signature to TASK_FILES in a new or existing folder.
+
+    Nothing in them is secret, so the user's umask decides who may read them, as for other outputs.
+    """
     with all_or_nothing([folder], *TASK_FILES):
         folder.mkdir(exist_ok=True)
         for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):

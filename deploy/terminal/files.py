@@ -16,10 +16,27 @@ _NEW_FILE_MODE: Final = 0o666
 
 
 def in_folder(path: Path | None) -> Path | None:
-    """Return an output file that may be given, or raise SettingsError if it has no folder."""
+    """Return an output path that may be given, or raise SettingsError if it has no folder."""
     if path is not None and not path.resolve().parent.is_dir():
         raise SettingsError(f"{path} cannot be written: its folder does not exist")
     return path
+
+
+def writable(path: Path | None) -> Path | None:
+    """Return an output file that may be given, or raise SettingsError if it is not writable."""
+    if path is None:
+        return None
+    in_folder(path)
+    if path.is_dir():
+        raise SettingsError(f"{path} cannot be written: it is a folder")
+    in_place = path.exists() and _is_link_or_special(path)
+    if not os.access(path if in_place else path.resolve().parent, os.W_OK):
+        raise SettingsError(f"{path} cannot be written: permission denied")
+    return path
+
+
+def _is_link_or_special(path: Path) -> bool:
+    return path.is_symlink() or (path.exists() and not path.is_file())
 
 
 @contextmanager
@@ -32,7 +49,7 @@ def atomic_output(path: Path, *, quiet: bool = False) -> Generator[Path]:
     """
     replaced = f"Replaced {path}.\n" * path.is_file()
     with writing(path):
-        if path.is_symlink() or (path.exists() and not path.is_file()):
+        if _is_link_or_special(path):
             yield path
             return
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _NEW_FILE_MODE

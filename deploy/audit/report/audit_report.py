@@ -8,7 +8,7 @@ from common.messages.guarantee import Coalition, Guarantee, rounded_up
 from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.finding import HEADINGS, Finding, Findings, Heading, failed
+from deploy.audit.finding import HEADINGS, UNTESTED, Finding, Findings, Heading, failed
 from deploy.audit.scenario import Scenario
 from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.pages.guarantee_sentences import best_guarantees
@@ -62,9 +62,30 @@ class AuditReport:
         return failed(self.findings)
 
     @property
+    def tested(self) -> Findings:
+        """Findings that tested something."""
+        return tuple(row for row in self.findings if row.verdict not in UNTESTED)
+
+    @property
     def passed(self) -> bool:
-        """Whether there are findings, and all passed."""
-        return bool(self.findings) and not self.failed
+        """Whether something was tested, and no finding failed."""
+        return bool(self.tested) and not self.failed
+
+    @property
+    def headline(self) -> str:
+        """Number of checks that passed or failed, and of those that tested nothing."""
+        if not self.tested:
+            return "nothing was checked"
+        n_tested, n_failed = len(self.tested), len(self.failed)
+        verdicts = [row.verdict for row in self.findings]
+        untested = "".join(
+            f", {verdicts.count(name):,} {name}" for name in UNTESTED if name in verdicts
+        )
+        if n_failed:
+            return f"{n_failed:,} of {n_tested:,} checks failed{untested}"
+        if untested:
+            return f"{n_tested:,} passed{untested}"
+        return "The check passed" if n_tested == 1 else f"All {n_tested:,} checks passed"
 
     @property
     def tests(self) -> int:
@@ -247,7 +268,9 @@ class SelfTestResult:
     @property
     def applies(self) -> bool:
         """Whether the weakness applies to this task."""
-        return any(row.verdict != "not covered" for row in self.weakened)
+        verdicts = {row.verdict for row in self.weakened}
+        # A scenario may have passed some checks before it stopped for lack of a reference.
+        return bool(failed(self.weakened) or (verdicts and "not covered" not in verdicts))
 
     @property
     def outcome(self) -> str:

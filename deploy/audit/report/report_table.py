@@ -66,15 +66,10 @@ def show_report(report: AuditReport, console: Console) -> None:
         show_line(f"Nothing to run on this task: {', '.join(report.idle)}.")
     if report.other_kinds:
         show_line(f"Not run for {report.task.kind} data: {', '.join(report.other_kinds)}.")
-    n_rows, n_failed = len(report.findings), len(report.failed)
-    verdict = f"NOT PASSED: {n_failed:,} of {n_rows:,} checks failed."
-    if report.passed:
-        verdict = "The check passed." if n_rows == 1 else f"All {n_rows:,} checks passed."
-    elif not n_rows:
-        verdict = "NOT PASSED: nothing was checked."
+    verdict = "" if report.passed else "NOT PASSED: "
     show_line(
-        f"[bold]{verdict}[/bold] Correct code fails by chance with probability at most "
-        f"{report.false_alarm:.2g} ({report.tests} tests). Seed {report.seed}, "
+        f"[bold]{verdict}{report.headline}.[/bold] Correct code fails by chance with probability "
+        f"at most {report.false_alarm:.2g} ({report.tests} tests). Seed {report.seed}, "
         f"{report.mode}, {report.seconds:.0f} s."
     )
 

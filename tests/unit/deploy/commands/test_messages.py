@@ -150,7 +150,12 @@ def test_expected_shares_that_are_no_numbers_are_wrong_usage() -> None:
 
 def test_a_page_is_written_beside_its_output() -> None:
     """So that no file is replaced that the user has not named; never in the output's place."""
-    assert Path("mine.html") == page_beside(Path("mine.json"), None)
-    assert Path("page.html") == page_beside(Path("mine.json"), Path("page.html"))
+    assert Path("mine.html") == page_beside(Path("mine.json"), None, "a.html")
+    assert Path("page.html") == page_beside(Path("mine.json"), Path("page.html"), "a.html")
     with pytest.raises(UsageError, match="must be different files"):
-        page_beside(Path("mine.html"), None)
+        page_beside(Path("mine.html"), None, "a.html")
+    for device in ("/dev/stdout", "/dev/fd/1", "/dev/null"):
+        assert Path("a.html") == page_beside(Path(device), None, "a.html")
+    for output in ("mine.json", "."):
+        with pytest.raises(SettingsError, match="cannot be written: it is a folder"):
+            page_beside(Path(output), Path("/"), "a.html")

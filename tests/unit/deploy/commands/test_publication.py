@@ -15,8 +15,8 @@ _AWAY = {"witness/1": "", "witness/2": "the witness does not answer"}
 @pytest.mark.parametrize(
     ("cosigned", "warning", "shown"),
     [
-        ({}, "The log has no witness", "allow_unlogged_tasks"),
-        (_AWAY, "witness/2: the witness does not answer.", "1 of 2 witnesses have cosigned. The"),
+        ({}, "the log has no witness", "allow_unlogged_tasks"),
+        (_AWAY, "witness/2: the witness does not answer", "1 of 2 witnesses have cosigned. The"),
         ({"witness/1": ""}, None, "Logged; 1 of 1 witnesses have cosigned.\n"),
         (None, None, "Claimed guarantees"),
     ],

@@ -73,14 +73,18 @@ def test_a_dry_run_warns_of_a_large_delta(draft_file: Path, delta: str, *, warne
     assert warned == any("in the clear" in warning for warning in found["warnings"])
 
 
-def test_a_draft_without_tokens_is_warned_of_before_it_is_published(draft_file: Path) -> None:
-    """On standard error, once, and in JSON: with a key there is no warning."""
+def test_a_draft_without_tokens_is_warned_of_once_it_is_accepted(draft_file: Path) -> None:
+    """In print or in JSON."""
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
     as_json = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run", "--json"])
 
-    assert 1 == outcome.output.count("so devices refuse it by default")
-    assert "so devices refuse it by default" in outcome.stderr
-    assert "so devices refuse it by default" in json.loads(as_json.stdout)["warnings"][0]
+    [warning] = json.loads(as_json.stdout)["warnings"]
+    draft_file.write_text(_DRAFT.replace("n_min = 10000", "n_min = 0"), encoding="utf-8")
+    refused = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
+
+    assert warning.startswith("the task has no tokens, so devices refuse it by default")
+    assert 1 == " ".join(outcome.output.split()).count(f"Warning: {warning}.")
+    assert ("", "") == (refused.output, as_json.stderr)
 
 
 def test_publishing_without_a_service_names_the_missing_options(draft_file: Path) -> None:

@@ -12,8 +12,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from deploy.audit.report.audit_report import AuditReport, as_json, changes, weakest_point
+from deploy.audit.report.audit_page import audit_page
+from deploy.audit.report.audit_report import (
+    AuditReport,
+    SelfTestResult,
+    as_json,
+    changes,
+    weakest_point,
+)
 from deploy.audit.report.report_table import show_report
+from deploy.audit.scenarios import SCENARIOS
 from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.terminal.json_output import dumps
 from tests.support.audit_reports import (
@@ -38,6 +46,27 @@ def test_a_report_passes_if_it_has_findings_and_all_pass() -> None:
     assert ["contradicted"] == [row.verdict for row in failed_report().failed]
     assert not report_of(demo_task(), ()).passed
     assert _read(failed_report())["passed"] is False
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "headline", "self_test"),
+    [
+        (["holds"], "The check passed.", "WEAKNESS NOT DETECTED"),
+        (["holds", "not covered"], "1 passed, 1 not covered.", "does not apply to this task"),
+        (["broken", "not attacked"], "1 of 1 checks failed, 1 not attacked.", "weakness detected"),
+        (["not covered"], "nothing was checked.", "does not apply to this task"),
+    ],
+)
+def test_untested_checks_do_not_count(verdicts: list[Any], headline: str, self_test: str) -> None:
+    """In print, on the page and in the self-test."""
+    rows = tuple(finding(verdict=each) for each in verdicts)
+    report = report_of(demo_task(), rows)
+    tested = SelfTestResult(scenario=SCENARIOS[0], honest=(), weakened=rows)
+
+    assert (verdicts[0] == "holds") == report.passed
+    assert ("" if report.passed else "NOT PASSED: ") + headline in _at(80, report)
+    assert headline in audit_page(report)
+    assert self_test == tested.outcome
 
 
 def test_the_false_alarm_rate_depends_on_the_number_of_tests() -> None:
