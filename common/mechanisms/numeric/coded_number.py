@@ -204,6 +204,7 @@ class Duchi(CodedNumber):
     """
 
     NAME: ClassVar[NumberMechanismName] = "duchi"
+    FACTORS: ClassVar[int] = 1
 
     weights: ResponseWeights
 
