@@ -108,14 +108,5 @@ def test_invalid_weights_are_refused() -> None:
 
 
 def test_a_mechanism_must_state_how_many_factors_its_odds_have() -> None:
-    """Without a default: that of another mechanism could understate the local ε."""
-
-    class Forgetful(OddsOfWeights):
-        weights = ResponseWeights.for_epsilon(1.0)
-
-    forgetful = Forgetful.__new__(Forgetful)
-
-    with pytest.raises(AttributeError, match="FACTORS"):
-        _ = forgetful.local_epsilon
-    with pytest.raises(AttributeError, match="FACTORS"):
-        forgetful.keeps_promise(1.0)
+    """A default could understate the local ε."""
+    assert not hasattr(OddsOfWeights, "FACTORS")
