@@ -2,18 +2,23 @@
 Limits of the fields of messages: a parser returns a valid value, or raises WireError.
 
 The error names the field and the public number that broke the rule. A dataclass states the parser
-of a field in the field's type, `Annotated[int, partial(parse_count, maximum=9)]`, where codecs read
-it.
+of a field in the field's type, `Annotated[int, partial(parse_count, maximum=9)]`, where codecs and
+specs read it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial, reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from common.errors import WireError
 
 MAX_USERS: Final = 10**9
 MAX_UNIX_TIME: Final = 2**40
 
+Rule = Callable[[str, Any], Any]
+"""Returns a valid field, from its name and value, or raises an error."""
 W = TypeVar("W", bound=str)
 L = TypeVar("L", bound=bytes | str)
 
@@ -70,3 +75,33 @@ def parse_texts(_name: str, fields: Sequence[L], noun: str, length: int) -> tupl
 def parse_refused(_name: str, field: Mapping[str, int], causes: Sequence[W]) -> dict[W, int]:
     """Parse counts by cause of refusal; each cause must be one of `causes`."""
     return {parse_word("a cause of refusal", cause, causes): n for cause, n in field.items()}
+
+
+@cache
+def stated_rules(kind: type) -> Mapping[str, tuple[Any, Rule | None]]:
+    """
+    Return the type of each field of a dataclass, without None, and the rule that it states.
+
+    The rule returns None unchanged for an optional field. Raises TypeError for a second rule, or
+    one inside a type, which nobody would read.
+    """
+    bare, found = get_type_hints(kind), dict[str, tuple[Any, Rule | None]]()
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        stated = _without_none(hint)
+        inner, *rules = get_args(stated) if get_origin(stated) is Annotated else (stated,)
+        if inner != _without_none(bare[name]) or len(rules) > 1:
+            raise TypeError(f"{name} of {kind.__name__} states a rule that nobody would read")
+        if rules and stated is not hint:
+            rules = [partial(_unless_none, rules[0])]
+        found[name] = inner, (*rules, None)[0]
+    return found
+
+
+def _without_none(kind: Any) -> Any:  # noqa: ANN401  # any type
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    return reduce(or_, (each for each in get_args(kind) if each is not NoneType))
+
+
+def _unless_none(rule: Rule, name: str, field: Any) -> Any:  # noqa: ANN401  # of any type
+    return None if field is None else rule(name, field)

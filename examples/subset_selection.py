@@ -6,7 +6,7 @@ An example of a mechanism that the project does not offer: see docs/researchers/
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
 
     The sum of all weights is the same for every item, so the odds bound the privacy loss.
     """
+
+    FACTORS: ClassVar[int] = 1
 
     domain_size: int
     weights: ResponseWeights

@@ -43,6 +43,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
     """True nodes of each level; cells are the nodes of all levels, the coarsest level first."""
 
     PLACE: ClassVar[str] = "a node"
+    FACTORS: ClassVar[int] = 1
 
     sizes: tuple[int, ...]
     """Nodes of each level, the coarsest first; the last are the items."""

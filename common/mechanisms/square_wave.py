@@ -169,6 +169,7 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
     """Report a place drawn by the band response, and estimate shares of items."""
 
     PLACE: ClassVar[str] = "a place"
+    FACTORS: ClassVar[int] = 1
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:

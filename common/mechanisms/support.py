@@ -93,6 +93,8 @@ class SupportCounting(CheckedArguments):
 class AnswerCounting(OddsOfWeights, SupportCounting):
     """Base class of randomized response over answers: the items, or buckets of their hashes."""
 
+    FACTORS: ClassVar[int] = 1
+
     @property
     @abstractmethod
     def answers(self) -> int:

@@ -171,6 +171,8 @@ class OptimizedUnary(UnaryEncoding):
     Two values differ in two bits: the largest ratio is p(1-q) / (q(1-p)) = true / other at p = 1/2.
     """
 
+    FACTORS: ClassVar[int] = 1
+
     @property
     def _own_odds(self) -> tuple[int, int]:
         return 1, 2

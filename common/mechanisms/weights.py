@@ -109,7 +109,7 @@ class ResponseWeights:
 class OddsOfWeights(CheckedArguments):
     """Base class of mechanisms whose weights bound their local ε; each subclass explains why."""
 
-    FACTORS: ClassVar[int] = 1
+    FACTORS: ClassVar[int]
     """How often the largest ratio of two values' probabilities has the factor true / other."""
 
     weights: ResponseWeights

@@ -8,15 +8,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
-from types import UnionType
-from typing import Any, Final, Generic, TypeVar, get_args
+from typing import Any, Final, Generic, TypeVar
 
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from common.errors import WireError
-from common.limits import parse_fixed
+from common.limits import Rule, parse_fixed, stated_rules
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
@@ -68,9 +67,7 @@ class EnumCodec(Generic[E]):
         return self._members[number]
 
 
-Reader = Callable[[str, Any], Any]
-"""Parses a field, from its name and value."""
-READERS: Final[Mapping[str, Reader]] = {"task_digest": lambda _, field: digest_from_wire(field)}
+READERS: Final[Mapping[str, Rule]] = {"task_digest": lambda _, field: digest_from_wire(field)}
 """Readers, by name, of fields that mean the same in every message."""
 
 
@@ -87,7 +84,7 @@ class Codec(Generic[V, M]):
         self,
         value: type[V],
         message: type[M],
-        readers: Mapping[str, Reader] | None = None,
+        readers: Mapping[str, Rule] | None = None,
         writers: Mapping[str, Callable[[Any], Any]] | None = None,
         *,
         apart: frozenset[str] = frozenset(),
@@ -96,13 +93,22 @@ class Codec(Generic[V, M]):
         Match fields by name.
 
         `readers` maps field names to parsers that their types do not state, and `writers` to
-        converters of values other than None; a codec is both. Names of no field are ignored. Fields
-        in `apart` are converted by the caller, who passes them to `from_wire`.
+        converters of values other than None; a codec is both. Fields in `apart` are converted by
+        the caller, who passes them to `from_wire`. Raises KeyError for a name of no field, and
+        TypeError for a field with two parsers.
         """
         known = message.DESCRIPTOR.fields_by_name
         own = [field for field in fields(value) if field.name not in apart]  # type: ignore[arg-type]  # a dataclass
-        stated = {field.name: _stated_reader(field.type, known[field.name]) for field in own}
-        self._readers = {**stated, **READERS, **(readers or {})}
+        unknown = {*(readers or {}), *(writers or {})} - {field.name for field in own}
+        if unknown:
+            raise KeyError(f"{value.__name__} has no field {', '.join(sorted(unknown))}")
+        rules = stated_rules(value)  # type: ignore[arg-type]  # mypy calls types unhashable
+        given, self._readers = {**READERS, **(readers or {})}, dict[str, Rule | None]()
+        for field in own:
+            name, (kind, rule) = field.name, rules[field.name]
+            if rule and name in given:
+                raise TypeError(f"{name} of {value.__name__} has two parsers")
+            self._readers[name] = rule or given.get(name) or _reader(kind, known[name])
         both = (Codec, EnumCodec)
         coded = {name: x.to_wire for name, x in self._readers.items() if isinstance(x, both)}
         self._value, self._message = value, message
@@ -119,7 +125,7 @@ class Codec(Generic[V, M]):
         """Convert a value to its message."""
         found = {name: getattr(value, name) for name, _, _ in self._fields}
         for name, write in self._writers.items():
-            if found.get(name) is not None:
+            if found[name] is not None:
                 found[name] = write(found[name])
         return self._message(**found)
 
@@ -132,7 +138,7 @@ class Codec(Generic[V, M]):
                     found[name] = None
                 continue
             field = getattr(message, name)
-            reader = self._readers.get(name)
+            reader = self._readers[name]
             if reader is not None:
                 found[name] = reader(name, field)
             else:
@@ -140,13 +146,8 @@ class Codec(Generic[V, M]):
         return self._value(**found)
 
 
-def _stated_reader(kind: Any, known: Any) -> Reader | None:  # noqa: ANN401  # types of any field
-    """Return the reader of a field of this type and descriptor; None to keep it unchanged."""
-    if isinstance(kind, UnionType):  # with None
-        kind = get_args(kind)[0]
-    if hasattr(kind, "__metadata__"):
-        reader: Reader = kind.__metadata__[0]
-        return reader
+def _reader(kind: Any, known: Any) -> Rule | None:  # noqa: ANN401  # types of any field
+    """Return the codec of a field of this type and descriptor; None to keep it unchanged."""
     if known.enum_type:
         return EnumCodec(kind, known.enum_type)
     if known.message_type and isinstance(kind, type):

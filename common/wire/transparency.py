@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from common.crypto.hpke import split_every
 from common.errors import ProofError, WireError
-from common.limits import parse_bounded, parse_count
+from common.limits import Rule, parse_bounded, parse_count
 from common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
 from common.transparency.log_copy import LogCopy, LogProof
 from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import LogEvidence
 from common.transparency.merkle import HASH_BYTES, MAX_SIZE, Path
-from common.wire.fields import Codec, Reader, parse_stored
+from common.wire.fields import Codec, parse_stored
 from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
 
 MAX_LEAVES: Final = 1 << 16
@@ -87,21 +87,27 @@ def log_from_wire(
     return _hashes("leaves", message.leaves, MAX_LEAVES), notes
 
 
-_READERS: Final[Mapping[str, Reader]] = {
+_READERS: Final[Mapping[str, Rule]] = {
     "index": partial(parse_count, maximum=MAX_SIZE),
     "path": _hashes,
-    "consistency": _hashes,
     "checkpoint": lambda _, note: SignedCheckpoint.parse(note),
-    "entry": lambda _, entry: LogEntry.from_bytes(entry),
 }
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "path": b"".join,
-    "consistency": b"".join,
     "checkpoint": SignedCheckpoint.to_bytes,
-    "entry": LogEntry.to_bytes,
 }
-_PROOF: Final = Codec(LogProof, log_pb2.LogProof, _READERS, _WRITERS)
-_EVIDENCE: Final = Codec(LogEvidence, log_pb2.LogEvidence, _READERS, _WRITERS)
+_PROOF: Final = Codec(
+    LogProof,
+    log_pb2.LogProof,
+    {**_READERS, "consistency": _hashes},
+    {**_WRITERS, "consistency": b"".join},
+)
+_EVIDENCE: Final = Codec(
+    LogEvidence,
+    log_pb2.LogEvidence,
+    {**_READERS, "entry": lambda _, entry: LogEntry.from_bytes(entry)},
+    {**_WRITERS, "entry": LogEntry.to_bytes},
+)
 log_proof_to_wire = _PROOF.to_wire
 
 

@@ -21,7 +21,7 @@ from user_agent.contribution import Contributor
 )
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_submissions_of_every_value_are_equally_long(name: str, step: int) -> None:
-    """Numbers of sealed reports have the task's distribution for each value, and no other."""
+    """Numbers of reports have the task's distribution for each value; fast: each seventh."""
     task, users = protocol_task(name), 400
     rng = np.random.Generator(ChaCha(key=40, rounds=20))
     device, chances = Contributor(task, TaskDigest(bytes(32))), task.dummies.length_probabilities()

@@ -16,7 +16,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class PrefixHashing(OddsOfWeights):
     The seed and the level are independent of the value, so the odds of the weights bound the
     privacy loss.
     """
+
+    FACTORS: ClassVar[int] = 1
 
     buckets: int
     """g, a prime; from 257 on unless a test uses fewer elements."""

@@ -86,7 +86,8 @@ class Spread:
         Return the ends of intervals around the `moments` of reports that represent ±B and no other
         number; None if they may represent others, whose means are practically normal.
 
-        The number of reports follows from the variances. See `bit_interval`.
+        The number of reports follows from the variances. See `bit_interval`. Harmony's reports also
+        represent 0, at coordinates that they do not cover: its intervals are normal.
         """
         if self.slope > 0:
             return None
@@ -204,6 +205,7 @@ class Duchi(CodedNumber):
     """
 
     NAME: ClassVar[NumberMechanismName] = "duchi"
+    FACTORS: ClassVar[int] = 1
 
     weights: ResponseWeights
 

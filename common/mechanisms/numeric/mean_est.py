@@ -43,6 +43,7 @@ class MeanEst(OddsOfWeights, NumberMechanism):
     """Report a corner of the cube, one bit for each coordinate, least significant first."""
 
     NAME: ClassVar[NumberMechanismName] = "mean-est"
+    FACTORS: ClassVar[int] = 1
 
     dimensions: int
     weights: ResponseWeights

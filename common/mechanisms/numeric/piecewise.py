@@ -48,6 +48,7 @@ class Piecewise(CodedNumber):
     """
 
     NAME: ClassVar[NumberMechanismName] = "piecewise"
+    FACTORS: ClassVar[int] = 1
 
     steps: int
     """Intervals of the grid, even."""
@@ -158,6 +159,7 @@ class Hybrid(CodedNumber):
     """
 
     NAME: ClassVar[NumberMechanismName] = "hybrid"
+    FACTORS: ClassVar[int] = 1
 
     steps: int
     reach: int

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from common.errors import TaskError
-from common.mechanisms.weights import ResponseWeights
+from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from tests.support.mechanisms import Scripted
 
 _PRECISE = Context(prec=80)
@@ -105,3 +105,8 @@ def test_invalid_weights_are_refused() -> None:
             ResponseWeights(true=true, other=other)
     with pytest.raises(TaskError, match="2\\^63"):
         ResponseWeights(true=2**62, other=2**61).total(4)
+
+
+def test_a_mechanism_must_state_how_many_factors_its_odds_have() -> None:
+    """A default could understate the local ε."""
+    assert not hasattr(OddsOfWeights, "FACTORS")
