@@ -58,9 +58,10 @@ def check_distribution(table: Any, rows: Mapping[str, Rules], noun: str) -> None
         if field.name in rules:
             rules[field.name](field.name, value)
         elif type(value) is not type(field.default) or value != field.default:
+            stated = value if isinstance(value, int) else "set"
             raise TaskError(
-                f"{field.name} must be {field.default}, or left out: the distribution {table.law} "
-                f"of {noun} has none"
+                f"{field.name} is {stated}; the distribution {table.law} of {noun} has none, so it "
+                f"must be {field.default} or left out"
             )
 
 

@@ -58,11 +58,11 @@ def _distribution(of: str, **changes: Any) -> DummySpec:
 @pytest.mark.parametrize(
     ("distribution", "change", "message"),
     [
-        ("fixed", {"extra_weight": 1}, "extra_weight must be 0, or left out: .* fixed"),
-        ("fixed", {"extra_weight": -1}, "extra_weight must be 0, or left out"),
+        ("fixed", {"extra_weight": 1}, "extra_weight is 1; .* fixed .* must be 0 or left out"),
+        ("fixed", {"extra_weight": -1}, "extra_weight is -1; .* must be 0 or left out"),
         ("fixed", {"per_user": -1}, "per_user is -1"),
         ("fixed", {"law": "poisson"}, "distribution of the dummies must be one of: fixed"),
-        ("fixed", {"trials": 1, "most": 1}, "trials must be 0, or left out: .* fixed"),
+        ("fixed", {"trials": 1, "most": 1}, "trials is 1; .* fixed .* must be 0 or left out"),
         ("fractional", {"extra_weight": 0}, "extra_weight is 0; it must lie between 1"),
         ("fractional", {"extra_weight": 2**32}, "extra_weight is 4294967296"),
         ("fractional", {"extra_weight": True}, "extra_weight must be a whole number"),
@@ -151,5 +151,5 @@ def test_a_task_may_pad_a_random_number_to_one_length() -> None:
     spec = _distribution("binomial", trials=9, most=9, one_length=True)
 
     assert ((spec.maximum,), [1.0]) == (spec.lengths, spec.length_probabilities().tolist())
-    with pytest.raises(TaskError, match=r"one_length must be False, or left out: .* fixed"):
+    with pytest.raises(TaskError, match=r"one_length is True; .* must be False or left out"):
         DummySpec(law="fixed", per_user=1, one_length=True)

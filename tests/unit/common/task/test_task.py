@@ -327,7 +327,7 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
     with pytest.raises(TaskError, match=r"needs the table \[dummies.clusters\]"):
         DummySpec(law="clusters", per_user=0)
     with pytest.raises(
-        TaskError, match="clusters must be None, or left out: the distribution fixed"
+        TaskError, match="clusters is set; the distribution fixed of the dummies has none"
     ):
         dataclasses.replace(none, clusters=signed.dummies.clusters)
     assert signed == Task.from_bytes(signed.to_bytes())
