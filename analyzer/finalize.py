@@ -24,7 +24,6 @@ from common.messages.batch import BatchManifest
 from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Owners, Result
 from common.messages.waived import NONE_WAIVED, Waived
 from common.protocols import ITEM_KINDS, Kind
-from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
@@ -57,28 +56,21 @@ def mixture_of(
             keep_probability=shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,
-            item_law=_item_law(shuffler),
+            item_law=Draws(*shuffler.summed),
             total_is_known=False,
         )
     accepted = counted + padding
     n_real = min(n_users * accepted / max(1, accepted + refused), counted / task.own_reports)
     n_dummies = counted - n_real * task.own_reports
-    if dummies.law != "each-item":
+    chance, domain_size = dummies.item_chance, task.domain_size
+    if not chance:
         return Mixture(n_real=n_real, n_dummies=n_dummies)
-    chance, domain_size = dummies.extra_probability, task.domain_size
     return Mixture(
         n_real=n_real,
         item_mean=n_dummies / domain_size,
         item_variance=n_real * chance * (1 - chance) * (1 - 1 / domain_size),
         item_law=Draws.coins(round(n_real), max(0.0, n_dummies) / (n_real * domain_size)),
     )
-
-
-def _item_law(shuffler: ShufflerSpec) -> Draws:
-    if shuffler.law == "binomial":
-        return Draws.coins(shuffler.trials, 1 / 2)
-    steps = np.arange(shuffler.most + 1) - shuffler.peak
-    return Draws(1, steps, shuffler.probabilities())
 
 
 def mixture_of_result(task: Task, result: Result) -> Mixture:

@@ -50,7 +50,7 @@ DummyDistribution = Literal[
 ]
 """Distribution of a user's dummies; see common/task/dummy_spec.py."""
 ShufflerDistribution = Literal["none", "binomial", "geometric"]
-"""Distribution of the shuffler's dummies for each item; see common/task/dummy_spec.py."""
+"""Distribution of the shuffler's dummies for each item; see common/task/shuffler_spec.py."""
 Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]
 Domain = Literal["any", "binary", "ordered", "labelled"]
 """Requirement on the items: none, exactly two, an order, or a label for each."""

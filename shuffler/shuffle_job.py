@@ -31,7 +31,6 @@ from common.runtime.blocks import Blocks
 from common.runtime.executor import Executor, Job
 from common.task.task import Task, cached_task
 from common.task_digest import digest_of
-from shuffler.item_dummies import draw_item_dummies, draw_kept
 from shuffler.permutation import SealedReports, part_count, permute, throw
 from shuffler.storage.group import NUMBER_BITS, OpenedGroup, open_group
 from shuffler.storage.submission_store import GroupSource
@@ -138,7 +137,7 @@ class ShuffleJob(Job):
                 arrived.update((group.sizes // self.task.sealed_report_bytes).tolist())
             reports = self._rows([group.reports for group in groups])
             if not self.task.shuffler.only_permutes:
-                reports = reports[draw_kept(self.task.shuffler, len(reports), rng)]
+                reports = reports[self.task.shuffler.draw_kept(len(reports), rng)]
         started = time.thread_time()
         buckets = throw(reports, self.n_buckets, rng)
         seconds = time.thread_time() - started
@@ -170,7 +169,7 @@ class ShuffleJob(Job):
 
 def _draw_dummies(task: Task, seed: bytes) -> NDArray[np.int64]:
     """Draw the number of dummies of each item: the same in every worker, and secret."""
-    return draw_item_dummies(task.shuffler, task.domain_size, seeded_generator(seed, "dummies", 0))
+    return task.shuffler.draw_item_dummies(task.domain_size, seeded_generator(seed, "dummies", 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

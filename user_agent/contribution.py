@@ -6,20 +6,18 @@ permuted and sealed. No other code turns a true value into bytes that leave the 
 production, simulations or tests. Errors state the task's rule and never repeat a value.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.errors import ValueRangeError
-from common.mechanisms.base import Mechanism, Reports, check_value, null_reports
+from common.mechanisms.base import Reports, check_value, null_reports
 from common.mechanisms.discovery.prefix_hashing import code_of, elements_of
-from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import Numbers, to_unit
 from common.mechanisms.rappor.permanent_response import scope_secret
@@ -28,7 +26,6 @@ from common.messages.inclusion_proof import leaf
 from common.messages.submission import (
     KIND_DESCRIPTIONS,
     LISTED_LABELS,
-    PLAIN_REPORT,
     Value,
     kind_of,
     label_numbers,
@@ -38,9 +35,7 @@ from common.messages.submission import (
     parse_pairs,
 )
 from common.protocols import Kind
-from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, normalize, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
@@ -334,7 +329,7 @@ class Contributor:
         """
         reports = self._mechanism.randomize(self._encode(value, rng), rng)
         if self._task.dummies.maximum:  # only tasks about items have dummies
-            dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
+            _, dummies = self._task.dummies.draw(self._mechanism, 1, rng)
             reports = np.concatenate([reports, dummies]) if len(dummies) else reports
         reports = pad(reports, self._lengths)
         if len(reports) > 1:
@@ -347,104 +342,6 @@ class Contributor:
             deadline=self._task.deadline,
             sampled=self._task.shuffler.keep_probability < 1,
         )
-
-
-def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Generator) -> Reports:
-    """
-    Draw one user's dummies, independently of the value. Run by the user agent.
-
-    Returns reports, shape (m,), with m from 0 to dummies.maximum. Clusters include null reports
-    that fill their rooms, so that the length shows the rooms alone.
-    """
-    if dummies.clusters is not None:
-        numbers, size = draw_clusters(dummies.clusters, mechanism.domain_size, rng)
-        reports = null_reports(size, PLAIN_REPORT).copy()
-        reports["item"][: len(numbers)] = numbers
-        return reports
-    if isinstance(mechanism, Hierarchy):
-        counts = [int(draw_dummy_counts(each, 1, rng)[0]) for each in dummies.each_level]
-        return mechanism.level_dummies(counts, rng)
-    if dummies.uniform:
-        [count] = draw_dummy_counts(dummies, 1, rng)
-        return mechanism.dummies(int(count), rng)
-    while True:
-        items = np.flatnonzero(_successes(dummies, dummies.trials, rng))
-        if len(items) <= dummies.most:
-            return mechanism.randomize(items, rng)  # plain items, without noise
-
-
-def draw_dummy_counts(
-    dummies: DummySpec, n_users: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """
-    Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`.
-
-    Supports every distribution of uniform dummies. Run by the user agent for one user, and by
-    simulations for many. A trial draws a bounded integer and succeeds if it is below extra_weight;
-    a fixed number of dummies takes no draws.
-    """
-    if dummies.law == "negative-binomial":
-        more = _negative_binomial(dummies, n_users, rng)
-        while (over := more > dummies.most).any():
-            more[over] = _negative_binomial(dummies, int(over.sum()), rng)
-        return dummies.per_user + more
-    counts = np.full(n_users, dummies.per_user, dtype=np.int64)
-    for _ in range(dummies.trials):
-        counts += _successes(dummies, n_users, rng)
-    return counts
-
-
-def _negative_binomial(
-    dummies: DummySpec, n_users: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Draw each user's sum of `trials` geometric numbers: counts of successes before a failure."""
-    total = np.zeros(n_users, dtype=np.int64)
-    users = np.repeat(np.arange(n_users), dummies.trials)
-    while len(users):
-        users = users[_successes(dummies, len(users), rng)]
-        total += np.bincount(users, minlength=n_users)
-    return total
-
-
-def _successes(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    return rng.integers(0, EXTRA_WEIGHT_SUM, size=count, dtype=np.int64) < dummies.extra_weight
-
-
-def draw_clusters(
-    spec: ClusterSpec, domain_size: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], int]:
-    """
-    Draw one user's clusters, independently of the value. Run by the user agent.
-
-    All draws are bounded integers.
-
-    Returns:
-        Numbers of the reports, (m,): an item for a positive report, domain_size more for a negative
-        one. And the number of reports that the shown rooms hold, null reports included.
-    """
-    numbers, size = list[int](), 0
-    for _ in range(spec.trials):
-        room = _choose([shown for _, shown, _ in spec.rooms], CHANCE_SUM, rng)
-        if room is None:
-            continue
-        size += spec.rooms[room][0]
-        if _choose([spec.rooms[room][2]], CHANCE_SUM, rng) is None:
-            continue
-        types = spec.types_by_room()[room]
-        weights = [weight for _, _, weight in types]
-        positive, negative, _ = types[cast("int", _choose(weights, sum(weights), rng))]
-        item = int(rng.integers(0, domain_size, dtype=np.int64))
-        numbers += [item] * positive + [domain_size + item] * negative
-    return np.array(numbers, dtype=np.int64), size
-
-
-def _choose(weights: Sequence[int], total: int, rng: np.random.Generator) -> int | None:
-    """Choose an index with probability weight / total; None with what is left of the total."""
-    drawn = int(rng.integers(0, total, dtype=np.int64))
-    for index, end in enumerate(itertools.accumulate(weights)):
-        if drawn < end:
-            return index
-    return None
 
 
 def pad(reports: Reports, lengths: Sequence[int]) -> Reports:

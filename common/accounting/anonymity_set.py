@@ -84,7 +84,7 @@ def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     # Dummies of users beyond MAX_COUNT are not counted.
     users = min(users, MAX_COUNT // max(1, spec.trials))
     trials, chance = users * spec.trials, spec.extra_probability
-    if spec.law != "negative-binomial":
+    if spec.bounded:
         return Binomial(trials, chance)
     odds = chance / (1 - chance)
     redrawn = beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most)

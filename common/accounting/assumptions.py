@@ -6,7 +6,8 @@ from typing import Final
 
 from common.messages.guarantee import rounded_up
 from common.messages.waived import Check
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 
 FORMULA_1: Final = (
     "privacy blanket bound, binomial form, rounded up ([BBGN19]; derivation: "
@@ -130,35 +131,7 @@ def permanent_assumptions(permanent_epsilon: float) -> tuple[str, ...]:
 
 def with_dummies(dummies: DummySpec) -> str:
     """Describe honest users' dummies, as the end of a sentence; empty if they add none."""
-    if dummies.maximum == 0:
-        return ""
-    if dummies.clusters is not None:
-        table = "clusters of positive and negative reports of random items as the task's table says"
-        return f" and add {table}, {dummies.expected_per_user:.4g} reports on average"
-    if dummies.levels:
-        numbers = ", ".join(f"{each.expected_per_user:.4g}" for each in dummies.each_level)
-        table = f"uniform dummies of each level, {numbers} on average from the coarsest on"
-        return f" and add {table}, the fractions by independent draws"
-    probability = f"{dummies.extra_probability:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
-    if not dummies.uniform:
-        return (
-            f" and add a dummy of each item with probability {probability}, drawn independently, "
-            f"redrawn above {dummies.most} in all"
-        )
-    certain = f" and add uniform dummies, {dummies.per_user} each"
-    if dummies.law == "fractional":
-        more = f"{certain} and one more" if dummies.per_user else " and add one uniform dummy"
-        return f"{more} with probability {probability}, drawn independently"
-    drawn = ""
-    if dummies.law == "binomial":
-        number = f"({dummies.trials} trials, probability {probability}), drawn independently"
-        drawn = f", plus a binomial number {number}"
-    elif dummies.law == "negative-binomial":
-        drawn = (
-            f", plus a negative binomial number (r = {dummies.trials}, continuing with probability "
-            f"{probability}), drawn independently, redrawn above {dummies.most}"
-        )
-    return certain + drawn
+    return f" and add {dummies.words}" if dummies.maximum else ""
 
 
 def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
@@ -169,16 +142,9 @@ def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
             f"the shuffler keeps each user's report with probability {spec.keep_probability:.6g} "
             f"({spec.keep_weight} in {KEEP_SUM}), drawn independently, and reveals to nobody which"
         )
-    if spec.law == "binomial":
-        number = f"a binomial number ({spec.trials} fair coins)"
-    else:
-        number = (
-            f"a two-sided geometric number (peak {spec.peak}, ratios {spec.left_weight} below and "
-            f"{spec.right_weight} above it, in {RATIO_SUM}, at most {spec.most})"
-        )
-    if spec.law != "none":
+    if spec.most:
         stated.append(
-            f"the shuffler adds dummies that name each item, for each item {number}, drawn "
+            f"the shuffler adds dummies that name each item, for each item {spec.words}, drawn "
             "independently after the batch has closed, and reveals to nobody which or how many"
         )
         stated.append("none of these dummies are refused: an honest shuffler's are always valid")

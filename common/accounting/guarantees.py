@@ -42,7 +42,8 @@ from common.messages.guarantee import (
     sum_upper,
 )
 from common.messages.waived import NONE_WAIVED, Waived
-from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
 from common.task.task import Task, honest_share
 
 _MAX_SHARE_SHOWN: Final = 0.99
@@ -147,7 +148,7 @@ class PrivacyParameters:
             all_or_none = Groups(Binomial(1, 1 - fewer), dummies) if dummies else None
             return AnonymitySet(users=users, random_dummies=all_or_none)
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
-        if self.dummies.law == "fixed":
+        if not self.dummies.random:
             return AnonymitySet(users=users, dummies=dummies)
         # Subtracting a user also subtracts at least one fixed dummy for each refusal. Without fixed
         # dummies, or without a user left to subtract, random ones may have been refused.

@@ -44,7 +44,7 @@ from common.accounting.releases import AmplifiedRelease
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
-from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-20
 """Maximum probability beyond a side of a window, and below the first bin of K; charged to δ."""
@@ -78,7 +78,7 @@ class HybridRelease:
 
     def __post_init__(self) -> None:
         spec, reduction = self.shuffler, self.amplified.reduction
-        if reduction.collision != 0 or spec.keep_probability < 1 or spec.law != "geometric":
+        if reduction.collision != 0 or spec.keep_probability < 1 or not spec.geometric:
             raise AccountingError(
                 "the hybrid bound needs reports that name items, all kept, and geometric noise"
             )

@@ -35,7 +35,8 @@ from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.releases import Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
-from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-30
 """Maximum probability beyond either side of a window, which is charged to δ."""
@@ -75,7 +76,7 @@ class ItemNoiseRelease(Release):
     @classmethod
     def of_shuffler(cls, spec: ShufflerSpec) -> Self:
         """Return one round of reports without noise, whose shuffler adds dummies or samples."""
-        noise = spec if spec.law == "geometric" else Binomial(spec.trials, 0.5)
+        noise = spec if spec.geometric else Binomial(spec.trials, 0.5)
         return cls(noise=noise, keep_probability=spec.keep_probability)
 
     def delta(self, epsilon: float) -> float:

@@ -20,7 +20,8 @@ from common.accounting.epsilon_search import check_delta
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import rounded_up
-from common.task.dummy_spec import NO_DUMMIES, PERMUTE_ONLY, RATIO_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import NO_DUMMIES, DummySpec
+from common.task.shuffler_spec import PERMUTE_ONLY, RATIO_SUM, ShufflerSpec
 
 _MIN_EPSILON: Final = 1e-6
 _MAX_EPSILON: Final = 50.0
@@ -69,7 +70,7 @@ def aue(setting: BoundSetting) -> float:
 def sbin(setting: BoundSetting) -> float:
     """Return SBin's published central ε: the least for which the coins suffice [MSE25]."""
     shuffler, delta = setting.shuffler, setting.delta
-    if shuffler.law != "binomial":
+    if not shuffler.trials:
         raise BoundRangeError(f"it is for fair coins; the distribution is {shuffler.law}")
 
     def missing_noise(epsilon: float) -> float:
@@ -85,7 +86,7 @@ def sageo(setting: BoundSetting) -> float:
     The paper ignores the upper cut-off; the theorem's range is β ≥ 1 - e^(-ε/2).
     """
     shuffler, delta = setting.shuffler, setting.delta
-    if shuffler.law != "geometric":
+    if not shuffler.geometric:
         raise BoundRangeError(
             f"it is for two-sided geometric noise; the distribution is {shuffler.law}"
         )

@@ -20,11 +20,12 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from common.errors import TaskError
-from common.mechanisms.base import Counts, Mixture, Vector
+from common.mechanisms.base import Counts, Mixture, Reports, Vector, null_reports
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import IntervalTable
+from common.messages.submission import PLAIN_REPORT
 from common.task.cluster_spec import ClusterSpec
 from common.task.task import Task
 
@@ -58,6 +59,13 @@ class Signed(Grr):
     def places(self) -> int:
         """Number of items, positive, then negative."""
         return 2 * self.domain_size
+
+    def draw_clusters(self, rng: np.random.Generator) -> Reports:
+        """Draw one user's clusters, and the null reports that fill their rooms."""
+        numbers, size = self.clusters.draw(self.domain_size, rng)
+        reports = null_reports(size, PLAIN_REPORT).copy()
+        reports["item"][: len(numbers)] = numbers
+        return reports
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """

@@ -8,12 +8,13 @@ counts as -negative_weight. Nothing here depends on the user's value, so lengths
 reveal nothing about it.
 """
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,32 @@ class ClusterSpec:
         """Return the probability of each of the `lengths`; same shape."""
         return np.array([chance for _, chance in sorted(_by_length(self).items())])
 
+    def draw(self, domain_size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:
+        """
+        Draw one user's clusters, independently of the value. Run by the user agent.
+
+        All draws are bounded integers.
+
+        Returns:
+            Numbers of the reports, (m,): an item for a positive report, domain_size more for a
+            negative one. And the number of reports that the shown rooms hold, null reports
+            included.
+        """
+        numbers, size = list[int](), 0
+        for _ in range(self.trials):
+            room = _choose([shown for _, shown, _ in self.rooms], CHANCE_SUM, rng)
+            if room is None:
+                continue
+            size += self.rooms[room][0]
+            if _choose([self.rooms[room][2]], CHANCE_SUM, rng) is None:
+                continue
+            types = self.types_by_room()[room]
+            weights = [weight for _, _, weight in types]
+            positive, negative, _ = types[cast("int", _choose(weights, sum(weights), rng))]
+            item = int(rng.integers(0, domain_size, dtype=np.int64))
+            numbers += [item] * positive + [domain_size + item] * negative
+        return np.array(numbers, dtype=np.int64), size
+
 
 @lru_cache(maxsize=64)
 def _by_length(spec: ClusterSpec) -> dict[int, float]:
@@ -162,3 +189,12 @@ def _by_length(spec: ClusterSpec) -> dict[int, float]:
                 f"{MAX_LENGTHS}"
             )
     return found
+
+
+def _choose(weights: Sequence[int], total: int, rng: np.random.Generator) -> int | None:
+    """Choose an index with probability weight / total; None with what is left of the total."""
+    drawn = int(rng.integers(0, total, dtype=np.int64))
+    for index, end in enumerate(itertools.accumulate(weights)):
+        if drawn < end:
+            return index
+    return None

@@ -7,7 +7,8 @@ from typing import Final
 
 from common.errors import TaskError
 from common.protocols import Kind, Protocol
-from common.task.dummy_spec import KEEP_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.task.specs import (
     MAX_DIMENSIONS,
     MAX_DOMAIN_SIZE,
@@ -95,7 +96,7 @@ def _check_dummies(protocol: Protocol, dummies: DummySpec, domain_size: int) -> 
         check_choice(
             "the distribution of this protocol's dummies", dummies.law, protocol.dummy_distributions
         )
-    if dummies.law == "each-item" and dummies.trials != domain_size:
+    if dummies.item_chance and dummies.trials != domain_size:
         raise TaskError(
             f"trials is {dummies.trials}; for the distribution each-item it must be domain_size, "
             f"{domain_size}"

@@ -12,7 +12,8 @@ from common.crypto.hpke import DEFAULT_SUITE
 from common.errors import TaskError
 from common.limits import MAX_USERS, parse_amount, parse_bounded, parse_count
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.dummy_spec import MAX_DUMMIES, PERMUTE_ONLY, DummySpec, ShufflerSpec
+from common.task.dummy_spec import MAX_DUMMIES, DummySpec
+from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
 from common.task.specs import MAX_DOMAIN_SIZE, Labels
 from common.task.task import MAX_POPULATION_CHARACTERS
 from common.task.token_spec import TokenSpec

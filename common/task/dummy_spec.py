@@ -1,20 +1,24 @@
-"""The distributions of the dummies that users and the shuffler add."""
+"""
+The dummies that users add: their distribution, its checks, draws and words.
+
+A distribution is added as a row of `_ROWS`, and in the methods of this file that differ. No other
+file asks for its name.
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Self, get_args
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.protocols import DummyDistribution, ShufflerDistribution
+from common.protocols import DummyDistribution
 from common.task.cluster_spec import CHANCE_SUM, MAX_LENGTHS, ClusterSpec
-from common.task.specs import check_choice, check_fields, check_int_range, whole
+from common.task.shuffler_spec import log_sum
+from common.task.specs import Rules, check_distribution, check_int_range, whole
 
-RANDOM_UNIFORM: Final = frozenset({"fractional", "binomial", "negative-binomial"})
-"""Distributions of a random number of uniform dummies."""
 MAX_DUMMIES: Final = 2**20
 """Maximum number of dummies of one user; no envelope holds more."""
 MAX_TRIALS: Final = 2**24
@@ -24,8 +28,48 @@ EXTRA_WEIGHT_SUM: Final = CHANCE_SUM
 MAX_GEOMETRICS: Final = 2**16
 """Maximum number of geometric numbers that are summed to one negative binomial number."""
 
+Drawn = tuple[NDArray[np.int64], NDArray[np.void]]
+"""The number of each user's dummies, shape (n_users,), and the dummies, user by user."""
+
 _MIN_ACCEPTANCE: Final = 2.0**-8
 """Minimum probability that a draw is accepted; below it, rejection sampling would take too long."""
+
+
+def _check_truth(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise TaskError(f"{name} must be true or false")
+
+
+def _check_clusters(name: str, table: object) -> None:
+    if table is None:
+        raise TaskError(f"the distribution clusters needs the table [dummies.{name}]")
+
+
+def _check_levels(name: str, numbers: Sequence[int]) -> None:
+    if not numbers:
+        raise TaskError(f"{name} is empty; the distribution levels needs a number for each level")
+    for number in numbers:
+        check_int_range("a level's dummies", number, 0, MAX_DUMMIES * EXTRA_WEIGHT_SUM)
+
+
+_NAMED: Final = {"per_user": whole(0, 0)}
+_COINS: Final = {
+    "extra_weight": whole(1, EXTRA_WEIGHT_SUM - 1),
+    "trials": whole(1, MAX_TRIALS),
+    "most": whole(1, MAX_DUMMIES),
+}
+_UNIFORM: Final = {"per_user": whole(0, MAX_DUMMIES)}
+_RANDOM: Final = {**_UNIFORM, **_COINS, "one_length": _check_truth}
+_ROWS: Final[Mapping[str, Rules]] = {
+    "fixed": _UNIFORM,
+    "fractional": {**_RANDOM, "trials": whole(1, 1)},
+    "binomial": {**_RANDOM, "trials": whole(2, MAX_TRIALS)},
+    "negative-binomial": {**_RANDOM, "trials": whole(1, MAX_GEOMETRICS)},
+    "each-item": {**_NAMED, **_COINS},
+    "clusters": {**_NAMED, "clusters": _check_clusters},
+    "levels": {**_NAMED, "levels": _check_levels},
+}
+"""Rules of each distribution's numbers; all others have their defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +94,10 @@ class DummySpec:
     """
 
     law: DummyDistribution
-    per_user: Annotated[int, whole(0, MAX_DUMMIES)]
+    per_user: int
     """Dummies that each user always adds."""
-    trials: Annotated[int, whole(0, MAX_TRIALS)] = 0
-    extra_weight: Annotated[int, whole(0, EXTRA_WEIGHT_SUM - 1)] = 0
+    trials: int = 0
+    extra_weight: int = 0
     """Numerator of the probability or ratio; 0 .. EXTRA_WEIGHT_SUM-1."""
     most: int = 0
     """Maximum number of dummies beyond per_user."""
@@ -66,71 +110,17 @@ class DummySpec:
     1 / EXTRA_WEIGHT_SUM."""
 
     def __post_init__(self) -> None:
-        check_choice("the distribution of the dummies", self.law, get_args(DummyDistribution))
-        check_fields(self)
+        check_distribution(self, _ROWS, "the dummies")
         check_int_range("most", self.most, 0, MAX_DUMMIES - self.per_user)
-        if (self.law == "clusters") != (self.clusters is not None):
-            raise TaskError(
-                f"the distribution of the dummies is {self.law}; the table [dummies.clusters] is "
-                f"{'missing' if self.clusters is None else 'for the distribution clusters only'}"
-            )
-        if (self.law == "levels") != bool(self.levels):
-            raise TaskError(
-                f"the distribution of the dummies is {self.law} and levels has "
-                f"{len(self.levels)} numbers; only the distribution levels has some"
-            )
-        for number in self.levels:
-            check_int_range("a level's dummies", number, 0, MAX_DUMMIES * EXTRA_WEIGHT_SUM)
-        if (self.law not in {"fixed", "clusters", "levels"}) != (self.extra_weight > 0):
-            raise TaskError(
-                f"extra_weight is {self.extra_weight} for the distribution {self.law}; it must be "
-                "0 for fixed, clusters and levels, and above 0 otherwise"
-            )
-        if not isinstance(self.one_length, bool):
-            raise TaskError("one_length must be true or false")
-        if self.one_length and self.law not in RANDOM_UNIFORM:
-            raise TaskError(
-                f"one_length is true for the distribution {self.law}; only fractional, binomial "
-                "and negative-binomial have a choice of lengths"
-            )
-        self._check_trials()
-        self._check_drawing()
-
-    def _check_trials(self) -> None:
-        none = dict.fromkeys(("fixed", "clusters", "levels"), (0, 0))
-        allowed = none | {"fractional": (1, 1), "binomial": (2, MAX_TRIALS)}
-        minimum, maximum = allowed.get(self.law, (1, MAX_TRIALS))
-        if not minimum <= self.trials <= maximum:
-            raise TaskError(
-                f"trials is {self.trials} for the distribution {self.law}; it must be 0 for "
-                "fixed, clusters and levels, 1 for fractional, at least 2 for binomial and at "
-                "least 1 otherwise"
-            )
         if self.bounded and self.most != self.trials:
             raise TaskError(
                 f"most is {self.most} and trials is {self.trials}; they must be equal for the "
                 f"distribution {self.law}"
             )
-        if not self.uniform and self.per_user:
-            raise TaskError(
-                f"per_user is {self.per_user}; it must be 0 for the distribution {self.law}"
-            )
-        if not self.bounded and self.most < 1:
-            raise TaskError(
-                f"most is {self.most}; it must be at least 1 for the distribution {self.law}"
-            )
-
-    def _check_drawing(self) -> None:
-        """Check that a device can draw from the distribution quickly, or raise TaskError."""
         if not self.bounded and self._log_probability_of_most() < math.log(_MIN_ACCEPTANCE):
             raise TaskError(
                 f"most is {self.most} for a distribution with mean "
                 f"{self.expected_per_user - self.per_user:.4g}; too many draws would be rejected"
-            )
-        if self.law == "negative-binomial" and self.trials > MAX_GEOMETRICS:
-            raise TaskError(
-                f"trials is {self.trials} for the distribution {self.law}; it must be at most "
-                f"{MAX_GEOMETRICS}"
             )
         if self.expected_per_user > MAX_DUMMIES:
             raise TaskError(
@@ -159,7 +149,7 @@ class DummySpec:
                 rooms=tuple(map(tuple, clusters.pop("rooms"))),
                 **clusters,
             )
-        fields.setdefault("one_length", fields["law"] in RANDOM_UNIFORM)
+        fields.setdefault("one_length", "one_length" in _ROWS.get(fields["law"], ()))
         fields["levels"] = tuple(fields.get("levels", ()))
         return cls(**fields)
 
@@ -211,12 +201,22 @@ class DummySpec:
     @property
     def bounded(self) -> bool:
         """Whether the number of dummies is drawn without conditioning on `most`."""
-        return self.law in {"fixed", "fractional", "binomial", "clusters", "levels"}
+        return self.law not in {"negative-binomial", "each-item"}
 
     @property
     def uniform(self) -> bool:
         """Whether dummies are uniform reports; if not, each names an item, or a level's node."""
         return self.law not in {"each-item", "clusters", "levels"}
+
+    @property
+    def random(self) -> bool:
+        """Whether a random number of uniform dummies is added."""
+        return self.uniform and self.trials > 0
+
+    @property
+    def item_chance(self) -> float:
+        """Probability that a user adds a dummy of one item; 0 unless dummies name each item."""
+        return self.extra_probability if self.law == "each-item" else 0.0
 
     @property
     def certain(self) -> int:
@@ -265,7 +265,7 @@ class DummySpec:
         else:
             ratios = (self.trials - k) / (k + 1) * chance / (1 - chance)
         logs = np.cumsum([0.0, *np.log(ratios)])  # log P(k) - log P(0)
-        numbers = np.exp(logs - _log_sum(logs))
+        numbers = np.exp(logs - log_sum(logs))
         chances: NDArray[np.float64] = np.add.reduceat(
             numbers, np.concatenate([[0], lengths[:-1] + 1 - self.per_user])
         )
@@ -293,180 +293,96 @@ class DummySpec:
         """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
         return self.extra_weight / EXTRA_WEIGHT_SUM
 
+    @property
+    def words(self) -> str:
+        """What each user adds, to follow "and add" in the sentence of a guarantee."""
+        if self.clusters is not None:
+            return (
+                "clusters of positive and negative reports of random items as the task's table "
+                f"says, {self.expected_per_user:.4g} reports on average"
+            )
+        if self.levels:
+            numbers = ", ".join(f"{each.expected_per_user:.4g}" for each in self.each_level)
+            return (
+                f"uniform dummies of each level, {numbers} on average from the coarsest on, the "
+                "fractions by independent draws"
+            )
+        certain, redrawn = f"uniform dummies, {self.per_user} each", f"redrawn above {self.most}"
+        if self.law == "fixed":
+            return certain
+        chance = f"probability {self.extra_probability:.6g} "
+        chance += f"({self.extra_weight} in {EXTRA_WEIGHT_SUM})"
+        more = {
+            "each-item": f"a dummy of each item with {chance}",
+            "fractional": f"{certain} and one more with {chance}"
+            if self.per_user
+            else f"one uniform dummy with {chance}",
+            "binomial": f"{certain}, plus a binomial number ({self.trials} trials, {chance})",
+            "negative-binomial": f"{certain}, plus a negative binomial number (r = {self.trials}, "
+            f"continuing with {chance})",
+        }[self.law]
+        of_all = " in all" if self.law == "each-item" else ""
+        return f"{more}, drawn independently" + ("" if self.bounded else f", {redrawn}{of_all}")
+
+    # --- draws: run by the user agent for one user, and by simulations for many -------------------
+
+    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+        """
+        Draw users' dummies as reports of a mechanism for items, independently of their values.
+
+        Clusters include null reports that fill their rooms, so that the length shows the rooms
+        alone.
+        """
+        if self.uniform:
+            numbers = self.draw_numbers(n_users, rng)
+            return numbers, mechanism.dummies(int(numbers.sum()), rng)
+        if self.levels:
+            by_level = np.array([each.draw_numbers(n_users, rng) for each in self.each_level])
+            users = np.concatenate([np.repeat(np.arange(n_users), level) for level in by_level])
+            reports = mechanism.level_dummies(by_level.sum(axis=1).tolist(), rng)
+            return by_level.sum(axis=0), reports[np.argsort(users, kind="stable")]
+        if self.clusters is not None:
+            drawn = [mechanism.draw_clusters(rng) for _ in range(n_users)]
+        else:
+            drawn = [mechanism.randomize(self._draw_items(rng), rng) for _ in range(n_users)]
+        return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)
+
+    def draw_numbers(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """
+        Draw each user's number of uniform dummies, shape (n_users,), from per_user to `maximum`.
+
+        A trial draws a bounded integer and succeeds if it is below extra_weight; a fixed number of
+        dummies takes no draws.
+        """
+        numbers = np.zeros(n_users, dtype=np.int64)
+        if self.bounded:
+            for _ in range(self.trials):
+                numbers += self._successes(n_users, rng)
+            return self.per_user + numbers
+        over = np.ones(n_users, dtype=np.bool_)
+        while over.any():
+            numbers[over] = self._negative_binomial(int(over.sum()), rng)
+            over = numbers > self.most
+        return self.per_user + numbers
+
+    def _negative_binomial(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw each user's sum of `trials` geometric numbers: of successes before a failure."""
+        total = np.zeros(n_users, dtype=np.int64)
+        users = np.repeat(np.arange(n_users), self.trials)
+        while len(users):
+            users = users[self._successes(len(users), rng)]
+            total += np.bincount(users, minlength=n_users)
+        return total
+
+    def _draw_items(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw the items that one user's dummies name; all again if there are too many."""
+        while True:
+            items = np.flatnonzero(self._successes(self.trials, rng))
+            if len(items) <= self.most:
+                return items
+
+    def _successes(self, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        return rng.integers(0, EXTRA_WEIGHT_SUM, size=count, dtype=np.int64) < self.extra_weight
+
 
 NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0)
-
-
-KEEP_SUM: Final = 2**32
-"""Denominator of keep_weight."""
-RATIO_SUM: Final = 2**30
-"""Denominator of a geometric distribution's weights; products of two stay below 2^63."""
-MAX_PER_ITEM: Final = 2**24
-"""Maximum number of dummies of one item."""
-MAX_GEOMETRIC: Final = 2**20
-"""Maximum number of dummies of one item for a geometric distribution, which is tabulated."""
-_FALSE_ALARM: Final = 1e-12
-"""Maximum probability that an honest batch's size is outside the bounds of `batch_reports`."""
-_STEP_RATIOS: Final = np.geomspace(1 / 8, 8, 19)
-_MAX_STEP: Final = 30.0
-"""Larger steps of Chernoff's bound would gain less than one report."""
-MAX_DRAWS: Final = 2**20
-"""Maximum expected number of draws for one item's dummies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShufflerSpec:
-    """
-    Sampling and dummies by the shuffler [MSE25].
-
-    After the batch has closed, the shuffler
-
-    * keeps each user's report with probability keep_weight / KEEP_SUM, and
-    * adds z dummies that name an item, for each item independently. z is `binomial`, the heads
-      in `trials` tosses of a fair coin; or `geometric`, with P(z) ∝ l^(peak-z) below the peak and
-      ∝ r^(z-peak) from the peak on, where l = left_weight / RATIO_SUM, r = right_weight /
-      RATIO_SUM, and z is conditioned on z ≤ most.
-
-    Only bounded integers are drawn, so accounting uses the exact distribution.
-    """
-
-    law: ShufflerDistribution = "none"
-    keep_weight: Annotated[int, whole(1, KEEP_SUM)] = KEEP_SUM
-    trials: Annotated[int, whole(0, MAX_PER_ITEM)] = 0
-    peak: Annotated[int, whole(0, MAX_PER_ITEM)] = 0
-    left_weight: Annotated[int, whole(0, RATIO_SUM - 1)] = 0
-    right_weight: Annotated[int, whole(0, RATIO_SUM - 1)] = 0
-    most: Annotated[int, whole(0, MAX_PER_ITEM)] = 0
-    """Maximum number of dummies of one item."""
-
-    def __post_init__(self) -> None:
-        check_choice(
-            "the distribution of the shuffler's dummies", self.law, get_args(ShufflerDistribution)
-        )
-        check_fields(self)
-        binomial, geometric = self.law == "binomial", self.law == "geometric"
-        if (self.trials > 0) != binomial or (binomial and self.most != self.trials):
-            raise TaskError(
-                f"trials is {self.trials} and most is {self.most} for the distribution {self.law}; "
-                "they must be equal and above 0 for binomial, and trials must be 0 otherwise"
-            )
-        flanks = self.left_weight > 0 and self.right_weight > 0
-        if geometric and not (flanks and self.most >= max(1, self.peak)):
-            raise TaskError(
-                f"left_weight is {self.left_weight}, right_weight is {self.right_weight}, peak is "
-                f"{self.peak} and most is {self.most}; for geometric both weights must be above 0, "
-                "and most at least 1 and at least peak"
-            )
-        if geometric:
-            check_int_range("most", self.most, 1, MAX_GEOMETRIC)
-        if self.draws_per_item > MAX_DRAWS:
-            raise TaskError(
-                f"one item would take {self.draws_per_item:.3g} draws with weights "
-                f"{self.left_weight} and {self.right_weight}, peak {self.peak} and most "
-                f"{self.most}; it may take at most {MAX_DRAWS}"
-            )
-        if not geometric and (self.peak or self.left_weight or self.right_weight):
-            raise TaskError(
-                f"peak is {self.peak}, left_weight is {self.left_weight} and right_weight is "
-                f"{self.right_weight}; all must be 0 unless the distribution is geometric"
-            )
-        if self.law == "none" and self.most:
-            raise TaskError(f"most is {self.most}; it must be 0 where the shuffler adds no dummies")
-
-    @property
-    def draws_per_item(self) -> float:
-        """
-        Approximate number of bounded integers, or 64-bit words of fair bits, drawn for one item.
-
-        A flank of ratio x takes 1/(1-x) draws on average; the result falls within the flank's
-        length with probability 1 - x^length, and is drawn again otherwise.
-        """
-        if self.law != "geometric":
-            return self.trials / 64
-        sides = ((self.left_weight, self.peak), (self.right_weight, self.most - self.peak + 1))
-        return sum(
-            RATIO_SUM / (RATIO_SUM - weight) / -math.expm1(length * math.log(weight / RATIO_SUM))
-            for weight, length in sides
-            if length
-        )
-
-    @property
-    def keep_probability(self) -> float:
-        """Probability that a report is kept; exact."""
-        return self.keep_weight / KEEP_SUM
-
-    @property
-    def only_permutes(self) -> bool:
-        """Whether the shuffler only permutes."""
-        return self.law == "none" and self.keep_weight == KEEP_SUM
-
-    def batch_reports(self, sent: int, domain_size: int) -> tuple[int, int]:
-        """
-        Return bounds on the number of reports that the shuffler delivers, from the number sent.
-
-        A number outside them shows that reports were lost or added: an honest shuffler's is outside
-        them with probability at most 1e-12. By Chernoff's bound [BLM13, Section 2.2], a sum S is at
-        least (log E[exp(h·S)] + L) / h with probability at most exp(-L), for every h > 0, and
-        likewise below. Several h are tried, around the best one for a normal distribution.
-        """
-        if self.only_permutes:
-            return sent, sent
-        _, spread = self.moments()
-        kept = self.keep_probability
-        variance = max(1.0, sent * kept * (1 - kept) + domain_size * spread)
-        exponent = math.log(2 / _FALSE_ALARM)
-        steps = np.minimum(_MAX_STEP, math.sqrt(2 * exponent / variance) * _STEP_RATIOS)
-        log_moment = self._log_moments()
-
-        def bound(h: float) -> float:
-            total = sent * math.log1p(kept * math.expm1(h)) + domain_size * log_moment(h)
-            return (total + exponent) / h
-
-        minimum = max(bound(-h) for h in steps.tolist())
-        maximum = min(bound(h) for h in steps.tolist())
-        return max(0, math.floor(minimum)), min(sent + domain_size * self.most, math.ceil(maximum))
-
-    def _log_moments(self) -> Callable[[float], float]:
-        """Return the function log E[exp(h·z)] of h."""
-        if self.law == "none":
-            return lambda _: 0.0
-        if self.law == "binomial":
-            return lambda h: self.trials * math.log1p(math.expm1(h) / 2)
-        logs, z = self._log_weights(), np.arange(self.most + 1)
-        total = _log_sum(logs)
-        return lambda h: _log_sum(logs + h * z) - total
-
-    def _log_weights(self) -> NDArray[np.float64]:
-        """Return log P(z) of a geometric distribution for z = 0 .. most, up to a constant."""
-        z = np.arange(self.most + 1, dtype=np.float64)
-        left = math.log(self.left_weight / RATIO_SUM)
-        right = math.log(self.right_weight / RATIO_SUM)
-        return np.where(z < self.peak, (self.peak - z) * left, (z - self.peak) * right)
-
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return P(z) for z = 0 .. most, if geometric; otherwise raise ValueError."""
-        if self.law != "geometric":
-            raise ValueError(f"the distribution is {self.law}; it must be geometric")
-        weights = np.exp(self._log_weights())
-        distribution: NDArray[np.float64] = weights / weights.sum()
-        return distribution
-
-    def moments(self) -> tuple[float, float]:
-        """Return the mean and the variance of z, the number of one item's dummies."""
-        if self.law == "none":
-            return 0.0, 0.0
-        if self.law == "binomial":
-            return self.trials / 2, self.trials / 4
-        distribution, z = self.probabilities(), np.arange(self.most + 1)
-        mean = float(distribution @ z)
-        return mean, float(distribution @ (z - mean) ** 2)
-
-
-def _log_sum(logs: NDArray[np.float64]) -> float:
-    """Return the logarithm of the sum of the exponentials of `logs`."""
-    top = float(logs.max())
-    return top + math.log(float(np.exp(logs - top).sum()))
-
-
-PERMUTE_ONLY: Final = ShufflerSpec()
-"""A shuffler that only permutes."""

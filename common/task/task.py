@@ -33,7 +33,8 @@ from common.task.domain_spec import (
     group_count,
     hierarchy_sizes,
 )
-from common.task.dummy_spec import RANDOM_UNIFORM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.specs import (
     AnySpec,
     MechanismSpec,
@@ -436,7 +437,7 @@ class Task:
             for name in names:
                 if not table[name]:
                     del table[name]
-        if self.dummies.one_length or self.dummies.law not in RANDOM_UNIFORM:
+        if self.dummies.one_length or not self.dummies.random:
             fields["dummies"].pop("one_length", None)
         text = json.dumps(
             fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False

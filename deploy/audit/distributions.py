@@ -29,7 +29,8 @@ from common.messages.submission import Value
 from common.protocols import ITEM_KINDS
 from common.task import specs
 from common.task.cluster_spec import ClusterSpec
-from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 from deploy.audit.scenario import AuditSubject, NotCoveredError
@@ -131,14 +132,14 @@ def _response(power: float, answers: int, *, other: float | None) -> SupportDist
 
 def extra_dummies(spec: DummySpec) -> Vector:
     """Return the probabilities that a user adds 0, 1, … dummies beyond the certain ones."""
-    if spec.law == "levels":
+    if spec.levels:
         fractions = np.array(spec.levels) % 2**32 / 2**32
         total = np.ones(1)
         for chance in fractions[fractions > 0]:
             total = np.convolve(total, [1 - chance, chance])
         return total
     places, chance = np.arange(spec.most + 1), spec.extra_weight / 2**32
-    if spec.law == "negative-binomial":
+    if not spec.bounded and spec.uniform:
         kept = stats.nbinom.pmf(places, spec.trials, 1 - chance)
     else:
         kept = stats.binom.pmf(places, spec.trials, chance)
@@ -202,7 +203,7 @@ def _cluster_sizes(spec: ClusterSpec) -> dict[tuple[int, int, int], float]:
 def added_dummies(spec: ShufflerSpec) -> Vector:
     """Return the probabilities that the shuffler adds 0, 1, …, `most` dummies of one item."""
     places = np.arange(spec.most + 1)
-    if spec.law == "binomial":
+    if not spec.geometric:
         return np.asarray(stats.binom.pmf(places, spec.trials, 0.5))
     steps = places - spec.peak
     left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM

@@ -22,7 +22,7 @@ from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset, is_file
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
 from deploy.load.plan import LoadPlan
-from deploy.simulate.collection import draw_group_dummies, joined
+from deploy.simulate.collection import joined
 from deploy.tasks.value_parser import sample_value, value_of
 from deploy.terminal.files import atomic_output
 from user_agent.contribution import Contributor, encoder_for
@@ -201,7 +201,7 @@ class GroupContributor(Contributor):
         lengths = np.full(n_users, allowed[0])
         if most > own:
             mechanism = cast("Mechanism", self._mechanism)
-            counts, dummies = draw_group_dummies(mechanism, self._task.dummies, n_users, rng)
+            counts, dummies = self._task.dummies.draw(mechanism, n_users, rng)
             table[:, own:][np.arange(most - own) < counts[:, None]] = dummies
             lengths = allowed[np.searchsorted(allowed, own + counts)]
         sent = np.arange(most) < lengths[:, None]

@@ -12,7 +12,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from common.messages.guarantee import rounded_up
-from common.task.dummy_spec import KEEP_SUM
+from common.task.shuffler_spec import KEEP_SUM
 from common.task.task import listed
 from common.version import VERSION
 from deploy.pages import figures

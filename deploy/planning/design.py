@@ -16,13 +16,8 @@ from common.mechanisms.support import Support, bernoulli_variance, variance
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import PROTOCOLS
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import (
-    EXTRA_WEIGHT_SUM,
-    MAX_DUMMIES,
-    PERMUTE_ONLY,
-    DummySpec,
-    ShufflerSpec,
-)
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
+from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON, envelope_bytes
 from deploy.planning.requirements import Requirements, item_report
 

@@ -19,7 +19,8 @@ from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, optimal_buckets
 from common.protocols import PROTOCOLS
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON
 from deploy.planning.design import (
     NOT_AMPLIFIED,

@@ -12,7 +12,7 @@ from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
-from common.task.dummy_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
 from deploy.planning.calibration import least_noise, log_excess
 from deploy.planning.design import Design
 from deploy.planning.requirements import Requirements

@@ -8,18 +8,13 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analyzer.estimation.histogram import estimate
 from analyzer.finalize import mixture_of
-from common.mechanisms.base import Counts, Mechanism, Mixture, Reports, is_null
-from common.mechanisms.hierarchy import Hierarchy
+from common.mechanisms.base import Counts, Mechanism, Mixture, is_null
 from common.mechanisms.key_value.pairs import Pairs
 from common.messages.result import Histogram
-from common.task.dummy_spec import DummySpec
 from common.task.task import Task
-from shuffler.item_dummies import draw_item_dummies, draw_kept
-from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 ONE_BY_ONE: Final = 30_000_000
 """Maximum bytes of reports to simulate one by one: about two million hashed reports."""
@@ -52,9 +47,9 @@ def collect(
     """
     simulate = _simulate_reports if one_by_one else _draw
     counts = simulate(task, mechanism, users, rng)
-    if task.shuffler.law == "none":
+    if task.shuffler.most == 0:
         return counts
-    added = draw_item_dummies(task.shuffler, task.domain_size, rng)
+    added = task.shuffler.draw_item_dummies(task.domain_size, rng)
     return CellCounts(cells=counts.cells + added, n_reports=counts.n_reports + int(added.sum()))
 
 
@@ -64,9 +59,9 @@ def _simulate_reports(
     n_users = int(users.sum())
     values = np.repeat(np.arange(task.domain_size, dtype=np.int64), users)
     real = mechanism.randomize(values, rng)
-    _, dummies = draw_group_dummies(mechanism, task.dummies, n_users, rng)
+    _, dummies = task.dummies.draw(mechanism, n_users, rng)
     reports = np.concatenate([real, dummies])
-    reports = reports[draw_kept(task.shuffler, len(reports), rng)]
+    reports = reports[task.shuffler.draw_kept(len(reports), rng)]
     reports = reports[~is_null(reports)]
     return CellCounts(cells=mechanism.tally(reports), n_reports=len(reports))
 
@@ -83,22 +78,6 @@ def joined(encoded: Sequence[Any]) -> Any:  # noqa: ANN401  # the type depends o
     )
 
 
-def draw_group_dummies(
-    mechanism: Mechanism, spec: DummySpec, n_users: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], Reports]:
-    """Return the number of each user's dummies, shape (n_users,), and the dummies, user by user."""
-    if spec.uniform:
-        counts = draw_dummy_counts(spec, n_users, rng)
-        return counts, mechanism.dummies(int(counts.sum()), rng)
-    if isinstance(mechanism, Hierarchy):
-        by_level = np.array([draw_dummy_counts(each, n_users, rng) for each in spec.each_level])
-        users = np.concatenate([np.repeat(np.arange(n_users), counts) for counts in by_level])
-        reports = mechanism.level_dummies(by_level.sum(axis=1).tolist(), rng)
-        return by_level.sum(axis=0), reports[np.argsort(users, kind="stable")]
-    drawn = [draw_dummies(mechanism, spec, rng) for _ in range(n_users)]
-    return np.array([len(dummies) for dummies in drawn], dtype=np.int64), np.concatenate(drawn)
-
-
 def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> CellCounts:
     n_users, dummies = int(users.sum()), task.dummies
     if dummies.clusters is not None or dummies.levels:
@@ -107,10 +86,10 @@ def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Genera
     if task.shuffler.keep_probability < 1:
         users = rng.binomial(users, task.shuffler.keep_probability)
     if dummies.uniform:
-        total = int(draw_dummy_counts(dummies, n_users, rng).sum())
+        total = int(dummies.draw_numbers(n_users, rng).sum())
         cells = mechanism.sample_cells(users, total, rng)
     else:
-        item_dummies = rng.binomial(n_users, dummies.extra_probability, size=task.domain_size)
+        item_dummies = rng.binomial(n_users, dummies.item_chance, size=task.domain_size)
         total = int(item_dummies.sum())
         cells = mechanism.sample_cells(users, 0, rng) + item_dummies
     return CellCounts(cells=cells, n_reports=int(users.sum()) + total)

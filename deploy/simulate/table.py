@@ -230,7 +230,7 @@ def _parameters(task: Task) -> str:
         parts.append(f"ε0 {task.local_epsilon:.3g}")
     if task.shuffler.keep_probability < 1:
         parts.append(f"keeps {task.shuffler.keep_probability:.3g}")
-    if task.shuffler.law != "none":
+    if task.shuffler.most:
         parts.append(f"{task.shuffler.moments()[0]:.4g} per item")
     return ", ".join(parts)
 

@@ -14,7 +14,7 @@ from common.mechanisms.signed import Signed
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.specs import (
     INSTANT_SUM,
     PERMANENT_SUM,
@@ -269,7 +269,7 @@ def _describe_shuffler(shuffler: ShufflerSpec) -> str:
             f"keeps each report with probability {shuffler.keep_probability:.4g} and drops the "
             "others"
         )
-    if shuffler.law != "none":
+    if shuffler.most:
         steps.append(f"adds dummies: {shuffler.law}")
     return ", ".join(steps)
 

@@ -16,7 +16,8 @@ from common.crypto.hpke_pool import open_each, seal_each
 from common.protocols import PROTOCOLS
 from common.task.cluster_spec import ClusterSpec
 from common.task.domain_spec import EdgesSpec
-from common.task.dummy_spec import DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from tests.benchmarks.conftest import Best, Line, best_of

@@ -21,7 +21,6 @@ from common.mechanisms.signed import Signed
 from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import plain_reports
 from common.task.cluster_spec import ClusterSpec
-from user_agent.contribution import draw_clusters
 
 _SIGNED: Final = Signed(
     6,
@@ -47,7 +46,7 @@ def _of_devices(mechanism: Signed) -> NDArray[np.int64]:
     batches = []
     for _ in range(_BATCHES):
         own = mechanism.randomize(np.repeat(np.arange(6), _USERS), rng)
-        drawn = [draw_clusters(mechanism.clusters, 6, rng)[0] for _ in range(_N)]
+        drawn = [mechanism.clusters.draw(6, rng)[0] for _ in range(_N)]
         reports = np.concatenate([own, plain_reports(np.concatenate(drawn))])
         batches.append(mechanism.tally(reports))
     return np.array(batches)

@@ -31,7 +31,6 @@ from common.transparency.log_entry import LogEntry
 from common.wire.issuance import MAX_CREDENTIAL_BYTES
 from issuer.id_tokens import parse_key_set, verified_subject
 from issuer.token_keys import HeldKey
-from shuffler.item_dummies import draw_kept
 from tests.support.id_tokens import AUDIENCE, KEY_SET, KEYS, NOW, PROVIDER, signed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.leaves import SALT
@@ -70,7 +69,7 @@ def _prepared(raw: bytes) -> object:
     task = Task.from_bytes(raw)
     task.batch_reports(task.n_min)
     honest_share(task.n_min, task.assumed_honest_fraction)
-    draw_kept(task.shuffler, 3, np.random.default_rng(1))
+    task.shuffler.draw_kept(3, np.random.default_rng(1))
     contributor = Contributor(task, _DIGEST)
     if task.domain_size > _MAX_ITEMS or task.lengths[-1] > _MAX_ITEMS:
         return randomizer_of(task)

@@ -8,7 +8,8 @@ from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.protocols import protocol_named, protocols_of
 from common.task.cluster_spec import ClusterSpec
 from common.task.domain_spec import EdgesSpec
-from common.task.dummy_spec import DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task
 from tests.support.tasks import draft
 

@@ -23,7 +23,8 @@ from common.messages.ledger_entry import Decision, DecisionEntry, verify
 from common.messages.submission import Outcome
 from common.runtime.blocks import FolderBlocks
 from common.task.draft import PairDraft
-from common.task.dummy_spec import DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire import batches, fields, issuance, jobs, results, submissions, tasks
 from deploy.audit.harness.clock import ManualClock

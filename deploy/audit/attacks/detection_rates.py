@@ -11,7 +11,7 @@ from analyzer.sentinels import FALSE_ALARM, SentinelMatches, check_sentinels, ma
 from analyzer.storage.task_table import Sentinel
 from common.errors import SuspectBatchError
 from common.messages.inclusion_proof import leaf
-from common.task.dummy_spec import KEEP_SUM
+from common.task.shuffler_spec import KEEP_SUM
 from common.task.task import Task
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.scenario import AuditSubject

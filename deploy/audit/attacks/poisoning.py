@@ -40,9 +40,8 @@ from common.task.task import Task
 from deploy.audit.distributions import usual_value
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject, NotCoveredError, Scenario
-from deploy.simulate.collection import collect, draw_group_dummies, few_enough_reports
+from deploy.simulate.collection import collect, few_enough_reports
 from shuffler.collection import check_length
-from shuffler.item_dummies import draw_kept
 from user_agent.contribution import encoder_for
 
 Items = NDArray[np.int64]
@@ -239,10 +238,10 @@ def poison(
     else:
         drawn.append((mechanism.randomize(rng.choice(targets, size=n_fakes), rng), own))
     if not submissions:
-        _, dummies = draw_group_dummies(mechanism, task.dummies, n_fakes, rng)
+        _, dummies = task.dummies.draw(mechanism, n_fakes, rng)
         drawn.append((dummies[~is_null(dummies)], lever.dummy_floor))
     for reports, each in drawn:
-        kept = reports[draw_kept(task.shuffler, len(reports), rng)]
+        kept = reports[task.shuffler.draw_kept(len(reports), rng)]
         added, as_many = (
             float(figures.sum())
             for figures in (supported(mechanism, kept, targets), counted(mechanism, kept))

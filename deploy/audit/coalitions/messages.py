@@ -23,8 +23,6 @@ from common.mechanisms.hierarchy import Hierarchy
 from deploy.audit.distributions import support_distribution
 from deploy.audit.game import GameResult, run_game
 from deploy.audit.scenario import AuditSubject
-from deploy.simulate.collection import draw_group_dummies
-from shuffler.item_dummies import draw_item_dummies, draw_kept
 
 FEW_USERS: Final = 100
 """Maximum users for computing the attack on random numbers of dummies; more users take minutes."""
@@ -49,7 +47,7 @@ def draw_messages(
     trial = np.repeat(np.arange(trials), users * task.own_reports)
     if not (adding and task.dummies.maximum):
         return reports, trial
-    numbers, dummies = draw_group_dummies(mechanism, task.dummies, trials * adding, rng)
+    numbers, dummies = task.dummies.draw(mechanism, trials * adding, rng)
     of_dummies = np.repeat(np.repeat(np.arange(trials), adding), numbers)
     return np.concatenate([reports, dummies]), np.concatenate([trial, of_dummies])
 
@@ -164,10 +162,10 @@ def run_batch_game(
         if task.shuffler.only_permutes:
             return scores(mechanism, reports, trial, trials)
         # If the shuffler adds dummies that name items, these two counts are all the evidence.
-        kept = draw_kept(task.shuffler, len(reports), rng)
+        kept = task.shuffler.draw_kept(len(reports), rng)
         counts = [
             np.bincount(trial[kept & mechanism.supports(reports, compared)], minlength=trials)
-            + draw_item_dummies(task.shuffler, trials, rng)
+            + task.shuffler.draw_item_dummies(trials, rng)
             for compared in compared_items(mechanism)
         ]
         return np.asarray(counts[0] - counts[1], dtype=np.float64)

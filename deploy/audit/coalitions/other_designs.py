@@ -15,7 +15,7 @@ from common.mechanisms.base import Vector
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.weights import ResponseWeights
 from common.messages.guarantee import REPLACE_ONE, Guarantee
-from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 from deploy.audit.coalitions.messages import weights
 from deploy.audit.coalitions.single_user import run_n_minus_one, run_pooled
 from deploy.audit.finding import Finding, Rows

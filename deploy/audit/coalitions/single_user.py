@@ -17,7 +17,7 @@ from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
 from common.messages.guarantee import Coalition, Guarantee
 from common.protocols import ITEM_KINDS
-from common.task.dummy_spec import PERMUTE_ONLY
+from common.task.shuffler_spec import PERMUTE_ONLY
 from deploy.audit import distributions
 from deploy.audit.coalitions import messages
 from deploy.audit.coalitions.messages import proven_epsilon, recognised_epsilon, user_worlds
@@ -26,7 +26,6 @@ from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_poisson
 from deploy.pages.guarantee_sentences import best_guarantees
-from deploy.simulate.collection import draw_group_dummies
 from shuffler.permutation import permute
 
 TESTED_DELTA: Final = 0.01
@@ -191,7 +190,7 @@ def run_linking(subject: AuditSubject, rng: Generator) -> Rows:
     linked = int((first == second).sum())
     checks.test("the same seed in two rounds", p_poisson(linked, n_users / seeds))
     if task.dummies.maximum and task.dummies.uniform:
-        numbers, dummies = draw_group_dummies(mechanism, task.dummies, n_users, rng)
+        numbers, dummies = task.dummies.draw(mechanism, n_users, rng)
         equal = int((dummies["seed"] == np.repeat(first, numbers)).sum())
         p_equal = p_poisson(equal, len(dummies) / seeds)
         checks.test("a dummy with the seed of its user's report", p_equal)

@@ -30,7 +30,6 @@ from deploy.audit.harness.analyzer_core import InProcessAnalyzer
 from deploy.audit.harness.clock import ManualClock
 from deploy.tasks.value_parser import value_of
 from shuffler.collection import check_length
-from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.agent import Agent
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets
@@ -132,9 +131,9 @@ class DishonestShuffler:
         """Return manifest and reports of a tampered batch, sampled and permuted like a real one."""
         users = tampering(self, [list(user) for user in self.users])
         reports = [report for user in users for report in user]
-        kept = draw_kept(self.task.shuffler, len(reports), self.rng)
+        kept = self.task.shuffler.draw_kept(len(reports), self.rng)
         reports = [report for report, is_kept in zip(reports, kept, strict=True) if is_kept]
-        added = draw_item_dummies(self.task.shuffler, self.task.domain_size, self.rng)
+        added = self.task.shuffler.draw_item_dummies(self.task.domain_size, self.rng)
         dummies = plain_reports(np.repeat(np.arange(len(added), dtype=np.int64), added))
         reports += self._sealed(dummies)
         if self.permutes:

@@ -78,18 +78,16 @@ def reduced_draft(task: Task, *, most_reports: int, n_users: tuple[int, ...]) ->
 
 def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
     size, dummies, shuffler = min(task.domain_size, _MAX_ITEMS), task.dummies, task.shuffler
-    if dummies.law == "each-item":
+    if dummies.item_chance:
         dummies = dataclasses.replace(dummies, trials=size, most=min(dummies.most, size))
     elif cut and dummies.clusters is not None:
         dummies = dataclasses.replace(dummies, clusters=_FEW_CLUSTERS)
     elif cut and dummies.maximum > _MAX_DUMMIES:
         dummies = DummySpec(law="fixed", per_user=_MAX_DUMMIES)
-    if cut and shuffler.law == "binomial":
-        few = min(shuffler.trials, 4 * _MAX_DUMMIES)
-        shuffler = dataclasses.replace(shuffler, trials=few, most=few)
-    elif cut and shuffler.law == "geometric":
-        peak, most = min(shuffler.peak, _MAX_DUMMIES), min(shuffler.most, 3 * _MAX_DUMMIES)
-        shuffler = dataclasses.replace(shuffler, peak=peak, most=most)
+    if cut:
+        trials, peak = min(shuffler.trials, 4 * _MAX_DUMMIES), min(shuffler.peak, _MAX_DUMMIES)
+        most = trials or min(shuffler.most, 3 * _MAX_DUMMIES)
+        shuffler = dataclasses.replace(shuffler, trials=trials, peak=peak, most=most)
     edges, buckets = None, 0
     if task.level_sizes:
         edges, buckets = EdgesSpec(low=0.0, high=1.0, buckets=size), task.item_mechanism.buckets

@@ -25,10 +25,8 @@ from deploy.audit.distributions import (
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells
-from deploy.simulate.collection import draw_group_dummies
 from deploy.tasks.value_parser import value_of
-from shuffler.item_dummies import draw_item_dummies, draw_kept
-from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
+from user_agent.contribution import Contributor
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
 _ENDS: Final = 6
@@ -134,7 +132,7 @@ def _sizes(
 def _check_clusters(checks: Checks, subject: AuditSubject, users: int, rng: Generator) -> None:
     """Test the types, rooms and items of clusters; if weakened, without users' first reports."""
     task, possible = subject.task, submission_sizes(subject.task)
-    sizes, drawn = draw_group_dummies(subject.mechanism, task.dummies, users, rng)
+    sizes, drawn = task.dummies.draw(subject.mechanism, users, rng)
     owners = np.repeat(np.arange(users), sizes)
     kept = np.arange(len(drawn)) - (np.cumsum(sizes) - sizes)[owners] >= subject.weakened
     drawn, owners = drawn[kept], owners[kept]
@@ -157,14 +155,14 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
         return
     mechanism = subject.mechanism
     if task.dummies.uniform:
-        counts = np.maximum(draw_dummy_counts(task.dummies, number, rng) - left_out, 0)
+        counts = np.maximum(task.dummies.draw_numbers(number, rng) - left_out, 0)
         extra = counts - task.dummies.per_user
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
     elif task.dummies.clusters is not None:
         _check_clusters(checks, subject, number // _SLOW_DIVISOR, rng)
     elif task.dummies.maximum:
         users = range(number // _SLOW_DIVISOR)
-        drawn = [draw_dummies(mechanism, task.dummies, rng)[left_out:] for _ in users]
+        drawn = [task.dummies.draw(mechanism, 1, rng)[1][left_out:] for _ in users]
         sizes = np.maximum(np.array(list(map(len, drawn))) - task.dummies.certain, 0)
         checks.cells("numbers of dummies that name items", sizes, extra_dummies(task.dummies))
         named = mechanism.tally(np.concatenate(drawn))
@@ -176,13 +174,13 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
             checks.require("no item repeats", once)
         checks.test("items or nodes that dummies name", p_cells(named, chances))
     if not spec.only_permutes:
-        kept, chance = int(draw_kept(spec, number, rng).sum()), spec.keep_probability
+        kept, chance = int(spec.draw_kept(number, rng).sum()), spec.keep_probability
         checks.test("reports that the shuffler keeps", p_binomial(kept, number, chance))
-        batches = np.array([draw_kept(spec, _SMALL_BATCH, rng).sum() for _ in range(_BATCHES)])
+        batches = np.array([spec.draw_kept(_SMALL_BATCH, rng).sum() for _ in range(_BATCHES)])
         binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, chance)
         checks.cells("number of reports kept in a small batch", batches, binomial)
-    if spec.law != "none":
-        numbers, chances = draw_item_dummies(spec, number, rng) - left_out, added_dummies(spec)
+    if spec.most:
+        numbers, chances = spec.draw_item_dummies(number, rng) - left_out, added_dummies(spec)
         numbers = np.maximum(numbers, 0)
         checks.cells(f"the shuffler's {spec.law} dummies", numbers, chances)
         pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)

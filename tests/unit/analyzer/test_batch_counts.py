@@ -25,7 +25,6 @@ from common.task_digest import TaskDigest
 from tests.support.count_jobs import count, divide_finely, job_over
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
-from user_agent.contribution import draw_dummies
 
 _CASE = published()
 _MECHANISM = mechanism_of(_CASE.task)
@@ -184,7 +183,7 @@ def test_all_null_reports_that_rooms_can_hold_are_accepted() -> None:
     sent = [(largest, largest), (largest + 1, largest)]
     for _ in range(300):
         drawn = [
-            draw_dummies(mechanism_of(_SIGNED_TASK), _SIGNED_TASK.dummies, rng) for _ in range(10)
+            _SIGNED_TASK.dummies.draw(mechanism_of(_SIGNED_TASK), 1, rng)[1] for _ in range(10)
         ]
         null = sum(int(is_null(reports).sum()) for reports in drawn)
         sent.append((null, sum(map(len, drawn))))

@@ -25,7 +25,8 @@ from common.messages.result import Estimate, Histogram, KeyValues, Means, Result
 from common.messages.submission import plain_reports
 from common.protocols import protocols_of
 from common.task.draft import PairDraft
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from common.task.task import Task
 from deploy.simulate.collection import collect
 from tests.support.analyzer_core import AnalyzerCore

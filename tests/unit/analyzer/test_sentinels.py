@@ -17,7 +17,7 @@ from analyzer.storage.task_table import Sentinel
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import leaf
-from common.task.dummy_spec import ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from tests.support.leaves import some_leaves

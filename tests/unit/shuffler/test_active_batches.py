@@ -22,7 +22,7 @@ from common.errors import (
 )
 from common.messages.batch import BatchId, BatchState
 from common.runtime.state_directory import StateDirectory
-from common.task.dummy_spec import ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.storage.submission_store import StoredBatch

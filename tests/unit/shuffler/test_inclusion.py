@@ -15,7 +15,7 @@ from common.messages.inclusion_proof import (
     salted,
 )
 from common.runtime.blocks import SealedBlocks
-from common.task.dummy_spec import ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.batches import prefix_to_wire, proof_from_wire
 from deploy.audit.harness.analyzer_core import InlineExecutor

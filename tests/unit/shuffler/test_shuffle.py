@@ -14,7 +14,7 @@ from common.errors import DamagedStorageError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
-from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from deploy.audit.harness.analyzer_core import InlineExecutor
 from shuffler.permutation import permute
 from shuffler.shuffle_job import PERMUTED, ShuffleJob, ShuffleSummary, shuffle

@@ -28,9 +28,6 @@ from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import (
     Contributor,
     PreparedSubmission,
-    draw_clusters,
-    draw_dummies,
-    draw_dummy_counts,
     encoder_for,
     pad,
 )
@@ -196,7 +193,7 @@ def test_a_submission_follows_from_its_generators_draws(name: str) -> None:
         sealed.clear()
         drawn = np.random.default_rng(value)
         reports = mechanism.randomize(np.array([value]), drawn)
-        reports = np.concatenate([reports, draw_dummies(mechanism, task.dummies, drawn)])
+        reports = np.concatenate([reports, task.dummies.draw(mechanism, 1, drawn)[1]])
         reports = pad(reports, task.lengths)
         reports = reports[drawn.permutation(len(reports))]
         expected = drawn.bytes(SUBMISSION_ID_BYTES) + reports.tobytes()
@@ -251,7 +248,7 @@ def test_numbers_of_dummies_are_decided_by_their_weight(
     distribution: dict[str, Any], draws: list[list[int]], expected: list[int]
 ) -> None:
     """A trial succeeds below the weight, 7; only a number above the maximum is drawn again."""
-    drawn = draw_dummy_counts(_dummies(**distribution, extra_weight=7), 2, Scripted(*draws))
+    drawn = _dummies(**distribution, extra_weight=7).draw_numbers(2, Scripted(*draws))
 
     assert expected == drawn.tolist()
 
@@ -261,7 +258,7 @@ def test_a_dummy_of_an_item_is_decided_by_its_weight() -> None:
     distribution = _dummies("each-item", trials=6, most=2, extra_weight=7)
     grr = mechanism_of(_aue(most=6).task)
     rng = Scripted([0, 0, 0, 7, 7, 7], [7, 6, 9, 9, 0, 8])
-    drawn = draw_dummies(grr, distribution, rng)
+    drawn = distribution.draw(grr, 1, rng)[1]
 
     assert [1, 4] == drawn["item"].tolist()
 
@@ -280,12 +277,8 @@ def test_drawn_numbers_have_the_accounted_distribution(
     distribution: str, shape: int, most: int, wanted: NDArray[np.float64]
 ) -> None:
     """Numbers are at most `most`. Seed 2; fails by chance with probability 1e-7."""
-    drawn = (
-        draw_dummy_counts(
-            _dummies(distribution, trials=shape, most=most, per_user=1), _RUNS, _rng(2)
-        )
-        - 1
-    )
+    spec = _dummies(distribution, trials=shape, most=most, per_user=1)
+    drawn = spec.draw_numbers(_RUNS, _rng(2)) - 1
 
     assert drawn.max() <= most
     assert _agrees(np.bincount(drawn, minlength=most + 1), wanted / wanted.sum())
@@ -297,7 +290,7 @@ def test_sets_of_item_dummies_have_the_accounted_distribution() -> None:
     mechanism = mechanism_of(_aue(domain_size=4, most=2).task)
     counts = np.zeros(16, dtype=np.int64)
     for _ in range(20_000):
-        items = draw_dummies(mechanism, distribution, rng)["item"]
+        items = distribution.draw(mechanism, 1, rng)[1]["item"]
         counts[int((1 << items.astype(np.int64)).sum())] += 1
     sizes = np.bitwise_count(np.arange(16)).astype(np.float64)
     wanted = np.where(sizes <= 2, 0.25**sizes * 0.75 ** (4 - sizes), 0.0)
@@ -353,7 +346,7 @@ def test_clusters_have_the_chances_and_lengths_of_their_spec() -> None:
     Seed 11; each of three χ² tests fails by chance with probability 1e-7.
     """
     rng, items = np.random.default_rng(11), 7
-    drawn = [draw_clusters(_CLUSTERS, items, rng) for _ in range(20_000)]
+    drawn = [_CLUSTERS.draw(items, rng) for _ in range(20_000)]
     sizes = Counter(size for _, size in drawn)
     counts = np.array([sizes[length] for length in _CLUSTERS.lengths])
     assert set(sizes) <= set(_CLUSTERS.lengths)
@@ -363,7 +356,7 @@ def test_clusters_have_the_chances_and_lengths_of_their_spec() -> None:
 
     once = replace(_CLUSTERS, trials=1)
     kinds, places = Counter[tuple[int, int]](), Counter[int]()
-    for numbers, _ in (draw_clusters(once, items, rng) for _ in range(40_000)):
+    for numbers, _ in (once.draw(items, rng) for _ in range(40_000)):
         positive = int((numbers < items).sum())
         kinds[positive, len(numbers) - positive] += 1
         assert len({*(numbers % items).tolist()}) <= 1

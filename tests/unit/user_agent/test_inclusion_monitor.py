@@ -11,7 +11,7 @@ import pytest
 from common.crypto.signing import SigningIdentity, envelope_hash, is_valid_receipt
 from common.errors import PeerError, StorageError, UnknownTaskError
 from common.messages.inclusion_proof import InclusionProof, prefix_of, salted, split
-from common.task.dummy_spec import ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of

@@ -22,7 +22,6 @@ from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
-from user_agent.contribution import draw_dummies
 
 _KEY: Final = bytes(31) + b"\x09"
 _DRAFT: Final = TaskDraft(
@@ -135,7 +134,7 @@ def test_a_device_draws_dummies_of_each_level_by_its_law() -> None:
     assert isinstance(mechanism, Hierarchy)
     assert (6, 14) == task.level_sizes
 
-    reports = [draw_dummies(mechanism, task.dummies, rng)["item"] for _ in range(users)]
+    reports = [task.dummies.draw(mechanism, 1, rng)[1]["item"] for _ in range(users)]
     cells = np.bincount(np.concatenate(reports), minlength=20)
     numbers = np.array([len(report) for report in reports])
 

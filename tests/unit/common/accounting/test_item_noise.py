@@ -10,7 +10,7 @@ import pytest
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemDistribution, ItemNoiseRelease
-from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 
 _HALF, _QUARTER = RATIO_SUM // 2, RATIO_SUM // 4

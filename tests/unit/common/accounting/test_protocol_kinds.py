@@ -24,7 +24,8 @@ from common.accounting.published import PUBLISHED, BoundSetting
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import Guarantee, claimed
-from common.task.dummy_spec import DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _LOCAL: Final = {"ldp-grr", "ldp-olh"}

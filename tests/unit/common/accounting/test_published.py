@@ -28,7 +28,8 @@ from common.accounting.published import (
 )
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
-from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from deploy.planning.shuffler_noise import published_sageo_spec
 from tests.support.reductions import reduction_for
 

@@ -45,7 +45,7 @@ from common.accounting.reference.randomizers import (
 )
 from common.accounting.releases import AmplifiedRelease, LocalRelease
 from common.errors import AccountingError
-from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import unary
 

@@ -324,11 +324,10 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
         dataclasses.replace(signed, dummies=none)
     with pytest.raises(TaskError, match="the distribution of this protocol's dummies must be one"):
         dataclasses.replace(other, dummies=signed.dummies)
-    with pytest.raises(TaskError, match=r"is clusters; the table \[dummies.clusters\] is missing"):
+    with pytest.raises(TaskError, match=r"needs the table \[dummies.clusters\]"):
         DummySpec(law="clusters", per_user=0)
     with pytest.raises(
-        TaskError,
-        match=r"is fixed; the table \[dummies.clusters\] is for",
+        TaskError, match="clusters is set; the distribution fixed of the dummies has none"
     ):
         dataclasses.replace(none, clusters=signed.dummies.clusters)
     assert signed == Task.from_bytes(signed.to_bytes())

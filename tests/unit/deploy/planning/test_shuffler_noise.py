@@ -7,7 +7,7 @@ from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sbin_trials
 from common.errors import AccountingError
-from common.task.dummy_spec import ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from deploy.planning.shuffler_noise import binomial_trials, geometric_spec, published_sageo_spec
 
 

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from analyzer.task_builder import complete
 from common.errors import SettingsError, TaskError
 from common.task.draft import PairDraft, TaskDraft
-from common.task.dummy_spec import DummySpec, ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from deploy.cli import app
 from deploy.results.export import as_json, read_result
 from deploy.results.next_iteration import Iterated, next_draft

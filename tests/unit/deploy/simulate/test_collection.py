@@ -11,7 +11,8 @@ from analyzer.finalize import mixture_of
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from common.task.domain_spec import EdgesSpec
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from common.task.task import Task
 from deploy.simulate.collection import ONE_BY_ONE, collect, few_enough_reports
 from tests.support.moments import largest_deviation, moments

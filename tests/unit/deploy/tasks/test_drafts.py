@@ -141,7 +141,7 @@ def test_a_unit_beyond_ascii_is_read_back(tmp_path: Path) -> None:
         (("[3, 6, 7]", "[2, 6, 7]"), "a cluster has 3 reports; the largest room holds 2"),
         (
             ('"clusters"', '"fixed"'),
-            r"is fixed; the table \[dummies.clusters\] is for",
+            "clusters is set; the distribution fixed of the dummies has none",
         ),
         (("[dummies.clusters]", "[dummies.groups]"), "unknown key in the draft: dummies.groups"),
     ],
