@@ -493,7 +493,7 @@ Global___Weights: _TypeAlias = Weights  # noqa: Y015
 
 @_typing.final
 class ShufflerSpec(_message.Message):
-    """The reports that the shuffler drops and adds: common/task/dummy_spec.py."""
+    """The reports that the shuffler drops and adds: common/task/shuffler_spec.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
