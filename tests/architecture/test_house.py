@@ -17,9 +17,9 @@ _ROOT: Final = Path(__file__).parents[2]
 _PARTIES: Final = ("user_agent", "shuffler", "analyzer", "issuer", "witness")
 _FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy")
 _MOST_LINES: Final = 600
-_PRODUCT_LINES: Final = 60_620
-_DEPLOY_LINES: Final = 23_200
-_TEST_LINES: Final = 58_500
+_PRODUCT_LINES: Final = 60_600
+_DEPLOY_LINES: Final = 23_140
+_TEST_LINES: Final = 58_440
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
 

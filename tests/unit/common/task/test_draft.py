@@ -23,7 +23,7 @@ from tests.support.tasks import draft
 def test_a_field_of_a_wrong_type_is_refused_by_name(
     build: Any, fields: dict[str, Any], rule: str
 ) -> None:
-    """Where the draft is built, whoever builds it; the value is not repeated."""
+    """Where the draft is built, in Python as from a file; the value is not repeated."""
     with pytest.raises(TaskError, match=f"^{rule}$"):
         build(**fields)
     assert 1 == draft(dummies_per_user=1).dummies_per_user  # a whole number is a number
