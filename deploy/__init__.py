@@ -1,1 +1,1 @@
-"""Code that runs several parties, and the operator's tools."""
+"""The operator's tools, and code that runs several parties."""

@@ -21,29 +21,35 @@ from deploy.terminal.help_examples import example
 from deploy.terminal.interruption import INTERRUPTED, ended_by_interrupt
 
 _COMMANDS: Final = {
-    "demo": ("demo", "Collect values privately, on this machine."),
-    "account": ("account", "Bound epsilon or delta for given parameters."),
-    "plan": ("plan", "Find the best parameters that meet a guarantee."),
-    "capacity": ("capacity", "Predict the cores, memory, disk and network that reports need."),
-    "simulate": ("simulate", "Compare protocols on a data set."),
-    "reproduce": ("simulate", "Repeat published experiments."),
-    "audit": ("audit", "Simulate attacks by every coalition."),
-    "load": ("load", "Load-test the services and reconcile all counts."),
-    "init": ("profile", "Write a profile: default options for operators."),
-    "task": ("task", "Create, list, show and close tasks."),
-    "series": ("series", "Repeat a task on a schedule, and show its rounds."),
-    "live": ("live", "Watch a batch's progress in a browser."),
-    "batch": ("batch", "Release, drop or erase a batch without a result."),
-    "result": ("result", "Print or write a released result."),
-    "ledger": ("result", "Print every release's cost and the budgets left."),
-    "iterate": ("result", "Write the draft of PrivKVM's next iteration."),
-    "discover-labels": ("result", "Write found values as labels of a second task."),
-    "contribute": ("person", "Contribute a value through your user agent."),
-    "receipt": ("person", "Show whether your value was counted."),
-    "log": ("log", "Compare what devices saw of the log of tasks."),
-    "sentinels": ("sentinels", "Send test submissions that the analyzer recognises."),
-    "keys": ("keys", "Create certificates and signing identities."),
-    "issuer": ("issuer", "Prepare the issuer of one-time tokens."),
+    "demo": ("deploy.commands.demo", "Collect values privately, on this machine."),
+    "account": ("lab.commands.account", "Bound epsilon or delta for given parameters."),
+    "plan": ("lab.commands.plan", "Find the best parameters that meet a guarantee."),
+    "capacity": (
+        "lab.commands.capacity",
+        "Predict the cores, memory, disk and network that reports need.",
+    ),
+    "simulate": ("lab.commands.simulate", "Compare protocols on a data set."),
+    "reproduce": ("lab.commands.simulate", "Repeat published experiments."),
+    "audit": ("audit.commands.audit", "Simulate attacks by every coalition."),
+    "load": ("deploy.commands.load", "Load-test the services and reconcile all counts."),
+    "init": ("deploy.commands.profile", "Write a profile: default options for operators."),
+    "task": ("deploy.commands.task", "Create, list, show and close tasks."),
+    "series": ("deploy.commands.series", "Repeat a task on a schedule, and show its rounds."),
+    "live": ("deploy.commands.live", "Watch a batch's progress in a browser."),
+    "batch": ("deploy.commands.batch", "Release, drop or erase a batch without a result."),
+    "result": ("deploy.commands.result", "Print or write a released result."),
+    "ledger": ("deploy.commands.result", "Print every release's cost and the budgets left."),
+    "iterate": ("deploy.commands.result", "Write the draft of PrivKVM's next iteration."),
+    "discover-labels": ("deploy.commands.result", "Write found values as labels of a second task."),
+    "contribute": ("deploy.commands.person", "Contribute a value through your user agent."),
+    "receipt": ("deploy.commands.person", "Show whether your value was counted."),
+    "log": ("deploy.commands.log", "Compare what devices saw of the log of tasks."),
+    "sentinels": (
+        "deploy.commands.sentinels",
+        "Send test submissions that the analyzer recognises.",
+    ),
+    "keys": ("deploy.commands.keys", "Create certificates and signing identities."),
+    "issuer": ("deploy.commands.issuer", "Prepare the issuer of one-time tokens."),
 }
 _OF_A_PERSON: Final = {
     "contribute": "takes the digest only; it asks for the value, or reads it from standard input",
@@ -70,7 +76,12 @@ class _LazyGroup(TyperGroup):
         """Resolve a command, imported on first use; raise UsageError if its name is unknown."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None:  # else completing behind an unknown name
-            module = importlib.import_module(f"deploy.commands.{_COMMANDS[name][0]}")
+            try:
+                module = importlib.import_module(_COMMANDS[name][0])
+            except ModuleNotFoundError as error:
+                if error.name != "audit":
+                    raise
+                raise UsageError("The audit is not in this image: use shuffledp-auditor") from error
             module.app.rich_markup_mode = None  # plain help, which is fast
             group = typer.main.get_group(module.app)
             command = group.commands.get(name, group)

@@ -12,8 +12,8 @@ from pydantic.dataclasses import dataclass
 
 from common.crypto.key_ring import DAY, MAX_DAYS, Schedule
 from common.errors import SettingsError
+from common.runtime.addresses import is_local
 from common.runtime.logs import Level
-from common.runtime.tls import is_local
 from common.runtime.validation import STRICT, from_text, read_toml, validated
 
 S = TypeVar("S", bound="ServiceSettings")

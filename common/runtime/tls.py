@@ -3,7 +3,6 @@
 import fcntl
 import os
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -265,15 +264,3 @@ def _is_current(files: TlsFiles, now: float) -> bool:
     if not (files.certificate and files.key and files.certificate.exists() and files.key.exists()):
         return False
     return Certificate.read(files.certificate).days_left(now) >= WARN_DAYS
-
-
-def is_local(address: str) -> bool:
-    """Return whether an address stays on this machine: a Unix socket or a loopback address."""
-    host = address.rpartition(":")[0].strip("[]").removesuffix(".")
-    if address.startswith("unix:") or host.casefold() == "localhost":
-        return True
-    try:
-        number = ip_address(host)
-        return (getattr(number, "ipv4_mapped", None) or number).is_loopback
-    except ValueError:
-        return False

@@ -12,8 +12,8 @@ from typing import Final, Self
 from common.errors import ShuffleDpError
 
 ROOT: Final = Path(__file__).parents[2]
-IMAGES: Final = ("shuffler", "analyzer", "issuer", "user_agent", "witness", "operator")
-"""Targets of the Dockerfile, each with its own lock file."""
+IMAGES: Final = ("shuffler", "analyzer", "issuer", "user_agent", "witness", "operator", "auditor")
+"""Targets of the Dockerfile; the auditor's packages are the operator's."""
 _VARIANTS: Final[Mapping[str, tuple[str, str]]] = {
     "shuffler-scale": ("shuffler", "SCALE=-scale"),
     "analyzer-scale": ("analyzer", "SCALE=-scale"),

@@ -8,9 +8,9 @@ from pydantic import FiniteFloat
 from pydantic.dataclasses import dataclass
 
 from common.errors import TaskError
-from common.mechanisms.key_value.privkvm import iteration
 from common.protocols import protocol_named
 from common.task.draft import PairDraft, TaskDraft
+from deploy.results.privkvm import iteration
 
 
 @dataclass(frozen=True, kw_only=True)

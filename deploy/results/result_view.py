@@ -12,13 +12,13 @@ from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import code_of
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import Moments
-from common.mechanisms.rappor.decoder import decode
 from common.mechanisms.registry import number_mechanism_of, rappor_of
 from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
+from deploy.results.decoder import decode
 from deploy.results.distribution import Distribution
 from deploy.results.distribution_view import (
     DistributionView,

@@ -19,7 +19,7 @@ print(*{each["num_threads"] for each in threadpoolctl.threadpool_info()})
     [
         "analyzer.__main__",
         "deploy.cli",
-        "deploy.simulate.sweep",
+        "lab.simulate.sweep",
         "issuer.__main__",
         "shuffler.__main__",
         "user_agent.__main__",

@@ -16,17 +16,17 @@ from common.messages.waived import Check
 from common.protocols import PROTOCOLS
 from common.runtime.access import CALLS, Call, Caller
 from common.runtime.clock import SystemClock
-from deploy.accountant.query import MECHANISMS
 from deploy.tasks import drafts, task_view
 from deploy.tasks.schedule import read_series
 from examples.subset_selection import SubsetSelection
+from lab.accountant.query import MECHANISMS
 from tests.support.commands import ROOT, blocks
 
 _DOCS: Final = ROOT / "docs"
 _PAGES: Final = (*sorted(ROOT.glob("*.md")), *sorted(_DOCS.rglob("*.md")))
 _CODE: Final = (
     *("common", "user_agent", "shuffler", "analyzer", "issuer", "witness"),
-    *("deploy", "tests", "examples"),
+    *("deploy", "lab", "audit", "tests", "examples"),
 )
 _SNIPPETS: Final = _DOCS / "researchers" / "python.md"
 _MOST_BYTES: Final = 223_000

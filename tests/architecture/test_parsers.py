@@ -15,7 +15,17 @@ from common.wire.fields import Codec
 from tests.support.parsers import parsers
 
 _ROOT: Final = Path(__file__).parents[2]
-_FOLDERS: Final = ("common", "user_agent", "shuffler", "analyzer", "issuer", "witness", "deploy")
+_FOLDERS: Final = (
+    "common",
+    "user_agent",
+    "shuffler",
+    "analyzer",
+    "issuer",
+    "witness",
+    "deploy",
+    "lab",
+    "audit",
+)
 _NAMES: Final = ("from_bytes", "parse", "unpack")
 _ENDINGS: Final = ("_from_wire", "_from_bytes", "_from_hex")
 _CALLS: Final = {
@@ -33,17 +43,17 @@ _QUALIFIED: Final = {
 
 _NOT_FROM_OUTSIDE: Final = {
     "data of services that the audit itself started, in its own folder": (
-        "deploy.audit.harness.services.Services.channel",
-        "deploy.audit.harness.byte_search._word",
-        "deploy.audit.harness.byte_search._words_found",
-        "deploy.audit.observation.party_views._known_fields",
-        "deploy.audit.observation.party_views.network_view",
-        "deploy.audit.observation.recorder._Recorder._collect_and_release",
-        "deploy.audit.observation.recorder.RunRecord.delivery",
-        "deploy.audit.observation.recorder.RunRecord.envelopes",
-        "deploy.audit.coalitions.flood._flood",
-        "deploy.audit.harness.services.files_of",
-        "deploy.audit.observation.recorder.stored_groups",
+        "audit.harness.services.Services.channel",
+        "audit.harness.byte_search._word",
+        "audit.harness.byte_search._words_found",
+        "audit.observation.party_views._known_fields",
+        "audit.observation.party_views.network_view",
+        "audit.observation.recorder._Recorder._collect_and_release",
+        "audit.observation.recorder.RunRecord.delivery",
+        "audit.observation.recorder.RunRecord.envelopes",
+        "audit.coalitions.flood._flood",
+        "audit.harness.services.files_of",
+        "audit.observation.recorder.stored_groups",
     ),
     "what the function, or its own workers or child processes, have just made": (
         "analyzer.batch_counts.count_reports",  # reports are fed to every mechanism
@@ -56,8 +66,8 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.mechanisms.rappor.bloom.positions",
         "common.mechanisms.rappor.permanent_response.cohort_of",
         "common.mechanisms.rappor.rappor.Rappor.permanent",
-        "deploy.audit.distributions.set_bits",
-        "deploy.audit.sampling.devices.run_devices",
+        "audit.distributions.set_bits",
+        "audit.sampling.devices.run_devices",
         "deploy.clients.local_cluster.Cluster._start",
         "deploy.clients.local_parties.LocalParties.published",
         "deploy.clients.local_parties.LocalParties.shuffler_key",
@@ -77,8 +87,8 @@ _NOT_FROM_OUTSIDE: Final = {
     ),
     "constants that are shipped with the program": (
         "common.crypto.privacy_tokens",
-        "deploy.planning.capacity",
-        "deploy.planning.cluster_law.shipped_laws",
+        "lab.planning.capacity",
+        "lab.planning.cluster_law.shipped_laws",
     ),
     "data that opened under the batch's key": (
         "analyzer.count_job._rows",

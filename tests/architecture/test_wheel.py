@@ -13,7 +13,18 @@ from hatchling.builders.wheel import WheelBuilder
 
 _ROOT: Final = Path(__file__).parents[2]
 _FOLDERS: Final = (
-    *("protos", "common", "user_agent", "shuffler", "analyzer", "issuer", "witness", "deploy"),
+    *(
+        "protos",
+        "common",
+        "user_agent",
+        "shuffler",
+        "analyzer",
+        "issuer",
+        "witness",
+        "deploy",
+        "lab",
+        "audit",
+    ),
 )
 _LEFT: Final = (
     "deploy/docker/wheels/numpy-2.4.0-cp311-cp311-manylinux.whl",

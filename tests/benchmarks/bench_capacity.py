@@ -34,8 +34,8 @@ from deploy.clients.local_parties import Child
 from deploy.clients.people import fetch_tokens
 from deploy.load.sender import Destination
 from deploy.load.users import seal_values
-from deploy.planning.capacity import cost
-from deploy.planning.opening_time import measure_opening_seconds
+from lab.planning.capacity import cost
+from lab.planning.opening_time import measure_opening_seconds
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.benchmarks.conftest import Best, Line
 from tests.support.clients import publish

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from audit.harness.clock import ManualClock
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
 from common.crypto.token_signing import TokenSigningKey
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from deploy.audit.harness.clock import ManualClock
 from issuer.entitlements import PeopleList
 from issuer.issuance import Issuance, signing_threads
 from issuer.issuance_store import IssuanceStore

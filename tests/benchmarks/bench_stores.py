@@ -2,7 +2,7 @@
 Bulk submissions through a front-end's core into each store, beside the bare opening.
 
 Processor time of everything: this process, its workers, and PostgreSQL's. The server's own costs
-are those of the capacity model (deploy/planning/measured_costs.toml).
+are those of the capacity model (lab/planning/measured_costs.toml).
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from common.crypto.hpke_pool import HpkePool, open_each
 from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
 from deploy.load.users import GroupContributor
-from deploy.planning.capacity import cost
-from deploy.planning.opening_time import measure_opening_seconds
+from lab.planning.capacity import cost
+from lab.planning.opening_time import measure_opening_seconds
 from shuffler.storage.submission_store import SubmissionStore
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.postgres import postgres_server

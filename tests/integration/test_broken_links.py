@@ -7,12 +7,12 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
+from audit.harness.clock import ManualClock
 from common.errors import PeerError, SettingsError
 from common.runtime.rpc import bind, reply
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import Tls, development_files
 from common.task_digest import TaskDigest
-from deploy.audit.harness.clock import ManualClock
 from deploy.cli import app
 from deploy.clients.user_agent import send
 from tests.support.clients import contribute

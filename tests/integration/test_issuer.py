@@ -13,6 +13,7 @@ import pytest_asyncio
 
 import issuer.server
 from analyzer.witness_client import RemoteWitness
+from audit.harness.clock import ManualClock
 from common.crypto.privacy_tokens import TokenKey
 from common.crypto.signed_key import PROOF_BYTES
 from common.crypto.signing import PublicIdentity
@@ -23,7 +24,6 @@ from common.task_digest import TaskDigest
 from common.transparency.checkpoint import Checkpoint, NoteKey, log_key
 from common.transparency.merkle import EMPTY_ROOT
 from common.wire.issuance import MAX_BULK_TOKENS
-from deploy.audit.harness.clock import ManualClock
 from deploy.clients.issuer import IssuerClient
 from deploy.clients.people import fetch_tokens
 from issuer.settings import IssuerSettings

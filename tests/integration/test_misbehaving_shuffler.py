@@ -7,12 +7,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from common.accounting.assumptions import HONEST_SHUFFLER
-from common.crypto.signing import SigningIdentity
-from common.errors import PeerError, UnusableBatchError
-from common.messages.guarantee import claimed
-from common.messages.result import Result
-from deploy.audit.harness.in_process_run import (
+from audit.harness.in_process_run import (
     DishonestShuffler,
     InProcessRun,
     Tampering,
@@ -22,6 +17,11 @@ from deploy.audit.harness.in_process_run import (
     replaces,
     shuffles,
 )
+from common.accounting.assumptions import HONEST_SHUFFLER
+from common.crypto.signing import SigningIdentity
+from common.errors import PeerError, UnusableBatchError
+from common.messages.guarantee import claimed
+from common.messages.result import Result
 from deploy.results.verification import check_fits, recompute_guarantees
 from tests.support.ledger_entries import releases
 from tests.support.tasks import draft

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from deploy.audit.finding import Finding
-from deploy.audit.harness.relay import RelayedCall
-from deploy.audit.observation.party_views import (
+from audit.finding import Finding
+from audit.harness.relay import RelayedCall
+from audit.observation.party_views import (
     analyzer_disk,
     analyzer_view,
     logs_and_metrics,
@@ -17,8 +17,8 @@ from deploy.audit.observation.party_views import (
     shuffler_view,
     views_of,
 )
-from deploy.audit.observation.recorder import Moment, RunRecord, record_run
-from deploy.audit.scenario import QUICK, AuditSubject
+from audit.observation.recorder import Moment, RunRecord, record_run
+from audit.scenario import QUICK, AuditSubject
 from tests.support.protocol_tasks import protocol_task
 
 _USERS = 160

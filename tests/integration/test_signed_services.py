@@ -12,9 +12,9 @@ from common.task.task import Task
 from deploy.load.plan import LoadPlan
 from deploy.load.report import ProgressBars
 from deploy.load.run import execute
-from deploy.planning.requirements import Requirements
-from deploy.planning.signed_design import signed_designs
-from deploy.simulate.collection import collect, estimate_histogram
+from lab.planning.requirements import Requirements
+from lab.planning.signed_design import signed_designs
+from lab.simulate.collection import collect, estimate_histogram
 from tests.support.services import Services
 
 _USERS = 20_000

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest_asyncio
 
+from audit.coalitions.flood import run_flood
+from audit.harness.tasks import FAR_FUTURE
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import SignedTask
 from common.task.task import Task
-from deploy.audit.coalitions.flood import run_flood
-from deploy.audit.harness.tasks import FAR_FUTURE
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.audits import audited
 from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk

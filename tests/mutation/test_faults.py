@@ -16,7 +16,18 @@ _TABLE: Final = Path(__file__).with_name("faults.toml")
 _MOST_ROWS: Final = 60
 _SECONDS: Final = 300.0
 _TREE: Final = (
-    *("protos", "common", "user_agent", "shuffler", "analyzer", "deploy", "tests", "examples"),
+    *(
+        "protos",
+        "common",
+        "user_agent",
+        "shuffler",
+        "analyzer",
+        "deploy",
+        "lab",
+        "audit",
+        "tests",
+        "examples",
+    ),
 )
 _FAULTS: Final[list[dict[str, str]]] = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["fault"]
 _each_fault: Final = pytest.mark.parametrize("fault", _FAULTS, ids=lambda fault: fault["name"])

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pytest
 
+from audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask
 from common.errors import PeerError
@@ -19,7 +20,6 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment, leaf
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.count_jobs import divide_finely
 from tests.support.faults import Boundary, Crash, Life

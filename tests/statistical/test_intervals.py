@@ -20,7 +20,7 @@ from common.messages.result import simultaneous_confidence
 from common.task.domain_spec import EdgesSpec
 from common.task.task import Task
 from deploy.results.distribution import Distribution
-from deploy.simulate.collection import collect, estimate_histogram
+from lab.simulate.collection import collect, estimate_histogram
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.results import released
 

@@ -16,8 +16,8 @@ from scipy import stats
 from common.mechanisms.key_value.estimator import PairEstimates
 from common.mechanisms.key_value.pairs import Owned
 from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.key_value.privkvm import iteration
 from common.task.draft import PairDraft
+from deploy.results.privkvm import iteration
 
 _FAR: Final = 5.2
 _COLLECTIONS: Final = 12_000

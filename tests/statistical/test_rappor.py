@@ -12,12 +12,12 @@ import pytest
 from scipy import stats
 
 from common.mechanisms.base import Counts
-from common.mechanisms.rappor.decoder import Decoding, decode
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import rappor_of
 from common.task.draft import TextDraft
-from deploy.planning.value_design import predicted_mse
-from deploy.simulate.experiments.rappor import exponential_people
+from deploy.results.decoder import Decoding, decode
+from lab.planning.value_design import predicted_mse
+from lab.simulate.experiments.rappor import exponential_people
 from tests.support.kind_tasks import kind_task
 
 _FALSE_ALARM: Final = 1e-7

@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from audit.harness.analyzer_core import InProcessAnalyzer, chunks_of, part_header, parts_of
+from audit.harness.tasks import FAR_FUTURE
 from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask
 from common.mechanisms.registry import mechanism_of
@@ -11,8 +13,6 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.task.draft import TaskDraft
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import InProcessAnalyzer, chunks_of, part_header, parts_of
-from deploy.audit.harness.tasks import FAR_FUTURE
 from tests.support.tasks import draft
 
 BATCH: Final = BatchId(b"b" * 16)

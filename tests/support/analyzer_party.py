@@ -11,10 +11,10 @@ import numpy as np
 
 from analyzer.registry import AnalyzerKeys
 from analyzer.storage.store import Store
+from audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
+from audit.harness.clock import ManualClock
 from common.crypto.key_ring import Schedule
 from common.runtime.executor import Job
-from deploy.audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
-from deploy.audit.harness.clock import ManualClock
 from tests.support.faults import Faults, FaultyState, Life, Network, add_boundaries
 
 J = TypeVar("J", bound=Job)

@@ -6,14 +6,14 @@ from functools import cache
 from typing import Any, Final
 
 from analyzer.task_builder import complete
+from audit.finding import Finding
+from audit.harness.tasks import FAR_FUTURE
+from audit.report.audit_report import AuditReport
+from audit.statistics import CONFIDENCE
 from common.accounting.guarantees import guarantees
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
 from common.task_digest import digest_of
-from deploy.audit.finding import Finding
-from deploy.audit.harness.tasks import FAR_FUTURE
-from deploy.audit.report.audit_report import AuditReport
-from deploy.audit.statistics import CONFIDENCE
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from tests.support.tokens import TOKENS

@@ -26,10 +26,10 @@ _LOADED_LATER: Final = (
     "deploy.load.run",
     "deploy.pages.live_server",
     "deploy.pages.series_page",
-    "deploy.planning.planner",
+    "lab.planning.planner",
     "deploy.results.export",
     "deploy.sentinels.planting",
-    "deploy.simulate.sweep",
+    "lab.simulate.sweep",
 )
 """What the bodies of commands load, with what that loads in turn."""
 

@@ -8,12 +8,12 @@ import pytest
 
 from analyzer.batch_counts import BatchCounts
 from analyzer.count_job import ARRIVED, CountJob
+from audit.harness.analyzer_core import InlineExecutor, part_header, parts_of
 from common.crypto.batch_key import BatchKey
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import Tree, bits_for
 from common.runtime.blocks import FolderBlocks
 from common.runtime.executor import Executor
-from deploy.audit.harness.analyzer_core import InlineExecutor, part_header, parts_of
 from tests.support.leaves import SALT
 from tests.support.tasks import PublishedTask
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from deploy.audit.harness.clock import ManualClock
+from audit.harness.clock import ManualClock
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask

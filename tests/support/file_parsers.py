@@ -11,13 +11,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from audit.harness.clock import ManualClock
 from common.protocols import Kind
 from common.runtime.database import Database
 from common.runtime.schema import Schema
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
-from deploy.accountant.query_output import answer_file
-from deploy.audit.harness.clock import ManualClock
 from deploy.clients.base import read_token
 from deploy.clients.people import read_tokens
 from deploy.commands.options import read_identity, read_shuffler_key
@@ -37,6 +36,7 @@ from deploy.tasks.drafts import read_token_key
 from deploy.tasks.schedule import read_series
 from issuer.entitlements import PeopleList
 from issuer.id_tokens import IdTokens
+from lab.accountant.query_output import answer_file
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published

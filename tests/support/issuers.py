@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from audit.harness.clock import ManualClock
 from common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
 from common.runtime.metrics import TokenOutcome
 from common.task_digest import TaskDigest
-from deploy.audit.harness.clock import ManualClock
 from issuer.entitlements import PeopleList
 from issuer.issuance import Issuance
 from issuer.issuance_store import IssuanceStore

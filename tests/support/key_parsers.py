@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from analyzer.registry import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
+from audit.harness.clock import ManualClock
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey
 from common.crypto.key_ring import DAY, KeyRing, KeyState
 from common.errors import CredentialError
@@ -15,7 +16,6 @@ from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.key_store import RING_FILE, KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import development_files, identity_for
-from deploy.audit.harness.clock import ManualClock
 from deploy.clients.key_folder import KeyFolder
 from shuffler.server import publish_keys
 from tests.support.keys import SCHEDULE, SHUFFLER

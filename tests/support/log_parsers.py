@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from google.protobuf.json_format import MessageToJson
 
+from audit.harness.clock import ManualClock
 from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
 from common.transparency.log_copy import LogCopy
 from common.transparency.log_evidence import find_fork
 from common.wire import transparency
-from deploy.audit.harness.clock import ManualClock
 from deploy.commands.log import read_evidence
 from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
 from tests.support.parsers import Parser, file_parser, message_parser

@@ -1,8 +1,8 @@
 """Metrics of parts, for executors in tests."""
 
+from audit.harness.clock import ManualClock
 from common.runtime.executor import PartMetrics
 from common.runtime.metrics import ProcessMetrics
-from deploy.audit.harness.clock import ManualClock
 
 
 def part_metrics() -> PartMetrics:

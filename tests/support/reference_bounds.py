@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.reference.attack import _attacks
-from common.accounting.reference.general_blanket import BlanketPair
 from common.mechanisms.reduction import MatchCountReduction
+from lab.bounds.attack import _attacks
+from lab.bounds.general_blanket import BlanketPair
 
 
 def delta_lower(

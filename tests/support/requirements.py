@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from common.protocols import Kind
-from deploy.planning.design import Design
-from deploy.planning.requirements import Requirements
-from deploy.planning.value_design import ValueDesign
+from lab.planning.design import Design
+from lab.planning.requirements import Requirements
+from lab.planning.value_design import ValueDesign
 
 
 def small_requirements(**changes: Any) -> Requirements:

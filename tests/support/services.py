@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import grpc
 
+from audit.harness import services
+from audit.harness.tasks import FAR_FUTURE
 from common.crypto.signing import SignedTask
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import development_files
-from deploy.audit.harness import services
-from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.load.target import Target, connect
 from protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
 from tests.support.tasks import draft

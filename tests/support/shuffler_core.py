@@ -9,6 +9,8 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
+from audit.harness.analyzer_core import InlineExecutor
+from audit.harness.clock import ManualClock
 from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
 from common.crypto.hpke_pool import HpkePool
 from common.errors import PeerError
@@ -18,8 +20,6 @@ from common.runtime.blocks import FolderBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
-from deploy.audit.harness.analyzer_core import InlineExecutor
-from deploy.audit.harness.clock import ManualClock
 from shuffler.active_batches import ActiveBatches
 from shuffler.admission import ConnectionLimit
 from shuffler.collection import Collection

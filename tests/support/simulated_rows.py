@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 
 from deploy.datasets.catalogue import Dataset
-from deploy.simulate.accuracy import ByValue, Repeat
-from deploy.simulate.baselines import CentralErrors
-from deploy.simulate.populations import Population
-from deploy.simulate.sweep_row import Accounting, SweepRow
+from lab.simulate.accuracy import ByValue, Repeat
+from lab.simulate.baselines import CentralErrors
+from lab.simulate.populations import Population
+from lab.simulate.sweep_row import Accounting, SweepRow
 from tests.support.tasks import published
 
 TASK: Final = published().task

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from audit.harness.clock import ManualClock
 from common.crypto.batch_key import BatchKey
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.metrics import ProcessMetrics
-from deploy.audit.harness.clock import ManualClock
-from shuffler.metrics import StoreMetrics
 from shuffler.storage.group import NUMBER_BITS, form_group, open_group
 from shuffler.storage.group_commit import Arrival
 from shuffler.storage.postgres_store import PostgresStore
 from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.store_metrics import StoreMetrics
 from shuffler.storage.submission_store import Observer, SubmissionStore
 from tests.support.tasks import published
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from analyzer.task_builder import complete
+from audit.harness.tasks import FAR_FUTURE
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.limits import MAX_UNIX_TIME
 from common.task.draft import TaskDraft
 from common.task.task import Task
-from deploy.audit.harness.tasks import FAR_FUTURE
 from tests.support.keys import signed_key
 
 SHUFFLER_NOISE: Final[dict[str, Any]] = {

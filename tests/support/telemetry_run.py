@@ -19,13 +19,13 @@ from typing import Final
 import numpy as np
 import pytest
 
+from audit.harness.byte_search import encodings
+from audit.harness.relay import Relay
+from audit.harness.services import files_of
 from common.crypto.signing import SignedTask
 from common.errors import PeerError
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
-from deploy.audit.harness.byte_search import encodings
-from deploy.audit.harness.relay import Relay
-from deploy.audit.harness.services import files_of
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.user_agent import send
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc

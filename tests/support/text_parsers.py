@@ -9,13 +9,13 @@ from common.errors import TaskError
 from common.messages.submission import label_numbers, parse_item, parse_numbers, parse_pairs
 from common.runtime.settings import load
 from common.transparency.checkpoint import NoteKey
-from deploy.accountant.query import parse_distribution
 from deploy.commands.options import parse_cap, parse_shares, task_digest
 from deploy.datasets.sources import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
 from deploy.load.usage import page_from, usage_from
 from deploy.tasks.value_parser import parse_breakdown, parse_range
+from lab.accountant.query import parse_distribution
 from shuffler.settings import ShufflerSettings
 from tests.support.parsers import Parser, typed
 from tests.support.transparency import SPECIFIED_KEY

@@ -8,6 +8,7 @@ from typing import Any, Final, get_args
 from analyzer.sentinels import SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
+from audit.harness.clock import ManualClock
 from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
 from common.messages.batch import (
     BatchId,
@@ -27,7 +28,6 @@ from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire import batches, fields, issuance, jobs, results, submissions, tasks
-from deploy.audit.harness.clock import ManualClock
 from deploy.results.export import as_json
 from deploy.results.ledger import LedgerView
 from deploy.terminal.json_output import dumps

@@ -14,7 +14,6 @@ from scipy import stats
 
 from common.accounting.guarantees import guarantees
 from common.mechanisms.discovery.prefix_hashing import code_of
-from common.mechanisms.rappor.decoder import decode
 from common.mechanisms.registry import mechanism_of, rappor_of
 from common.messages.result import BitTable, FoundValues, KeyValues, Means, Result
 from common.messages.submission import Value
@@ -27,8 +26,7 @@ from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople, sample_people
 from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
-from deploy.planning.requirements import Requirements
-from deploy.planning.search import tight_design
+from deploy.results.decoder import decode
 from deploy.results.distribution import Distribution
 from deploy.results.distribution_view import DEFAULT_QUANTILES
 from deploy.results.export import as_json, read_result
@@ -36,9 +34,11 @@ from deploy.results.found_labels import FoundTexts, labels_fragment
 from deploy.results.next_iteration import Iterated, next_draft
 from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, recompute_guarantees
-from deploy.simulate.collection import collect, estimate_histogram
 from deploy.tasks.demo_task import closing_draft
 from deploy.terminal.json_output import dumps
+from lab.planning.requirements import Requirements
+from lab.planning.search import tight_design
+from lab.simulate.collection import collect, estimate_histogram
 from tests.support.kind_tasks import OTHER_KINDS
 
 _USERS: Final = 3_000

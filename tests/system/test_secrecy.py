@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from audit.harness.byte_search import encodings, kinds_found
+from audit.harness.services import files_of
+from audit.observation.recorder import stored_groups
 from common.crypto.hpke import envelope_context, report_context, split_every
 from common.messages.submission import split_submission
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
-from deploy.audit.harness.byte_search import encodings, kinds_found
-from deploy.audit.harness.services import files_of
-from deploy.audit.observation.recorder import stored_groups
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import publish

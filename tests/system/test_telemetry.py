@@ -26,9 +26,9 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from audit.harness.byte_search import kinds_found
 from common.runtime.logs import Field
 from common.wire.batches import delivery_from_wire
-from deploy.audit.harness.byte_search import kinds_found
 from protos.shuffledp.v1 import analyzer_pb2
 from tests.support.telemetry_run import PERSONS, USERS, Evidence, run
 

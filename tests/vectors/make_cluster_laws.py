@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from common.accounting.epsilon_search import gaussian_mu
 from common.mechanisms.base import Vector
 from common.task.cluster_spec import MAX_TYPES
-from deploy.planning import cluster_law
-from deploy.planning.cluster_law import FILE, ClusterLaw, poisson_delta, shipped_laws
+from lab.planning import cluster_law
+from lab.planning.cluster_law import FILE, ClusterLaw, poisson_delta, shipped_laws
 
 _IDEAL_SHARE: Final = 0.35
 """δ of independent Poisson numbers, as a share of the bound that rooms give."""

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ViewportSize
 
-from deploy.audit.report.audit_page import audit_page
-from deploy.audit.report.audit_report import AuditReport
+from audit.report.audit_page import audit_page
+from audit.report.audit_report import AuditReport
 from tests.support.audit_reports import demo_report, failed_report
 from tests.support.browser import SCREENS, Scheme, check_page
 

@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
+from audit.harness.clock import ManualClock
 from common.messages.batch import BatchState
 from common.messages.ledger_entry import verify
 from common.task_digest import TaskDigest
-from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed, live_page
 from deploy.pages.live_server import live_server
 from deploy.pages.result_page import releases_page

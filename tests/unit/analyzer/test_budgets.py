@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from analyzer.storage.ledger import Charge
+from audit.harness.analyzer_core import chunks_of, part_header
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, claimed_release
 from common.errors import (
@@ -15,7 +16,6 @@ from common.errors import (
 from common.messages.batch import BatchId
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import chunks_of, part_header
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.ledger_entries import releases
 

@@ -28,7 +28,7 @@ from common.task.draft import PairDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from common.task.task import Task
-from deploy.simulate.collection import collect
+from lab.simulate.collection import collect
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from common.crypto.hpke import split_every
 from common.errors import (
     ConflictError,
@@ -20,7 +21,6 @@ from common.errors import (
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
 from common.runtime.blocks import FolderBlocks, SealedBlocks
-from deploy.audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.leaves import GrownTree, commitment_over
 

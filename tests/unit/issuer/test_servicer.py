@@ -2,9 +2,9 @@
 
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.errors import WireError
 from common.runtime.metrics import WINDOW, ProcessMetrics
-from deploy.audit.harness.clock import ManualClock
 from issuer.metrics import IssuanceMetrics
 from issuer.servicer import IssuerServicer
 from protos.shuffledp.v1 import issuer_pb2

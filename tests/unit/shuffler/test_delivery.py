@@ -156,7 +156,7 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
     [
         ("shuffler.active_batches.ActiveBatches.destroy_key", 1),
         ("shutil.rmtree", 0),
-        ("deploy.audit.harness.analyzer_core.InlineExecutor.forget_keys", 0),
+        ("audit.harness.analyzer_core.InlineExecutor.forget_keys", 0),
     ],
 )
 async def test_erasing_a_finished_batch_is_retried(

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from audit.harness.analyzer_core import InlineExecutor
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import split_every
 from common.errors import DamagedStorageError, ProofError, WireError
@@ -18,7 +19,6 @@ from common.runtime.blocks import SealedBlocks
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.batches import prefix_to_wire, proof_from_wire
-from deploy.audit.harness.analyzer_core import InlineExecutor
 from shuffler.inclusion import ProofJob, proof_folder
 from shuffler.servicer import ShufflerServicer
 from tests.support.leaves import SALT, GrownTree, commitment_over

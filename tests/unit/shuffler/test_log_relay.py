@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.crypto.signing import SigningIdentity
 from common.errors import PeerError, ProofError
 from common.transparency.checkpoint import SignedCheckpoint
 from common.transparency.log_entry import LogEntry
 from common.transparency.merkle import LogTree
 from common.wire.transparency import MAX_LEAVES, log_from_wire
-from deploy.audit.harness.clock import ManualClock
 from protos.shuffledp.v1 import log_pb2
 from shuffler.log_relay import LogRelay
 from shuffler.servicer import CoordinatorServicer

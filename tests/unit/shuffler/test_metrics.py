@@ -1,11 +1,11 @@
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.errors import StorageError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.metrics import WINDOW, ProcessMetrics
-from deploy.audit.harness.clock import ManualClock
-from shuffler.metrics import StoreMetrics
+from shuffler.storage.store_metrics import StoreMetrics
 from tests.support.scrapes import series_of, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.errors import StorageError
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
-from deploy.audit.harness.clock import ManualClock
 from shuffler.refusals import RefusalCounts
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.sqlite_store import SqliteStore

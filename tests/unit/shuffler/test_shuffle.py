@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from audit.harness.analyzer_core import InlineExecutor
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import report_context, split_every
 from common.crypto.randomness import seeded_generator
@@ -15,7 +16,6 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
-from deploy.audit.harness.analyzer_core import InlineExecutor
 from shuffler.permutation import permute
 from shuffler.shuffle_job import PERMUTED, ShuffleJob, ShuffleSummary, shuffle
 from shuffler.storage.group import NUMBER_BITS, seal_group

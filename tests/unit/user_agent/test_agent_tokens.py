@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import PeerError, PeerRefusalError, PolicyError, ProofError, SettingsError
-from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
 from tests.support.keys import SHUFFLER
 from tests.support.policies import generous

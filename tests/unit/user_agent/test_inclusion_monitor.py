@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.crypto.signing import SigningIdentity, envelope_hash, is_valid_receipt
 from common.errors import PeerError, StorageError, UnknownTaskError
 from common.messages.inclusion_proof import InclusionProof, prefix_of, salted, split
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.policies import generous

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from audit.harness.tasks import FAR_FUTURE
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.errors import BudgetError, PolicyError, ProofError
 from common.task.draft import TextDraft
-from deploy.audit.harness.tasks import FAR_FUTURE
 from tests.support.keys import SHUFFLER, signed_key
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous

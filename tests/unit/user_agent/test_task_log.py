@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.crypto.signing import SignedTask
 from common.errors import ProofError
 from common.task_digest import TaskDigest
@@ -15,7 +16,6 @@ from common.transparency.log_copy import LogProof
 from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import find_fork
 from common.transparency.witness_policy import ForkError, WitnessQuorumError
-from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published

@@ -27,6 +27,7 @@ from analyzer.estimation.projection import (
     shrink_to_zero,
 )
 from analyzer.finalize import mixture_of
+from audit.harness.tasks import sample_task
 from common.errors import TaskError
 from common.mechanisms.base import Channel, Counts, Incidence, Mixture, Vector
 from common.mechanisms.covariance import ShareCovariance
@@ -37,9 +38,8 @@ from common.mechanisms.registry import mechanism_of
 from common.mechanisms.square_wave import SquareWave, best_reach
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import Refinement
-from deploy.audit.harness.tasks import sample_task
 from deploy.datasets.sources import dataset
-from deploy.simulate.collection import collect
+from lab.simulate.collection import collect
 from tests.support.plain_refinements import is_right
 from tests.support.tasks import published
 

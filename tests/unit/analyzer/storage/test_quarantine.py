@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from analyzer.storage import ledger, quarantine
+from audit.harness.analyzer_core import part_header
 from common.errors import (
     BatchStateError,
     ConflictError,
@@ -20,7 +21,6 @@ from common.messages import inclusion_proof
 from common.messages.batch import BatchId, BatchManifest, TaskState
 from common.messages.ledger_entry import MAX_REASON_CHARACTERS, Decision, DecisionEntry, verify
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import part_header
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.ledger_entries import releases
 

@@ -10,8 +10,8 @@ from scipy import stats
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial, Groups, NegativeBinomial, Poisson
-from common.accounting.reference.attack import epsilon_lower
 from common.mechanisms.reduction import MatchCountReduction
+from lab.bounds.attack import epsilon_lower
 from tests.support.reductions import reduction_for
 
 _VECTORS = json.loads(

@@ -49,7 +49,7 @@ def test_a_check_loads_no_large_library() -> None:
 
 def test_planning_items_loads_no_distributions() -> None:
     """SciPy's take as long to load as some plans to find."""
-    program = "import sys, deploy.planning.planner; print('scipy.stats' in sys.modules)"
+    program = "import sys, lab.planning.planner; print('scipy.stats' in sys.modules)"
 
     assert "False" == _printed(program)
 

@@ -10,8 +10,8 @@ from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneRelease
 from common.accounting.published import BoundSetting
-from common.accounting.reference.other_bounds import clones_epsilon
 from common.mechanisms.reduction import MatchCountReduction
+from lab.bounds.other_bounds import clones_epsilon
 from tests.support.reductions import reduction_for
 
 

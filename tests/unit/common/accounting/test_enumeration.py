@@ -11,9 +11,6 @@ from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneRelease
 from common.accounting.count_distributions import Binomial
-from common.accounting.reference.general_blanket import blanket_delta
-from common.accounting.reference.other_bounds import VariationRatio
-from common.accounting.reference.randomizers import duchi
 from common.mechanisms.discovery.prefix_hashing import Columns, PrefixHashing
 from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import Harmony
@@ -22,6 +19,9 @@ from common.mechanisms.numeric.piecewise import Piecewise
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.weights import ResponseWeights
+from lab.bounds.general_blanket import blanket_delta
+from lab.bounds.other_bounds import VariationRatio
+from lab.bounds.randomizers import duchi
 from tests.support.exhaustive_delta import (
     Distribution,
     Message,

@@ -7,7 +7,7 @@ from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.releases import AmplifiedRelease
 from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
-from deploy.planning.shuffler_noise import geometric_spec
+from lab.planning.shuffler_noise import geometric_spec
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 from tests.support.reductions import reduction_for
 

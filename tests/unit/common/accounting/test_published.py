@@ -30,7 +30,7 @@ from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from deploy.planning.shuffler_noise import published_sageo_spec
+from lab.planning.shuffler_noise import published_sageo_spec
 from tests.support.reductions import reduction_for
 
 

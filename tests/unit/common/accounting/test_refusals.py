@@ -28,24 +28,24 @@ from common.accounting.published import (
     sbin,
     sbin_trials,
 )
-from common.accounting.reference.attack import epsilon_lower
-from common.accounting.reference.general_blanket import (
+from common.accounting.releases import AmplifiedRelease, LocalRelease
+from common.errors import AccountingError
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from lab.bounds.attack import epsilon_lower
+from lab.bounds.general_blanket import (
     BlanketPair,
     blanket_delta,
     laplace_pair,
     rappor_pair,
 )
-from common.accounting.reference.other_bounds import VariationRatio, clones_epsilon, compare
-from common.accounting.reference.randomizers import (
+from lab.bounds.other_bounds import VariationRatio, clones_epsilon, compare
+from lab.bounds.randomizers import (
     duchi,
     optimized_unary,
     piecewise,
     rappor_probabilities,
     symmetric_unary,
 )
-from common.accounting.releases import AmplifiedRelease, LocalRelease
-from common.errors import AccountingError
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import unary
 

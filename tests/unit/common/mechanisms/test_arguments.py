@@ -22,7 +22,7 @@ from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
 from common.task.draft import PairDraft
 from deploy.datasets.sources import dataset
-from deploy.planning.requirements import Requirements
+from lab.planning.requirements import Requirements
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.protocol_tasks import protocol_task

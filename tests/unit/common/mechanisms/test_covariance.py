@@ -10,7 +10,7 @@ from analyzer.finalize import mixture_of
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.task.task import Task
-from deploy.simulate.collection import collect
+from lab.simulate.collection import collect
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _N: Final = 3000

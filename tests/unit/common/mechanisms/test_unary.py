@@ -5,12 +5,12 @@ from decimal import Context, Decimal
 import numpy as np
 import pytest
 
-from common.accounting.reference.randomizers import optimized_unary, symmetric_unary
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, Reports, is_null
 from common.mechanisms.bits import batches
 from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, UnaryEncoding
 from common.mechanisms.weights import ResponseWeights
+from lab.bounds.randomizers import optimized_unary, symmetric_unary
 from tests.support.exhaustive_delta import unary_distribution
 from tests.support.mechanisms import Scripted
 from tests.support.reference_bounds import unary

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.crypto.hpke_pool import HpkePool
 from common.errors import StorageError
 from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
 from common.runtime.executor import Job, LocalExecutor, PartMetrics, gather
 from common.runtime.metrics import Metrics, ProcessMetrics
-from deploy.audit.harness.clock import ManualClock
 from tests.support.scrapes import series_of
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.crypto.hpke import (
     SUITES,
     HpkePrivateKey,
@@ -27,7 +28,6 @@ from common.runtime.key_store import (
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import load_witness_key
 from common.task_digest import TaskDigest
-from deploy.audit.harness.clock import ManualClock
 from tests.support.faults import Crash, Faults, FaultyState, Life
 from tests.support.keys import SCHEDULE, key_files, store_holding
 from tests.support.machines import Machine

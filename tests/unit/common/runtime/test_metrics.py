@@ -12,6 +12,7 @@ import psutil
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from audit.harness.clock import ManualClock
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
 from common.crypto.hpke_pool import HpkePool, seal_each
 from common.errors import OverloadError, SettingsError, ShareError, StorageError, TaskError
@@ -31,7 +32,6 @@ from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import development_files
 from common.task_digest import TaskDigest
 from common.version import VERSION
-from deploy.audit.harness.clock import ManualClock
 from tests.support.scrapes import fetch, series_of, value
 
 _FAILURES = ("shuffledp_overloaded", "shuffledp_shares_exceeded", "shuffledp_storage_failing")

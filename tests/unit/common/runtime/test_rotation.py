@@ -13,6 +13,7 @@ import analyzer.server
 import shuffler.server
 import user_agent.server
 from analyzer.settings import AnalyzerSettings
+from audit.harness.clock import ManualClock
 from common.crypto.hpke import HpkePublicKey
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY
@@ -21,7 +22,6 @@ from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, UnknownKeyError
 from common.runtime.key_store import KeyStore, Rotation
 from common.runtime.state_directory import StateDirectory
-from deploy.audit.harness.clock import ManualClock
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
 

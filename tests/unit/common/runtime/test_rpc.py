@@ -9,10 +9,11 @@ import pytest
 
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
 from common.runtime.access import connections_of
+from common.runtime.addresses import is_local
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.certificates import PARTIES, Authority
 from common.runtime.rpc import bind, make_server, open_channel, reply
-from common.runtime.tls import TlsIdentity, is_local
+from common.runtime.tls import TlsIdentity
 from common.runtime.trust import Trust
 
 _MIB: Final = 1 << 20

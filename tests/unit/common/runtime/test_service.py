@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import pytest
 
+from audit.harness.clock import ManualClock
+from audit.harness.services import Services
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, StorageError
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Service
 from common.runtime.settings import ServiceSettings
-from deploy.audit.harness.clock import ManualClock
-from deploy.audit.harness.services import Services
 from tests.support.issuers import people_file
 
 _IDENTITY: Final = SigningIdentity(bytes(32)).public_identity().raw.hex()

@@ -5,6 +5,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from audit.harness.clock import ManualClock
 from common.errors import SettingsError
 from common.runtime.tls import (
     Tls,
@@ -13,7 +14,6 @@ from common.runtime.tls import (
     development_files,
     internal_identity,
 )
-from deploy.audit.harness.clock import ManualClock
 
 
 def _identity(directory: Path, party: str, clock: ManualClock) -> TlsIdentity:

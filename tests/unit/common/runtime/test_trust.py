@@ -8,11 +8,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from audit.harness.clock import ManualClock
 from common.errors import CallerError, SettingsError
 from common.runtime.certificates import FRONT_END, Authority, Certificate
 from common.runtime.tls import Tls, VerifiedCallers, development_files
 from common.runtime.trust import Trust
-from deploy.audit.harness.clock import ManualClock
 
 _NOW = ManualClock().now()
 

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.errors import SettingsError
 from common.runtime.certificates import FRONT_END, PARTIES, Certificate
 from common.runtime.tls import Tls, TlsFiles, development_files
 from common.runtime.trust import Trust
-from deploy.audit.harness.clock import ManualClock
 from deploy.clients.key_folder import KeyFolder
 
 _NOW = ManualClock().now()

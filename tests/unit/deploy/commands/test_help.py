@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.core import TyperGroup, TyperOption
 
-from deploy.accountant.query import MECHANISMS
 from deploy.cli import app
 from deploy.load.behaviour import NAMES
+from lab.accountant.query import MECHANISMS
 from tests.support.commands import COMMANDS, ROOT, called, examples, help_text, words_of
 
 _HARD: Final = (

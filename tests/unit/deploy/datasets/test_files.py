@@ -20,7 +20,7 @@ from common.protocols import Kind
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import numbers_of, people_of
 from deploy.datasets.sources import dataset
-from deploy.simulate.populations import Population
+from lab.simulate.populations import Population
 from user_agent.contribution import checked_text, open_text
 
 _HUGE: Final = "0e" + 20 * "9"

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from audit.harness.clock import ManualClock
 from common.errors import CredentialError, PeerError, PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchState
-from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed
 from tests.support.batch_progress import progress
 from tests.support.page_text import page_text

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, suppress
 
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.errors import SettingsError
-from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed
 from deploy.pages.live_server import live_server
 from tests.support.batch_progress import progress

@@ -27,8 +27,8 @@ from deploy.results.distribution_view import (
 from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json
 from deploy.results.result_view import ResultView, result_view
-from deploy.simulate.collection import collect, estimate_histogram
 from deploy.terminal.json_output import dumps
+from lab.simulate.collection import collect, estimate_histogram
 from tests.support.kind_results import result_of
 from tests.support.printing import printed
 from tests.support.protocol_tasks import protocol_task

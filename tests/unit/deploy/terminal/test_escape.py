@@ -122,7 +122,8 @@ def test_no_name_in_colons_becomes_an_emoji(capsys: pytest.CaptureFixture[str]) 
     terminal().print(escaped(":cat:"))
     elsewhere = [
         path.name
-        for path in (ROOT / "deploy").rglob("*.py")
+        for room in ("deploy", "lab", "audit")
+        for path in (ROOT / room).rglob("*.py")
         if "Console(" in path.read_text(encoding="utf-8")
     ]
 

@@ -11,11 +11,11 @@ import numpy as np
 import psycopg
 import pytest
 
+from audit.harness.clock import ManualClock
 from common.crypto.signing import SignedTask
 from common.errors import SettingsError, StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from deploy.audit.harness.clock import ManualClock
 from shuffler.storage.postgres_store import PostgresStore
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.stores import BATCH, SIGNED, append, postgres_store, stored, submission, users

@@ -6,12 +6,12 @@ from typing import Final
 
 import pytest
 
-from common.accounting.reference.general_blanket import rappor_pair
-from common.accounting.reference.randomizers import rappor_probabilities
 from common.errors import TaskError
 from common.mechanisms.rappor.probabilities import Probability, rounded_weights
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.reduction import MatchCountReduction
+from lab.bounds.general_blanket import rappor_pair
+from lab.bounds.randomizers import rappor_probabilities
 from tests.support.exhaustive_delta import Distribution
 from tests.support.reference_bounds import unary
 

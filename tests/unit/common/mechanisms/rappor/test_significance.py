@@ -7,7 +7,7 @@ from scipy import stats
 
 from common.mechanisms.base import Vector
 from common.mechanisms.rappor.bloom import hash_distribution
-from common.mechanisms.rappor.decoder import hash_p_value
+from deploy.results.decoder import hash_p_value
 
 _EVEN: Final = np.full(4, 0.25)
 

@@ -1,0 +1,392 @@
+"""Attacks by a dishonest shuffler, and their detection by devices, sentinels and the analyzer."""
+
+import asyncio
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from numpy.random import Generator
+
+from audit.attacks import detection_rates
+from audit.attacks.detection_rates import ORDER_SENTINELS, Loss
+from audit.finding import Checks, Finding, Rows
+from audit.harness.in_process_run import (
+    InProcessRun,
+    Tampering,
+    drops,
+    duplicates,
+    invents,
+    replaces,
+    shuffles,
+)
+from audit.harness.tasks import reduced_draft
+from audit.scenario import AuditSubject, Scenario
+from common.errors import BatchStateError, ConflictError, UnusableBatchError, WireError
+from common.messages.batch import BatchId, BatchManifest
+from common.messages.result import Result
+from common.task.draft import TaskDraft
+from deploy.results.verification import recompute_guarantees
+from deploy.tasks.value_parser import value_of
+from user_agent.device_store import InclusionState
+
+_MAX_REPORTS: Final = 2500
+"""Maximum number of sealed reports in a batch: half a second of sealing and opening."""
+_SIZES: Final = (16, 64, 256)
+"""Values of n_min to try."""
+_BEYOND_N_MIN: Final = 6
+_VICTIM: Final = 3
+_INVENTED: Final = 5
+_REFUSED_SHARE: Final = 0.05
+"""The analyzer's default maximum share of refused reports."""
+_SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The end of a collection."""
+
+    result: Result | None
+    """None for a rejected batch."""
+    conclusions: Counter[InclusionState]
+    delivered: list[bytes]
+
+    @property
+    def n_users(self) -> int:
+        """Number of users in the result; 0 if there is no result."""
+        return 0 if self.result is None else self.result.n_users
+
+    @property
+    def unsuspicious(self) -> bool:
+        """Whether the batch was released with no report refused."""
+        return self.result is not None and not any(self.result.refused.values())
+
+
+async def _outcome(parties: InProcessRun) -> _Outcome:
+    """Wait for the result and for every device's conclusion."""
+    result, n_users = None, len(parties.shuffler.users) - parties.n_sentinels
+    with suppress(UnusableBatchError):
+        result = await parties.analyzer.releases.result(parties.digest)
+    conclusions = Counter(await parties.inclusions(n_users))
+    return _Outcome(result, conclusions, parties.shuffler.delivered)
+
+
+class _Attack:
+    """An attack on collections of one task, with checks of its detection."""
+
+    def __init__(self, subject: AuditSubject, draft: TaskDraft, rng: Generator) -> None:
+        self.draft, self.rng, self.weakened = draft, rng, subject.weakened
+        self.checks, self.undetected = Checks(), Checks()
+        self.findings: list[Finding] = []
+        self.n_users = draft.n_min + _BEYOND_N_MIN
+        self.samples = draft.shuffler.keep_probability < 1
+        """Whether the task lets the shuffler drop reports."""
+
+    @asynccontextmanager
+    async def collection(
+        self, *, sentinels: int = 0, most_refused_share: float = _REFUSED_SHARE
+    ) -> AsyncIterator[InProcessRun]:
+        """Yield running parties, after users have submitted and sentinels are planted."""
+        with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+            parties = InProcessRun(Path(folder), seed=int(self.rng.integers(2**63)))
+            parties.analyzer.most_refused_share = most_refused_share
+            await parties.start(self.draft)
+            try:
+                values = self.rng.integers(0, self.draft.domain_size, self.n_users)
+                await parties.contribute(values.tolist())
+                if sentinels:
+                    await parties.plant(sentinels)
+                yield parties
+            finally:
+                await parties.stop()
+
+    async def run(self, tampering: Tampering, **options: Any) -> _Outcome:  # noqa: ANN401  # arguments of `collection`
+        """Run one collection whose batch is tampered with."""
+        async with self.collection(**options) as parties:
+            await parties.shuffler.deliver(tampering)
+            return await _outcome(parties)
+
+    def released(self, outcome: _Outcome) -> None:
+        """Check that the attack is not detected."""
+        name = "the batch is released and no figure reveals the attack"
+        self.undetected.require(name, outcome.unsuspicious)
+
+    async def deliver(
+        self, parties: InProcessRun, manifest: BatchManifest, reports: list[bytes]
+    ) -> None:
+        """Deliver a batch, and wait until it is released or rejected; if weakened, silently."""
+        with suppress(*(WireError, ConflictError) if self.weakened else ()):
+            await parties.analyzer.deliver_parts(manifest, reports)
+            await parties.analyzer.settle()
+
+    def finding(self, title: str, sentence: str, **fields: Any) -> None:  # noqa: ANN401  # fields of a finding
+        """Add the finding of a detected attack or, with `known_limit`, of an undetected one."""
+        checks = self.undetected if fields.get("known_limit") else self.checks
+        fields = {"heading": "server disruption", "coalition": "shuffler"} | fields
+        self.findings.append(checks.finding(title=title, sentence=sentence, **fields))
+
+
+def _run(
+    attack: Callable[[_Attack], Coroutine[Any, Any, None]], subject: AuditSubject, rng: Generator
+) -> Rows:
+    """Run an attack on a reduced task; no findings if no small batch has a finite claim."""
+    draft = reduced_draft(subject.task, most_reports=_MAX_REPORTS, n_users=_SIZES)
+    if draft is None:
+        return ()
+    attacked, logger = _Attack(subject, draft, rng), logging.getLogger("shuffledp")
+    before, logger.disabled = logger.disabled, True  # keep the services' logs off the terminal
+    try:
+        asyncio.run(attack(attacked))
+    finally:
+        logger.disabled = before
+    return attacked.findings
+
+
+async def _honest(attack: _Attack) -> None:
+    """Check that a shuffler that drops no user raises no alarm."""
+    checks, n, sampled = attack.checks, attack.n_users, attack.samples
+    tampering = drops(0) if attack.weakened else shuffles
+    outcome = await attack.run(tampering, sentinels=ORDER_SENTINELS)
+    checks.require("the batch is released and no report is refused", outcome.unsuspicious)
+    if outcome.result is not None:
+        checks.require("sentinels do not count as users", outcome.n_users == n)
+        known = outcome.result.n_sentinels == ORDER_SENTINELS
+        checks.require("the analyzer knows every sentinel", known)
+        checks.require("no sentinel is missing", sampled or outcome.result.n_sentinels_missing == 0)
+    expected = InclusionState.SAMPLED if sampled else InclusionState.COUNTED
+    checks.require("no device raises an alarm", outcome.conclusions == {expected: n})
+    attack.finding(
+        f"An honest shuffler, {n} users and {ORDER_SENTINELS} sentinels",
+        "With an honest shuffler, every user is counted and nothing raises an alarm.",
+        heading="correctness",
+        coalition="nobody",
+    )
+
+
+def _losing(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Rows:
+    """Lose a user's submission, then a sentinel, then many submissions."""
+    rows = _run(partial(_lost, loss=loss), subject, rng)
+    return (*rows, detection_rates.sentinel_rate(subject, rng, loss=loss))
+
+
+async def _lost(attack: _Attack, *, loss: Loss) -> None:
+    """Lose a user's submission and, unless the shuffler samples, a sentinel in another run."""
+    checks, n, nothing = attack.checks, attack.n_users, Counter[InclusionState]()
+    lose: Callable[[int], Tampering] = drops if loss == "dropped" else replaces
+    async with attack.collection() as parties:
+        await parties.shuffler.deliver(lose(_VICTIM))
+        parties.shuffler.forges = True
+        forged = nothing if attack.weakened else (await _outcome(parties)).conclusions
+        parties.shuffler.forges = False
+        outcome = await _outcome(parties)
+    conclusions = nothing if attack.weakened else outcome.conclusions
+    attack.released(outcome)
+    if attack.samples:
+        attack.finding(
+            f"A user is {loss}, and the task lets the shuffler drop reports",
+            "If the task lets the shuffler drop reports, no device can prove that its report was "
+            "lost on purpose.",
+            known_limit=True,
+        )
+        return
+    unproven = forged == {InclusionState.UNCHECKED: n}
+    checks.require("no device accepts a proof that the shuffler signed", unproven)
+    proven = conclusions == {InclusionState.MISSING: 1, InclusionState.COUNTED: n - 1}
+    checks.require("the victim's device has proof, and all others are counted", proven)
+    held_back = (await attack.run(lose(n + _VICTIM), sentinels=ORDER_SENTINELS)).result is None
+    checks.require("a batch that lacks a sentinel is not released", held_back)
+    attack.finding(
+        f"A user whose device checks is {loss}, and a sentinel is {loss}",
+        "The user's device has signed proof of the loss, and the analyzer does not release a "
+        "batch that lacks a sentinel.",
+    )
+    attack.finding(
+        f"A user whose device does not check is {loss}, without sentinels",
+        "If no device checks and no sentinel is planted, the loss is not detected.",
+        known_limit=True,
+    )
+
+
+async def _duplicating(attack: _Attack) -> None:
+    """Replace one user's reports, then all but one user's, with copies of a user's reports."""
+    checks, share = attack.checks, 1.0 if attack.weakened else _REFUSED_SHARE
+    for times in (1, attack.n_users - 1):
+        outcome = await attack.run(duplicates(0, times=times), most_refused_share=share)
+        copies = len(outcome.delivered) - len(set(outcome.delivered))
+        if copies > _REFUSED_SHARE * len(outcome.delivered):
+            checks.require("a batch of many copies is not released", outcome.result is None)
+            continue
+        counted = {} if outcome.result is None or attack.weakened else outcome.result.refused
+        reported = counted == {"repeated": copies, "unreadable": 0, "malformed": 0}
+        checks.require("copies are dropped and reported with the result", reported)
+        proven = attack.samples or outcome.conclusions[InclusionState.MISSING] == times
+        checks.require("the devices whose reports were replaced have proof", proven)
+    attack.finding(
+        "One user's submission in place of another's, and in place of everybody's",
+        "Each report counts once. Copies are reported with the result, and a batch with many "
+        "copies is not released.",
+    )
+
+
+async def _replaying(attack: _Attack) -> None:
+    """Deliver a batch again: unchanged, as another batch, and for another task."""
+    checks = attack.checks
+    async with attack.collection() as parties:
+        shuffler, store = parties.shuffler, parties.analyzer.store
+        await shuffler.deliver(shuffles)
+        first, reports = await store.result(parties.digest), shuffler.delivered
+        users, more = shuffler.users, [*shuffler.users, shuffler.invented_user()]
+        await attack.deliver(parties, shuffler.manifest(users, len(reports)), reports)
+        same = first is not None and first == await store.result(parties.digest)
+        checks.require("a repeated delivery changes nothing", same)
+        _, most = parties.analyzer.task.batch_reports(sum(map(len, more)))
+        for name, manifest in (
+            ("the same batch under another manifest", shuffler.manifest(more, most)),
+            ("a second batch of a task", shuffler.manifest(users, len(reports), _SECOND)),
+        ):
+            with checks.refused(f"{name} is refused", ConflictError):
+                await attack.deliver(parties, manifest, reports)
+        await parties.publish(attack.draft)
+        await attack.deliver(parties, shuffler.manifest(users, len(reports), _OTHER), reports)
+        other = await store.result(parties.analyzer.signed.digest())
+        checks.require("no other task counts its reports", other is None)
+        checks.require("the ledger is charged once", len(await store.ledger(0)) == 1)
+    attack.finding(
+        "A batch delivered again, as another batch, and for another task",
+        "A batch that is delivered repeatedly counts once, and only for its task.",
+    )
+
+
+async def _injecting(attack: _Attack) -> None:
+    """Deliver more or fewer reports than announced or allowed; then invent users."""
+    n = attack.n_users
+    async with attack.collection() as parties:
+        shuffler = parties.shuffler
+        least, most = parties.analyzer.task.batch_reports(sum(map(len, shuffler.users)))
+        _, reports = shuffler.batch(shuffles)
+        excess = reports + reports[:1] * (most + 1 - len(reports))
+        for number, (name, announced, sent) in enumerate(
+            (
+                ("more reports than belong to the users", most + 1, excess),
+                ("more reports than announced", most, excess),
+                ("fewer reports than belong to the users", least - 1, reports[: least - 1]),
+                ("fewer reports than announced", least, reports[: least - 1]),
+            )
+        ):
+            manifest = shuffler.manifest(shuffler.users, announced, BatchId(bytes([number] * 16)))
+            with attack.checks.refused(f"{name} are refused", WireError):
+                await attack.deliver(parties, manifest, sent)
+        attack.checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
+    outcome = await attack.run(invents(_INVENTED))
+    attack.released(outcome)
+    attack.undetected.require("invented users count", outcome.n_users == n + _INVENTED)
+    attack.finding(
+        "More or fewer reports than belong to the users",
+        "The analyzer accepts exactly the announced number of reports, if that many belong to "
+        "the announced users.",
+    )
+    attack.finding(
+        f"{_INVENTED} invented users added to {n} real ones",
+        "Users whom the shuffler invents are not detected, and the guarantee against the "
+        "analyzer counts them as honest.",
+        expected=float(n + _INVENTED),
+        measured=float(outcome.n_users),
+        known_limit=True,
+    )
+
+
+async def _closing_early(attack: _Attack) -> None:
+    """Close a batch below n_min; then at n_min, cutting off users who have submitted."""
+    checks, n_min = attack.checks, attack.draft.n_min
+    async with attack.collection() as parties:
+        manifest, reports = parties.shuffler.batch(drops(*range(n_min - 1, attack.n_users)))
+        with checks.refused("a batch of one user fewer than n_min is refused", WireError):
+            await attack.deliver(parties, manifest, reports)
+        checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
+        counted = InclusionState.COUNTED in await parties.inclusions(attack.n_users)
+    checks.require("no device concludes that it was counted", not counted)
+    async with attack.collection() as parties:
+        await parties.shuffler.deliver(drops(*range(n_min, attack.n_users)))
+        parties.shuffler.closed = True
+        value = value_of(parties.analyzer.task, 0)
+        with checks.refused("a late submission is refused", BatchStateError):
+            await parties.agent.contribute(parties.digest, value, "a late user")
+        outcome = await _outcome(parties)
+    expected = {InclusionState.COUNTED: n_min, InclusionState.MISSING: _BEYOND_N_MIN}
+    proven = attack.samples or outcome.conclusions == expected
+    checks.require("devices that were cut off after their receipt have proof", proven)
+    attack.released(outcome)
+    attack.undetected.require("the result counts the users in the batch", outcome.n_users == n_min)
+    if outcome.result is not None:
+        recompute_guarantees(outcome.result, parties.analyzer.task)
+    attack.finding(
+        f"Closed with {n_min - 1:,} users, one below n_min; closed without users who had submitted",
+        "The analyzer refuses a batch below n_min and charges nothing. Devices that were cut "
+        "off after their receipt have proof of it.",
+    )
+    attack.finding(
+        f"Closed at n_min, {n_min:,} users, before more could submit",
+        "A shuffler may close as soon as n_min users have submitted; the result's guarantees "
+        "are computed for the users it counts.",
+        expected=float(n_min),
+        measured=float(outcome.n_users),
+        known_limit=True,
+    )
+
+
+_NO_DETECTION: Final = "No device checks that it was counted, and the analyzer knows no sentinel."
+
+SCENARIOS: Final = (
+    Scenario(
+        name="honest-shuffler",
+        title="An honest shuffler raises no alarm",
+        check=partial(_run, _honest),
+        weakness="The shuffler drops one submission.",
+    ),
+    Scenario(
+        name="shuffler-drops",
+        title="A shuffler that drops submissions",
+        check=partial(_losing, loss="dropped"),
+        weakness=_NO_DETECTION,
+    ),
+    Scenario(
+        name="shuffler-replaces",
+        title="A shuffler that replaces submissions with its own reports",
+        check=partial(_losing, loss="replaced"),
+        weakness=_NO_DETECTION,
+    ),
+    Scenario(
+        name="shuffler-duplicates",
+        title="A shuffler that delivers copies of submissions",
+        check=partial(_run, _duplicating),
+        weakness="The analyzer accepts copies and does not report them.",
+    ),
+    Scenario(
+        name="shuffler-keeps-order",
+        title="A shuffler that does not shuffle",
+        check=detection_rates.run_kept_order,
+        weakness="The analyzer knows no sentinel.",
+    ),
+    *(
+        Scenario(
+            name=name,
+            title=title,
+            check=partial(_run, attack),
+            weakness="The analyzer reports no error when it refuses a batch.",
+        )
+        for name, title, attack in (
+            ("shuffler-replays", "A shuffler that delivers a batch again", _replaying),
+            (
+                "shuffler-injects",
+                "A shuffler that adds or omits reports, or invents users",
+                _injecting,
+            ),
+            ("shuffler-closes-early", "A shuffler that closes a batch too early", _closing_early),
+        )
+    ),
+)

@@ -1,0 +1,81 @@
+"""`shuffledp audit`: simulate attacks by every coalition."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from common.errors import UsageError
+from deploy.commands import options
+from deploy.terminal.console import terminal
+
+app = typer.Typer()
+
+
+@options.command(app, "shuffledp audit --quick --html audit.html")
+def audit(
+    quick: options.Flag = False,
+    full: options.Flag = False,
+    task_file: Path | None = None,
+    draft: Path | None = None,
+    users: Annotated[int | None, typer.Option(min=1)] = None,
+    scenario: list[str] | None = None,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    processes: Annotated[int, typer.Option(min=0)] = 0,
+    self_test: options.Flag = False,
+    list_them: Annotated[bool, typer.Option("--list")] = False,
+    output: Path = Path("audit.json"),
+    html: Path | None = None,
+    open_it: options.OpenPage = False,
+    json: options.AsJson = False,
+) -> None:
+    """
+    Simulate attacks by every coalition against the deployed code.
+
+    The exit status is 1 if a check fails.
+
+    Options:
+        quick: Small samples: 20 seconds on two cores.  [default]
+        full: Samples at least ten times larger, to detect smaller faults.
+        task_file: A published task: task.json from `shuffledp task show --save`.
+        draft: A task's draft.  [a built-in task: od-hp, 915 values]
+        users: Number of users for whom guarantees are stated.  [n_min of the task]
+        scenario: Run only this scenario; repeatable. See --list.  [all]
+        seed: Random seed; the same seed repeats the figures.
+        processes: Parallel processes; 0: one per core.
+        self_test: Instead of an audit, run every scenario (or those of --scenario) with a
+            deliberate weakness and check that it fails; writes no files.
+        list_them: List the scenarios and exit.
+        output: Output file for the findings.
+        html: Output file for the report as a page.  [--output, with the ending .html]
+    """
+    # Imported here: these load all three services, which is slow.
+    from audit import command
+    from audit.runner import AuditRun, scenarios_named
+    from audit.scenario import FULL, QUICK, SMALL
+
+    console = terminal(stderr=json)
+    if list_them:
+        command.show_names(terminal())
+        return
+    if quick and full:
+        raise UsageError("use --quick or --full, not both")
+    if self_test and full:
+        raise UsageError("--self-test uses small samples; drop --full")
+    sizes = SMALL if self_test else FULL if full else QUICK
+    run = AuditRun(
+        subject=command.subject_from(task_file, draft, users, sizes),
+        seed=seed,
+        scenarios=scenarios_named(scenario or []),
+        processes=processes,
+        progress=command.progress_printer(),
+    )
+    if self_test:
+        passed = command.run_self_test(run, console, json=json)
+    else:
+        page = options.page_beside(output, html, "audit.html")
+        passed = command.run_audit(
+            run, console, output=output, html=page, open_it=open_it, json=json
+        )
+    if not passed:
+        raise typer.Exit(1)

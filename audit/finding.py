@@ -1,0 +1,182 @@
+"""One finding of an audit: the claim, the measurement, and the verdict."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.statistics import CONFIDENCE, TEST_LEVEL, p_cells
+
+Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
+
+HEADINGS: Final[Mapping[Heading, str]] = {
+    "anonymity": "What a coalition learns about one person.",
+    "correctness": "Whether the code's random draws, counts and guarantees are as stated.",
+    "sender disruption": "Effects of dishonest users on the result.",
+    "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
+}
+"""Headings of the report in order, with their descriptions."""
+
+_Passing = Literal["tight", "not contradicted", "refuted", "holds"]
+_Limit = Literal["unprotected", "not attacked", "not covered", "known limit"]
+Verdict = Literal[_Passing, _Limit, "not reached", "contradicted", "not refuted", "broken", "error"]
+LIMITS: Final[frozenset[str]] = frozenset(get_args(_Limit))
+"""Verdicts that pass, and are limits of the audit or of the protection."""
+UNTESTED: Final[tuple[Verdict, ...]] = ("not attacked", "not covered")
+"""Verdicts of checks that tested nothing."""
+PASSING: Final[frozenset[str]] = LIMITS | frozenset(get_args(_Passing))
+
+VERDICT_DESCRIPTIONS: Final[Mapping[str, str]] = {
+    "tight": "an attack gains 90\N{NO-BREAK SPACE}% of the claim or more, computed or measured: no "
+    "much smaller claim would hold",
+    "unprotected": "nothing is claimed, and an attack gains nearly all that a run could show",
+    "not reached": "an attack that is known to succeed did not: the audit is broken",
+    "not contradicted": "no attack tried gains more than the claim; see the ceiling",
+    "not attacked": "no attack on this claim was run: it rests on its proof alone",
+    "not covered": "the audit has no reference for this mechanism: nothing was tested",
+    "contradicted": "an attack gains more than the claim: the claim is false",
+    "refuted": "a claim known to be false was refuted",
+    "not refuted": "a claim known to be false was not refuted: the audit is broken",
+    "holds": "a check of something that must be true passed",
+    "broken": "a check of something that must be true failed",
+    "error": "the check stopped with an error: its result is unknown",
+    "known limit": "an attack that nothing here prevents; its gain is as calculated",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One result against one coalition. All ε are at `delta`."""
+
+    scenario: str = ""
+    """Name of the scenario, set by the runner."""
+    title: str = ""
+    """By default, the scenario's title."""
+    heading: Heading = "anonymity"
+    coalition: str = "nobody"
+    """Parties that pool their views; `nobody` for a check of the running code itself."""
+    verdict: Verdict
+    sentence: str
+    """Meaning of the verdict."""
+    subject: str = ""
+    """Name of the attacked design, if it is not the audited task."""
+    aside: bool = False
+    """Whether the claim is for several rounds or fewer users, and not the task's own."""
+    advice: str = ""
+    claim_epsilon: float | None = None
+    """Claimed ε; infinite if nothing is claimed."""
+    delta: float | None = None
+    theorem: str = ""
+    neighbouring: str = ""
+    assumptions: tuple[str, ...] = ()
+    exact_epsilon: float | None = None
+    """Computed ε that the attack reaches: exact, or a lower bound."""
+    empirical_epsilon_lower: float | None = None
+    """Measured lower bound on the ε that the attack reached, at the finding's confidence."""
+    ceiling: float | None = None
+    """ε that a perfect attack would show in this number of trials."""
+    confidence: float | None = None
+    trials: int = 0
+    advantage: float | None = None
+    """True positive rate minus false positive rate of the best guess; an estimate."""
+    statistic: str = ""
+    """Attack statistic, or summary of the statistical tests."""
+    expected: float | None = None
+    """Value by a formula, if the measured quantity is not an ε."""
+    measured: float | None = None
+    tests: int = 0
+
+    def __post_init__(self) -> None:
+        known = (self.theorem, self.neighbouring, self.assumptions, self.delta is not None)
+        if self.claim_epsilon is not None and not all(known):
+            raise ValueError("a claim needs its delta, neighbouring, theorem and assumptions")
+
+    @property
+    def passed(self) -> bool:
+        """Whether the verdict is not a failure."""
+        return self.verdict in PASSING
+
+
+Rows = Iterable[Finding]
+Findings = tuple[Finding, ...]
+
+
+def failed(rows: Rows) -> Findings:
+    """Return the findings that did not pass."""
+    return tuple(row for row in rows if not row.passed)
+
+
+class Checks:
+    """Statistical tests and facts that form one finding."""
+
+    def __init__(self) -> None:
+        self._tests: dict[str, float] = {}
+        self._n_tests = 0
+        self._facts: dict[str, bool] = {}
+
+    def test(self, name: str, p_value: float | None) -> None:
+        """Add a test; the smallest p-value per name counts. None is ignored, and NaN fails."""
+        if p_value is None:
+            return
+        self._n_tests += 1
+        level = 0.0 if math.isnan(p_value) else p_value
+        self._tests[name] = min(level, self._tests.get(name, 1.0))
+
+    def cells(self, name: str, drawn: NDArray[np.int64], chances: NDArray[np.float64]) -> None:
+        """Test cell numbers in 0 .. k-1, shape (n,), against relative probabilities, shape (k,)."""
+        inside = bool(((drawn >= 0) & (drawn < len(chances))).all())
+        self.require(f"{name}: within the range", inside)
+        if inside and len(chances) > 1:
+            self.test(name, p_cells(np.bincount(drawn, minlength=len(chances)), chances))
+
+    def require(self, name: str, holds: bool) -> None:  # noqa: FBT001  # the checked fact
+        """Add a fact that must hold for every draw."""
+        self._facts[name] = holds and self._facts.get(name, True)
+
+    @contextmanager
+    def refused(self, name: str, cause: type[Exception]) -> Iterator[None]:
+        """Require that the block fails with an error of the class `cause`."""
+        refused = True
+        with suppress(cause):
+            yield
+            refused = False
+        self.require(name, refused)
+
+    @property
+    def failures(self) -> list[str]:
+        """Names of the tests and facts that failed."""
+        return [
+            *(name for name, holds in self._facts.items() if not holds),
+            *(name for name, p_value in self._tests.items() if p_value < TEST_LEVEL),
+        ]
+
+    def finding(
+        self,
+        *,
+        sentence: str,
+        known_limit: bool = False,
+        **fields: Any,  # noqa: ANN401  # fields of a Finding
+    ) -> Finding:
+        """Create the finding, which names all failures; `advice` is kept only if there are any."""
+        failures, advice = self.failures, fields.pop("advice", "")
+        passing: Verdict = "known limit" if known_limit else "holds"
+        statistic = list[str](fields.pop("notes", ()))
+        if self._tests:
+            name = min(self._tests, key=lambda test: self._tests[test])
+            figures = f"tests: {self._n_tests}, smallest p: {self._tests[name]:.2g} ({name})"
+            statistic.append(figures)
+        if self._facts:
+            statistic.append(f"facts checked: {len(self._facts)}")
+        return Finding(
+            verdict="broken" if failures else passing,
+            sentence=f"Failed: {'; '.join(failures)}." if failures else sentence,
+            advice=advice if failures else "",
+            statistic="; ".join(statistic),
+            confidence=CONFIDENCE if self._n_tests else None,
+            tests=self._n_tests,
+            **fields,
+        )

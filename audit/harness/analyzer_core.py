@@ -1,0 +1,134 @@
+"""The analyzer's core in this process: the deployed classes, without server or workers."""
+
+import asyncio
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from analyzer.core import AnalyzerCore
+from analyzer.metrics import ReleaseMetrics
+from analyzer.registry import AnalyzerKeys
+from analyzer.storage.staged_blocks import StagedBlocks
+from analyzer.storage.store import Store
+from audit.harness.clock import ManualClock
+from common.crypto.key_ring import DAY, Schedule
+from common.crypto.signing import SignedTask
+from common.messages.batch import BatchManifest, BatchPart
+from common.messages.inclusion_proof import BatchCommitment
+from common.runtime.blocks import FolderBlocks
+from common.runtime.executor import Executor, J, T
+from common.runtime.metrics import ProcessMetrics
+from common.runtime.state_directory import StateDirectory
+from common.task.draft import TaskDraft
+from common.task.task import Task
+from common.task_digest import TaskDigest
+
+SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
+_TIMEOUT: Final = 60.0
+"""Timeout of a release, in seconds."""
+
+
+class InlineExecutor(Executor):
+    """Runs parts in the caller's thread."""
+
+    def __init__(self) -> None:
+        self.parts: Counter[str] = Counter()
+        """Number of parts run so far, by stage."""
+
+    async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
+        """Run a stage for each part, in order."""
+        results = [stage(job, part) for part in parts]
+        self.parts[stage.__name__] += len(results)
+        return results
+
+
+class InProcessAnalyzer(AnalyzerCore):
+    """An analyzer's core on its own files; `signed` and `task` are the last published task."""
+
+    clock: ManualClock
+    executor: InlineExecutor
+
+    def __init__(self, path: Path) -> None:
+        """`start` makes the core; `most_refused_share` may be changed before."""
+        self.path = path
+        self.most_refused_share = 0.05
+        self.seeds = itertools.count(1, 2)
+        """Seeds of the generators; a restart uses a new one, so that no task repeats a nonce."""
+
+    def open_files(self) -> None:
+        """Open the keys and the database."""
+        self.clock = ManualClock()
+        self.state = StateDirectory.open(self.path)
+        self.keys = AnalyzerKeys.load(self.state, SCHEDULE, self.clock.now())
+        self.store = Store(self.path / "analyzer.sqlite")
+        self.executor = InlineExecutor()
+
+    async def start(self) -> None:
+        """Start the core, or restart it after a crash."""
+        self.open_files()
+        self.process_metrics = ProcessMetrics("analyzer", self.clock)
+        super().__init__(
+            store=self.store,
+            keys=self.keys,
+            blocks=StagedBlocks(self.state, FolderBlocks(self.path / "blocks")),
+            executor=self.executor,
+            clock=self.clock,
+            rng=np.random.default_rng(next(self.seeds)),
+            metrics=ReleaseMetrics(self.process_metrics),
+            most_refused_share=self.most_refused_share,
+        )
+        await self.check()
+
+    async def publish(self, draft: TaskDraft) -> SignedTask:
+        """Publish a draft, and return the signed task."""
+        self.signed = await self.registry.publish(draft)
+        self.task = Task.from_bytes(self.signed.task_bytes)
+        return self.signed
+
+    async def deliver_parts(
+        self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
+    ) -> BatchCommitment:
+        """Deliver a batch in parts, like the shuffler; return the analyzer's commitment."""
+        arrived, staged = await self.staging.begin(manifest, n_parts)
+        for number, reports in enumerate(parts_of(sealed, n_parts)):
+            if not staged and number not in arrived:
+                part = part_header(manifest.task_digest, number, reports)
+                await self.staging.receive(part, chunks_of(reports))
+        return await self.releases.finish_delivery(manifest.task_digest)
+
+    async def settle(self) -> None:
+        """Wait until no release is in progress."""
+        async with asyncio.timeout(_TIMEOUT):
+            await self.releases.settled()
+
+    async def stop(self) -> None:
+        """Stop, and close the database."""
+        await self.releases.stop()
+        self.store.close()
+
+
+def parts_of(sealed: list[bytes], n_parts: int) -> list[list[bytes]]:
+    """Divide a batch's sealed reports into parts."""
+    edges = [len(sealed) * number // n_parts for number in range(n_parts + 1)]
+    return [sealed[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def part_header(digest: TaskDigest, number: int, reports: list[bytes]) -> BatchPart:
+    """Return the header of a part."""
+    return BatchPart(
+        task_digest=digest,
+        part=number,
+        n_reports=len(reports),
+        content_hash=hashlib.sha256(b"".join(reports)).digest(),
+    )
+
+
+async def chunks_of(sealed: list[bytes], size: int = 3) -> AsyncIterator[bytes]:
+    """Yield chunks of `size` sealed reports, concatenated."""
+    for start in range(0, len(sealed), size):
+        yield b"".join(sealed[start : start + size])

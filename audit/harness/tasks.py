@@ -1,0 +1,116 @@
+"""Sample tasks, and reduced drafts of an audited task."""
+
+import dataclasses
+import itertools
+import math
+from functools import lru_cache
+from typing import Any, Final
+
+from analyzer.task_builder import complete
+from common.accounting.guarantees import PrivacyParameters, claimed_guarantee
+from common.crypto.hpke import HpkePrivateKey
+from common.errors import ShuffleDpError
+from common.task.cluster_spec import ClusterSpec
+from common.task.domain_spec import EdgesSpec, hierarchy_sizes
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
+from common.task.task import NONCE_BYTES, Task
+from lab.planning.requirements import UNUSED_KEY
+
+FAR_FUTURE: Final = 4_000_000_000
+_DELTA: Final = 0.5
+"""δ of a reduced task, large enough for a finite guarantee with a few dozen users."""
+_MAX_EPSILON: Final = 100.0
+_MAX_ITEMS: Final = 32
+_MAX_BUCKETS: Final = 7
+_MAX_DUMMIES: Final = 8
+_FEW_CLUSTERS: Final = ClusterSpec(
+    negative_weight=2,
+    trials=4,
+    clusters=((2, 1, 40), (1, 0, 20), (0, 1, 6), (3, 0, 3)),
+    rooms=((1, 2**30, 2**31), (3, 2**31, 3 * 2**30)),
+)
+"""Small clusters from which every user sends some, for tasks whose own would hide nobody."""
+
+
+def sample_draft(**fields: Any) -> TaskDraft:  # noqa: ANN401  # fields of a draft
+    """Create a draft from some of its fields; default labels name the items."""
+    plain: dict[str, Any] = {
+        "labels": tuple(f"item {item}" for item in range(fields["domain_size"])),
+        "delta": 1e-6,
+        "n_min": 100_000,
+        "target_size": 100_000,
+        "deadline": FAR_FUTURE,
+        "shuffler_key": UNUSED_KEY,
+    }
+    return TaskDraft(**plain | fields)
+
+
+def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
+    """Create a task from some fields of its draft, under throwaway keys."""
+    return complete(
+        sample_draft(**fields), analyzer_key=UNUSED_KEY, nonce=bytes(range(NONCE_BYTES))
+    )
+
+
+@lru_cache(maxsize=8)
+def reduced_draft(task: Task, *, most_reports: int, n_users: tuple[int, ...]) -> TaskDraft | None:
+    """
+    Reduce a task on items to one that a few users complete in seconds; None if impossible.
+
+    Keeps protocol and noise; reduces items, buckets and, if necessary, dummies, which does not
+    change who detects an attack. A batch may have at most `most_reports` reports, and ε must be
+    finite. `n_users`: values of n_min to try, in order. Cost: tenths of a second for each.
+    """
+    key = HpkePrivateKey.generate(task.suite).public_key().raw
+    for cut, n_min in itertools.product((False, True), n_users):
+        tried = _reduced(task, key, n_min, cut=cut)
+        try:
+            small = complete(tried, analyzer_key=key, nonce=bytes(NONCE_BYTES))
+        except ShuffleDpError:  # no finite guarantee
+            continue
+        guarantee = claimed_guarantee(PrivacyParameters.of(small), n_min, small.lengths[-1])
+        expected = n_min * small.expected_reports_per_user + small.expected_shuffler_dummies
+        if expected <= most_reports and math.isfinite(guarantee.epsilon):
+            return tried
+    return None
+
+
+def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
+    size, dummies, shuffler = min(task.domain_size, _MAX_ITEMS), task.dummies, task.shuffler
+    if dummies.item_chance:
+        dummies = dataclasses.replace(dummies, trials=size, most=min(dummies.most, size))
+    elif cut and dummies.clusters is not None:
+        dummies = dataclasses.replace(dummies, clusters=_FEW_CLUSTERS)
+    elif cut and dummies.maximum > _MAX_DUMMIES:
+        dummies = DummySpec(law="fixed", per_user=_MAX_DUMMIES)
+    if cut:
+        trials, peak = min(shuffler.trials, 4 * _MAX_DUMMIES), min(shuffler.peak, _MAX_DUMMIES)
+        most = trials or min(shuffler.most, 3 * _MAX_DUMMIES)
+        shuffler = dataclasses.replace(shuffler, trials=trials, peak=peak, most=most)
+    edges, buckets = None, 0
+    if task.level_sizes:
+        edges, buckets = EdgesSpec(low=0.0, high=1.0, buckets=size), task.item_mechanism.buckets
+        mean = min(dummies.expected_per_user, _MAX_DUMMIES)
+        dummies = DummySpec.by_level(mean, hierarchy_sizes(size, min(buckets, size)))
+    elif task.composition.hashes:
+        buckets = min(task.item_mechanism.buckets, _MAX_BUCKETS)
+    return TaskDraft(
+        protocol=task.protocol,
+        domain_size=size,
+        labels=task.labels[:size],
+        buckets=buckets,
+        edges=edges,
+        local_epsilon=task.local_epsilon,
+        delta=_DELTA,
+        dummies=dummies,
+        shuffler=shuffler,
+        assumed_honest_fraction=task.assumed_honest_fraction,
+        n_min=n_min,
+        target_size=100 * n_min,
+        deadline=FAR_FUTURE,
+        shuffler_key=key,
+        budget_epsilon=_MAX_EPSILON,
+        budget_delta=_DELTA,
+        suite=task.suite,
+    )

@@ -1,0 +1,178 @@
+"""
+Tests of the task's reports and dummies against the distributions that its guarantees assume.
+
+Reports on items are tested by the items that they support, by seeds and by buckets; reports on
+texts, numbers and pairs by their exact distributions, cell by cell.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from audit import distributions
+from audit.distributions import Draw, draw_for_others, draw_reports, support_distribution
+from audit.finding import Checks, Finding, Rows
+from audit.scenario import AuditSubject
+from audit.statistics import joint_p, p_binomial, p_cells, p_poisson, p_shares
+from common.crypto.randomness import secure_generator
+from common.mechanisms.base import Mechanism, Reports
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.hierarchy import Hierarchy
+from common.messages.submission import Value
+from common.protocols import ITEM_KINDS
+from common.task.task import Task
+
+_MAX_BYTES: Final = 50_000_000
+"""Maximum bytes of reports drawn for one value."""
+_TESTED_VALUES: Final = 500
+_TESTED_ITEMS: Final = 12
+_MIN_SEEDS_PER_CELL: Final = 200
+"""Minimum expected count of seeds in each tested cell."""
+_PRODUCTION_DIVISOR: Final = 8
+"""Divisor of the number of reports drawn from the production generator."""
+_ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
+"""Mechanisms whose reports name one item or one position."""
+
+
+def run_randomizer(subject: AuditSubject, rng: Generator) -> Rows:
+    """Test the audited task's reports and dummies."""
+    yield check_draws(subject, draw_for_others if subject.weakened else draw_reports, rng)
+
+
+def check_draws(subject: AuditSubject, draw: Draw, rng: Generator) -> Finding:
+    """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
+    checks, task = Checks(), subject.task
+    if task.kind in ITEM_KINDS:
+        _check_items(checks, subject, draw, rng)
+    else:
+        for value in (*distributions.worst_values(task)[0], distributions.usual_value(task)):
+            reports = draw(task, value, distributions.reports_each(subject), rng)
+            _check_parts(checks, task, value, reports)
+    return checks.finding(
+        heading="correctness",
+        sentence="The running code draws reports and dummies with the probabilities from which all "
+        "guarantees are computed.",
+        trials=subject.sizes.reports,
+        advice="Do not collect with this version: its guarantees do not describe it.",
+    )
+
+
+def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generator) -> None:
+    task, mechanism, support = subject.task, subject.mechanism, support_distribution(subject.task)
+    number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
+    for name, count, source in (
+        ("every value", subject.sizes.reports, rng),
+        ("every value, production generator", number // _PRODUCTION_DIVISOR, secure_generator()),
+    ):
+        values = np.unique(np.linspace(0, task.domain_size - 1, _TESTED_VALUES).astype(np.int64))
+        each = max(1, count // len(values))
+        own = [
+            int(mechanism.supports(draw(task, value, each, source), value).sum())
+            for value in values.tolist()
+        ]
+        checks.test(f"a report: {name}", p_shares(own, each * task.own_reports, support.own))
+    samples: list[tuple[int | None, Reports]] = [
+        (value, draw(task, value, number, rng)) for value in (0, task.domain_size - 1)
+    ]
+    if task.composition.dummy_distributions:
+        samples.append((None, mechanism.dummies(number, rng)))
+    for value, reports in samples:
+        what = "a dummy" if value is None else "a report"
+        checks.require(f"{what}: valid", bool(mechanism.valid(reports).all()))
+        _check_support(checks, subject, reports, value)
+        if "seed" in (reports.dtype.names or ()):
+            _check_seeds(checks, what, mechanism, reports["seed"].astype(np.uint64))
+        _check_places(checks, subject, reports, value)
+
+
+def _check_support(
+    checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
+) -> None:
+    """Test how often reports on a value, or dummies, support one item and two at once."""
+    mechanism, support = subject.mechanism, support_distribution(subject.task)
+    last = mechanism.domain_size - 1
+    for item in np.unique(np.linspace(0, last, _TESTED_ITEMS).astype(int)).tolist():
+        if value is None:
+            name, chance = "a dummy supports an item", support.dummy
+        elif item == value:
+            name, chance = "a report supports its item", support.own
+        elif support.far_only and item != last - value:
+            continue
+        else:
+            name, chance = "a report supports another item", support.other
+        supporting = int(mechanism.supports(reports, item).sum())
+        checks.test(name, p_binomial(supporting, len(reports), chance))
+    if value is not None and not support.far_only:
+        both = mechanism.supports(reports, value) & mechanism.supports(reports, last - value)
+        chance = support.own * support.other if support.independent else 0.0
+        p_value = p_binomial(int(both.sum()), len(reports), chance)
+        checks.test("a report supports both of two items", p_value)
+
+
+def _check_seeds(
+    checks: Checks, what: str, mechanism: Mechanism, seeds: NDArray[np.uint64]
+) -> None:
+    """Test that seeds are uniform, and that neighbours have equal seeds only by chance."""
+    number = distributions.seed_count(mechanism)
+    # A power of two, to detect parity; test low digits first, then high ones.
+    cells = min(number, 1 << max(1, (len(seeds) // _MIN_SEEDS_PER_CELL).bit_length() - 1))
+    evenly = np.full(cells, number // cells, dtype=np.float64)
+    evenly[: number % cells] += 1
+    checks.cells(f"{what}: uniform seeds", (seeds % np.uint64(cells)).astype(np.int64), evenly)
+    width = -(-number // cells)
+    sizes = np.full(-(-number // width), float(width))
+    sizes[-1] = number - width * (len(sizes) - 1)
+    checks.cells(f"{what}: ranges of seeds", (seeds // np.uint64(width)).astype(np.int64), sizes)
+    # Without seed 0 the hash family is not pairwise independent.
+    zeros = int((seeds == 0).sum())
+    checks.test(f"{what}: seed 0 as often as any other", p_poisson(zeros, len(seeds) / number))
+    same = int((seeds[1:] == seeds[:-1]).sum())
+    checks.test(f"{what}: neighbours with equal seeds", p_poisson(same, (len(seeds) - 1) / number))
+
+
+def _check_places(
+    checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
+) -> None:
+    """Test the buckets or positions that reports name, relative to the value's."""
+    task, mechanism = subject.task, subject.mechanism
+    own = support_distribution(task).own
+    if isinstance(mechanism, LocalHashing | StringHashing):
+        places = round(1 / mechanism.q_dummy)
+        named, chances = reports["bucket"].astype(np.int64), np.ones(places)
+        if value is not None:
+            named = (named - mechanism.hashed(reports, value)) % places
+            chances[:] = (1 - own) / (places - 1)
+            chances[0] = own
+    elif isinstance(mechanism, Hierarchy):
+        if value is not None:
+            return  # every report is true
+        named, sizes = reports["item"].astype(np.int64), np.array(task.level_sizes)
+        chances = np.repeat(distributions.level_shares(task) / sizes, sizes)
+    elif task.mechanism.name in _ITEM_MECHANISMS:
+        places = max(task.domain_size, task.item_mechanism.buckets)
+        named, chances = reports["item"].astype(np.int64), np.ones(places)
+        if value is not None:
+            width = places - task.domain_size + 1
+            chances[:] = (1 - own) / (task.domain_size - 1)
+            chances[value : value + width] = own / width
+    else:
+        return
+    what = "a dummy" if value is None else "a report"
+    checks.cells(f"{what}: buckets and positions", named, chances)
+
+
+def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:
+    """Test each part of reports on texts, numbers or pairs against its distribution."""
+    levels: dict[str, list[float]] = {}
+    for part in distributions.report_parts(task, value, reports):
+        for number, chances in enumerate(part.chances):
+            cells = part.cells if part.which is None else part.cells[part.which == number]
+            seen = np.bincount(cells, minlength=len(chances))
+            checks.require(f"{part.name}: within the range", len(seen) == len(chances))
+            p_value = p_cells(seen[: len(chances)], chances)
+            levels.setdefault(part.name, []).extend([] if p_value is None else [p_value])
+    for name, found in levels.items():
+        checks.test(f"the distribution of {name}", joint_p(found) if found else None)

@@ -1,0 +1,1 @@
+"""Research: plans, simulations, bounds to compare with, and questions to the accountant."""

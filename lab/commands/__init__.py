@@ -1,0 +1,1 @@
+"""The research commands of `shuffledp`."""

@@ -1,0 +1,128 @@
+"""`shuffledp account`: bound epsilon or delta for given parameters."""
+
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from common.errors import AccountingError, UsageError, ValueRangeError
+from deploy.commands import options
+from deploy.terminal.json_output import print_answer, print_json
+
+app = typer.Typer()
+
+_OPTIONS: Final = {
+    "n": "users",
+    "k": "alphabet",
+    "eps_l": "local_epsilon",
+    "coll": "collision",
+    "rappor": "rappor",
+    "M": "dummies",
+    "m": "dummies_per_user",
+    "M_shuffler": "shuffler_dummies",
+    "known_dummies": "known_dummies",
+    "colluders": "colluders",
+    "skippers": "skippers",
+    "eps": "central_epsilon",
+    "delta": "delta",
+}
+"""Parameters of the command, by key of a file."""
+
+
+def _option(name: re.Match[str]) -> str:
+    """Return the option for a key or parameter at the start of a message."""
+    key = "random_dummies" if name[0].startswith("M_") and name[0] not in _OPTIONS else name[0]
+    option = _OPTIONS.get(key, key)
+    known = option in {*_OPTIONS.values(), "random_dummies"}
+    return f"--{option.replace('_', '-')}" if known else key
+
+
+@options.command(
+    app,
+    "shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
+    "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",
+)
+def account(
+    context: typer.Context,
+    *,
+    mechanism: str = "local-hashing",
+    users: int | None = None,
+    alphabet: int | None = None,
+    local_epsilon: float | None = None,
+    collision: float | None = None,
+    rappor: str | None = None,
+    dummies: int = 0,
+    random_dummies: str | None = None,
+    dummies_per_user: float = 0.0,
+    shuffler_dummies: int = 0,
+    known_dummies: int = 0,
+    colluders: int = 0,
+    skippers: int = 0,
+    delta: float | None = None,
+    central_epsilon: float | None = None,
+    compare: options.Flag = False,
+    batch: Path | None = None,
+    json: options.AsJson = False,
+) -> None:
+    """
+    Compute an upper bound on epsilon or delta against the analyzer, for an honest shuffler.
+
+    For the claims of a whole task, use `shuffledp task create --dry-run`.
+
+    Options:
+        mechanism: One of grr, local-hashing, symmetric-unary, optimized-unary, duchi, piecewise,
+            laplace, rappor.
+        users: Users in the batch, including the victim.  [required, or --batch]
+        alphabet: Number of items (grr) or buckets (local-hashing); required for both.
+        local_epsilon: inf: no local noise.  [required, except for rappor]
+        collision: Probability that two values share a bucket.  [1 / --alphabet]
+        rappor: F,P,Q,HASHES: RAPPOR's parameters for one report, named as in [EPK14].
+        dummies: Number of honest dummies in the batch.
+        random_dummies: Random dummies: binomial:TRIALS,PROBABILITY, poisson:MEAN,
+            negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY.
+        dummies_per_user: Dummies per user, such as 1.3, excluding --colluders and --skippers.
+        shuffler_dummies: Uniform dummies from the shuffler.
+        known_dummies: Dummies that the analyzer recognises.
+        colluders: Users who reveal their messages to the analyzer.
+        skippers: Users who skip their dummies.
+        delta: Compute epsilon at this delta.
+        central_epsilon: Compute delta at this epsilon.
+        compare: Also print the lower bound that an attack proves, and published bounds.
+        batch: Answer a JSON list of queries instead; see docs/theory/accounting.md.
+    """
+    from common.messages.submission import parse_numbers
+    from lab.accountant import query_output
+    from lab.accountant.query import Query, parse_distribution
+
+    if batch is not None:
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
+        if given - {"batch", "compare", "json"}:
+            raise UsageError("--batch allows only the options --compare and --json")
+        found = query_output.answer_file(batch, comparing=compare)
+        refused = sum("error" in answer for answer in found)
+        print_json(found)
+        if refused:
+            sys.stderr.write(
+                f"{refused} of {len(found)} queries failed; their answers state the errors\n"
+            )
+            raise typer.Exit(1)
+        return
+    if users is None:
+        raise UsageError("use --users and the mechanism's options, or --batch FILE")
+    typed = {**locals()}
+    try:
+        if rappor is not None:
+            typed["rappor"] = parse_numbers(rappor, "rappor must be F,P,Q,HASHES")
+        random = {} if random_dummies is None else parse_distribution(random_dummies)
+        fields = {key: typed[option] for key, option in _OPTIONS.items()}
+        query = Query.read({"kind": mechanism} | fields | random)
+        guarantee = query.answer()
+    except (AccountingError, ValueRangeError) as error:
+        raise UsageError(re.sub(r"^(\w+)(?= is | must |: )", _option, str(error))) from error
+    answer = query_output.answer_fields(query, guarantee, comparing=compare)
+    show = partial(query_output.show, guarantee, answer, query.local_epsilon)
+    print_answer(answer | {"guarantee": guarantee}, show, json=json)

@@ -1,0 +1,178 @@
+"""`shuffledp plan`: find the best parameters that meet a guarantee."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import typer
+
+from common.errors import UsageError
+from common.messages.guarantee import default_delta, rounded_up
+from common.protocols import Kind
+from common.runtime.clock import SystemClock
+from deploy.commands import options
+from deploy.terminal.console import print_written, terminal
+from deploy.terminal.files import write
+from deploy.terminal.json_output import print_json
+
+app = typer.Typer()
+
+_COUNTED: Final[Mapping[Kind, str]] = {
+    "categorical": "the number of possible values",
+    "ordered": "the number of buckets",
+    "vector": "the length of a vector",
+    "key-value": "the number of keys",
+}
+"""Meaning of the domain size, for kinds that need it."""
+_RANGED: Final = ("ordered", "mean", "vector", "key-value")
+_KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
+    "domain_size": (*_COUNTED,),
+    **dict.fromkeys(("low", "high"), _RANGED),
+    **dict.fromkeys(("spacing", "unit", "prefix"), ("ordered",)),
+    "breakdown": ("categorical", "ordered"),
+    **dict.fromkeys(("encoding", "code_bytes"), ("open",)),
+}
+"""The kinds that an option is for, if it is not for all."""
+
+
+@options.command(
+    app,
+    "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
+    "2 --local-cap 4 --output draft.toml",
+    "shuffledp plan --task-kind ordered --users 602325 --domain-size 4096 --low 0 --high 60000 "
+    "--unit ms --central-epsilon 1",
+    "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
+    "--central-epsilon 0.5",
+)
+def plan(
+    context: typer.Context,
+    users: int,
+    central_epsilon: float,
+    domain_size: int | None = None,
+    task_kind: options.TaskKind = "categorical",
+    low: float | None = None,
+    high: float | None = None,
+    spacing: Literal["equal", "logarithmic"] = "equal",
+    unit: str = "",
+    breakdown: str = "",
+    prefix: Literal["average", "worst"] = "average",
+    encoding: Literal["text", "code", "hash"] = "text",
+    code_bytes: int = 8,
+    n_min: int | None = None,
+    delta: float | None = None,
+    local_cap: str | None = None,
+    messages_cap: float = math.inf,
+    bytes_cap: float = math.inf,
+    influence_cap: float = math.inf,
+    rounds: int = 1,
+    honest_fraction: float = 1.0,
+    population: str = "",
+    trust: Literal["shuffler-dummies", "anonymity", "none"] = "anonymity",
+    head: str = "0.05",
+    max_mse: float = math.inf,
+    output: options.OptionalOutput = None,
+    guarantees: options.AllGuarantees = False,
+    json: options.AsJson = False,
+) -> None:
+    """
+    Find the protocol and parameters with the least error under a privacy target.
+
+    --messages-cap, --bytes-cap, --influence-cap, --rounds, --trust and --max-mse are for
+    categorical and ordered data, --head is for categorical data.
+
+    Options:
+        users: Expected number of users, for which the error is minimised.
+        central_epsilon: Target epsilon against the analyzer, for all rounds together.
+        domain_size: Number of possible values, of buckets, of numbers in a vector, or of keys.
+        low: Lower end of the value range, for buckets, numbers and pairs.  [-1; none for buckets]
+        high: Upper end of the value range, for buckets, numbers and pairs.  [1; none for buckets]
+        spacing: Buckets of equal width (equal) or of equal ratio (logarithmic).
+        unit: Unit of the numbers in buckets, such as ms.
+        breakdown: A public attribute and its values, such as country=DE,FR.
+        prefix: Share below an edge whose error to minimise, for buckets: the average or worst one.
+        encoding: Form of the values of an open dictionary: a short text, a code, or the hash of a
+            longer text.
+        code_bytes: Bytes of a short text, a code or a hash.
+        n_min: Minimum users for which the guarantee must hold.  [all]
+        delta: Target delta, for all rounds together.  [the lesser of 1e-6 and 0.1 / --users]
+        local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
+            none.  [4, the default limit of devices]
+        messages_cap: Maximum expected messages per user.  [5 for signed]
+        bytes_cap: Maximum average bytes of a submission.
+        influence_cap: Maximum users by which one dishonest submission may move a value.
+        rounds: Number of tasks for the same users.
+        honest_fraction: Share of users on whom the guarantee relies.
+        population: Name of the population in the draft; required for several rounds.
+        trust: Trust in the shuffler: anonymity (it permutes and forgets senders), shuffler-dummies
+            (it also adds dummies), or none.
+        head: Largest expected shares, such as 0.2,0.05.
+        max_mse: Maximum useful mean squared error of a share.
+        output: Write a draft for `shuffledp task create`.
+    """
+    from common.mechanisms.hashing.local_hashing import most_seeds
+    from common.task.domain_spec import EdgesSpec, group_count
+    from common.task.draft import NumberDraft, OpenDraft, PairDraft
+    from deploy.tasks.value_parser import parse_breakdown
+    from lab.planning import plan_view
+    from lab.planning.planner import plan as find_plan
+    from lab.planning.requirements import Requirements
+
+    console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
+    options.check_kinds(context, _KINDS)
+    if task_kind in _COUNTED and domain_size is None:
+        raise UsageError(f"--domain-size is missing: {_COUNTED[task_kind]}")
+    size = 1 if domain_size is None else domain_size
+    low, high = (end and end + 0.0 for end in (low, high))  # 0.0 for -0.0
+    fields: dict[str, Any] = {"population": population}
+    if breakdown:
+        fields["breakdown"] = parse_breakdown(breakdown)
+    if task_kind == "ordered":
+        if low is None or high is None:
+            absent = "--low" if low is None else "--high"
+            raise UsageError(f"{absent} is missing: an end of the range of the buckets")
+        fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
+    elif task_kind == "open":
+        fields["open"] = OpenDraft(encoding=encoding, code_bytes=code_bytes)
+    elif task_kind in _RANGED:
+        given = {"low": low, "high": high}
+        ends: dict[str, Any] = {name: end for name, end in given.items() if end is not None}
+        pairs = task_kind == "key-value"
+        fields |= {"pairs": PairDraft(**ends)} if pairs else {"numbers": NumberDraft(**ends)}
+    groups = group_count(fields.get("breakdown"))
+    target = Requirements(
+        kind=task_kind,
+        n_users=users,
+        n_min=users if n_min is None else n_min,
+        domain_size=size * groups,
+        most_seeds=most_seeds(groups),
+        prefix=prefix,
+        central_epsilon=central_epsilon,
+        delta=default_delta(max(1, users)) if delta is None else delta,
+        local_cap=cap if local_cap is None else options.parse_cap(local_cap),
+        messages_cap=messages_cap,
+        bytes_cap=bytes_cap,
+        influence_cap=influence_cap,
+        rounds=rounds,
+        honest_fraction=honest_fraction,
+        trust=trust,
+        head=options.parse_shares(head),
+        max_mse=max_mse,
+        draft_fields=fields,
+    )
+    with console.status("Planning") as status:
+        found = find_plan(target, lambda name: status.update(f"Planning {name}"))
+    if output is not None:
+        write(output, plan_view.draft(found, SystemClock().now()))
+    if json:
+        print_json(plan_view.to_json(found))
+        return
+    plan_view.show(found, console, guarantees=guarantees)
+    defaults = {
+        f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
+        "changes it.": delta,
+        f"The plan keeps local epsilon at most {cap:g}, the default limit of devices; "
+        "--local-cap changes it.": local_cap,
+    }
+    for sentence in (text for text, given in defaults.items() if given is None):
+        console.print(sentence, style="dim", highlight=False)
+    print_written([output], console)

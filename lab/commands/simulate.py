@@ -1,0 +1,244 @@
+"""`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from common.errors import SettingsError, UsageError
+from common.protocols import Kind, protocol_named, protocols_of
+from common.task.specs import check_range
+from deploy.commands import options
+from deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
+from deploy.terminal.console import print_written, terminal
+from deploy.terminal.files import write
+from deploy.terminal.json_output import print_json
+
+if TYPE_CHECKING:
+    from deploy.datasets.catalogue import Dataset
+    from lab.simulate.populations import Population
+app = typer.Typer()
+
+_EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
+_COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
+"""Protocols that the OD-HP paper compares."""
+_DEFAULTS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "categorical": ("od-hp",),
+    "ordered": ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw"),
+}
+"""Protocols to compare, for kinds that many protocols collect."""
+_KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
+    "accounting": ("categorical",),
+    "figure_number": ("categorical",),
+    "messages_cap": ("categorical", "ordered"),
+    "buckets": ("ordered",),
+    "empty_values": ("string", "key-value"),
+    "value_range": ("ordered", "mean", "vector", "key-value"),
+}
+"""The kinds that an option is for, if it is not for all."""
+_RUN_TIME: Final = 5
+"""Number of the figure of run times, for which every report must be simulated."""
+_FIGURES: Final = {
+    3: (IPUMS_1940_CITY, _EPSILONS),
+    4: ("kosarak_reconstructed", _EPSILONS),
+    5: (IPUMS_1940_CITY, (0.1,)),
+}
+
+
+@options.command(
+    app,
+    "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
+    "--accounting tight --repeat 5 --plot comparison",
+    "shuffledp simulate --task-kind ordered --central-epsilon 1 --messages-cap 4",
+    "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
+)
+def simulate(
+    context: typer.Context,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"One of {', '.join(protocols_of('categorical'))}, hierarchy for ordered data; "
+            "repeatable.  [od-hp; for other "
+            "kinds all]"
+        ),
+    ] = None,
+    central_epsilon: list[float] | None = None,
+    delta: float = 1e-6,
+    task_kind: options.TaskKind = "categorical",
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help=f"A CSV or Parquet file; for items also {', '.join(SHIPPED)}, "
+            "zipf:SIZE[,EXPONENT], uniform:SIZE.  [ipums1940_city; or the demo's people; "
+            "zipf:50000 for open dictionaries]"
+        ),
+    ] = None,
+    column: str | None = None,
+    empty_values: options.Flag = False,
+    value_range: Annotated[str | None, typer.Option("--range")] = None,
+    users: int | None = None,
+    buckets: int = 1024,
+    accounting: str | None = None,
+    repeat: Annotated[int | None, typer.Option(min=1)] = None,
+    messages_cap: float | None = None,
+    local_cap: str = "none",
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    by_value: options.Flag = False,
+    plot: options.OutputName = None,
+    csv: options.OptionalOutput = None,
+    figure_number: Annotated[int | None, typer.Option("--figure")] = None,
+    json: options.AsJson = False,
+) -> None:
+    """
+    Simulate protocols on a data set, without encryption, and compare errors with theory.
+
+    Options:
+        central_epsilon: Target epsilon against the analyzer; repeatable.  [0.2]
+        delta: Delta of every target.
+        column: Column of values in the file. If the file has a column named count, each row is a
+            value and its count; otherwise each row is a person.  [value]
+        empty_values: Count an empty cell as a value: an empty text, or no keys. Otherwise rows
+            without a value are left out and counted.
+        value_range: Range of numbers, such as 0:24; a number outside it is an error.  [that of the
+            file, or wider if they are almost equal]
+        users: Number of people to use.  [all]
+        buckets: Number of buckets, for ordered data.
+        accounting: Bounds for parameters: published, tight or both; for categorical data.  [tight]
+        repeat: Collections per setting.  [5 to 30: more of small data]
+        messages_cap: Maximum expected messages per user; for categorical and ordered data.  [5, or
+            as many as a bound needs]
+        local_cap: Maximum local epsilon of a report, or none.
+        seed: Random seed; the same seed repeats the run.
+        by_value: Show the true figure of every value beside its estimates; always shown for few
+            values.
+        plot: Write a figure under this name, as PNG and SVG.
+        csv: Write every figure as CSV.
+        figure_number: The OD-HP paper's figure 3 (IPUMS), 4 (Kosarak) or 5 (run time): its
+            protocols and targets, with both accountings. Written to figureN.png and .svg, or to
+            --plot.
+    """
+    from deploy.datasets.sources import dataset as read_dataset
+    from lab.simulate import table
+    from lab.simulate.plot import comparison, draw
+    from lab.simulate.sweep import Sweep, run
+    from lab.simulate.sweep_row import ACCOUNTINGS
+
+    kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
+    options.check_kinds(context, _KINDS)
+    if figure_number not in {None, *_FIGURES}:
+        raise UsageError(f"figure is {figure_number}; it must be 3, 4 or 5")
+    if accounting not in ACCOUNTINGS:
+        raise UsageError("accounting must be published, tight or both")
+    if figure_number is not None:
+        shipped, epsilons = _FIGURES[figure_number]
+        targets, names = targets or list(epsilons), names or list(_COMPARED)
+        source = source or shipped
+        accounting, plot = "both", plot or Path(f"figure{figure_number}")
+    # Random codes, with shares by Zipf's law, for an open dictionary.
+    source = source or {"categorical": IPUMS_1940_CITY, "open": "zipf:50000"}.get(kind)
+    if source is None and {column, value_range} != {None}:
+        raise UsageError("--column and --range need a file; use --dataset")
+    data = None if source is None else read_dataset(source, users, column, empty=empty_values)
+    people = _population(kind, data, users, value_range, buckets, seed)
+    sweep = Sweep(
+        population=people,
+        protocols=_protocols(kind, names),
+        central_epsilons=tuple(targets or [0.2]),
+        delta=delta,
+        accounting=ACCOUNTINGS[accounting],
+        repeats=repeat or people.usual_repeats,
+        messages_cap=math.inf if messages_cap is None else messages_cap,
+        local_cap=options.parse_cap(local_cap),
+        seed=seed,
+        one_by_one=figure_number == _RUN_TIME,
+    )
+    console = terminal(stderr=json)
+    with table.progress_bar(console) as progress:
+        rows = run(sweep, progress)
+    written = list[Path]()
+    if csv is not None:
+        write(csv, table.as_csv(rows))
+        written.append(csv)
+    if plot is not None:
+        title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {sweep.repeats} repeats"
+        written += draw(comparison(rows), plot, title=title)
+    print_written(written, console)
+    if json:
+        print_json([row.as_json(by_value=by_value) for row in rows])
+        return
+    table.show(rows, console, by_value=by_value)
+    if all(row.task is None for row in rows):
+        raise SettingsError("every setting was skipped")
+
+
+def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
+    if not names:
+        return _DEFAULTS.get(kind) or protocols_of(kind)
+    for name in names:
+        if not protocol_named(name).collects(kind):
+            raise UsageError(f"the protocol {name} is not for {kind} data")
+    return tuple(names)
+
+
+def _population(  # each is an option
+    kind: Kind,
+    data: "Dataset | None",
+    users: int | None,
+    value_range: str | None,
+    buckets: int,
+    seed: int,
+) -> "Population":
+    from deploy.datasets.sample_people import people_of, sample_people
+    from deploy.tasks.value_parser import parse_range
+    from lab.simulate.populations import Population
+
+    span = None if value_range is None else parse_range(value_range)
+    if span is not None:
+        check_range(*span)
+    if kind == "ordered":
+        return Population.of_numbers(data, users, buckets, span)
+    if data is None:
+        return Population.of_values(sample_people(kind, users, seed))
+    if kind == "categorical":
+        return Population.of_items(data, data.n_users if users is None else users)
+    population = Population.of_values(people_of(data, kind, users, seed, span), data.name)
+    return dataclasses.replace(population, remarks=data.remarks)
+
+
+@options.command(app, "shuffledp reproduce key-value --plot pairs", no_args_is_help=True)
+def reproduce(
+    experiment: Annotated[str, typer.Argument()],
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    plot: options.OutputName = None,
+    json: options.AsJson = False,
+) -> None:
+    """
+    Repeat a paper's experiment, without encryption, and print the results.
+
+    docs/researchers/experiments.md compares them with the papers' claims.
+
+    Options:
+        experiment: rappor-states or rappor-50-states (COVID-19 cases by US state),
+            rappor-exponential (100 texts among 200 candidates), projection (Multi-RPHM, Multi-HM
+            and better baselines; a few minutes), or key-value (PrivKV and PrivKVM).
+        seed: Random seed; the same seed repeats the run.
+        plot: Write a figure under this name, as PNG and SVG.
+    """
+    from lab.simulate import table
+    from lab.simulate.experiments.catalogue import EXPERIMENTS
+    from lab.simulate.plot import draw
+
+    if experiment not in EXPERIMENTS:
+        raise UsageError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
+    console = terminal(stderr=json)
+    with table.progress_bar(console) as progress:
+        report = EXPERIMENTS[experiment](seed, partial(progress, "Running"))
+    table.show_report(report, console)
+    if plot is not None:
+        print_written(draw(report.points, plot, title=report.title), console)
+    if json:
+        print_json(report.figures)

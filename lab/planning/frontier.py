@@ -1,0 +1,193 @@
+"""
+Approximate the least error of each protocol by Gaussian differential privacy. Pure.
+
+With n_h honest users, their D dummies, and l answers of blanket probability γ, a release is
+approximately μ-GDP with μ² = 2(1-c)·l·(1-γ)²/(n_hγ + D), where c = 1/l for hashing and 0 for GRR.
+Solved for γ, this gives the least noise for a guarantee. The approximation only guides the search;
+stated figures are the exact accountant's. Where the exact accountant has been run, a `Tightness`
+records the ratio of approximate to exact μ and corrects later approximations.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from common.accounting.count_distributions import MAX_COUNT
+from common.accounting.epsilon_search import gaussian_mu
+from common.mechanisms.base import Vector
+from common.mechanisms.hashing.local_hashing import fields, seeds_of
+from common.task.task import MAX_ENVELOPE_BYTES, envelope_bytes
+from lab.planning.design import Design, blanket_probability, share_errors
+from lab.planning.requirements import Requirements
+
+HASHING_PROTOCOLS: Final = frozenset({"murs", "od-hp", "fe1"})
+WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
+NOISELESS: Final = frozenset({"puredump", "fe1"})
+"""Protocols without local noise: only dummies hide the values."""
+SEARCHED: Final = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
+"""Protocols to search; the blanket of each consists of uniform reports."""
+
+CLOSE_ENOUGH: Final = 1.003
+"""Among errors within this factor of the least, the cheapest design wins."""
+
+_MIN_DUMMIES: Final = 0.01
+"""Least number of dummies per user to try, besides 0."""
+_STEPS: Final = 60
+"""Count of log-spaced numbers of dummies to try, besides whole numbers up to _WHOLE."""
+_WHOLE: Final = 20
+_LARGEST_REPORT: Final = 12
+"""Bytes of the largest report."""
+
+
+class Tightness(NamedTuple):
+    """The logarithm of the ratio of approximate to exact μ, for a number of answers."""
+
+    answers: int
+    log_factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPoint:
+    """A protocol with a number of answers and a maximum of dummies, before its noise is chosen."""
+
+    protocol: str
+    answers: int
+    dummies_per_user: float
+    mse: float
+    """Approximate mean squared error of a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """The approximate least errors for one set of requirements, corrected by exact results."""
+
+    target: Requirements
+    known: Mapping[bool, list[Tightness]] = field(default_factory=lambda: {True: [], False: []})
+    """Exact results for hashed (True) and for plain reports."""
+
+    def points(self, protocol: str) -> list[SearchPoint]:
+        """
+        Return a protocol's points with an approximate error within CLOSE_ENOUGH of the least.
+
+        Sorted by dummies rounded up, then by seeds to decode, then by error; may be empty.
+        """
+        target = self.target
+        answers, hashed = np.array([[float(target.domain_size)]]), protocol in HASHING_PROTOCOLS
+        if hashed:
+            answers = fields(target.domain_size, target.most_seeds)[:, None]
+        if not len(answers) or (protocol in NOISELESS and not target.may_be_plain):
+            return []  # too few items to hash, or reports need local noise
+        most = self._numbers_of_dummies(protocol)
+        tightness = _interpolated(answers, self.known[hashed])
+        blanket, dummies = self.solve(protocol, answers, most, tightness)
+        errors = share_errors(target, answers, blanket, dummies, hashed=hashed)
+        if protocol in {"mixdump", "od-hp"}:
+            errors[dummies < _MIN_DUMMIES] = math.inf  # without dummies, it is another protocol
+        least = float(errors.min())
+        if not math.isfinite(least):
+            return []
+        ranked = []
+        for row, column in np.argwhere(errors <= CLOSE_ENOUGH * least).tolist():
+            point = SearchPoint(
+                protocol=protocol,
+                answers=int(answers[row, 0]),
+                dummies_per_user=float(most[column]),
+                mse=float(errors[row, column]),
+            )
+            seeds = seeds_of(target.domain_size, point.answers) if hashed else 0
+            ranked.append((math.ceil(dummies[row, column] - 1e-9), seeds, point.mse, point))
+        return [point for *_, point in sorted(ranked, key=lambda entry: entry[:3])]
+
+    def solve(
+        self, protocol: str, answers: Vector, most: Vector, tightness: Vector | float
+    ) -> tuple[Vector, Vector]:
+        """
+        Return the least blanket probability that meets the guarantee, and the dummies per user.
+
+        If the cap on the local ε requires more noise than the guarantee does, fewer dummies are
+        enough. Dummies are NaN if reports carry no noise and more than `most` dummies per user
+        would be needed. `answers`, `most` and `tightness` (ln of a factor on μ) broadcast.
+        """
+        target = self.target
+        others = target.honest - 1
+        independence = 1 - 1 / answers if protocol in HASHING_PROTOCOLS else np.ones_like(answers)
+        # The largest μ of Gaussian differential privacy allowed for one round.
+        mu = gaussian_mu(target.central_epsilon, target.delta) / math.sqrt(target.rounds)
+        scale = np.exp(2 * np.asarray(tightness)) * mu**2 / (2 * independence * answers)
+        # The smaller root of (1 - γ)² = scale · (others·γ + D + 1), without cancellation.
+        half = 2 + scale * others
+        rest = 1 - scale * (target.honest * most + 1)
+        root = np.sqrt(np.maximum(half**2 - 4 * rest, 0))
+        blanket = np.where(rest > 0, 2 * rest / (half + root), 0.0)
+        least_noise = blanket_probability(answers, target.noise_cap)
+        if target.may_be_plain and protocol == "od-hp":
+            least_noise = np.where(blanket > least_noise, least_noise, 0.0)
+        if protocol in NOISELESS:
+            blanket = np.zeros_like(blanket)
+            needed = (1 / scale - 1) / target.honest
+            return blanket, np.where(needed <= most, np.maximum(needed, 0.0), np.nan)
+        one_round = min(target.central_epsilon / target.rounds, target.noise_cap)
+        most_noise = blanket_probability(answers, one_round)
+        noisy = blanket > least_noise
+        blanket = np.clip(blanket, least_noise, np.maximum(most_noise, least_noise))
+        needed = ((1 - blanket) ** 2 / scale - 1 - others * blanket) / target.honest
+        return blanket, np.where(noisy, most, np.clip(needed, 0.0, most))
+
+    def design(self, point: SearchPoint, tightness: float) -> Design | None:
+        """Return the point's design with the least approximate noise, or None if none fits."""
+        answers, most = np.array([float(point.answers)]), np.array([point.dummies_per_user])
+        [gamma], [dummies] = (
+            array.tolist() for array in self.solve(point.protocol, answers, most, tightness)
+        )
+        if not math.isfinite(dummies):
+            return None
+        epsilon = math.inf
+        if gamma > 0:
+            epsilon = math.log1p(point.answers * (1 - gamma) / gamma)
+            epsilon = min(_rounded(epsilon, up=False), self.target.noise_cap)
+        return Design(
+            protocol=point.protocol,
+            target=self.target,
+            buckets=point.answers if point.protocol in HASHING_PROTOCOLS else 0,
+            local_epsilon=epsilon,
+            dummies_per_user=min(_rounded(dummies, up=True), point.dummies_per_user),
+        )
+
+    def _numbers_of_dummies(self, protocol: str) -> Vector:
+        """Return numbers of dummies per user that caps, envelopes and the accountant allow."""
+        empty, one = (envelope_bytes(_LARGEST_REPORT, number) for number in (0, 1))
+        carried = (MAX_ENVELOPE_BYTES - empty) // (one - empty) - 1
+        counted = MAX_COUNT / self.target.n_min
+        messages = self.target.most_messages(hashed=protocol in HASHING_PROTOCOLS)
+        most = min(messages - 1, carried, counted)
+        if protocol in WITHOUT_DUMMIES or self.target.trust == "none" or most < _MIN_DUMMIES:
+            return np.zeros(1)
+        if protocol in NOISELESS:
+            return np.array([most])
+        whole = np.arange(1.0, 1 + min(_WHOLE, math.floor(most)))
+        steps = np.geomspace(_MIN_DUMMIES, most, _STEPS)
+        inner = [_rounded(step, up=False) for step in steps[:-1].tolist()]
+        return np.unique(np.concatenate([inner, whole, [most]]))
+
+
+def _interpolated(answers: Vector, known: Sequence[Tightness]) -> Vector:
+    """Interpolate log factors for numbers of answers, weighted by inverse squared log distance."""
+    if not known:
+        return np.zeros_like(answers)
+    logs = np.log([float(result.answers) for result in known])
+    weights = 1 / ((np.log(answers)[..., None] - logs) ** 2 + 1e-4)
+    values = np.array([result.log_factor for result in known])
+    mean: Vector = (weights * values).sum(axis=-1) / weights.sum(axis=-1)
+    return mean
+
+
+def _rounded(number: float, *, up: bool) -> float:
+    """Round up or down to five significant digits, so that printed parameters are those checked."""
+    if number <= 0:
+        return 0.0
+    scale = 10.0 ** (4 - math.floor(math.log10(number)))
+    whole = math.ceil(number * scale - 1e-6) if up else math.floor(number * scale + 1e-6)
+    return float(f"{whole / scale:.5g}")

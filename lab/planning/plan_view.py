@@ -1,0 +1,304 @@
+"""Show a plan as tables, as JSON and as a task draft."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from common.errors import PlanError
+from common.messages.guarantee import delta_warnings, rounded_up
+from common.protocols import ITEM_KINDS, Kind
+from deploy.tasks.drafts import as_toml
+from deploy.terminal.tables import (
+    add_columns,
+    guarantee_summary,
+    print_guarantees,
+    print_whole,
+)
+from lab.planning.design import Design
+from lab.planning.planner import Plan
+from lab.planning.value_design import ValueDesign
+from user_agent.settings import UserAgentSettings
+
+DAYS_TO_DEADLINE: Final = 7
+_DEVICE_CAPS: Final = (
+    UserAgentSettings.local_epsilon_cap,
+    UserAgentSettings.total_local_epsilon_cap,
+    UserAgentSettings.total_central_epsilon_cap,
+)
+"""Default caps of devices: local ε per answer, total local ε, total central ε."""
+_UNUSED: Final = 0.9
+"""Share of the target ε below which a plan's ε is said to be limited by the local cap."""
+_ERROR_OF: Final[dict[Kind, str]] = {
+    "categorical": "a share",
+    "ordered": "the share below an edge",
+    "string": "a rare text's share",
+    "open": "a rare value's share",
+    "mean": "the mean",
+    "vector": "a mean",
+    "key-value": "the share of a key that half of the users own",
+}
+"""The estimate whose error is predicted, by kind of data."""
+_WITHOUT_BIAS: Final = " without its bias"
+"""Follows the error of a biased estimate."""
+_OPEN_FORMS: Final = {
+    "text": "texts of at most {} bytes, ",
+    "code": "integers of {} bytes, ",
+    "hash": "texts by hashes of {} bytes, ",
+}
+
+
+def default_local_cap(rounds: int) -> float:
+    """Return the largest local ε per round that devices with default settings accept."""
+    return min(_DEVICE_CAPS[0], _DEVICE_CAPS[1] / max(1, rounds))
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """Return a plan's JSON fields; an infinite number is the text "inf"."""
+    target, best = plan.target, plan.best
+    common = {
+        **_design_as_json(best),
+        "bytes_per_user": best.bytes_per_user,
+        "guarantees": plan.guarantees,
+        "runners_up": [_design_as_json(other) for other in plan.runners_up],
+        "warnings": delta_warnings(target.delta, target.n_users),
+        "users": target.n_users,
+        "n_min": target.n_min,
+        "domain_size": target.domain_size,
+        "delta": target.delta,
+    }
+    if isinstance(best, ValueDesign):
+        return {"kind": target.kind, **common, "left_out": dict(plan.left_out)}
+    return {
+        **common,
+        "predicted_mse_top": best.head_errors(),
+        "ratio_to_central_gaussian": best.ratio_to_central_gaussian,
+        "binding": list(plan.binding),
+        "honest_users": target.honest,
+        "central_epsilon": plan.central_guarantee.epsilon,
+        "rounds": target.rounds,
+        "trust": target.trust,
+        "left_out": dict(plan.left_out),
+    }
+
+
+def _design_as_json(design: Design) -> dict[str, Any]:
+    common = {"protocol": design.protocol, "predicted_mse": design.mse}
+    if isinstance(design, ValueDesign):
+        share = design.smallest_share
+        return common | {
+            "mechanism": asdict(design.task.mechanism),
+            "local_epsilon": design.local_epsilon,
+            "central_epsilon": design.task.central_epsilon,
+            "bytes_per_user": design.bytes_per_user,
+            "messages_per_user": design.messages_per_user,
+            "biased": design.biased,
+            "floor": design.floor,
+            **({"smallest_share": share} if share else {}),
+        }
+    clusters, (up, down) = design.dummy_spec.clusters, design.influence
+    return common | {
+        "mechanism": {
+            "name": "local-hashing" if design.buckets else "grr",
+            "buckets": design.answers,
+            "local_epsilon": design.local_epsilon,
+        },
+        "dummies_per_user": design.dummy_spec.expected_per_user,
+        "shuffler": asdict(design.shuffler),
+        "messages_per_user": design.messages_per_user,
+        "largest_submission": 1 + design.dummy_spec.maximum,
+        "clusters": None if clusters is None else asdict(clusters),
+        "influence": {"up": up, "down": down},
+    }
+
+
+def draft(plan: Plan, now: float) -> str:
+    """
+    Return the plan as a TOML draft for `shuffledp task create`, with a deadline in a week.
+
+    The draft's budget is the plan's target (ε, δ). Raises PlanError if a plan for several rounds
+    names no population.
+    """
+    target, best, central = plan.target, plan.best, plan.central_guarantee
+    if target.rounds > 1 and not target.draft_fields.get("population"):
+        raise PlanError(
+            f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
+            "share one budget: use --population"
+        )
+    local = next(row for row in plan.guarantees if row.coalition == "shuffler+analyzer")
+    with_budget = replace(
+        best.draft,
+        deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
+        budget_epsilon=target.central_epsilon,
+        budget_delta=target.delta,
+    )
+    rounds = f", over {target.rounds} tasks" * (target.rounds > 1)
+    comments = f"""\
+# Predicted for {target.n_users} users: mean squared error of {_ERROR_OF[target.kind]} \
+{best.mse:.4g}{" or more" * best.floor}{_WITHOUT_BIAS * best.biased}.{_smallest(best)}
+# Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
+# epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
+{rounded_up(local.epsilon)} against the shuffler and analyzer together.
+# The budget limits the privacy loss of all releases about these users.
+"""
+    return comments + as_toml(with_budget)
+
+
+def _smallest(design: Design) -> str:
+    """Return a sentence with the smallest share that is found; empty for other kinds."""
+    if not isinstance(design, ValueDesign) or not design.smallest_share:
+        return ""
+    if design.smallest_share == 1:
+        return " With so few users no value is found reliably."
+    share = f"{100 * design.smallest_share:.3g} %"
+    return f" A value that {share} of users hold is found with 95 % probability."
+
+
+def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
+    """Print a plan: the best design of each protocol, then the best one and its guarantee."""
+    target, best = plan.target, plan.best
+    table = Table(title="Best design of each protocol under these requirements")
+    table.caption = "claim: the central epsilon that the task will state, rounded up"
+    if not isinstance(best, ValueDesign):
+        table.caption = (
+            "error: mean squared error of a share; ratio: to the central Gaussian mechanism's; one "
+            "liar: users by which one dishonest submission moves a value"
+        )
+    rows = [_cells(design) for design in (best, *plan.runners_up)]
+    add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
+    for cells in rows:
+        table.add_row(*cells.values())
+    print_whole(table, console)
+    for name, why in plan.left_out.items():
+        console.print(f"{name} is skipped: {why}.", style="dim")
+    console.print(
+        f"[bold]{best.protocol}[/bold]: {_describe(best)} and {best.bytes_per_user:,} bytes per "
+        f"user{' and round' * (target.rounds > 1)}."
+    )
+    console.print(
+        f"Predicted for {target.n_users:,} users: mean squared error of {_ERROR_OF[target.kind]} "
+        f"{best.mse:.3g}{_WITHOUT_BIAS * best.biased} (standard error "
+        f"{math.sqrt(best.mse):.2g}).{_smallest(best)}"
+    )
+    if not isinstance(best, ValueDesign):
+        errors = zip(target.head, best.head_errors(), strict=True)
+        top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
+        binding = ", ".join(plan.binding) or "none"
+        console.print(f"Top values, ± one standard error: {top}. Binding constraints: {binding}.")
+    warnings = (f"{each}." for each in delta_warnings(target.delta, target.n_users))
+    for note in (*warnings, *_notes(plan)):
+        console.print(f"[bold]Note:[/bold] {note}")
+    local = rounded_up(best.parameters.local_epsilon_of_all_rounds)
+    if not guarantees:
+        console.print(
+            f"Guarantee for each of at least {target.n_min:,} users: "
+            f"{guarantee_summary(plan.central_guarantee, local)}"
+        )
+        return
+    print_guarantees(
+        plan.guarantees, f"Guarantees for each of at least {target.n_min:,} users", console
+    )
+    if any(row.coalition == "analyzer+sybils" for row in plan.guarantees):
+        console.print("With one-time tokens (task create --token-key), nobody can make users up.")
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    """Yield warnings about device limits, too few users, and errors that are not predicted."""
+    target, design = plan.target, plan.best
+    costs = (
+        design.local_epsilon,
+        design.parameters.local_epsilon_of_all_rounds,
+        plan.central_guarantee.epsilon,
+    )
+    if any(epsilon > cap for epsilon, cap in zip(costs, _DEVICE_CAPS, strict=True)):
+        yield (
+            "devices with default settings refuse this plan. Their limits are a local epsilon of "
+            "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
+            "needs {}, {} and {}."
+        ).format(*_DEVICE_CAPS, *map(rounded_up, costs))
+    largest = {"categorical": max(target.head), "mean": math.inf, "vector": math.inf}
+    epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
+    unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
+    # For other designs, binding constraints say so.
+    if unused and math.isfinite(cap) and isinstance(design, ValueDesign):
+        yield (
+            f"the local cap of {cap:g} limits this plan, which needs a central epsilon of "
+            f"{rounded_up(epsilon)} only. --local-cap none or a larger one may have less error; "
+            "devices must allow it."
+        )
+    if math.sqrt(design.mse) > largest.get(target.kind, 1.0):
+        yield "too few users: the error exceeds every share; raise --users or --central-epsilon."
+    if target.n_min == target.n_users:
+        yield (
+            f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
+            "--n-min."
+        )
+    if design.dummy_spec.clusters is not None:
+        up, down = map(rounded_up, design.influence)
+        yield (
+            f"one dishonest submission can add {up} users to a value, or take {down} away"
+            f"{'; --influence-cap sets a limit' * math.isinf(target.influence_cap)}."
+        )
+        if target.honest_fraction == 1:
+            yield (
+                "users who send no clusters, or tell the analyzer theirs, leave signed with fewer, "
+                "and its guarantee soon fails; plan for them with --honest-fraction."
+            )
+        if math.isinf(design.local_epsilon):
+            yield (
+                "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
+                "nothing is guaranteed. Where that matters, set --local-cap."
+            )
+    if design.floor:
+        yield "the predicted error is a lower bound: decoding many candidates increases it."
+    if any(shown.biased for shown in (design, *plan.runners_up)):
+        yield (
+            "an error without its bias is of the noise alone: the bias of the projection depends "
+            "on the values, and may be larger."
+        )
+
+
+def _cells(design: Design) -> dict[str, str]:
+    task = design.task if isinstance(design, ValueDesign) else None
+    cells = {"protocol": design.protocol}
+    if task is None:
+        cells["buckets"] = f"{design.buckets:,}" if design.buckets else "-"
+    cells["local epsilon"] = rounded_up(design.local_epsilon)
+    if task is not None:
+        cells["claim"] = rounded_up(task.central_epsilon)
+    if design.target.kind in ITEM_KINDS:
+        cells["messages"] = f"{design.messages_per_user:.4g}"
+    cells |= {
+        "bytes": f"{design.bytes_per_user:,}",
+        "error": f"{design.mse:.3g}{_WITHOUT_BIAS * design.biased}",
+    }
+    if task is None:
+        cells["ratio"] = f"{design.ratio_to_central_gaussian:.3g}"
+        cells["one liar"] = "+{:.3g} / -{:.3g}".format(*design.influence)
+    return cells
+
+
+def _describe(design: Design) -> str:
+    if isinstance(design, ValueDesign) and design.target.kind != "ordered":
+        open_values, form = design.draft.open, ""
+        if open_values is not None:
+            form = _OPEN_FORMS[open_values.encoding].format(open_values.code_bytes)
+        return f"{form}local epsilon {rounded_up(design.local_epsilon)}; one report"
+    name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
+    if design.dummy_spec.levels:
+        name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
+    plain = math.isinf(design.local_epsilon)
+    noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
+    mean, _ = design.shuffler.moments()
+    dummies = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
+    if design.dummy_spec.clusters is not None:
+        dummies, most = ", clusters of positive and negative reports", design.dummy_spec.maximum
+        dummies += f"; at most {1 + most:,} messages"
+    elif number := design.dummy_spec.expected_per_user:
+        dummies = f", {number:g} {'dummy' if number == 1 else 'dummies'} per user"
+    number = design.messages_per_user
+    messages = "one message" if number == 1 else f"{number:.5g} messages"
+    return f"{name} {noise}{dummies}; {messages}"

@@ -1,0 +1,197 @@
+"""
+Find the design with the least error for a privacy guarantee, for every kind of data. Pure.
+
+A plan states exact privacy figures and exact variances; approximations only guide the search.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from common.accounting.epsilon_search import MAX_EPSILON
+from common.accounting.guarantees import claimed_guarantee, guarantees_under
+from common.errors import PlanError, TaskError
+from common.limits import MAX_USERS
+from common.messages.guarantee import Guarantee
+from common.protocols import protocols_of
+from common.task.task import MAX_LOCAL_EPSILON
+from lab.planning.design import Design
+from lab.planning.frontier import Frontier
+from lab.planning.ordered_design import ordered_designs
+from lab.planning.requirements import Progress, Requirements
+from lab.planning.search import approximate_mse, search_protocols
+from lab.planning.signed_design import approximate_signed_mse
+from lab.planning.value_design import ValueDesign, value_design
+
+_ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
+_RELAXATION: Final = 1.1
+_BINDING_RATIO: Final = 0.998
+"""A constraint binds if raising it by ten percent lowers the error by more than 0.2 %."""
+_MAX_MESSAGES: Final = 10_000.0
+_MAX_BYTES: Final = 1e6
+_SEARCH_RATIO: Final = 1.01
+_REMEDIES: Final = {
+    "central_epsilon": "a central epsilon of about {:,.10g}",
+    "messages_cap": "about {:,.10g} messages per user",
+    "bytes_cap": "about {:,.0f} bytes per user",
+    "local_cap": "a local cap of about {:,.10g}",
+    "n_users": "about {:,.0f} users",
+}
+"""Descriptions of the changes that may each reach max_mse alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The best design with its guarantees, and the best design of every other protocol."""
+
+    best: Design
+    runners_up: tuple[Design, ...]
+    central_guarantee: Guarantee
+    """The central guarantee with the assumed share of honest users."""
+    binding: tuple[str, ...] = ()
+    """Names of the constraints that limit the error; for items only."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Reason why a protocol has no design, by name; of those for items, only for `signed`."""
+
+    @property
+    def target(self) -> Requirements:
+        """The requirements that the plan meets."""
+        return self.best.target
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """
+        One guarantee per coalition, for n_min users and all rounds together.
+
+        Cost: up to five searches for ε, tenths of a second each; seconds for a hierarchy.
+        """
+        parameters, n_min = self.best.parameters, self.target.n_min
+        first, *others = guarantees_under(parameters, n_min)
+        if first == self.central_guarantee and n_min > 1:
+            half = dataclasses.replace(parameters, assumed_honest_fraction=0.5)
+            row = claimed_guarantee(half, n_min)
+            row = dataclasses.replace(row, assumptions=(_ILLUSTRATION, *row.assumptions))
+            others.insert(0, row)
+        return (first, *others)
+
+
+def plan(target: Requirements, progress: Progress = lambda _: None) -> Plan:
+    """
+    Find the design with the least mean squared error that meets every requirement.
+
+    `progress` receives the name of each protocol before it is planned.
+
+    Raises PlanError if there is none, TaskError if the requirements break a rule of tasks. Cost:
+    about thirty evaluations of δ, seconds at a million users; for kinds other than items, about ten
+    tasks per protocol, tenths of a second each.
+    """
+    designs: Sequence[Design]
+    binding, left_out = tuple[str, ...](), dict[str, str]()
+    if target.kind == "categorical":
+        frontier, designs, left_out = search_protocols(target, progress)
+        binding = _binding(frontier, designs[0])
+        if designs[0].mse > target.max_mse:
+            raise _infeasible(frontier, designs[0], binding)
+    else:
+        find = ordered_designs if target.kind == "ordered" else _value_designs
+        designs, left_out = find(target, progress)
+        if designs[0].mse > target.max_mse:
+            raise PlanError(
+                f"a mean squared error of {target.max_mse:g} cannot be reached: the least is "
+                f"{designs[0].mse:.3g}, by {designs[0].protocol}; raise users or epsilon"
+            )
+    return Plan(
+        best=designs[0],
+        runners_up=tuple(designs[1:]),
+        central_guarantee=claimed_guarantee(designs[0].parameters, target.n_min),
+        binding=binding,
+        left_out=left_out,
+    )
+
+
+def _value_designs(
+    target: Requirements, progress: Progress
+) -> tuple[list[ValueDesign], dict[str, str]]:
+    """Return designs by bias, then error, and the other protocols' failures; raise if all fail."""
+    designs, errors = list[ValueDesign](), dict[str, PlanError | TaskError]()
+    for name in protocols_of(target.kind):
+        progress(name)
+        try:
+            designs.append(value_design(name, target))
+        except (PlanError, TaskError) as error:  # for example too many numbers to project
+            errors[name] = error
+    if not designs:
+        raise next(iter(errors.values()))
+    designs.sort(key=lambda design: (design.biased, design.mse))
+    return designs, {name: str(error) for name, error in errors.items()}
+
+
+def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
+    """
+    Return the names of the constraints that limit the approximate error.
+
+    Those of clusters are their finite caps; their predicted errors are compared.
+    """
+    target, signed = frontier.target, best.protocol == "signed"
+    limits, approximate = _limits(target), partial(approximate_mse, frontier)
+    if signed:
+        caps = ("messages_cap", "bytes_cap", "influence_cap")
+        limits = {name: math.inf for name in caps if math.isfinite(getattr(target, name))}
+        approximate = partial(approximate_signed_mse, target)
+    enough = _BINDING_RATIO * approximate()
+    binding = [
+        name.replace("_", " ")
+        for name, most in limits.items()
+        if approximate(**{name: min(_RELAXATION * getattr(target, name), most)}) < enough
+    ]
+    noisy = ["local cap"] if math.isfinite(best.local_epsilon) else []
+    return ("central epsilon", *binding, *noisy) if signed else tuple(binding)
+
+
+def _limits(target: Requirements) -> dict[str, float]:
+    """Return the constraints that can be relaxed, each with its largest useful value."""
+    limits = {"central_epsilon": MAX_EPSILON}
+    if target.trust != "none" and math.isfinite(target.messages_cap):
+        limits["messages_cap"] = max(_MAX_MESSAGES, 2 * target.messages_cap)
+    if target.trust != "none" and math.isfinite(target.bytes_cap):
+        limits["bytes_cap"] = max(_MAX_BYTES, 2 * target.bytes_cap)
+    if target.local_cap < MAX_LOCAL_EPSILON:
+        limits["local_cap"] = MAX_LOCAL_EPSILON
+    return limits
+
+
+def _infeasible(frontier: Frontier, best: Design, binding: tuple[str, ...]) -> PlanError:
+    """Return the PlanError for an unreachable max_mse, with the least error and remedies."""
+    limits = _limits(frontier.target) | {"n_users": float(MAX_USERS)}
+    values = {name: _least_sufficient(frontier, name, most) for name, most in limits.items()}
+    remedies = [_REMEDIES[name].format(value) for name, value in values.items() if value]
+    return PlanError(
+        f"a mean squared error of {best.target.max_mse:g} cannot be reached: the least is "
+        f"{best.mse:.3g}, by {best.protocol}, limited by "
+        f"{', '.join(binding) or 'the number of users'}; "
+        + (f"{' or '.join(remedies)} would be enough" if remedies else "no single change is enough")
+    )
+
+
+def _least_sufficient(frontier: Frontier, name: str, most: float) -> float | None:
+    """Approximate a constraint's least value that reaches max_mse, rounded up, or return None."""
+    target = frontier.target
+
+    def sufficient(value: float) -> bool:
+        changes: dict[str, float] = {name: value}
+        if name == "n_users":  # n_min grows with them
+            users = math.ceil(value)
+            changes = {"n_users": users, "n_min": target.n_min * users // target.n_users}
+        return approximate_mse(frontier, **changes) <= target.max_mse
+
+    low, high = float(getattr(target, name)), most
+    if not sufficient(high):
+        return None
+    while high > _SEARCH_RATIO * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if sufficient(middle) else (middle, high)
+    digit = 10.0 ** (math.floor(math.log10(high)) - 1)
+    return min(math.ceil(high / digit) * digit, most)

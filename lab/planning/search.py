@@ -1,0 +1,263 @@
+"""Find the best design of every protocol, by approximation and exact accounting. Pure."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from common.errors import PlanError
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM
+from common.task.task import MAX_LOCAL_EPSILON
+from lab.planning.calibration import least_noise
+from lab.planning.design import (
+    NOT_AMPLIFIED,
+    USUAL_MESSAGES,
+    Design,
+    check_bit,
+    each_item_dummies,
+    local_design,
+    within_caps,
+)
+from lab.planning.frontier import (
+    CLOSE_ENOUGH,
+    HASHING_PROTOCOLS,
+    SEARCHED,
+    Frontier,
+    SearchPoint,
+    Tightness,
+)
+from lab.planning.requirements import Progress, Requirements
+from lab.planning.shuffler_noise import (
+    SHUFFLER_PROTOCOLS,
+    approximate_shuffler_mse,
+    design_excess,
+    shuffler_design,
+    shuffler_designs,
+)
+from lab.planning.signed_design import signed_designs
+
+_MAX_POINTS: Final = 5
+"""Most points of one protocol that are calibrated with the exact accountant."""
+_POINTS_OF_ONE: Final = 2
+"""Most points if a single protocol is searched."""
+_FAR_FACTOR: Final = 1.25
+"""Of protocols whose approximate error exceeds this factor times the best, one point is."""
+_SAME: Final = 0.03
+"""Relative difference of answers or dummies below which two points are not both calibrated."""
+_SLACK: Final = 1e-3
+"""A search ends when μ is within this share below its target, which costs .2 % of the error."""
+_SLACK_OF_ROUNDS: Final = 3e-3
+"""The slack for several rounds, whose accounting is slow; it costs .6 % of the error."""
+_MAX_STEP: Final = 1.5
+"""Largest step in ln μ before the target is bracketed."""
+_ONLY_CAPS: Final = 20.0
+"""A tightness at which only the caps limit a design; its negative gives the noisiest design."""
+_SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "sh": (("sh",),),
+    "murs": (("murs", "sh"),),
+    "hp-sdp": (("murs", "sh"),),
+    "ddps": (("sh",),),
+    "puredump": (("puredump",),),
+    "mixdump": (("mixdump",), ("sh",)),
+    "od-hp": (("od-hp", "mixdump"), ("murs", "sh")),
+    "fe1": (("fe1", "puredump"),),
+}
+"""Groups of protocols to search, by protocol; the first group with any design is used.
+Second groups are for targets that allow no dummies, or hardly need any."""
+
+
+def tight_design(protocol: str, target: Requirements) -> Design:
+    """
+    Return a protocol's design with the least error that meets the target by exact accounting.
+
+    Without a messages cap, USUAL_MESSAGES is the cap, except for puredump and aue. Raises PlanError
+    or AccountingError if no design within the caps meets the target. Cost: three to ten
+    evaluations of δ.
+    """
+    if protocol in NOT_AMPLIFIED:
+        return local_design(protocol, target)
+    if protocol in SHUFFLER_PROTOCOLS:
+        return within_caps(shuffler_design(protocol, target))
+    if protocol == "aue":
+        return within_caps(_aue(target))
+    if protocol == "signed":
+        return within_caps(signed_designs(_with_usual_cap(target))[0])
+    if protocol == "ddps":
+        check_bit(target)
+    if protocol != "puredump":
+        target = _with_usual_cap(target)
+    for names in _SEARCHED_AS[protocol]:
+        designs = [
+            design
+            for name in names
+            for design in _search_protocol(Frontier(target), name, _POINTS_OF_ONE)
+        ]
+        if designs:
+            best = min(designs, key=lambda design: design.mse)
+            return within_caps(dataclasses.replace(best, protocol=protocol))
+    capped = f" and at most {target.messages_cap:g} messages per user"
+    raise PlanError(
+        f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with a local "
+        f"epsilon of at most {target.local_cap:g}{capped * math.isfinite(target.messages_cap)}"
+    )
+
+
+def _with_usual_cap(target: Requirements) -> Requirements:
+    if math.isfinite(target.messages_cap):
+        return target
+    return dataclasses.replace(target, messages_cap=USUAL_MESSAGES)
+
+
+def _aue(target: Requirements) -> Design:
+    """Return aue's design with the least dummy probability, to within 0.2 %; or raise PlanError."""
+
+    def attempt(level: float) -> tuple[Design | None, float]:
+        if level < 0:  # an item's noise is largest at probability one half
+            return None, -math.inf
+        weight = max(1, math.ceil(EXTRA_WEIGHT_SUM // 2 * math.exp(-2 * level)))
+        dummies = each_item_dummies(weight, target)
+        design = Design(protocol="aue", target=target, dummies=dummies)
+        excess = design_excess(design)
+        return design, 0.0 if excess <= 0 and weight == 1 else excess
+
+    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
+    if best is None:
+        raise PlanError(
+            f"aue cannot meet a central epsilon of {target.central_epsilon:g} with "
+            f"{target.honest} users"
+        )
+    return best[0]
+
+
+def search_protocols(
+    target: Requirements, progress: Progress, useful_mse: float = math.inf
+) -> tuple[Frontier, list[Design], dict[str, str]]:
+    """
+    Return the calibrated frontier and the best design of each protocol, the best of all first.
+
+    Protocols whose predicted error is far above useful_mse, and `signed` unless it may be the best,
+    are not calibrated. Last come the reasons, by protocol, why these have no design.
+
+    Cost: about fifteen evaluations of δ.
+    """
+    frontier = Frontier(target)
+    first = _first_points(frontier)
+    designs: list[Design] = []
+    left_out = dict[str, str]()
+    for point in first:
+        progress(point.protocol)
+        if point.mse > _FAR_FACTOR * useful_mse:
+            left_out[point.protocol] = (
+                f"its mean squared error of a share would be about {point.mse:.2g}; another "
+                f"protocol's error is equivalent to {useful_mse:.2g}"
+            )
+            continue
+        most = _MAX_POINTS if point.mse <= _FAR_FACTOR * first[0].mse else 1
+        if target.rounds > 1:
+            most = math.ceil(most / 2)  # composition takes ten times as long
+        designs += _search_protocol(frontier, point.protocol, most)
+    if target.trust == "shuffler-dummies":
+        designs += shuffler_designs(target)
+    progress("signed")
+    least = min((design.mse for design in designs if _allowed(design)), default=math.inf)
+    try:
+        designs += signed_designs(target, min(useful_mse, CLOSE_ENOUGH * least))[:1]
+    except PlanError as error:
+        left_out["signed"] = str(error)
+    allowed = [design for design in designs if _allowed(design)]
+    if designs and not allowed:
+        influence = min(max(design.influence) for design in designs)
+        raise PlanError(
+            f"the influence cap is {target.influence_cap:g} and the bytes cap "
+            f"{target.bytes_cap:g}; of all designs, the least influence is {influence:.4g} users, "
+            f"and the fewest bytes are {min(design.bytes_per_user for design in designs):,}"
+        )
+    return frontier, _ranked(allowed), left_out
+
+
+def _allowed(design: Design) -> bool:
+    target = design.target
+    return (
+        max(design.influence) <= target.influence_cap and design.bytes_per_user <= target.bytes_cap
+    )
+
+
+def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN401  # requirements
+    """Approximate the least error under changed requirements. Cost: milliseconds."""
+    target = dataclasses.replace(frontier.target, **changes)
+    of_users = min(point.mse for point in _first_points(Frontier(target, frontier.known)))
+    return min(of_users, approximate_shuffler_mse(target))
+
+
+def _first_points(frontier: Frontier) -> list[SearchPoint]:
+    """Return each protocol's point with the least approximate error, the best protocol first."""
+    by_protocol = [frontier.points(name) for name in SEARCHED]
+    best = [min(points, key=lambda point: point.mse) for points in by_protocol if points]
+    return sorted(best, key=lambda point: point.mse)
+
+
+def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Design]:
+    """Return a protocol's best design, if any, after calibrating the frontier at `most` points."""
+    seen: list[SearchPoint] = []
+    designs: list[Design] = []
+    for _ in range(most):
+        points = frontier.points(protocol)
+        if not points or any(_same(points[0], point) for point in seen):
+            break
+        seen.append(points[0])
+        calibrated = _calibrate(frontier, points[0])
+        if calibrated is None:
+            break
+        design, tightness = calibrated
+        if points[0].dummies_per_user > design.dummies_per_user == 0:
+            break  # without dummies, it is another protocol
+        frontier.known[protocol in HASHING_PROTOCOLS].append(Tightness(design.answers, tightness))
+        designs.append(design)
+    return sorted(designs, key=lambda design: design.mse)[:1]
+
+
+def _ranked(designs: list[Design]) -> list[Design]:
+    """Sort designs by error without renamed duplicates, but the cheapest one CLOSE_ENOUGH first."""
+    if not designs:
+        return []
+    names = {design.protocol for design in designs}
+    # At the largest local ε, the noisy protocol is the noiseless one under another name.
+    noiseless = {"mixdump": "puredump", "od-hp": "fe1"}
+    ranked = [
+        design
+        for design in sorted(designs, key=lambda design: design.mse)
+        if noiseless.get(design.protocol) not in names or design.local_epsilon < MAX_LOCAL_EPSILON
+    ]
+    close = [design for design in ranked if design.mse <= CLOSE_ENOUGH * ranked[0].mse]
+    best = min(close, key=lambda design: (design.bytes_per_user, design.local_epsilon))
+    return [best, *(design for design in ranked if design is not best)]
+
+
+def _same(point: SearchPoint, other: SearchPoint) -> bool:
+    return math.isclose(point.answers, other.answers, rel_tol=_SAME) and math.isclose(
+        point.dummies_per_user, other.dummies_per_user, rel_tol=_SAME
+    )
+
+
+def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
+    """Return the point's least noisy design that meets the target, and its tightness; or None."""
+
+    def attempt(tightness: float) -> tuple[Design | None, float]:
+        design = frontier.design(point, tightness)
+        if design is None:  # this tightness needs more dummies than are allowed
+            return None, -math.inf
+        excess = design_excess(design)
+        if excess <= 0 and design == frontier.design(point, tightness + _ONLY_CAPS):
+            excess = 0.0  # only the caps limit it
+        return design, excess
+
+    slack = _SLACK if frontier.target.rounds == 1 else _SLACK_OF_ROUNDS
+    known = frontier.known[point.protocol in HASHING_PROTOCOLS]
+    near = min(known, key=lambda row: abs(math.log(row.answers / point.answers)), default=None)
+    start = 0.0 if near is None else near.log_factor
+    best = least_noise(attempt, start=start, slack=slack, max_step=_MAX_STEP)
+    if best is None:
+        noisiest = frontier.design(point, -_ONLY_CAPS)
+        if noisiest is not None and design_excess(noisiest) <= 0:
+            best = (noisiest, -_ONLY_CAPS)
+    return best

@@ -1,0 +1,202 @@
+"""Designs in which the shuffler adds the dummies, with the least noise for the target."""
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Final
+
+from common.accounting.count_distributions import Binomial, least_whole
+from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta, gaussian_mu
+from common.accounting.guarantees import central_epsilon
+from common.accounting.item_noise import ItemNoiseRelease
+from common.accounting.published import sageo_left, sageo_peak, sageo_right
+from common.errors import AccountingError, PlanError, TaskError
+from common.mechanisms.support import bernoulli_variance
+from common.task.shuffler_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
+from lab.planning.calibration import least_noise, log_excess
+from lab.planning.design import Design
+from lab.planning.requirements import Requirements
+
+SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
+MARGIN: Final = 0.99
+"""Share of the target δ that searches use, so that the task's rounded claim meets the target."""
+CLAIM_ROOM: Final = 1.00015
+"""Factor by which a task's claim may exceed the ε of its noise: claims are rounded up."""
+HYBRID_LOCAL_EPSILON: Final = 8.0
+"""Local ε of hybrid without a local cap."""
+_CUT_SHARE: Final = 1e-3
+"""Share of δ that truncating the upper tail of the noise may cost."""
+_SLACK: Final = 5e-3
+"""The search for several rounds, or hybrid, ends when μ is within this share of its target."""
+_MAX_STEP: Final = 0.7
+"""Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
+
+
+def design_excess(design: Design) -> float:
+    """Return ln(μ / target μ) of a design by exact accounting, with room for rounding claims."""
+    parameters, target = design.parameters, design.target
+    if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
+        return -math.inf
+    release = parameters.release(parameters.anonymity_set(target.n_min))
+    epsilon = target.central_epsilon / CLAIM_ROOM
+    if target.rounds == 1:
+        found = (epsilon, release.curve((epsilon,))(epsilon))
+        return log_excess(found, (epsilon, MARGIN * target.delta))
+    found = (central_epsilon(parameters, release), target.delta)
+    return log_excess(found, (epsilon, target.delta))
+
+
+def shuffler_designs(target: Requirements) -> list[Design]:
+    """Return the best design of every allowed SHUFFLER_PROTOCOLS entry that can meet the target."""
+    designs = []
+    for protocol in SHUFFLER_PROTOCOLS if target.may_be_plain else ("hybrid",):
+        # An error means that the target needs more noise than a task can have.
+        with contextlib.suppress(PlanError, AccountingError, TaskError):
+            designs.append(shuffler_design(protocol, target))
+    return designs
+
+
+def approximate_shuffler_mse(target: Requirements) -> float:
+    """
+    Approximate the least error of SHUFFLER_PROTOCOLS by that of central mechanisms.
+
+    Infinite if the shuffler is not trusted to add dummies.
+    """
+    if target.trust != "shuffler-dummies":
+        return math.inf
+    n, rounds, epsilon = target.n_users, target.rounds, target.central_epsilon
+    laplace = 8 * (rounds / (epsilon * n)) ** 2
+    support = Design(protocol="hybrid", target=target, local_epsilon=_hybrid_local(target)).support
+    alone = bernoulli_variance(
+        1 / target.domain_size, n_real=n, n_dummies=0, p=support.p, q=support.q, q_dummy=0.0
+    )
+    errors = [float(alone) + laplace / (support.p - support.q) ** 2]
+    if target.may_be_plain:
+        errors += [laplace, 2 * rounds / (gaussian_mu(epsilon, target.delta) * n) ** 2]
+    return min(errors)
+
+
+def shuffler_design(protocol: str, target: Requirements) -> Design:
+    """
+    Return the design of one protocol in which the shuffler adds dummies of each item.
+
+    `sageo` adds two-sided geometric noise to plain items, `sbin` binomial noise [MSE25]; `hybrid`
+    adds geometric noise to randomized response at the local cap. Raises PlanError or
+    AccountingError if no possible number of dummies meets the target. Cost: about twenty
+    evaluations of δ, and a few compositions.
+    """
+    hybrid, delta = protocol == "hybrid", MARGIN * target.delta
+    local, room = (_hybrid_local(target), 1.0) if hybrid else (math.inf, CLAIM_ROOM)
+
+    def at(epsilon: float) -> Design:
+        if protocol == "sbin":
+            trials = binomial_trials(epsilon / room, delta)
+            spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
+        else:
+            spec = geometric_spec(epsilon / room, delta / target.rounds)
+        return Design(protocol=protocol, target=target, local_epsilon=local, shuffler=spec)
+
+    if target.rounds == 1 and not hybrid:
+        return at(target.central_epsilon)  # its noise is exact for one round
+
+    def attempt(level: float) -> tuple[Design | None, float]:
+        epsilon = target.central_epsilon * math.exp(level)
+        if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
+            # Hardly any noise is needed, or no noise is enough.
+            return None, math.copysign(math.inf, level)
+        design = at(epsilon)
+        return design, design_excess(design)
+
+    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
+    if best is None:
+        raise PlanError(f"no number of shuffler dummies meets epsilon {target.central_epsilon:g}")
+    return best[0]
+
+
+def _hybrid_local(target: Requirements) -> float:
+    return target.noise_cap if math.isfinite(target.local_cap) else HYBRID_LOCAL_EPSILON
+
+
+def binomial_trials(epsilon: float, delta: float) -> int:
+    """Return the fewest fair coins per item for (ε, δ), or raise AccountingError."""
+
+    def coins(trials: int) -> ItemNoiseRelease:
+        return ItemNoiseRelease(noise=Binomial(trials, 0.5))
+
+    return _least_count(coins, 1, epsilon, delta)
+
+
+def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
+    """
+    Return the two-sided geometric noise with the least peak for (ε, δ), or raise AccountingError.
+
+    The ratios of both tails follow [MSE25] and are rounded up. The upper tail is truncated at a
+    cost of 1e-3 of δ.
+    """
+
+    def geometric(peak: int) -> ItemNoiseRelease:
+        return ItemNoiseRelease.of_shuffler(_two_sided(epsilon, delta, peak))
+
+    return _two_sided(epsilon, delta, _least_count(geometric, 0, epsilon, delta))
+
+
+def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
+    """
+    Return SAGeo's noise by its published formula [MSE25], truncated at a cost of 1e-3 of δ.
+
+    Raises BoundRangeError or AccountingError if the formula does not apply.
+    """
+    _check(epsilon, delta)
+    left, right = sageo_left(epsilon, 1.0), sageo_right(epsilon, 1.0)
+    peak = sageo_peak(epsilon, delta, 1.0, left, right)
+    return _two_sided(epsilon, delta, max(0, peak))
+
+
+def _check(epsilon: float, delta: float) -> None:
+    check_delta(delta)
+    if not 0 < epsilon < math.inf:
+        raise AccountingError(f"epsilon is {epsilon}; it must be above 0 and finite")
+
+
+def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
+    """Return the two-sided geometric noise for (ε, δ) with this peak, or raise AccountingError."""
+    left_weight = _ratio_weight(sageo_left(epsilon, 1.0))
+    right_weight = _ratio_weight(sageo_right(epsilon, 1.0))
+    # The noise exceeds peak + cut with a probability below right^cut.
+    right = math.log(right_weight / RATIO_SUM)
+    cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
+    if peak + cut > MAX_PER_ITEM:
+        raise _too_many()
+    return ShufflerSpec(
+        law="geometric",
+        peak=peak,
+        left_weight=left_weight,
+        right_weight=right_weight,
+        most=peak + cut,
+    )
+
+
+def _ratio_weight(ratio: float) -> int:
+    """Return a ratio, rounded up, as a weight from 1 to RATIO_SUM - 1, or raise AccountingError."""
+    weight = math.ceil(ratio * RATIO_SUM) + 1
+    if weight >= RATIO_SUM:
+        raise _too_many()
+    return max(1, weight)
+
+
+def _least_count(
+    release: Callable[[int], ItemNoiseRelease], low: int, epsilon: float, delta: float
+) -> int:
+    """Return the least number from `low` on whose noise is (ε, δ)-DP, or raise AccountingError."""
+    _check(epsilon, delta)
+
+    def enough(number: int) -> bool:
+        if number > MAX_PER_ITEM:
+            raise _too_many()
+        return release(number).delta(epsilon) <= delta
+
+    return least_whole(enough, low)
+
+
+def _too_many() -> AccountingError:
+    return AccountingError(f"the target needs more than {MAX_PER_ITEM} dummies per item")

@@ -1,0 +1,86 @@
+"""Designs of the protocol `signed`: clusters from the shipped laws that meet the target. Pure."""
+
+import dataclasses
+import math
+from typing import Any, Final
+
+from common.errors import PlanError
+from common.task.dummy_spec import DummySpec
+from lab.planning.cluster_search import ClusterTarget, cluster_specs, predicted_noise
+from lab.planning.design import USUAL_MESSAGES, Design
+from lab.planning.requirements import Requirements
+
+_LEAST_SIGNAL: Final = 0.5
+"""Least share of true reports, beyond uniform ones; below it, other protocols err less."""
+
+
+def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[Design]:
+    """
+    Return designs of `signed` that meet the target, the one with the least error first.
+
+    Without a cap of messages, USUAL_MESSAGES is the cap: more would gain little. Under a local cap,
+    users' own reports are randomized by GRR, which leaves a share s of the truth. Clusters must
+    then reach δ / s at ln(1 + (e^ε - 1) / s); see common/accounting/cluster_noise.py. One liar
+    never outweighs all users.
+
+    Raises PlanError if there are several rounds, the shuffler is not trusted, no shipped law meets
+    the target within the caps, or the predicted errors are not below useful_mse. Cost: up to a
+    dozen evaluations of δ, .02 to 1 s each; none if no error can be useful.
+    """
+    alone, clusters = _cluster_target(target)
+    # What clusters add to the error is proportional to their noise.
+    per_noise = _error_of_noise(alone)
+    found = cluster_specs(
+        dataclasses.replace(clusters, useful_noise=(useful_mse - alone.mse) / per_noise)
+    )
+    return [
+        dataclasses.replace(alone, dummies=DummySpec(law="clusters", per_user=0, clusters=clusters))
+        for clusters in found
+    ]
+
+
+def approximate_signed_mse(target: Requirements, **changes: Any) -> float:  # noqa: ANN401
+    """
+    Approximate the least error of `signed` under changed requirements. Cost: milliseconds.
+
+    Errors: those of `signed_designs`.
+    """
+    alone, clusters = _cluster_target(dataclasses.replace(target, **changes))
+    return alone.mse + _error_of_noise(alone) * predicted_noise(clusters)
+
+
+def _error_of_noise(alone: Design) -> float:
+    """Return the error that a `ClusterSpec.noise` of 1 adds, by `ClusterSpec.item_variance`."""
+    size, n_users = alone.target.domain_size, alone.target.n_users
+    return (size - 1) / (size**2 * n_users * alone.reduction.signal**2)
+
+
+def _cluster_target(target: Requirements) -> tuple[Design, ClusterTarget]:
+    """Return the design without its clusters, and their target; or raise PlanError."""
+    if target.rounds > 1:
+        raise PlanError(
+            f"signed is planned for one round, and there are {target.rounds}: over several, the "
+            "noise of other protocols adds up to less"
+        )
+    if target.trust == "none":
+        raise PlanError("signed relies on a shuffler that permutes; trust is none")
+    local = math.inf if target.may_be_plain else target.noise_cap
+    alone = Design(protocol="signed", target=target, local_epsilon=local)
+    signal = alone.reduction.signal
+    if signal < _LEAST_SIGNAL:
+        raise PlanError(
+            f"a local cap of {target.noise_cap:g} leaves {signal:.2g} of the reports true; signed "
+            f"needs at least {_LEAST_SIGNAL:g}, or no local cap"
+        )
+    epsilon = target.central_epsilon
+    if signal < 1:
+        epsilon = math.log1p(math.expm1(epsilon) / signal)
+    messages = target.most_messages(hashed=False)
+    return alone, ClusterTarget(
+        honest_users=target.honest,
+        domain_size=target.domain_size,
+        epsilon=epsilon,
+        delta=min(0.99, target.delta / signal),
+        messages_cap=USUAL_MESSAGES if math.isinf(messages) else messages,
+        influence_cap=min(target.influence_cap, target.n_min) * signal,
+    )

@@ -1,0 +1,121 @@
+"""Draw figures of comparisons and experiments with matplotlib."""
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from common.errors import SettingsError
+from deploy.terminal.files import atomic_output
+from lab.simulate.baselines import CENTRAL_NAMES
+from lab.simulate.sweep_row import SweepRow
+
+_STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
+_DPI: Final = 150
+_WIDTH, _HEIGHT = 5.5, 3.7
+_ESTIMATES: Final = {"mse": "as debiased", "mse_refined": "as refined", "mse_shrunk": "as shrunk"}
+_BOUNDS: Final = {"published": "each protocol's published bound", "tight": "tight accounting"}
+
+
+class Axes(NamedTuple):
+    """The title and axis labels of one panel."""
+
+    title: str
+    x: str
+    y: str
+
+
+class Point(NamedTuple):
+    """A point of a series in one panel."""
+
+    axes: Axes
+    series: str
+    x: float | str
+    y: float
+    error: float = 0.0
+    """Half the length of the point's error bar."""
+
+
+def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path]:
+    """
+    Draw a panel for each `Axes` under one title; write PNG and SVG, and return their paths.
+
+    A panel's y axis is logarithmic if all its points are above 0. Raises SettingsError.
+    """
+    if not points:
+        raise SettingsError("every setting was skipped, so there is nothing to draw")
+    try:
+        matplotlib: Any = importlib.import_module("matplotlib")
+        figures: Any = importlib.import_module("matplotlib.figure")
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            "drawing needs matplotlib, which is not installed: pip install 'shuffledp[research]', "
+            "or pip install matplotlib"
+        ) from error
+    panels = list(dict.fromkeys(point.axes for point in points))
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    with matplotlib.rc_context(_STYLE):
+        size = (_WIDTH * columns, _HEIGHT * rows + 0.6)
+        figure = figures.Figure(figsize=size, layout="constrained")
+        figure.suptitle(title)
+        for number, panel in enumerate(panels, start=1):
+            axes = figure.add_subplot(rows, columns, number)
+            _draw_panel(axes, panel, [point for point in points if point.axes == panel])
+    written = (path.with_suffix(".png"), path.with_suffix(".svg"))
+    for file in written:
+        with atomic_output(file) as scratch:
+            figure.savefig(scratch, format=file.suffix[1:], dpi=_DPI)
+    return written
+
+
+def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noqa: ANN401  # matplotlib is untyped
+    named = any(isinstance(point.x, str) for point in points)
+    for series in dict.fromkeys(point.series for point in points):
+        chosen = [point for point in points if point.series == series]
+        axes.errorbar(
+            [point.x for point in chosen],
+            [point.y for point in chosen],
+            yerr=[point.error for point in chosen],
+            fmt="o" if named else "o-",
+            markersize=4,
+            capsize=2,
+            label=series,
+        )
+    if all(point.y > 0 for point in points):
+        axes.set_yscale("log")
+    if named:
+        axes.tick_params(axis="x", rotation=90, labelsize=7)
+    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    axes.legend()
+
+
+def comparison(rows: Sequence[SweepRow]) -> list[Point]:
+    """Return points for errors by ε, and for run times by protocol at the least ε."""
+    rows = [row for row in rows if row.task is not None]
+    least = min((row.target_epsilon for row in rows), default=0)
+    times = Axes(
+        f"one collection at ε = {least:g}, unencrypted, all cores busy\n"
+        "*: cell counts drawn, not reports",
+        "",
+        "seconds",
+    )
+    points, time_points = [], []
+    for row in rows:
+        target, fields = row.target_epsilon, row.as_json()
+        for estimate in _ESTIMATES.keys() & row.errors.keys():
+            title = f"{_BOUNDS[row.accounting]}, {_ESTIMATES[estimate]}"
+            axes = Axes(title, "central ε against the analyzer", "mean squared error")
+            error = row.errors[estimate]
+            points.append(Point(axes, row.protocol, target, error.mean, error.half_width))
+            points += [
+                Point(axes, CENTRAL_NAMES[name], target, row.reference[name])
+                for name in ("laplace_mse", "gaussian_mse")
+                if name in row.reference
+            ]
+        if target == least:
+            name = row.protocol + "*" * (not fields["one_by_one"])
+            series = f"parameters: {row.accounting}"
+            time_points.append(Point(times, series, name, fields["seconds"]))
+    # Without duplicates: every protocol's row repeats the errors of the central mechanisms.
+    return [*sorted(dict.fromkeys(points), key=lambda point: point.axes), *time_points]

@@ -1,0 +1,149 @@
+"""Simulate protocols × targets × repeats on all cores; each repeat has its own seed."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, product
+from typing import Any, Final, TypeVar
+
+import common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
+from analyzer.task_builder import complete
+from common.accounting.guarantees import published_claim
+from common.crypto.hpke_pool import worker_pool
+from common.errors import ShuffleDpError
+from common.protocols import ITEM_KINDS
+from common.task.task import Task
+from lab.planning.design import NOT_AMPLIFIED, Design
+from lab.planning.ordered_design import ordered_design
+from lab.planning.published_design import published_design
+from lab.planning.requirements import UNUSED_KEY, Requirements
+from lab.planning.search import tight_design
+from lab.planning.value_design import value_design
+from lab.simulate.accuracy import Repeat
+from lab.simulate.populations import Population, Seed
+from lab.simulate.sweep_row import Accounting, SweepRow
+
+_MAX_SEEDS: Final = 2**21
+"""Maximum seeds of a hash family, so that refinement takes seconds, not minutes."""
+
+T = TypeVar("T")
+Progress = Callable[[str, int, int], None]
+"""Function that receives a step's name, the work done and the total."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sweep:
+    """The settings to compare."""
+
+    population: Population
+    protocols: tuple[str, ...]
+    central_epsilons: tuple[float, ...]
+    delta: float
+    repeats: int
+    messages_cap: float
+    local_cap: float
+    seed: int
+    accounting: tuple[Accounting, ...] = ("tight",)
+    one_by_one: bool = False
+    """Whether to simulate every report, to compare run times."""
+
+    def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
+        """Return the planner's requirements for a protocol at a target ε."""
+        people = self.population
+        item_options: dict[str, Any] = {}
+        if people.kind in ITEM_KINDS:
+            item_options = {"trust": "shuffler-dummies", "messages_cap": self.messages_cap}
+            item_options["most_seeds"] = _MAX_SEEDS
+        return Requirements(
+            kind=people.kind,
+            n_users=people.n_users,
+            n_min=people.n_users,
+            domain_size=people.domain_size,
+            central_epsilon=central_epsilon,
+            delta=self.delta,
+            local_cap=self.local_cap,
+            draft_fields=people.draft_fields(protocol),
+            **item_options,
+        )
+
+
+def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[SweepRow]:
+    """
+    Run every setting of a sweep in `pool`, by default one process per core.
+
+    Returns a row per protocol, accounting and target, in that order, or raises PlanError.
+    """
+    if pool is None:
+        with worker_pool() as workers:
+            return run(sweep, progress, workers)
+    people = sweep.population
+    settings = list(product(sweep.protocols, sweep.accounting, sweep.central_epsilons))
+    requirements = [sweep.requirements(protocol, epsilon) for protocol, _, epsilon in settings]
+    choosing = pool.map(_choose_task, settings, requirements)
+    chosen = list(_track(choosing, progress, "Choosing parameters", len(settings)))
+    jobs = [
+        (fields["task"], (sweep.seed, index, number))
+        for index, fields in enumerate(chosen)
+        if "task" in fields
+        for number in range(sweep.repeats)
+    ]
+    repeat = partial(_repeat, people, one_by_one=sweep.one_by_one)
+    chunk = max(1, len(jobs) // (8 * (os.cpu_count() or 1)))
+    collecting = pool.map(repeat, jobs, chunksize=chunk)
+    repeats = _track(collecting, progress, "Collecting", len(jobs))
+    central = {
+        epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
+        for epsilon in sweep.central_epsilons
+    }
+    return [
+        SweepRow(
+            protocol=protocol,
+            accounting=accounting,
+            target_epsilon=epsilon,
+            population=people,
+            reference=central[epsilon],
+            repeats=list(islice(repeats, sweep.repeats)) if "task" in fields else [],
+            **fields,
+        )
+        for (protocol, accounting, epsilon), fields in zip(settings, chosen, strict=True)
+    ]
+
+
+def _track(results: Iterator[T], progress: Progress, step: str, total: int) -> Iterator[T]:
+    progress(step, 0, total)
+    for done, result in enumerate(results, start=1):
+        progress(step, done, total)
+        yield result
+
+
+def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -> dict[str, Any]:
+    """Return a row's task and notes, or its refusal if no parameters reach the target."""
+    protocol, accounting, _ = setting
+    find: Callable[[str, Requirements], Design] = value_design
+    if target.kind == "categorical":
+        find = published_design if accounting == "published" else tight_design
+    elif target.kind == "ordered":
+        find = ordered_design
+    try:
+        design = find(protocol, target)
+        task = task_of(design)
+    except ShuffleDpError as error:
+        return {"refusal": str(error)}
+    amplified = target.kind in ITEM_KINDS and protocol not in NOT_AMPLIFIED
+    claim = published_claim(task, target.n_users, 0) if amplified else ""
+    return {"task": task, "note": design.note, "published": claim}
+
+
+def task_of(design: Design) -> Task:
+    """Return the task of a design, with placeholder keys and nonce."""
+    return complete(design.draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+
+
+def _repeat(population: Population, job: tuple[Task, Seed], *, one_by_one: bool) -> Repeat:
+    """Run one repeat; only the first of a setting keeps its estimates by value."""
+    task, seed = job
+    repeat = population.repeat(task, seed, one_by_one=one_by_one)
+    return repeat if seed[2] == 0 else dataclasses.replace(repeat, by_value=None)

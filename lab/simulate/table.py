@@ -1,0 +1,271 @@
+"""Print comparisons and experiments as tables, and write comparisons as CSV."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+
+from common.messages.guarantee import rounded_up
+from common.protocols import ITEM_KINDS
+from common.task.task import Task
+from deploy.terminal.escape import escaped
+from deploy.terminal.tables import add_columns, fit_table, print_whole
+from lab.planning.plan_view import default_local_cap
+from lab.planning.value_design import BIASED
+from lab.simulate.accuracy import LEAST_REPEATS
+from lab.simulate.baselines import CENTRAL_NAMES
+from lab.simulate.plot import Point
+from lab.simulate.sweep_row import SweepRow
+
+Progress = Callable[[int, int], None]
+"""Function that receives an experiment's completed work and its total."""
+
+_MAX_VALUES: Final = 20
+_ALWAYS_SHOWN: Final = 12
+"""Maximum number of values for which --by-value is the default."""
+_SETTING: Final = {"protocol", "ε", "central ε", "local ε"}
+"""Headings that describe a row's setting; a row with no other cell is not shown."""
+_FIXED_COLUMNS: Final = 3
+"""Number of first columns that a table keeps on a narrow terminal."""
+_ACCOUNTINGS: Final = {"published": "paper", "tight": "tight"}
+_TEXT_HEADINGS: Final = {"protocol", "by", "parameters", "value"}
+"""Headings of text columns, which are aligned left; numbers are aligned right."""
+_UNITS: Final = {
+    "categorical": "shares",
+    "ordered": "shares below an edge",
+    "string": "shares of candidates",
+    "open": "shares of the values found",
+    "mean": "a mean",
+    "vector": "means",
+    "key-value": "shares of owners",
+}
+_LIMITS_OF_THEORY: Final = {
+    "rappor": "For rappor, theory is a lower bound: candidates that share bits, and frequent texts "
+    "that are not candidates, increase the error.",
+    "multi-rphm": "For multi-rphm, there is no theory: the bias of its projection depends on the "
+    "values.",
+}
+
+_COLUMNS: Final = {
+    "protocol": ("protocol", ""),
+    "ε": ("target_epsilon", "g"),
+    "by": ("by", ""),
+    "msgs": ("messages_per_user", ".4g"),
+    "mse": ("written_mse", ""),
+    "theory": ("theory", ""),
+    "refined": ("mse_refined", ".3g"),
+    "shrunk": ("mse_shrunk", ".3g"),
+    "sure from": ("sure_share", ".2%"),
+    "found": ("found", ".1%"),
+    "false": ("false", ".3g"),
+    "central ε": ("rounded_central_epsilon", ""),
+    "local ε": ("rounded_local_epsilon", ""),
+    "top 50": ("mse_top50", ".3g"),
+    "bytes": ("bytes_per_user", ","),
+    "seconds": ("seconds", ".2f"),
+    "max error": ("max_error", ".2g"),
+    "rel. error": ("relative_error", ".2g"),
+    "parameters": ("parameters", ""),
+    "regret": ("regret", ".2g"),
+}
+"""Columns of a comparison by heading: a field of the row or of `_cells`, and its format."""
+_REQUIRED_COLUMNS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε")
+"""Columns that a narrow terminal keeps; the others are dropped from the right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The results of one experiment."""
+
+    title: str
+    explanation: str
+    tables: Mapping[str, Sequence[Mapping[str, str]]]
+    """Rows by title of the table; a row maps every column's heading to its cell."""
+    figures: Any
+    points: Sequence[Point]
+
+
+@contextmanager
+def progress_bar(console: Console) -> Generator[Callable[[str, int, int], None]]:
+    """Yield a function that shows a step's name, the work done and the total."""
+    columns = RichProgress.get_default_columns()
+    with RichProgress(*columns, console=console, transient=True) as bar:
+        shown = bar.add_task("", total=None)
+        yield lambda step, done, total: bar.update(
+            shown, description=step, completed=done, total=total
+        )
+
+
+def show_report(report: Report, console: Console) -> None:
+    """Print an experiment's explanation and tables."""
+    text = f"[bold]{escaped(report.title)}:[/bold] {report.explanation}"
+    console.print(text, highlight=False)
+    for heading, rows in report.tables.items():
+        console.print(f"{heading}.", highlight=False)
+        _print(rows, console)
+
+
+def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) -> None:
+    """Print a comparison: a row per setting, notes on its parameters, and estimates by value."""
+    people = rows[0].population
+    values = f", {people.domain_size:,} values" * (people.domain_size > 1)
+    title = escaped(people.title.rstrip("."))
+    repeats = max(len(row.repeats) for row in rows)
+    interval = f", over {repeats} repeats; at least {LEAST_REPEATS} would give intervals"
+    if repeats >= LEAST_REPEATS:
+        interval = f", ± half of a 95 % interval (Student's t) over {repeats} repeats"
+    console.print(
+        f"[bold]{title}:[/bold] {people.n_users:,} users{values}; mean squared errors of "
+        f"{_UNITS[people.kind]}{interval}."
+    )
+    both = len({row.accounting for row in rows}) > 1
+    lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
+    _print(lines + _central_cells(rows), console, _REQUIRED_COLUMNS)
+    if any(row.reference for row in rows):
+        console.print(
+            "Central mechanisms are run by a curator who sees every value; their errors are exact, "
+            "not simulated.",
+            style="dim",
+        )
+    for sentence in remarks(rows):
+        console.print(sentence, style="dim", highlight=False)
+    if by_value or len(people.value_names) <= _ALWAYS_SHOWN:
+        _show_by_value(rows, console)
+
+
+def remarks(rows: Sequence[SweepRow]) -> list[str]:
+    """Return sentences on the data, skipped settings, parameters, and the limits of theory."""
+    targets: dict[str, list[float]] = {}
+    for row in rows:
+        text = f"{row.protocol}: {row.note}" * bool(row.note)
+        if row.task is None:
+            text = f"{row.protocol} ({_ACCOUNTINGS[row.accounting]}) is skipped: {row.refusal}"
+        targets.setdefault(text, []).append(row.target_epsilon)
+    names = {row.protocol for row in rows if row.task is not None}
+    limits = [escaped(sentence) for sentence in rows[0].population.remarks]
+    limits += [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
+    cap = default_local_cap(rounds=1)
+    if any(row.task is not None and row.task.local_epsilon > cap for row in rows):
+        limits.append(
+            f"Local epsilon above {cap:g}: devices with default settings refuse it; compare with "
+            f"--local-cap {cap:g}."
+        )
+    return [
+        f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(epsilons))})."
+        for text, epsilons in targets.items()
+        if text
+    ] + limits
+
+
+def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence[str] = ()) -> None:
+    """Print the columns that fit; `always`, by default the first three, are never dropped."""
+    headings = list(dict.fromkeys(heading for cells in rows for heading in cells))
+    optional = [name for name in headings if name not in (always or headings[:_FIXED_COLUMNS])]
+
+    def build(kept: Sequence[str]) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        add_columns(table, {name: "left" if name in _TEXT_HEADINGS else "right" for name in kept})
+        for cells in rows:
+            if (cells.keys() & set(kept)) - _SETTING:
+                table.add_row(*(cells.get(heading, "-") for heading in kept))
+        return table
+
+    table, left_out = fit_table(build, headings, optional[::-1], console)
+    print_whole(table, console)
+    if left_out:
+        console.print("A wider terminal shows more columns; --json has them all.", style="dim")
+
+
+def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
+    fields = row.as_json()
+    has_theory = fields["mse_theory"] > 0 and row.protocol not in BIASED
+    fields |= {
+        "written_mse": row.errors["mse"].format(".3g"),
+        "theory": f"×{fields['mse'] / fields['mse_theory']:.2f}" if has_theory else "-",
+        "rounded_central_epsilon": rounded_up(task.central_epsilon),
+        "rounded_local_epsilon": rounded_up(task.local_epsilon),
+    }
+    if both:
+        fields["by"] = _ACCOUNTINGS[row.accounting]
+    if row.population.kind in ITEM_KINDS:
+        fields["parameters"] = _parameters(task)
+    return {
+        heading: format(fields[name], form)
+        for heading, (name, form) in _COLUMNS.items()
+        if name in fields
+    }
+
+
+def _central_cells(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
+    """Return the cells of the central mechanisms, a row per target and mechanism."""
+    known = {row.target_epsilon: row.reference for row in rows if row.task is not None}
+    return [
+        {
+            "protocol": CENTRAL_NAMES[name],
+            "ε": f"{target:g}",
+            "regret" if "regret" in name else "mse": f"{error:.3g}",
+            "central ε": rounded_up(target),
+            "local ε": "inf",
+        }
+        for target, errors in known.items()
+        for name, error in errors.items()
+    ]
+
+
+def _parameters(task: Task) -> str:
+    hashes = task.mechanism.name in {"local-hashing", "string-hashing"}
+    parts = [f"g {task.item_mechanism.buckets}" if hashes else "plain"]
+    if task.level_sizes:
+        parts = [f"{len(task.level_sizes)} levels, fan-out {task.item_mechanism.buckets}"]
+    if math.isfinite(task.local_epsilon):
+        parts.append(f"ε0 {task.local_epsilon:.3g}")
+    if task.shuffler.keep_probability < 1:
+        parts.append(f"keeps {task.shuffler.keep_probability:.3g}")
+    if task.shuffler.most:
+        parts.append(f"{task.shuffler.moments()[0]:.4g} per item")
+    return ", ".join(parts)
+
+
+def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
+    """Print the largest true figures beside the first repeat's estimates of them."""
+    shown = [(row, known) for row in rows if row.repeats and (known := row.repeats[0].by_value)]
+    if not shown:
+        return
+    people, truth = rows[0].population, shown[0][1].truth
+    largest = np.argsort(-truth, kind="stable")[:_MAX_VALUES]
+    true = "true mean" if people.kind in {"mean", "vector"} else "true share"
+    lines = [
+        {"value": escaped(people.value_names[index]), true: f"{truth[index]:.4g}"}
+        for index in largest
+    ]
+    for row, (_, estimates, errors) in shown:
+        heading = f"{row.protocol} ε {row.target_epsilon:g}"
+        if people.kind in ITEM_KINDS:
+            heading += f" {_ACCOUNTINGS[row.accounting]}"
+        for cells, index in zip(lines, largest, strict=True):
+            cells[heading] = f"{estimates[index]:.4g} ± {errors[index]:.2g}"
+    size = len(people.value_names)
+    part = "" if size <= _MAX_VALUES else f", the {_MAX_VALUES} largest of {size:,}"
+    text = f"By value{part}: the first repeat's unrefined estimates, ± one standard error."
+    console.print(text, highlight=False)
+    _print(lines, console)
+
+
+def as_csv(rows: Sequence[SweepRow]) -> str:
+    """Return the comparison as CSV text, a column per JSON field; skipped rows have empty cells."""
+    fields = [row.as_json() for row in rows]
+    names = list(dict.fromkeys(name for row in fields for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(fields)
+    return text.getvalue()

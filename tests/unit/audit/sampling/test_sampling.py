@@ -1,0 +1,81 @@
+"""Tests of the code's draws: correct code passes, and small errors of each kind fail."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from audit.distributions import draw_reports, support_distribution
+from audit.finding import Checks, Rows
+from audit.sampling.devices import run_devices, run_draws
+from audit.sampling.orders import check_order
+from audit.sampling.randomizer import check_draws
+from common.mechanisms.base import Reports
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.registry import mechanism_of
+from common.mechanisms.support import SupportCounting
+from common.messages.submission import Value
+from common.task.task import Task
+from tests.support.audits import audited
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+def _all_hold(rows: Rows) -> bool:
+    return all(row.verdict == "holds" for row in rows)
+
+
+def test_distributions_are_those_of_the_mechanisms() -> None:
+    """The probabilities from ε and those from integers agree for every protocol."""
+    for task in map(protocol_task, ITEM_PROTOCOLS):
+        mechanism, distribution = mechanism_of(task), support_distribution(task)
+        if isinstance(mechanism, SupportCounting):
+            found = (mechanism.p, mechanism.q, mechanism.q_dummy)
+            assert found == pytest.approx(
+                (distribution.own, distribution.other, distribution.dummy), rel=1e-8
+            )
+        assert not isinstance(mechanism, LocalHashing) or distribution.independent
+
+
+@pytest.mark.slow
+def test_seeds_that_are_never_0_fail() -> None:
+    """Without it the hash family is not pairwise independent."""
+
+    def never_0(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+        reports = draw_reports(task, value, count, rng)
+        kept: Reports = reports[reports["seed"] != 0]
+        return kept
+
+    row = check_draws(audited(reports=1_000_000), never_0, _rng())
+
+    assert "seed 0 as often as any other" in row.sentence
+
+
+def test_numbers_of_dummies_pass_and_omitted_dummies_fail() -> None:
+    """Numbers drawn alone, and in whole submissions."""
+    subject = audited(protocol_task("od-hp"), devices=2000)
+
+    assert _all_hold(run_draws(subject, _rng()))
+    assert not _all_hold(run_draws(dataclasses.replace(subject, weakened=True), _rng()))
+    assert _all_hold(run_devices(subject, _rng()))
+
+
+@pytest.mark.parametrize(
+    ("order", "found"),
+    [
+        (np.arange(6000), "neighbours stay neighbours"),
+        (np.arange(6000)[::-1], "neighbours stay neighbours"),
+        (np.arange(6000).reshape(2, -1).T.ravel(), "stay near"),
+        (np.concatenate([_rng().permutation(3000), 3000 + _rng().permutation(3000)]), "early"),
+    ],
+    ids=["kept", "reversed", "interleaved", "two batches"],
+)
+def test_a_large_order_that_is_not_uniform_fails(order: np.ndarray, found: str) -> None:
+    """In a test whose name describes the fault."""
+    checks = Checks()
+    check_order(checks, "order", order)
+
+    assert any(found in name for name in checks.failures), checks.failures

@@ -1,0 +1,141 @@
+"""Complete runs: seeds, processes, failures, and the self-test."""
+
+import dataclasses
+import json
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from analyzer.task_builder import complete
+from audit.finding import Rows, failed
+from audit.harness.tasks import reduced_draft, sample_task
+from audit.report.audit_page import audit_page
+from audit.report.audit_report import as_json
+from audit.runner import AuditRun, run, scenarios_named
+from audit.scenario import AuditSubject, Scenario
+from audit.scenarios import SCENARIOS
+from common.mechanisms.registry import ITEM_MECHANISMS
+from common.protocols import PROTOCOLS, MechanismName, Protocol
+from deploy.terminal.json_output import dumps
+from examples.subset_selection import SubsetSelection
+from tests.support.audits import audited
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+
+_SOME = ("linking", "puredump", "draws", "shuffler-drops")
+
+
+def _figures(seed: int, *names: str, processes: int = 1) -> str:
+    subject, scenarios = audited(games=20_000), scenarios_named(names)
+    report = AuditRun(subject=subject, seed=seed, scenarios=scenarios, processes=processes).audit()
+    assert report.passed
+    return dumps(as_json(report)["findings"])
+
+
+@pytest.mark.slow
+def test_a_seed_gives_the_same_figures_in_every_selection_of_scenarios() -> None:
+    """Alone, with other scenarios, and in spawned processes; another seed gives other figures."""
+    first = _figures(3, *_SOME)
+
+    assert first == _figures(3, *_SOME, processes=2)
+    assert _figures(3, "linking") == dumps([json.loads(first)[0]])
+    assert first != _figures(4, *_SOME)
+
+
+def _fails(_: AuditSubject, __: np.random.Generator) -> Rows:
+    raise RuntimeError("the value 1234567 is not there")
+
+
+def _fails_if_weakened(subject: AuditSubject, rng: np.random.Generator) -> Rows:
+    return (_fails if subject.weakened else SCENARIOS[0].check)(subject, rng)
+
+
+def test_code_that_raises_is_a_failed_finding_without_values() -> None:
+    """A scenario that cannot run has neither passed nor detected its weakness."""
+    scenario = Scenario(name="fails", title="It fails", check=_fails, weakness="None.")
+    [row] = run(scenario, audited(), 1)
+    weak = dataclasses.replace(scenario, check=_fails_if_weakened)
+    [result] = AuditRun(
+        subject=audited(games=20_000), seed=1, scenarios=[weak], processes=1
+    ).self_test()
+
+    assert (row.verdict, row.passed) == ("error", False)
+    assert "RuntimeError in test_runner.py" in row.sentence
+    assert "1234567" not in dumps(dataclasses.asdict(row))
+    assert (True, False, False) == (result.applies, result.detected, result.passed)
+
+
+@pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
+def test_a_reduced_task_keeps_the_mechanism_weights_and_distributions(protocol: str) -> None:
+    """Only the batch is smaller."""
+    task = protocol_task(protocol)
+    draft = reduced_draft(task, most_reports=2500, n_users=(16, 64, 256))
+    assert draft is not None
+    small = complete(draft, analyzer_key=task.analyzer_key, nonce=task.nonce)
+
+    assert (task.protocol, task.mechanism.name) == (small.protocol, small.mechanism.name)
+    assert (task.dummies.law, task.shuffler.law) == (small.dummies.law, small.shuffler.law)
+    assert task.item_mechanism.true_weight == small.item_mechanism.true_weight
+    assert (task.suite, True) == (small.suite, small.n_min <= 256)
+
+
+def test_scenarios_for_other_kinds_are_named_and_not_run() -> None:
+    """Skipped scenarios and those without findings are reported."""
+    subject, chosen = audited(kind_task("duchi")), scenarios_named(["linking", "draws"])
+    report = AuditRun(subject=subject, seed=1, scenarios=chosen, processes=1).audit()
+
+    assert report.other_kinds == ("linking",)
+    assert report.idle == ("draws",)
+
+
+def test_a_mechanism_added_by_the_book_is_not_taken_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Page and self-test name what needs a reference for it; all other scenarios pass."""
+    name: Any = "subset-selection"
+    row = Protocol("subset", name, dummy_distributions=("fixed",))
+    monkeypatch.setattr("common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
+    for module in ("common.protocols", "common.task.specs"):
+        monkeypatch.setattr(f"{module}.MechanismName", Literal[MechanismName, "subset-selection"])
+    mechanisms = {**ITEM_MECHANISMS, name: SubsetSelection}
+    for module in ("common.mechanisms.registry", "analyzer.task_builder"):
+        monkeypatch.setattr(f"{module}.ITEM_MECHANISMS", mechanisms)
+    sizes = {"domain_size": 6, "dummies_per_user": 1, "n_min": 100, "target_size": 100}
+    task = sample_task(protocol="subset", local_epsilon=1.5, **sizes)
+    subject = audited(task, n_users=100, games=20_000, batches=20_000, reports=20_000)
+    not_covered = {"shuffler+analyzer", "rounds", "randomizer", "devices", "maximal-gain"}
+    chosen = scenarios_named([*not_covered, "n-1", "partition", "draws", "linking"])
+    whole = AuditRun(subject=subject, seed=1, scenarios=chosen, processes=1)
+    report = whole.audit()
+
+    assert [] == [finding.sentence for finding in report.failed]
+    left_out = {one.scenario for one in report.findings if one.verdict == "not covered"}
+    assert (not_covered, ("linking",)) == (left_out, report.idle)
+    assert "The audit has no reference for the task" in audit_page(report)
+    [result] = dataclasses.replace(whole, scenarios=scenarios_named(["randomizer"])).self_test()
+    assert (False, True) == (result.applies, result.passed)
+
+
+@pytest.mark.slow
+def test_every_weakness_is_detected() -> None:
+    """On a task to which every weakness applies but that of `signed`, which has its own test."""
+    subject = audited(batches=800_000, reports=400_000, devices=4_000, users=300)
+    results = AuditRun(subject=subject, seed=1).self_test()
+
+    assert [result.scenario.name for result in results if not result.detected] == [
+        "negative-reports"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS])
+def test_every_protocol_passes_its_audit_and_its_self_test(protocol: str) -> None:
+    """Except for the running services, for which one run is enough."""
+    task = (kind_task if protocol in OF_OTHER_KINDS else protocol_task)(protocol)
+    scenarios = [scenario for scenario in SCENARIOS if scenario.name != "services"]
+    subject = audited(task, n_users=2000)
+    results = AuditRun(subject=subject, seed=1, scenarios=scenarios).self_test()
+
+    assert [row.sentence for result in results for row in failed(result.honest)] == []
+    assert [result.scenario.name for result in results if not result.passed] == []

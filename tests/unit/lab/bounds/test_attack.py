@@ -1,0 +1,155 @@
+"""Attacks: lower bounds that are never above brute force, and close to formula 1."""
+
+import math
+
+import numpy as np
+import pytest
+
+from common.accounting.amplification import delta_upper, epsilon_upper
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.composition import composed_epsilon
+from common.accounting.conditional import ConditionalDelta, grid_for
+from common.accounting.count_distributions import Binomial, Conditioned, Groups, Poisson
+from common.accounting.releases import AmplifiedRelease
+from common.mechanisms.reduction import MatchCountReduction
+from lab.bounds.attack import epsilon_lower, epsilon_of_rounds
+from tests.support.reductions import reduction_for
+from tests.support.reference_bounds import delta_lower
+
+
+@pytest.mark.parametrize(
+    ("answers", "local_epsilon", "hashed", "gap"),
+    [
+        pytest.param(100, 6.0, False, 1e-3, marks=pytest.mark.slow),
+        (8, 3.0, False, 1e-3),
+        (3, 0.5, True, 0.11),
+        pytest.param(8, 2.0, True, 0.075, marks=pytest.mark.slow),
+        pytest.param(53, 4.0, True, 0.012, marks=pytest.mark.slow),
+    ],
+)
+def test_the_gap_to_the_upper_bound_is_known(
+    answers: int, local_epsilon: float, gap: float, *, hashed: bool
+) -> None:
+    """.1 % for GRR; for hashing it shrinks with the buckets."""
+    reduction = reduction_for(answers, local_epsilon, hashing=hashed)
+    anonymity_set = AnonymitySet(users=50_000)
+    upper = epsilon_upper(reduction, anonymity_set, 1e-6)
+
+    assert (1 - gap) * upper <= epsilon_lower(reduction, anonymity_set, 1e-6) <= upper
+
+
+@pytest.mark.parametrize(
+    "anonymity_set",
+    [
+        AnonymitySet(users=3000, random_dummies=Binomial(3000, 0.5)),
+        AnonymitySet(users=3000, dummies=1000, random_dummies=Poisson(500.0)),
+        AnonymitySet(users=3000, dummies=1000, known_dummies=400),
+        pytest.param(
+            AnonymitySet(users=3000, random_dummies=Groups(Binomial(3000, 0.5), 2)),
+            marks=pytest.mark.slow,
+        ),
+        AnonymitySet(users=3000, colluders=2000),
+        AnonymitySet(users=3000, random_dummies=Binomial(8, 0.1), known_dummies=6),
+    ],
+    ids=str,
+)
+def test_attacks_stay_below_formula_1(anonymity_set: AnonymitySet) -> None:
+    """With random, known and grouped dummies, and close to it where an attack is known."""
+    reduction = reduction_for(30, 5.0, hashing=True)
+    upper = delta_upper(reduction, anonymity_set, 0.3)
+    lower = delta_lower(reduction, anonymity_set, 0.3)
+
+    assert 0 <= lower <= upper
+    if not isinstance(anonymity_set.random_dummies, Groups):
+        assert lower > 0.6 * upper
+
+
+def test_attacks_on_large_batches_stay_below_the_bound() -> None:
+    """With Fourier transforms, and δ far below their rounding."""
+    for answers in (2, 20):
+        reduction = reduction_for(answers, 1.0, hashing=False)
+        anonymity_set = AnonymitySet(users=10**6, dummies=10**6)
+        for epsilon in (0.001, 0.003, 0.005, 0.1):
+            proven = delta_lower(reduction, anonymity_set, epsilon)
+            assert proven <= delta_upper(reduction, anonymity_set, epsilon)
+
+
+@pytest.mark.slow
+def test_bins_of_messages_give_a_lower_bound() -> None:
+    """At most the sum over every number of messages, and close to it."""
+    reduction, anonymity_set = reduction_for(20, 4.0, hashing=True), AnonymitySet(users=50_000)
+    epsilon = 0.15
+    others = Binomial(anonymity_set.others, reduction.blanket * (1 - 1 / 20))
+    mean = anonymity_set.others * others.chance
+    sizes = np.arange(math.floor(mean - 9 * mean**0.5), math.ceil(mean + 9 * mean**0.5))
+    with_victim = others.probabilities(sizes - 1.0) * (1 - 1 / 20)
+    total = with_victim + others.probabilities(sizes.astype(float)) / 20
+    grid = grid_for(reduction, round(mean), epsilon, 1e-4)
+    each = ConditionalDelta(reduction, sizes.astype(float), grid, with_victim / total)
+    exact = float(total @ each(epsilon))
+
+    assert 0.985 * exact <= delta_lower(reduction, anonymity_set, epsilon) <= exact
+
+
+def test_more_collisions_than_chance_allow_no_attack() -> None:
+    """Nothing is known of a third value."""
+    reduction = MatchCountReduction.for_epsilon(
+        answers=8, local_epsilon=3.0, hashed=True, collision=0.4
+    )
+
+    assert 0.0 == delta_lower(reduction, AnonymitySet(users=300), 0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answers", "hashed"), [(7, True), (7, False), (3, False), (4, False)])
+def test_rounds_prove_almost_the_composed_claim(answers: int, *, hashed: bool) -> None:
+    """One round as the attack on it, ten as the composed claim; with few values too."""
+    reduction = reduction_for(answers, 2.0, hashing=hashed)
+    for anonymity_set in (AnonymitySet(users=1000), AnonymitySet(users=1001, dummies=5000)):
+        one = epsilon_of_rounds(reduction, anonymity_set, 1, 1e-6)
+        claim = composed_epsilon(
+            [AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)] * 10, 1e-6
+        )
+
+        assert 0.85 * epsilon_lower(reduction, anonymity_set, 1e-6) < one
+        assert one <= epsilon_upper(reduction, anonymity_set, 1e-6)
+        assert 0.8 * claim < epsilon_of_rounds(reduction, anonymity_set, 10, 1e-6) <= claim
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [2, 10, 100])
+def test_rounds_without_local_noise_are_computed(rounds: int) -> None:
+    """An unbounded ratio of two probabilities is not raised to a power."""
+    reduction = reduction_for(20, math.inf, hashing=False)
+    anonymity_set = AnonymitySet(users=150, dummies=450)
+    claim = composed_epsilon(
+        [AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)] * rounds, 0.01
+    )
+
+    assert 0 < epsilon_of_rounds(reduction, anonymity_set, rounds, 0.01) <= claim
+
+
+def test_conditioning_dummies_weakens_an_attack_by_its_probability() -> None:
+    """By (e^ε + 1)·missing."""
+    reduction, dummies = reduction_for(7, 2.0, hashing=True), Binomial(600, 0.5)
+    plain = delta_lower(reduction, AnonymitySet(users=300, random_dummies=dummies), 0.1)
+    conditioned = AnonymitySet(users=300, random_dummies=Conditioned(dummies, 1e-3))
+
+    expected = plain - (math.exp(0.1) + 1) * 1e-3
+    assert 0 < expected == pytest.approx(delta_lower(reduction, conditioned, 0.1))
+
+
+def test_one_round_of_one_user_proves_the_exact_epsilon() -> None:
+    """A report supports x alone or x' alone with two probabilities: δ = plus - e^ε·minus."""
+    reduction = reduction_for(7, 2.0, hashing=True)
+    p = reduction.blanket / 7 + reduction.signal
+    plus, minus = 6 / 7 * p * 6 / 7, 6 / 7 * (1 - p) / 7
+    proven = epsilon_of_rounds(reduction, AnonymitySet(users=1), 1, 0.01)
+
+    assert proven == pytest.approx(math.log((plus - 0.01) / minus), rel=1e-3)
+
+
+def test_rounds_need_a_third_value() -> None:
+    """Of two values none can be dropped."""
+    with pytest.raises(ValueError, match="a third value"):
+        epsilon_of_rounds(reduction_for(2, 2.0, hashing=False), AnonymitySet(users=1000), 2, 1e-6)

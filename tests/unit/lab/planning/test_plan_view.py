@@ -1,0 +1,344 @@
+"""`shuffledp plan`: options, table, JSON and draft, for every kind of data."""
+
+import dataclasses
+import datetime
+import json
+import math
+import tomllib
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from analyzer.task_builder import complete
+from common.errors import PlanError, SettingsError, UsageError
+from common.protocols import Kind, protocols_of
+from common.task.draft import NumberDraft, PairDraft
+from common.task.task import Task
+from deploy.cli import app
+from deploy.tasks import drafts as draft_file
+from deploy.terminal.json_output import dumps
+from lab.planning.plan_view import default_local_cap, draft, show, to_json
+from lab.planning.planner import Plan, plan
+from tests.support.kind_tasks import OTHER_KINDS
+from tests.support.printing import printed
+from tests.support.requirements import (
+    planned_value_design,
+    small_requirements,
+    value_requirements,
+)
+
+_ITEMS: Final = ["--users", "50000", "--domain-size", "5000", "--central-epsilon", "0.5"]
+_MEAN: Final = ["--task-kind", "mean", "--users", "5000", "--central-epsilon", "0.5"]
+_QUICK: Final = ("--local-cap", "4", "--messages-cap", "1")
+_NOW: Final = 1_900_000_000.5
+_KEY: Final = bytes(31) + b"\x09"
+_FIELDS: Final[dict[Kind, dict[str, Any]]] = {
+    "string": {},
+    "open": {},
+    "mean": {"numbers": NumberDraft(low=0.0, high=24.0)},
+    "vector": {"numbers": NumberDraft(low=1.0, high=5.0)},
+    "key-value": {"pairs": PairDraft(low=0.0, high=5.0)},
+}
+
+
+@cache
+def _plan(**changes: Any) -> Plan:
+    fields: dict[str, Any] = {
+        "n_users": 50_000,
+        "n_min": 40_000,
+        "domain_size": 5000,
+        "messages_cap": 1.4,
+        "local_cap": 6.0,
+        "honest_fraction": 0.9,
+    }
+    return plan(small_requirements(**fields | changes))
+
+
+@cache
+def _value_plan(kind: Kind) -> Plan:
+    """Plan with a local cap that meets the target at once, which is quick."""
+    return plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind]))
+
+
+def _run(asked: list[str], *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *asked, *arguments])
+
+
+def test_a_bytes_cap_limits_the_average_submission() -> None:
+    """By the bytes of each protocol's own reports; not even one report fits into 100."""
+    asked = ["--users", "10000", "--domain-size", "20", "--central-epsilon", "1"]
+    found = json.loads(_run(asked, "--bytes-cap", "125", "--json").stdout)
+    refusal = _run(asked, "--bytes-cap", "100").exception
+    capped = small_requirements(bytes_cap=184.0, messages_cap=math.inf)
+
+    assert 116 <= found["bytes_per_user"] <= 125
+    most = [capped.most_messages(hashed=hashed) for hashed in (False, True)]
+    assert most == pytest.approx([120 / 52, 120 / 60])
+    assert "the bytes cap is 100; it must lie between 116 and inf" == str(refusal)
+
+
+@pytest.mark.slow
+def test_an_influence_cap_limits_what_one_liar_moves() -> None:
+    """Without it, `signed` would be planned with an influence of 14."""
+    asked = ["--users", "20000", "--domain-size", "20", "--central-epsilon", "1"]
+    caps = ("--local-cap", "none", "--messages-cap", "2", "--influence-cap", "10")
+    found = json.loads(_run(asked, *caps, "--json").stdout)
+
+    assert found["protocol"] == "signed"
+    assert max(found["influence"].values()) <= 10
+
+
+def _text(outcome: Result) -> str:
+    return " ".join(outcome.stdout.split())
+
+
+def test_a_program_reads_the_plan_as_json() -> None:
+    """Every figure has its key, and the guarantee is the target."""
+    found = json.loads(_run(_ITEMS, "--local-cap", "6", "--n-min", "40000", "--json").stdout)
+
+    assert found["protocol"] in {"murs", "od-hp"}
+    assert found["mechanism"]["name"] == "local-hashing"
+    assert found["mechanism"]["local_epsilon"] <= 6
+    assert found["messages_per_user"] == 1 + found["dummies_per_user"]
+    assert found["bytes_per_user"] >= 124
+    assert found["central_epsilon"] == found["guarantees"][0]["epsilon"] <= 0.5
+    assert found["predicted_mse_top"][0] > found["predicted_mse"] > 0
+    assert found["ratio_to_central_gaussian"] > 1
+    assert (40_000, 1e-6) == (found["n_min"], found["delta"])
+    assert found["runners_up"][0]["predicted_mse"] >= found["predicted_mse"]
+    assert set(found["binding"]) <= {"central epsilon", "local cap", "messages cap"}
+
+
+def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
+    """JSON has no infinity; TOML has."""
+    found = _plan(
+        domain_size=5,
+        local_cap=math.inf,
+        influence_cap=2.6,
+        messages_cap=2.0,
+        central_epsilon=1.0,
+        n_users=100_000,
+    )
+    fields = json.loads(dumps(to_json(found)))
+    local = [g for g in fields["guarantees"] if g["coalition"] == "shuffler+analyzer"]
+
+    assert ("puredump", "inf") == (fields["protocol"], fields["mechanism"]["local_epsilon"])
+    assert [("inf", 0.0)] == [(g["epsilon"], g["delta"]) for g in local if g["delta"] == 0]
+    assert tomllib.loads(draft(found, _NOW))["local_epsilon"] == math.inf
+
+
+def _task(found: Plan, folder: Path) -> Task:
+    """Return the analyzer's task for a plan's draft."""
+    (folder / "draft.toml").write_text(draft(found, _NOW), encoding="utf-8")
+    read = draft_file.read(folder / "draft.toml", _KEY)
+    return complete(read, analyzer_key=_KEY, nonce=bytes(32))
+
+
+@pytest.mark.slow
+def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() -> None:
+    """Comments beside the prediction name them."""
+    found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
+    named = dataclasses.replace(found.target, draft_fields={"population": "staff"})
+    best = dataclasses.replace(found.best, target=named)
+    first, second, *others = draft(dataclasses.replace(found, best=best), _NOW).splitlines()
+
+    with pytest.raises(PlanError, match="2 rounds needs the name of its population"):
+        draft(found, _NOW)
+    assert 'population = "staff"' in others
+    assert f"{found.best.mse:.4g}" in first
+    assert "at least 40000 users, 36000 of them honest, over 2 tasks" in second
+
+
+@pytest.mark.parametrize(
+    ("changes", "protocol"),
+    [
+        ({"messages_cap": 1.0}, "murs"),
+        (
+            {"n_users": 602_325, "n_min": 602_325, "domain_size": 41_270, "central_epsilon": 0.2}
+            | {"local_cap": 8.0, "messages_cap": 3.0, "honest_fraction": 1.0},
+            "od-hp",
+        ),
+        pytest.param(
+            {"domain_size": 5, "local_cap": math.inf, "messages_cap": 2.0, "influence_cap": 20},
+            "signed",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"domain_size": 30, "local_cap": math.inf, "trust": "shuffler-dummies"},
+            "sageo",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_the_task_of_a_draft_keeps_the_plan(
+    tmp_path: Path, changes: dict[str, Any], protocol: str
+) -> None:
+    """Claim and bytes are the planned ones; the task has a week's time and the budget."""
+    found = _plan(**changes)
+    task = _task(found, tmp_path)
+    target, week = found.target, datetime.datetime(2030, 3, 24, 17, 46, 40, tzinfo=datetime.UTC)
+
+    assert (protocol, week.timestamp()) == (task.protocol, task.deadline)
+    assert (target.n_min, target.n_users) == (task.n_min, task.target_size)
+    assert (target.delta, target.honest_fraction) == (task.delta, task.assumed_honest_fraction)
+    assert (target.central_epsilon, target.delta) == (task.budget_epsilon, task.budget_delta)
+    assert task.central_epsilon <= target.central_epsilon
+    assert task.central_epsilon == pytest.approx(found.central_guarantee.epsilon, rel=1e-3)
+    assert (round(task.expected_envelope_bytes), task.local_epsilon) == (
+        found.best.bytes_per_user,
+        found.best.local_epsilon,
+    )
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
+    tmp_path: Path, kind: Kind
+) -> None:
+    """Every protocol of the kind has a row; the draft's task makes the planned claims."""
+    found = _value_plan(kind)
+    fields, text = (
+        json.loads(dumps(to_json(found))),
+        printed(partial(show, found, guarantees=True), width=200),
+    )
+    names = [fields["protocol"], *(other["protocol"] for other in fields["runners_up"])]
+    planned, task = planned_value_design(found.best).task, _task(found, tmp_path)
+
+    assert sorted(protocols_of(kind)) == sorted(names)
+    assert (kind, 5000, 4000) == (fields["kind"], fields["users"], fields["n_min"])
+    assert {"mechanism", "bytes_per_user", "predicted_mse", "biased", "floor"} <= set(fields)
+    assert "analyzer" == fields["guarantees"][0]["coalition"]
+    assert all(name in text for name in names)
+    assert "Guarantees for each of at least 4,000 users" in text
+    assert ("the bias of the projection" in text) == (kind == "vector")
+    marked = [line for line in text.splitlines() if "without its bias" in line and "│" in line]
+    biased = [name for name in names if name in "".join(marked)]
+    assert biased == (["multi-rphm"] if kind == "vector" else [])
+    assert ("is a lower bound: decoding" in text) == (kind == "string")
+    assert (planned.central_epsilon, planned.mechanism) == (task.central_epsilon, task.mechanism)
+    assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
+
+
+@pytest.mark.slow
+def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> None:
+    """Such devices accept a local ε of 4, and 20 over all rounds; the draft is read again."""
+    file = tmp_path / "draft.toml"
+    outcome = _run(_ITEMS, "--messages-cap", "1", "--output", str(file))
+    more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
+    quiet = _run(_ITEMS, *_QUICK, "--n-min", "40000", "--head", "0.1")
+    few = _run([*("--users", "50", "--domain-size", "9", "--central-epsilon", "0.001")], *_QUICK)
+    target = draft_file.read(file, bytes(32))
+
+    assert "murs" == target.protocol
+    assert target.local_epsilon == pytest.approx(4.0)
+    assert (4.0, 2.0) == (default_local_cap(1), default_local_cap(10))
+    assert "at most 4, the default limit of devices; --local-cap changes it" in _text(outcome)
+    assert "Written to" in outcome.stdout
+    assert "Their limits are a local epsilon of 4 per answer" not in _text(outcome)
+    assert "default limit of devices" not in _text(more)
+    assert "Their limits are a local epsilon of 4 per answer" in _text(more)
+    assert "fewer than 50,000 users" in _text(outcome)
+    assert "too few users: the error exceeds every share" in _text(few)
+    assert "Note" not in quiet.stdout
+
+
+@pytest.mark.parametrize(
+    ("asked", "arguments", "error", "message"),
+    [
+        (_ITEMS, ("--local-cap", "much"), UsageError, "local cap must be a number, or none"),
+        (_ITEMS, ("--head", "0.1;0.2"), UsageError, "head must be shares such as"),
+        (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
+        (_ITEMS, ("--low", "0"), UsageError, "--low is for data of these kinds: ordered, mean"),
+        (
+            _ITEMS[:2] + _ITEMS[4:],
+            (),
+            UsageError,
+            "--domain-size is missing: the number of possible values",
+        ),
+        (
+            _MEAN,
+            ("--rounds", "2"),
+            UsageError,
+            "--rounds is for data of these kinds: categorical, ",
+        ),
+        (
+            [*_ITEMS, "--task-kind", "ordered"],
+            ("--low", "0", "--high", "9", "--head", "0.2"),
+            UsageError,
+            "kinds: categorical; this is ordered data",
+        ),
+        (_MEAN, ("--task-kind", "vector"), UsageError, "the length of a vector"),
+        (_MEAN, ("--task-kind", "key-value"), UsageError, "the number of keys"),
+        (
+            _MEAN,
+            ("--task-kind", "string", "--high", "1"),
+            UsageError,
+            "--high is for data of these",
+        ),
+        (
+            _MEAN,
+            ("--breakdown", "a=b,c"),
+            UsageError,
+            "--breakdown is for data of these kinds: categorical, ordered; ",
+        ),
+    ],
+)
+def test_an_invalid_option_is_refused(
+    asked: list[str], arguments: tuple[str, ...], error: type[Exception], message: str
+) -> None:
+    """One sentence before planning names the number and the rule."""
+    outcome = _run(asked, *arguments)
+
+    assert isinstance(outcome.exception, error)
+    assert message in str(outcome.exception)
+
+
+def test_the_table_comes_first_and_the_guarantees_on_request() -> None:
+    """Without --guarantees, one sentence has both figures with δ and their coalitions."""
+    found = _plan(messages_cap=1.0)
+    short, long = (
+        printed(partial(show, found, guarantees=asked), width=200) for asked in (False, True)
+    )
+
+    assert short.split("\n")[0].strip() == "Best design of each protocol under these requirements"
+    assert "at delta 1e-06 against analyzer" in short
+    assert "against shuffler+analyzer. --guarantees lists" in short
+    assert "Guarantees for each of at least" in long
+    assert "Guarantees for each of at least" not in short
+
+
+@pytest.mark.parametrize(
+    ("users", "arguments", "delta", "warned"),
+    [
+        ("3", (), 1e-6, False),
+        pytest.param("10000000", (), 1e-8, False, marks=pytest.mark.slow),
+        ("3", ("--delta", "0.5"), 0.5, True),
+        ("1000", ("--delta", "0.001"), 0.001, True),
+        pytest.param("1000", ("--delta", "0.00099"), 0.00099, False, marks=pytest.mark.slow),
+    ],
+)
+def test_a_delta_that_allows_publishing_somebody_is_warned_of(
+    users: str, arguments: tuple[str, ...], delta: float, *, warned: bool
+) -> None:
+    """The default is the lesser of 1e-6 and a tenth of 1 / users, and the plan states it."""
+    asked = ["--task-kind", "mean", "--users", users, "--central-epsilon", "1"]
+    outcome = _run(asked, "--local-cap", "0.5", *arguments)
+    found = json.loads(_run(asked, "--local-cap", "0.5", *arguments, "--json").stdout)
+
+    assert delta == found["delta"]
+    assert warned == bool(found["warnings"])
+    assert warned == ("allows publishing one of these people in the clear" in _text(outcome))
+    assert ("the lesser of 1e-6 and 0.1 / --users" in _text(outcome)) == (not arguments)
+
+
+def test_the_command_prints_json_alone(tmp_path: Path) -> None:
+    """Standard output has JSON only; the draft is written too, with range and population."""
+    file = tmp_path / "draft.toml"
+    options = ("--low", "0", "--high", "24", "--local-cap", "0.75", "--population", "staff")
+    fields = json.loads(_run(_MEAN, *options, "--output", str(file), "--json").stdout)
+    read = draft_file.read(file, _KEY)
+
+    assert (fields["protocol"], "staff") == (read.protocol, read.population)
+    assert NumberDraft(low=0.0, high=24.0) == read.numbers

@@ -1,0 +1,49 @@
+import math
+from typing import Any
+
+import pytest
+
+from common.accounting.guarantees import guarantees_under
+from common.errors import PlanError
+from lab.planning.signed_design import signed_designs
+from tests.support.requirements import small_requirements
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rounds": 3}, "signed is planned for one round, and there are 3"),
+        ({"trust": "none"}, "signed relies on a shuffler that permutes; trust is none"),
+        ({"local_cap": 2.0}, "a local cap of 2 leaves 0.18 of the reports true; signed needs at"),
+    ],
+)
+def test_what_signed_is_not_planned_for_is_refused(changes: dict[str, Any], message: str) -> None:
+    """The message names the reason."""
+    with pytest.raises(PlanError, match=message):
+        signed_designs(small_requirements(**changes))
+
+
+@pytest.mark.parametrize("local_cap", [8.0, pytest.param(5.0, marks=pytest.mark.slow)])
+def test_a_design_with_local_noise_meets_its_target(local_cap: float) -> None:
+    """Within the caps; influence counts users, so that local noise raises it."""
+    target = small_requirements(
+        domain_size=20,
+        central_epsilon=1.0,
+        local_cap=local_cap,
+        messages_cap=3.0,
+        influence_cap=11.0,
+    )
+    designs = signed_designs(target)
+    analyzer, both, *_ = guarantees_under(designs[0].parameters, target.n_min)
+
+    assert 0.98 < analyzer.epsilon <= 1.0
+    assert 1e-6 == analyzer.delta
+    assert local_cap == both.epsilon
+    for design in designs:
+        clusters = design.dummy_spec.clusters
+        assert clusters is not None
+        assert math.isclose(
+            max(design.influence), max(clusters.influence) / design.reduction.signal
+        )
+        assert max(design.influence) <= 11
+        assert design.messages_per_user <= 3

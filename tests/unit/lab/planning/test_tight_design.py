@@ -1,0 +1,126 @@
+from typing import Any, Final
+
+import pytest
+
+from common.accounting.epsilon_search import gaussian_mu
+from common.accounting.guarantees import central_epsilon
+from common.errors import PlanError
+from common.protocols import PROTOCOLS, protocols_of
+from lab.planning.requirements import Requirements
+from lab.planning.search import tight_design
+from lab.planning.shuffler_noise import shuffler_design, shuffler_designs
+from lab.simulate.sweep import task_of
+from tests.support.requirements import amplified_requirements
+
+_CITIES: Final = {"n_users": 602_325, "domain_size": 915}
+_AMPLIFIED: Final = [name for name in protocols_of("categorical") if PROTOCOLS[name].amplified]
+
+_LIKE_ANOTHER: Final = {"hp-sdp", "fe1", "puredump", "mixdump"}
+"""Protocols that are searched as MURS, OD-HP and SH."""
+
+
+def _wanted(**changes: Any) -> Requirements:
+    return amplified_requirements(**{"n_users": 5000} | changes)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes"),
+    [
+        pytest.param(name, changes, marks=pytest.mark.slow if changes or slow else ())
+        for name in _AMPLIFIED
+        if name != "ddps"
+        for changes in ({}, {"central_epsilon": 1.5, "delta": 1e-9})
+        for slow in [name in {"signed", *_LIKE_ANOTHER}]
+    ],
+)
+def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[str, Any]) -> None:
+    """The claim of its published task is 95 to 100 % of the target."""
+    target = _wanted(**changes)
+    claimed = task_of(tight_design(protocol, target)).central_epsilon
+
+    assert 0.95 * target.central_epsilon < claimed <= target.central_epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5])
+def test_dummies_have_the_error_of_central_mechanisms(epsilon: float) -> None:
+    """SAGeo's noise has the error of Laplace noise, 8/(εn)²; PureDUMP's of Gaussian noise."""
+    target, n = _wanted(central_epsilon=epsilon, **_CITIES), 602_325
+    gaussian = 2 / (gaussian_mu(epsilon, 1e-6) * n) ** 2
+
+    assert 8 / (epsilon * n) ** 2 == pytest.approx(tight_design("sageo", target).mse, rel=0.03)
+    assert gaussian == pytest.approx(tight_design("puredump", target).mse, rel=0.05)
+
+
+def test_the_guarantee_covers_all_rounds_together() -> None:
+    """The composed ε of every design meets the target, and is not far below it."""
+    target = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
+    for design in (shuffler_design("sageo", target), shuffler_design("sbin", target)):
+        parameters = design.parameters
+        together = central_epsilon(
+            parameters, parameters.release(parameters.anonymity_set(target.n_min))
+        )
+        assert 0.95 < together <= 1
+
+
+def test_a_cap_on_the_local_epsilon_leaves_the_hybrid() -> None:
+    """Reports without noise are excluded; without a cap there are three designs."""
+    capped = shuffler_designs(_wanted(local_cap=2.0))
+    free = shuffler_designs(_wanted())
+
+    assert ["hybrid"] == [each.protocol for each in capped]
+    assert [2.0] == [each.local_epsilon for each in capped]
+    assert {"hybrid", "sageo", "sbin"} == {each.protocol for each in free}
+
+
+_BIT: Final = {"domain_size": 2}
+_ALONE: Final = {"messages_cap": 1.0}
+_CAPPED: Final = {"local_cap": 2.0}
+_SLOW: Final = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes"),
+    [
+        *(("ddps", _BIT), ("murs", _BIT), ("od-hp", _ALONE)),
+        *((name, _CAPPED) for name in ("sh", "od-hp", "hybrid")),
+        *(pytest.param(name, _CAPPED, marks=_SLOW) for name in ("murs", "mixdump")),
+        pytest.param("od-hp", _BIT, marks=_SLOW),
+        pytest.param("mixdump", _ALONE, marks=_SLOW),
+    ],
+)
+def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]) -> None:
+    """Two items are never hashed, caps hold, and the claim is tight where no cap binds."""
+    target = _wanted(**changes)
+    found = tight_design(protocol, target)
+    claimed = task_of(found).central_epsilon
+
+    assert found.local_epsilon <= target.local_cap
+    assert 1 + found.dummy_spec.maximum <= target.messages_cap
+    assert found.buckets == 0 or target.domain_size > 2
+    assert (0 if changes is _CAPPED else 0.95 * 0.5) < claimed <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "message"),
+    [
+        ("aue", {"messages_cap": 1.0}, r"aue needs .* messages per user; the messages cap is 1"),
+        (
+            "puredump",
+            {"central_epsilon": 0.1, "messages_cap": 2.0},
+            r"puredump cannot meet a central epsilon of 0\.1 ",
+        ),
+        ("ddps", {}, "the domain size is 30; for ddps it must be 2"),
+        (
+            "aue",
+            {"n_users": 20, "central_epsilon": 0.1},
+            r"aue cannot meet a central epsilon of 0\.1 with 20",
+        ),
+        ("fe1", {"local_cap": 2.0}, r"fe1 cannot meet .* a local epsilon of at most 2"),
+    ],
+)
+def test_unreachable_requirements_are_refused(
+    protocol: str, changes: dict[str, Any], message: str
+) -> None:
+    """The message names the number that is out of range."""
+    with pytest.raises(PlanError, match=message):
+        tight_design(protocol, _wanted(**changes))

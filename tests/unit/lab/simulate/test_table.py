@@ -1,0 +1,75 @@
+"""Comparisons as tables, by value, as CSV and as JSON."""
+
+import dataclasses
+import json
+from functools import partial
+from typing import Final
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from common.messages.guarantee import rounded_up
+from lab.simulate.sweep_row import Accounting
+from lab.simulate.table import as_csv, remarks, show
+from tests.support.printing import printed
+from tests.support.simulated_rows import REFUSED, TASK, row
+
+_CENTRAL: Final = {
+    "laplace_mse": 1.25e-9,
+    "gaussian_mse": 3.75e-9,
+    "regret": 0.03125,
+    "exponential_regret": 0.0625,
+}
+
+
+@pytest.mark.parametrize("width", [60, 100, 140])
+@pytest.mark.parametrize("accountings", [("tight",), ("published", "tight")])
+def test_no_figure_is_cut_however_narrow_the_terminal(
+    width: int, accountings: tuple[Accounting, ...]
+) -> None:
+    """Columns are dropped instead: a local epsilon of 20 shown as 2 would be another guarantee."""
+    rows = [
+        row(protocol, 0.15, (1.234e-8, 2.345e-8, *[1.79e-8] * 4), accounting)
+        for protocol in ("od-hp", "ldp-olh-strings", "murs")
+        for accounting in accountings
+    ]
+    text = printed(partial(show, rows), width)
+    lines = [line.split() for line in text.splitlines() if " 0.15 " in line and "value" not in line]
+
+    promised = [rounded_up(TASK.central_epsilon), rounded_up(TASK.local_epsilon)]
+    assert len(rows) == len(lines)
+    for line in lines:
+        assert {"0.15", "1.79e-08", "±21%", *promised} <= set(line)
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("width", [90, 200])
+def test_a_comparison_has_lines_of_a_trusted_collector_and_by_value(
+    width: int, snapshot: SnapshotAssertion
+) -> None:
+    """Central mechanisms and notes appear once per target; a narrow table has fewer columns."""
+    rows = [
+        row(protocol, epsilon, (1e-8, 2e-8) * 3, note=note, reference=_CENTRAL)
+        for epsilon in (0.75, 0.25)
+        for protocol, note in (("od-hp", ""), ("murs", "it is blunt"))
+    ]
+
+    assert snapshot == printed(partial(show, [*rows, REFUSED]), width)
+
+
+def test_a_local_epsilon_above_the_limit_of_devices_is_noted() -> None:
+    """The limit is a local epsilon of 4."""
+    low = row("od-hp", 0.15, (1e-8,))
+    high = dataclasses.replace(low, task=dataclasses.replace(TASK, local_epsilon=4.5))
+
+    assert [] == remarks([low])
+    assert remarks([low, high])[0].endswith("compare with --local-cap 4.")
+
+
+def test_rows_have_every_field_in_json_and_in_csv(snapshot: SnapshotAssertion) -> None:
+    """A skipped setting has a reason and no figures; its cells are empty in CSV."""
+    rows = [row("murs", 0.5, (1e-6, 3e-6), note="a, note", reference=_CENTRAL), REFUSED]
+
+    fields = [each.as_json(by_value=True) for each in rows]
+    assert snapshot == json.dumps(fields, allow_nan=False, indent=1)
+    assert snapshot == as_csv(rows)
