@@ -23,5 +23,5 @@ def test_options_of_docker_build_reach_every_image(tmp_path: Path) -> None:
     )
 
     words = log.read_text(encoding="utf-8").splitlines()
-    assert 6 == words.count("https_proxy")
-    assert 6 == words.count("PACKAGES_FROM=--no-index --find-links /w")
+    assert 7 == words.count("https_proxy")
+    assert 7 == words.count("PACKAGES_FROM=--no-index --find-links /w")
