@@ -10,6 +10,7 @@ Run by the analyzer (ledger), the user agent (claims) and the planner. Replace-o
 """
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -237,13 +238,12 @@ class _TotalLoss:
             return math.inf
         if self.delta(0.0) <= delta:
             return 0.0
-        # Between two losses δ(ε) = above - e^ε·weight, sums over the losses beyond.
-        losses = self._losses[-self.first :] if self.first < 0 else self._losses
-        masses = self.masses[len(self.masses) - len(losses) :]
-        above = self.rest + np.cumsum(masses[::-1])[::-1]
-        weight = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
-        at = int(np.argmax(above - np.exp(losses) * weight <= delta))
-        return max(0.0, math.log((above[at] - delta) / weight[at]))
+        # Between two losses δ(ε) = above - e^(ε - end)·weight, sums over the losses from `end` on.
+        losses = self._losses
+        at = bisect_left(losses, -delta, key=lambda loss: -self.delta(loss))
+        above = self.rest + float(self.masses[at:].sum())
+        weight = float(self.masses[at:] @ np.exp(losses[at] - losses[at:]))
+        return max(0.0, float(losses[at]) + math.log((above - delta) / weight))
 
 
 def _total_loss(curves: Sequence[tuple[_GridCurve, int]]) -> _TotalLoss:
