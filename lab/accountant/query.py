@@ -24,7 +24,7 @@ from lab.bounds.other_bounds import compare
 
 Subject = MatchCountReduction | general_blanket.BlanketPair
 
-_BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; common/accounting)"
+_BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; lab/bounds)"
 _HASHED: Final = {"grr": False, "local-hashing": True}
 """Mechanisms with an alphabet, and whether they hash values."""
 _OF_EPSILON: Final[Mapping[str, Callable[[float], Subject]]] = {
