@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from analyzer.core import AnalyzerCore
-from analyzer.metrics import ReleaseMetrics
+from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.registry import AnalyzerKeys
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
@@ -41,7 +41,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         ProofError: The stored checkpoint of the log is not of its entries.
     """
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "analyzer", SystemClock(), state) as service:
+    async with Service.starting(settings, "analyzer", METRICS, SystemClock(), state) as service:
         clock, tls, keep = service.clock, service.tls, settings.schedule().retention
         witnesses = [(one.address, NoteKey.parse(one.key)) for one in settings.witnesses]
         database = state.database("analyzer.sqlite")

@@ -15,7 +15,7 @@ from issuer.entitlements import Entitlements, PeopleList
 from issuer.id_tokens import IdTokens
 from issuer.issuance import Issuance, signing_threads
 from issuer.issuance_store import IssuanceStore
-from issuer.metrics import IssuanceMetrics
+from issuer.metrics import METRICS, IssuanceMetrics
 from issuer.servicer import IssuerServicer
 from issuer.settings import IssuerSettings
 from issuer.token_keys import TokenKeys
@@ -31,7 +31,7 @@ async def start(settings: IssuerSettings) -> Service:
     """
     machine = SystemClock()
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "issuer", machine, state) as service:
+    async with Service.starting(settings, "issuer", METRICS, machine, state) as service:
         entitlements = _entitlements(settings, machine)
         keys, identity = TokenKeys(state), load_identity(state)
         operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))

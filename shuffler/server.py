@@ -46,7 +46,7 @@ from shuffler.delivery import Deliveries
 from shuffler.front_end import CoordinatorClient, FrontEndBatches
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import LogRelay
-from shuffler.metrics import BatchMetrics
+from shuffler.metrics import METRICS, BatchMetrics
 from shuffler.refusals import RefusalCounts
 from shuffler.servicer import CoordinatorServicer, ShufflerServicer
 from shuffler.settings import ShufflerSettings
@@ -71,7 +71,7 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
     In the role coordinator it also serves the shuffler's other processes.
     """
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "shuffler", SystemClock(), state) as service:
+    async with Service.starting(settings, "shuffler", METRICS, SystemClock(), state) as service:
         clock = service.clock
         keys = KeyStore(state, settings.schedule())
         service.metrics.watch_keys(lambda: keys.ring)
@@ -160,7 +160,9 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
         PeerError: The coordinator does not answer.
     """
     machine = SystemClock()
-    async with Service.starting(settings, "shuffler", machine, certificate=FRONT_END) as service:
+    async with Service.starting(
+        settings, "shuffler", METRICS, machine, certificate=FRONT_END
+    ) as service:
         clock = service.clock
         own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
         service.metrics.watch_certificates(own.files, internal=True)

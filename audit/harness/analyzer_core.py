@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from analyzer.core import AnalyzerCore
-from analyzer.metrics import ReleaseMetrics
+from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.registry import AnalyzerKeys
 from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
@@ -71,7 +71,7 @@ class InProcessAnalyzer(AnalyzerCore):
     async def start(self) -> None:
         """Start the core, or restart it after a crash."""
         self.open_files()
-        self.process_metrics = ProcessMetrics("analyzer", self.clock)
+        self.process_metrics = ProcessMetrics("analyzer", METRICS, self.clock)
         super().__init__(
             store=self.store,
             keys=self.keys,

@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +27,7 @@ from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import ComparedClock, SystemClock
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from common.runtime.core_dumps import forbid_core_dumps
-from common.runtime.metrics import MetricsServer, Party, ProcessMetrics
+from common.runtime.metrics import MetricDefinition, MetricsServer, Party, ProcessMetrics
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
@@ -74,6 +74,7 @@ class Service:
         cls,
         settings: ServiceSettings,
         party: Party,
+        definitions: Iterable[MetricDefinition],
         machine: SystemClock,
         state: StateDirectory | None = None,
         *,
@@ -94,7 +95,7 @@ class Service:
             settings=settings,
             clock=clock,
             tls=identity_for(settings, certificate or party, clock),
-            metrics=ProcessMetrics(party, machine),
+            metrics=ProcessMetrics(party, definitions, machine),
         )
         if confirmed is not None:
             service.background.append(confirmed.run)

@@ -26,7 +26,7 @@ from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import LogRelay
-from shuffler.metrics import BatchMetrics
+from shuffler.metrics import METRICS, BatchMetrics
 from shuffler.refusals import RefusalCounts
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzers import MemoryAnalyzer
@@ -97,7 +97,7 @@ class Shuffler:
         """Start, or restart after a crash."""
         state = self.open_state()
         self.keys = self.open_keys(state)
-        self.process_metrics = ProcessMetrics("shuffler", self.clock)
+        self.process_metrics = ProcessMetrics("shuffler", METRICS, self.clock)
         self.refusals = RefusalCounts()
         self.metrics = BatchMetrics(self.process_metrics, self.refusals)
         self.store = self.open_store()

@@ -10,6 +10,7 @@ from common.messages.batch import BatchId
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.metrics import ProcessMetrics
+from shuffler.metrics import METRICS
 from shuffler.storage.group import NUMBER_BITS, form_group, open_group
 from shuffler.storage.group_commit import Arrival
 from shuffler.storage.postgres_store import PostgresStore
@@ -40,7 +41,7 @@ def postgres_store(
 ) -> PostgresStore:
     """Open a store in a PostgreSQL database, by default by the system's clock."""
     clock = clock or SystemClock()
-    metrics = StoreMetrics(ProcessMetrics("shuffler", clock))
+    metrics = StoreMetrics(ProcessMetrics("shuffler", METRICS, clock))
     return PostgresStore(uri, clock, metrics, observer, coordinator=coordinator)
 
 
