@@ -18,15 +18,13 @@ from common.crypto.signing import PublicIdentity
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
 from common.runtime.engine import open_executor
-from common.runtime.executor import PartMetrics
-from common.runtime.jobs import OfferedJobs
 from common.runtime.key_store import Rotation
 from common.runtime.repeat import repeat
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import NoteKey
 from common.transparency.log_entry import EntryKind, LogEntry
-from protos.shuffledp.v1 import analyzer_pb2_grpc, jobs_pb2_grpc
+from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 _HOUR: Final = 3600.0
 
@@ -50,14 +48,11 @@ async def start(settings: AnalyzerSettings) -> Service:
         service.metrics.watch_keys(lambda: keys.reports.ring)
         authority = tls.identity.authority if tls else None
         pool = service.opened(HpkePool(settings.opening_processes))
-        jobs = OfferedJobs()
-        parts = PartMetrics(service.metrics.metrics, clock)
-        executor = service.opened(open_executor(settings, pool, run_part, jobs, parts))
         core = AnalyzerCore(
             store=store,
             keys=keys,
             blocks=StagedBlocks(state, open_blocks(settings.blocks_url())),
-            executor=executor,
+            executor=open_executor(service, settings, pool, run_part),
             clock=clock,
             rng=secure_generator(),
             metrics=ReleaseMetrics(service.metrics),
@@ -80,14 +75,12 @@ async def start(settings: AnalyzerSettings) -> Service:
             rotation.run,
             partial(repeat, drop_ended, _HOUR, "batches not dropped yet", wait=True),
             releases.measure_budgets,
-            executor.keep_connected,
             core.log.run,
         ]
         servicer = AnalyzerServicer(core)
         add_services = partial(analyzer_pb2_grpc.add_AnalyzerServicer_to_server, servicer)
         await service.serve("shuffledp.v1.Analyzer", add_services, keys.operator_token)
-        serve_jobs = partial(jobs_pb2_grpc.add_JobsServicer_to_server, jobs)
-        await service.serve_internal("shuffledp.v1.Jobs", serve_jobs)
+        await service.serve_internal("shuffledp.v1.Jobs")
     return service
 
 

@@ -52,7 +52,7 @@ class Job:
 
 
 class Executor(ABC):
-    """Runs parts. By default it does nothing else: there is no engine."""
+    """Runs parts."""
 
     @abstractmethod
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
@@ -62,14 +62,8 @@ class Executor(ABC):
         Raises the first error of a part; a part whose worker dies is computed again.
         """
 
-    async def keep_connected(self) -> None:  # noqa: B027  # only an engine needs it
-        """Stay connected to the engine, so that its loss shows before a batch needs it."""
-
     async def forget_keys(self) -> None:  # noqa: B027  # only an engine needs it
         """Replace workers that may hold a destroyed key in memory, as soon as possible."""
-
-    async def close(self) -> None:  # noqa: B027  # likewise
-        """Leave the engine."""
 
 
 _STAGES: Final = (

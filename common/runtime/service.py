@@ -65,6 +65,8 @@ class Service:
     """Answers health checks."""
     background: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     """Coroutine functions that run while it serves; complete before `serve`."""
+    internal: list[Callable[[grpc.aio.Server], None]] = field(default_factory=list)
+    """Functions that add the services for this party's other processes."""
     closing: list[Callable[[], object]] = field(default_factory=list)
     """Functions that stop work and close files; called in reverse order."""
 
@@ -133,9 +135,7 @@ class Service:
         running += [asyncio.create_task(run()) for run in self.background]
         StateDirectory.open(self.settings.state_directory).started()
 
-    async def serve_internal(
-        self, name: str, add_services: Callable[[grpc.aio.Server], None]
-    ) -> None:
+    async def serve_internal(self, name: str) -> None:
         """
         Serve the other processes of this party at `coordinator_listen`, if the settings name it.
 
@@ -146,6 +146,11 @@ class Service:
             return
         tls = internal_identity(settings.internal_tls_directory, "coordinator", self.clock)
         self.metrics.watch_certificates(tls.files, internal=True)
+
+        def add_services(server: grpc.aio.Server) -> None:
+            for add in self.internal:
+                add(server)
+
         await self._listen(name, str(settings.coordinator_listen), tls, add_services, internal=True)
 
     async def _listen(

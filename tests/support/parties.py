@@ -13,6 +13,7 @@ from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
 from shuffler.servicer import receipt_for
 from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.submission_store import Observer
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
 from tests.support.faults import Crash, FaultyState, Life, add_boundaries
 from tests.support.keys import SHUFFLER
@@ -30,7 +31,7 @@ class ShufflerParty(Shuffler):
     """A shuffler's core, which is its own client of the analyzer and records its deliveries."""
 
     def __init__(self, around: Surroundings, analyzer: AnalyzerParty) -> None:
-        super().__init__(around.path / "shuffler", keep_seconds=10.0**6)
+        super().__init__(around.path / "shuffler")
         self._around = around
         self._to = analyzer
         self.clock = around.clock
@@ -42,7 +43,7 @@ class ShufflerParty(Shuffler):
     async def start(self) -> None:
         """Start, or restart on the same files."""
         self.life = Life("shuffler", self._around.faults)
-        self.identity = self._to.keys.identity.public_identity()
+        self.pinned = self._to.keys.identity.public_identity()
         self.rng = self._around.rng()
         await super().start()
 
@@ -56,9 +57,9 @@ class ShufflerParty(Shuffler):
         keys.rotate(self.clock.now())
         return keys
 
-    def open_store(self) -> SqliteStore:
+    def open_store(self, observer: Observer) -> SqliteStore:
         """Open the database, with boundaries."""
-        store = super().open_store()
+        store = super().open_store(observer)
         add_boundaries(store._database, self.life)
         return store
 
