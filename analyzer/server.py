@@ -8,13 +8,13 @@ from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.registry import AnalyzerKeys
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
-from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from analyzer.witness_client import RemoteWitness
 from analyzer.worker import run_part
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
+from common.receiving.staged_blocks import StagedBlocks
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
 from common.runtime.engine import open_executor

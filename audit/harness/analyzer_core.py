@@ -13,13 +13,13 @@ import numpy as np
 from analyzer.core import AnalyzerCore
 from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.registry import AnalyzerKeys
-from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from audit.harness.clock import ManualClock
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
+from common.receiving.staged_blocks import StagedBlocks
 from common.runtime.blocks import FolderBlocks
 from common.runtime.executor import Executor, J, T
 from common.runtime.metrics import ProcessMetrics
