@@ -17,7 +17,7 @@ from analyzer.task_log import TaskLog
 from analyzer.witness_client import WitnessLink
 from common.receiving.staged_blocks import StagedBlocks
 from common.runtime.clock import Clock
-from common.runtime.executor import Executor
+from common.runtime.parts.executor import Executor
 
 
 @dataclass(kw_only=True)

@@ -7,8 +7,8 @@ from typing import Final, Literal, get_args
 from analyzer.storage.store import DeliveredState
 from common.messages.ledger_entry import Decision
 from common.messages.result import RefusalCause, Result
-from common.runtime.executor import OF_PARTS
 from common.runtime.metrics import OF_KEY_HOLDERS, MetricDefinition, ProcessMetrics
+from common.runtime.parts.executor import OF_PARTS
 from common.task_digest import TaskDigest
 
 METRICS: Final = (

@@ -10,8 +10,8 @@ from common.crypto.key_ring import DAY
 from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.runtime.blocks import Blocks
 from common.runtime.clock import Clock
-from common.runtime.executor import Executor
 from common.runtime.key_store import KeyStore
+from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
 from shuffler.active_batches import ActiveBatches, Batches
 from shuffler.admission import ConnectionLimit

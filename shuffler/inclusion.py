@@ -35,7 +35,7 @@ from common.receiving.tree_job import TreeJob, rows_from
 from common.runtime import logs
 from common.runtime.blocks import Blocks
 from common.runtime.clock import Clock
-from common.runtime.executor import Executor
+from common.runtime.parts.executor import Executor
 from common.runtime.repeat import repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest

@@ -6,8 +6,8 @@ from typing import Final
 
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import REFUSALS, Outcome
-from common.runtime.executor import OF_PARTS
 from common.runtime.metrics import OF_KEY_HOLDERS, MetricDefinition, ProcessMetrics
+from common.runtime.parts.executor import OF_PARTS
 from shuffler.refusals import RefusalCounts
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)

@@ -21,8 +21,8 @@ from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
 from common.receiving.staged_blocks import StagedBlocks
 from common.runtime.blocks import FolderBlocks
-from common.runtime.executor import Executor, J, T
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.parts.executor import Executor, J, T
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task

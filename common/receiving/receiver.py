@@ -33,7 +33,7 @@ from common.receiving.received_job import ARRIVED, SPLIT, ReceivedJob
 from common.receiving.staged_blocks import StagedBlocks
 from common.runtime import logs
 from common.runtime.database import Database
-from common.runtime.executor import Executor
+from common.runtime.parts.executor import Executor
 from common.runtime.shared_calls import SharedCalls
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest

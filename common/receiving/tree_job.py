@@ -13,7 +13,7 @@ from common.messages.inclusion_proof import (
     salted_leaves,
     split_ranges,
 )
-from common.runtime.executor import Job
+from common.runtime.parts.executor import Job
 
 Rows = NDArray[np.uint8]
 """Byte strings of one length, shape (n, length)."""

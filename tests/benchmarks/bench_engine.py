@@ -20,8 +20,8 @@ from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import HpkePool
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
-from common.runtime.executor import Executor, LocalExecutor, PartMetrics
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.parts.executor import Executor, LocalExecutor, PartMetrics
 from shuffler.metrics import METRICS
 from shuffler.shuffle_job import shuffle
 from shuffler.worker import run_part as run_shuffler_part

@@ -15,8 +15,8 @@ from common.messages.batch import BatchState
 from common.messages.inclusion_proof import bits_for
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
-from common.runtime.executor import Executor, LocalExecutor, PartMetrics
 from common.runtime.metrics import Metrics, ProcessMetrics
+from common.runtime.parts.executor import Executor, LocalExecutor, PartMetrics
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.inclusion import ProofJob
 from shuffler.metrics import METRICS

@@ -15,7 +15,7 @@ from common.messages.inclusion_proof import Tree, bits_for
 from common.receiving.delivery_table import Delivery
 from common.receiving.received_job import ARRIVED
 from common.runtime.blocks import FolderBlocks
-from common.runtime.executor import Executor
+from common.runtime.parts.executor import Executor
 from tests.support.leaves import SALT
 from tests.support.tasks import PublishedTask
 

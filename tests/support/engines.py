@@ -19,10 +19,10 @@ from common.crypto.batch_key import BatchKey
 from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
-from common.runtime.engine import EngineExecutor, RemotePart
-from common.runtime.executor import PartMetrics
-from common.runtime.jobs import OfferedJobs
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.parts.dask_engine import EngineExecutor, RemotePart
+from common.runtime.parts.executor import PartMetrics
+from common.runtime.parts.jobs import OfferedJobs
 from common.runtime.service import GRPC_SILENCE
 from common.runtime.tls import Tls, TlsFiles, development_files
 from common.task.task import SUBMISSION_ID_BYTES

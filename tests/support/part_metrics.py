@@ -2,8 +2,8 @@
 
 from analyzer.metrics import METRICS
 from audit.harness.clock import ManualClock
-from common.runtime.executor import PartMetrics
 from common.runtime.metrics import Metrics
+from common.runtime.parts.executor import PartMetrics
 
 
 def part_metrics() -> PartMetrics:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
 from common.runtime.core_dumps import forbid_core_dumps
-from common.runtime.executor import Job
+from common.runtime.parts.executor import Job
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import Tls, TlsFiles

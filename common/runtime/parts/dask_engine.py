@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from common.crypto.hpke_pool import HpkePool
 from common.errors import EngineAwayError, PeerError, SettingsError, WireError
 from common.runtime import logs
-from common.runtime.executor import (
+from common.runtime.parts.executor import (
     ATTEMPTS,
     PARTS_AHEAD,
     Executor,
@@ -30,7 +30,7 @@ from common.runtime.executor import (
     PartMetrics,
     gather,
 )
-from common.runtime.jobs import OfferedJobs
+from common.runtime.parts.jobs import OfferedJobs
 from common.runtime.service import Service
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import TlsFiles
