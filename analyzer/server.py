@@ -79,7 +79,9 @@ async def start(settings: AnalyzerSettings) -> Service:
         ]
         servicer = AnalyzerServicer(core)
         add_services = partial(analyzer_pb2_grpc.add_AnalyzerServicer_to_server, servicer)
-        await service.serve("shuffledp.v1.Analyzer", add_services, keys.operator_token)
+        await service.serve(
+            "shuffledp.v1.Analyzer", add_services, operator_token=keys.operator_token
+        )
         await service.serve_internal("shuffledp.v1.Jobs")
     return service
 

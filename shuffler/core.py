@@ -11,6 +11,7 @@ from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.runtime.blocks import Blocks
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore
+from common.runtime.metrics import ProcessMetrics
 from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
 from shuffler.active_batches import ActiveBatches, Batches
@@ -38,11 +39,10 @@ class FrontEndCore:
     identity: SigningIdentity
     """Signs receipts."""
     get_log: GetLog
-    refusals: RefusalCounts
     clock: Clock
 
     def __post_init__(self) -> None:
-        settings = self.settings
+        settings, self.refusals = self.settings, RefusalCounts(self.store)
         self.collection = Collection(
             batches=self.batches,
             store=self.store,
@@ -73,7 +73,7 @@ class ShufflerCore(FrontEndCore):
     keys: KeyStore
     analyzer: Analyzer
     executor: Executor
-    metrics: BatchMetrics
+    process_metrics: ProcessMetrics
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
@@ -90,6 +90,8 @@ class ShufflerCore(FrontEndCore):
             rng=self.rng,
         )
         super().__post_init__()
+        self.metrics = BatchMetrics(self.process_metrics, self.refusals)
+        self.store.observer = self.metrics.record_move
         self.deliveries = Deliveries(
             batches=self.batches,
             executor=self.executor,
@@ -104,7 +106,7 @@ class ShufflerCore(FrontEndCore):
 
         Raises the errors of `ActiveBatches.resume`.
         """
-        await self.refusals.load(self.store)
+        await self.refusals.load()
         await self.batches.resume()
         self.metrics.resume(await self.store.states(), self.batches.deadlines())
         await self.deliveries.resume()

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import grpc
-
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import KeyState
@@ -33,8 +31,7 @@ from protos.shuffledp.v1 import coordinator_pb2_grpc, log_pb2_grpc, shuffler_pb2
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.core import FrontEndCore, ShufflerCore
 from shuffler.front_end import CoordinatorClient, FrontEndBatches
-from shuffler.metrics import METRICS, BatchMetrics
-from shuffler.refusals import RefusalCounts
+from shuffler.metrics import METRICS
 from shuffler.servicer import CoordinatorServicer, ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.opening import open_store
@@ -62,9 +59,7 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
         keys = KeyStore(state, settings.schedule())
         service.metrics.watch_keys(lambda: keys.ring)
         identity = load_identity(state)
-        refusals = RefusalCounts()
-        metrics = BatchMetrics(service.metrics, refusals)
-        store = service.opened(open_store(settings, clock, service.metrics, metrics.record_move))
+        store = service.opened(open_store(settings, clock, service.metrics))
         keys.rotate(clock.now())
         pool = service.opened(HpkePool(settings.opening_processes))
         channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
@@ -76,13 +71,12 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
             pool=pool,
             identity=identity,
             get_log=analyzer.get_log,
-            refusals=refusals,
             clock=clock,
             state=state,
             keys=keys,
             analyzer=analyzer,
             executor=open_executor(service, settings, pool, run_part),
-            metrics=metrics,
+            process_metrics=service.metrics,
             rng=secure_generator(),
         )
         witness = WitnessServicer(state, core.analyzer_identity, "shuffler", clock)
@@ -96,21 +90,21 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
         )
         await rotation.rotate()
         operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
-        service.closing.append(partial(refusals.save_last, store))
+        service.closing.append(core.refusals.save_last)
         service.background += [
             core.deliveries.run,
             partial(repeat, core.deliveries.end_unresumed, 60.0, "batches not erased yet"),
             rotation.run,
             core.inclusions.run,
-            partial(refusals.run, store),
-            partial(refusals.follow, store),
+            core.refusals.run,
+            core.refusals.follow,
         ]
-
-        def add_services(server: grpc.aio.Server) -> None:
-            shuffler_pb2_grpc.add_ShufflerServicer_to_server(ShufflerServicer(core), server)
-            log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
-
-        await service.serve("shuffledp.v1.Shuffler", add_services, operator_token)
+        await service.serve(
+            "shuffledp.v1.Shuffler",
+            partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, ShufflerServicer(core)),
+            partial(log_pb2_grpc.add_WitnessServicer_to_server, witness),
+            operator_token=operator_token,
+        )
         coordinator = CoordinatorServicer(core)
         service.internal.append(
             partial(coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server, coordinator)
@@ -148,11 +142,10 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
             pool=pool,
             identity=identity,
             get_log=coordinator.get_log,
-            refusals=RefusalCounts(),
             clock=clock,
         )
-        service.closing.append(partial(core.refusals.save_last, store))
-        service.background += [batches.run, partial(core.refusals.run, store)]
+        service.closing.append(core.refusals.save_last)
+        service.background += [batches.run, core.refusals.run]
         servicer = ShufflerServicer(core)
         add_services = partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, servicer)
         await service.serve("shuffledp.v1.Shuffler", add_services)

@@ -41,6 +41,8 @@ class Closable(Protocol):
         """Close it, at once or as a coroutine."""
 
 
+AddServices = Callable[[grpc.aio.Server], None]
+"""Adds a service to a server, as generated functions do."""
 C = TypeVar("C", bound=Closable)
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -65,7 +67,7 @@ class Service:
     """Answers health checks."""
     background: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     """Coroutine functions that run while it serves; complete before `serve`."""
-    internal: list[Callable[[grpc.aio.Server], None]] = field(default_factory=list)
+    internal: list[AddServices] = field(default_factory=list)
     """Functions that add the services for this party's other processes."""
     closing: list[Callable[[], object]] = field(default_factory=list)
     """Functions that stop work and close files; called in reverse order."""
@@ -116,7 +118,7 @@ class Service:
     async def serve(
         self,
         name: str,
-        add_services: Callable[[grpc.aio.Server], None],
+        *services: AddServices,
         operator_token: OperatorToken | None = None,
     ) -> None:
         """
@@ -130,7 +132,7 @@ class Service:
         running = list[asyncio.Task[None]]()
         self.closing.append(partial(_cancel, running))
         self.address = await self._listen(
-            name, self.settings.listen, self.tls, add_services, operator_token=operator_token
+            name, self.settings.listen, self.tls, services, operator_token=operator_token
         )
         running += [asyncio.create_task(run()) for run in self.background]
         StateDirectory.open(self.settings.state_directory).started()
@@ -146,19 +148,15 @@ class Service:
             return
         tls = internal_identity(settings.internal_tls_directory, "coordinator", self.clock)
         self.metrics.watch_certificates(tls.files, internal=True)
-
-        def add_services(server: grpc.aio.Server) -> None:
-            for add in self.internal:
-                add(server)
-
-        await self._listen(name, str(settings.coordinator_listen), tls, add_services, internal=True)
+        address = str(settings.coordinator_listen)
+        await self._listen(name, address, tls, self.internal, internal=True)
 
     async def _listen(
         self,
         name: str,
         listen: str,
         tls: Tls | None,
-        add_services: Callable[[grpc.aio.Server], None],
+        services: Iterable[AddServices],
         *,
         operator_token: OperatorToken | None = None,
         internal: bool = False,
@@ -172,7 +170,8 @@ class Service:
             on_error=self.metrics.note_failure,
         )
         server = make_server(admission, connections_of(name))
-        add_services(server)
+        for add in services:
+            add(server)
         checks = health.HealthServicer() if internal else self.checks
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         reflect = isinstance(self.settings, KeyHolderSettings) and self.settings.reflection

@@ -24,7 +24,7 @@ from common.task.task import SUBMISSION_ID_BYTES
 from deploy.load.users import GroupContributor
 from lab.planning.capacity import cost
 from lab.planning.opening_time import measure_opening_seconds
-from shuffler.storage.submission_store import Observer, SubmissionStore
+from shuffler.storage.submission_store import SubmissionStore
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.postgres import postgres_server
 from tests.support.shuffler_core import Shuffler
@@ -45,9 +45,9 @@ class _OnPostgres(Shuffler):
 
     uri = ""
 
-    def open_store(self, observer: Observer) -> SubmissionStore:  # type: ignore[override]
+    def open_store(self) -> SubmissionStore:  # type: ignore[override]
         """Connect to the server."""
-        return postgres_store(self.uri, observer)
+        return postgres_store(self.uri)
 
 
 def _sealed(case: PublishedTask, calls: int) -> list[list[bytes]]:

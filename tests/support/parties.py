@@ -13,7 +13,6 @@ from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
 from shuffler.servicer import receipt_for
 from shuffler.storage.sqlite_store import SqliteStore
-from shuffler.storage.submission_store import Observer
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
 from tests.support.faults import Crash, FaultyState, Life, add_boundaries
 from tests.support.keys import SHUFFLER
@@ -57,9 +56,9 @@ class ShufflerParty(Shuffler):
         keys.rotate(self.clock.now())
         return keys
 
-    def open_store(self, observer: Observer) -> SqliteStore:
+    def open_store(self) -> SqliteStore:
         """Open the database, with boundaries."""
-        store = super().open_store(observer)
+        store = super().open_store()
         add_boundaries(store._database, self.life)
         return store
 

@@ -20,11 +20,9 @@ from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from shuffler.core import ShufflerCore
-from shuffler.metrics import METRICS, BatchMetrics
-from shuffler.refusals import RefusalCounts
+from shuffler.metrics import METRICS
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.sqlite_store import SqliteStore
-from shuffler.storage.submission_store import Observer
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import SHUFFLER, store_holding
 from tests.support.tasks import PublishedTask, published
@@ -93,9 +91,8 @@ class Shuffler(ShufflerCore):
 
     async def start(self) -> None:
         """Start, or restart after a crash."""
-        state, refusals = self.open_state(), RefusalCounts()
+        state = self.open_state()
         self.process_metrics = ProcessMetrics("shuffler", METRICS, self.clock)
-        metrics = BatchMetrics(self.process_metrics, refusals)
         super().__init__(
             settings=ShufflerSettings(
                 state_directory=self.path,
@@ -108,14 +105,13 @@ class Shuffler(ShufflerCore):
             state=state,
             keys=self.open_keys(state),
             identity=SHUFFLER,
-            store=self.open_store(metrics.record_move),
+            store=self.open_store(),
             blocks=FolderBlocks(self.path / "blocks"),
             pool=self.pool,
             executor=InlineExecutor(),
             analyzer=self.analyzer,
             get_log=_absent_log,
-            metrics=metrics,
-            refusals=refusals,
+            process_metrics=self.process_metrics,
             clock=self.clock,
             rng=self.rng,
         )
@@ -139,9 +135,9 @@ class Shuffler(ShufflerCore):
         """Open the keys, the task's among them."""
         return store_holding(state, self.case.shuffler_key, now=self.clock.now())
 
-    def open_store(self, observer: Observer) -> SqliteStore:
+    def open_store(self) -> SqliteStore:
         """Open the database of submissions."""
-        return SqliteStore(self.path / "spool.sqlite", self.clock, observer)
+        return SqliteStore(self.path / "spool.sqlite", self.clock)
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""

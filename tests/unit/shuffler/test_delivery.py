@@ -264,7 +264,7 @@ async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
     """Counts of users and refusals stay; no hash or key does."""
     await shuffler.submit(2)
     await shuffler.collection.submit_bulk(DIGEST, [b"short"])
-    await shuffler.refusals.save(shuffler.store)
+    await shuffler.refusals.save()
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.advance()
 
