@@ -6,17 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.budgets import ReleaseBudgets
+from analyzer.count_job import CountJob
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.release import Releases
 from analyzer.staging import Staging
-from analyzer.storage import ledger, task_table
-from analyzer.storage.staged_blocks import StagedBlocks
+from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store
 from analyzer.task_log import TaskLog
 from analyzer.witness_client import WitnessLink
+from common.receiving.staged_blocks import StagedBlocks
 from common.runtime.clock import Clock
-from common.runtime.executor import Executor
+from common.runtime.parts.executor import Executor
 
 
 @dataclass(kw_only=True)
@@ -51,7 +52,16 @@ class AnalyzerCore:
             metrics=self.metrics,
         )
         self.staging = Staging(
-            registry=self.registry, rng=self.rng, blocks=self.blocks, executor=self.executor
+            registry=self.registry,
+            store=store,
+            get_task=self.registry.get,
+            job=CountJob,
+            check_kept=ledger.check_not_dropped,
+            kept=quarantine.kept_batches,
+            identity=keys.identity,
+            rng=self.rng,
+            blocks=self.blocks,
+            executor=self.executor,
         )
         self.releases = Releases(staging=self.staging, most_refused_share=self.most_refused_share)
 

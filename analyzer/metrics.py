@@ -1,14 +1,61 @@
-"""Metrics of the analyzer's batches, defined in common/runtime/metrics.py."""
+"""Metrics of the analyzer: their allow-list, and counts of its batches."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from analyzer.storage.store import DeliveredState
 from common.messages.ledger_entry import Decision
-from common.messages.result import Result
-from common.runtime.metrics import ProcessMetrics
+from common.messages.result import RefusalCause, Result
+from common.runtime.metrics import OF_KEY_HOLDERS, MetricDefinition, ProcessMetrics
+from common.runtime.parts.executor import OF_PARTS
 from common.task_digest import TaskDigest
+
+METRICS: Final = (
+    *OF_KEY_HOLDERS,
+    *OF_PARTS,
+    MetricDefinition(
+        "shuffledp_batches",
+        "Batches by state, of all time; unusable ones include quarantined ones.",
+        {"state": ("staged", "released", "unusable")},
+    ),
+    MetricDefinition(
+        "shuffledp_batches_moved_total",
+        "Batches that entered a state.",
+        {"state": ("staged", "released", "unusable", "quarantined")},
+    ),
+    MetricDefinition("shuffledp_tasks_open", "Tasks before their deadline without a batch."),
+    MetricDefinition("shuffledp_releases_total", "Results released."),
+    MetricDefinition("shuffledp_release_failures_total", "Failed releases, which are retried."),
+    MetricDefinition("shuffledp_users_counted_total", "Users of released batches."),
+    MetricDefinition(
+        "shuffledp_reports_received_total", "Reports of released batches, refused ones included."
+    ),
+    MetricDefinition(
+        "shuffledp_reports_refused_total",
+        "Reports of released batches that were not counted.",
+        {"cause": get_args(RefusalCause)},
+    ),
+    MetricDefinition(
+        "shuffledp_sentinels_missing_total",
+        "Acknowledged sentinels lost by a shuffler that must keep every report.",
+    ),
+    MetricDefinition("shuffledp_open_seconds", "Seconds to open the reports of the last release."),
+    MetricDefinition("shuffledp_estimate_seconds", "Seconds to estimate the last release."),
+    MetricDefinition("shuffledp_ledger_entries", "Entries of the ledger."),
+    MetricDefinition(
+        "shuffledp_oldest_cosignature_seconds",
+        "Seconds since the witness that is silent longest cosigned the log, or since the start if "
+        "that is unknown; absent without witnesses.",
+        absent=True,
+    ),
+    MetricDefinition(
+        "shuffledp_budget_spent_ratio",
+        "Largest share of a promised budget that any population has spent: epsilon composed at "
+        "the budget's delta, over the budget.",
+        absent=True,
+    ),
+)
 
 
 class ReleaseMetrics:

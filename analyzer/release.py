@@ -16,7 +16,7 @@ from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.staging import Staging
-from analyzer.storage import delivery_table, ledger, quarantine, task_table
+from analyzer.storage import ledger, quarantine, task_table
 from analyzer.waiver import Waiver
 from common.errors import (
     AccountingError,
@@ -33,6 +33,7 @@ from common.messages.guarantee import claimed
 from common.messages.inclusion_proof import BatchCommitment
 from common.messages.ledger_entry import Decision, DecisionEntry
 from common.messages.result import Result
+from common.receiving import delivery_table
 from common.runtime import logs
 from common.runtime.clock import retry_pause
 from common.task.task import Task
@@ -95,7 +96,7 @@ class Releases:
                 try:
                     if delivered in await self.store.staged():
                         await self._release_or_mark_unusable(delivered)
-                    if delivered.batch_id not in await self.store.run(delivery_table.kept_batches):
+                    if delivered.batch_id not in await self.store.run(quarantine.kept_batches):
                         await self.staging.erase(delivered)
                         await self.executor.forget_keys()
                 except Exception as error:  # noqa: BLE001  # retried, since the batch is staged

@@ -4,29 +4,27 @@ from functools import partial
 from typing import Final
 
 from analyzer.core import AnalyzerCore
-from analyzer.metrics import ReleaseMetrics
+from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.registry import AnalyzerKeys
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
-from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from analyzer.witness_client import RemoteWitness
 from analyzer.worker import run_part
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
+from common.receiving.staged_blocks import StagedBlocks
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
-from common.runtime.engine import open_executor
-from common.runtime.executor import PartMetrics
-from common.runtime.jobs import OfferedJobs
 from common.runtime.key_store import Rotation
+from common.runtime.parts.dask_engine import open_executor
 from common.runtime.repeat import repeat
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import NoteKey
 from common.transparency.log_entry import EntryKind, LogEntry
-from protos.shuffledp.v1 import analyzer_pb2_grpc, jobs_pb2_grpc
+from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 _HOUR: Final = 3600.0
 
@@ -41,7 +39,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         ProofError: The stored checkpoint of the log is not of its entries.
     """
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "analyzer", SystemClock(), state) as service:
+    async with Service.starting(settings, "analyzer", METRICS, SystemClock(), state) as service:
         clock, tls, keep = service.clock, service.tls, settings.schedule().retention
         witnesses = [(one.address, NoteKey.parse(one.key)) for one in settings.witnesses]
         database = state.database("analyzer.sqlite")
@@ -50,14 +48,11 @@ async def start(settings: AnalyzerSettings) -> Service:
         service.metrics.watch_keys(lambda: keys.reports.ring)
         authority = tls.identity.authority if tls else None
         pool = service.opened(HpkePool(settings.opening_processes))
-        jobs = OfferedJobs()
-        parts = PartMetrics(service.metrics.metrics, clock)
-        executor = service.opened(open_executor(settings, pool, run_part, jobs, parts))
         core = AnalyzerCore(
             store=store,
             keys=keys,
             blocks=StagedBlocks(state, open_blocks(settings.blocks_url())),
-            executor=executor,
+            executor=open_executor(service, settings, pool, run_part),
             clock=clock,
             rng=secure_generator(),
             metrics=ReleaseMetrics(service.metrics),
@@ -80,14 +75,14 @@ async def start(settings: AnalyzerSettings) -> Service:
             rotation.run,
             partial(repeat, drop_ended, _HOUR, "batches not dropped yet", wait=True),
             releases.measure_budgets,
-            executor.keep_connected,
             core.log.run,
         ]
         servicer = AnalyzerServicer(core)
         add_services = partial(analyzer_pb2_grpc.add_AnalyzerServicer_to_server, servicer)
-        await service.serve("shuffledp.v1.Analyzer", add_services, keys.operator_token)
-        serve_jobs = partial(jobs_pb2_grpc.add_JobsServicer_to_server, jobs)
-        await service.serve_internal("shuffledp.v1.Jobs", serve_jobs)
+        await service.serve(
+            "shuffledp.v1.Analyzer", add_services, operator_token=keys.operator_token
+        )
+        await service.serve_internal("shuffledp.v1.Jobs")
     return service
 
 

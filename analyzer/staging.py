@@ -1,406 +1,76 @@
-"""
-Receive batches in parts, commit to them, and keep their blocks until they are released.
+"""Batches that the analyzer receives: its tasks, its budgets and its decisions about them."""
 
-A part is sealed under the batch's staging key and stored durably before its delivery is
-acknowledged. Everything else is computed from the parts, so a crash loses no report.
-"""
-
-import asyncio
-import hashlib
 import operator
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
 
-import numpy as np
-
-from analyzer.count_job import ARRIVED, SPLIT, CountJob
+from analyzer.count_job import CountJob
 from analyzer.registry import Registry
-from analyzer.storage import delivery_table
-from analyzer.storage.delivery_table import Delivery
-from analyzer.storage.staged_blocks import StagedBlocks
 from common.errors import (
     AccountingError,
     BudgetError,
-    ConflictError,
     DamagedStorageError,
-    DeliveryUnderWayError,
     LedgerError,
     TaskError,
-    UnusableBatchError,
     WireError,
 )
-from common.messages.batch import MAX_PART_BYTES, BatchId, BatchManifest, BatchPart
-from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
-from common.runtime import logs
-from common.runtime.executor import Executor
-from common.runtime.shared_calls import SharedCalls
-from common.task.task import Task, cached_task
+from common.messages.batch import BatchManifest
+from common.receiving.receiver import Receiver
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.batches import commitment_to_wire
-
-T = TypeVar("T")
-
-_PARTS_AT_ONCE: Final = 2
-"""Parts that are held in memory together; other calls wait."""
 
 
 @dataclass(kw_only=True)
-class Staging:
+class Staging(Receiver[CountJob]):
     """Stages batches until they are released."""
 
     registry: Registry
-    rng: np.random.Generator
-    """Draws the salts of commitments."""
-    blocks: StagedBlocks
-    executor: Executor
 
-    def __post_init__(self) -> None:
-        self.store, self.metrics = self.registry.store, self.registry.metrics
-        self._in_memory = asyncio.Semaphore(_PARTS_AT_ONCE)
-        self._receiving: set[tuple[TaskDigest, int]] = set()
-        """Parts that are being received."""
-        self._finishing = SharedCalls[TaskDigest, BatchManifest]()
-        self._merged: dict[BatchId, int] = {}
-        """Numbers of distinct reports of the batches that were merged in this run."""
+    def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
+        """Raise WireError for fewer than n_min users, or numbers that contradict the task."""
+        if manifest.n_users < task.n_min:
+            raise WireError(
+                f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
+            )
+        by_length = manifest.by_length or (manifest.n_users,)
+        if len(by_length) != len(task.lengths):
+            raise WireError(
+                f"submissions of {len(by_length)} lengths are announced; the task has "
+                f"{len(task.lengths)}"
+            )
+        if sum(by_length) != manifest.n_users:
+            raise WireError(
+                f"{sum(by_length)} submissions of {manifest.n_users} users are announced"
+            )
+        minimum, maximum = task.batch_reports(sum(map(operator.mul, task.lengths, by_length)))
+        if not minimum <= manifest.n_reports <= maximum:
+            allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
+            raise WireError(
+                f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users "
+                f"must have {allowed}"
+            )
 
-    async def begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
+    async def admit(self, manifest: BatchManifest, task: Task) -> None:
         """
-        Begin to receive a batch in parts, or continue. Idempotent.
-
-        Returns:
-            The parts that have arrived, and whether the whole batch is staged.
+        Check that the budgets suffice even if every report counts; else mark the batch unusable.
 
         Raises:
-            UnknownTaskError: No task has this digest.
-            ConflictError: Another batch was delivered for this task, this one for another task, or
-                the operator dropped it.
-            WireError: There are fewer than n_min users, or the number of reports contradicts the
-                task.
-            DeliveryUnderWayError: Another batch of the task is being delivered.
             BudgetError: The release would exceed the population's privacy budget.
             AccountingError: No guarantee exists for the batch's number of users.
-            DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
+            DamagedStorageError: The ledger cannot be read; the shuffler retries after that error.
 
-        Cost: that of `ReleaseBudgets.check` at the first call.
-        """
-        digest = manifest.task_digest
-        task = await self._task(digest)
-        _check_manifest(manifest, task)
-        earlier = await self.store.run(delivery_table.find_delivery, digest)
-        busy = digest in self._finishing or any(digest == of_task for of_task, _ in self._receiving)
-        delivery = await self.store.run(
-            delivery_table.begin_delivery, manifest, n_parts, replaceable=not busy
-        )
-        if not delivery.staged and not delivery.n_parts:
-            if earlier is not None and earlier.manifest.batch_id != manifest.batch_id:
-                await asyncio.to_thread(self.blocks.erase, earlier.manifest.batch_id)
-            await self._check_budgets(manifest, task)
-            await self.store.run(delivery_table.accept_delivery, manifest, n_parts)
-        return list(delivery.arrived), delivery.staged
-
-    async def receive(
-        self,
-        part: BatchPart,
-        chunks: AsyncIterator[bytes],
-        ask_for_reports: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """
-        Store a part durably before returning, unless it is stored already.
-
-        `ask_for_reports` is called once the header is accepted, before `chunks` is read; it is not
-        called for a part that is stored already.
-
-        Raises:
-            UnknownTaskError: No task has this digest.
-            ConflictError: Another part was delivered under this number, or the batch was dropped.
-            WireError: The number of the part, or of its reports, contradicts the delivery; a chunk
-                has part of a report; or the reports contradict the header.
-            DeliveryUnderWayError: The delivery has not begun, or another call delivers the part.
-            StorageError: The part cannot be stored; safe to retry.
-
-        Memory: that of the part, and its sealed copy.
-        """
-        call = (part.task_digest, part.part)
-        if call in self._receiving:
-            raise DeliveryUnderWayError(f"another call is delivering part {part.part}")
-        self._receiving.add(call)
-        try:
-            size = (await self._task(part.task_digest)).sealed_report_bytes
-            delivery = await self._begun(part.task_digest)
-            if not _is_wanted(part, delivery, size):
-                return
-            async with self._in_memory:
-                if ask_for_reports is not None:
-                    await ask_for_reports()
-                content = await _read(part, chunks, size)
-                batch_id = delivery.manifest.batch_id
-                storing = self._store_part(batch_id, part, content)
-                await _to_the_end(self._erase_if_dropped(batch_id, storing))
-        finally:
-            self._receiving.discard(call)
-
-    async def _store_part(self, batch_id: BatchId, part: BatchPart, content: bytearray) -> None:
-        blocks, name = self.blocks.open(batch_id), f"{ARRIVED}/{part.part}"
-        await asyncio.to_thread(blocks.put, name, memoryview(content), durable=True)
-        await self.store.run(delivery_table.add_part, batch_id, part)
-
-    async def finish(self, digest: TaskDigest) -> BatchManifest:
-        """
-        Commit to a batch, all of whose parts have arrived, unless it is staged already.
-
-        Concurrent calls share the work, which continues if a caller hangs up.
-
-        Raises:
-            UnknownTaskError: No task has this digest.
-            WireError: Parts are missing, or their reports contradict the manifest.
-            DeliveryUnderWayError: The delivery has not begun.
-            ConflictError: The operator dropped the batch.
-            DamagedStorageError: Stored parts are damaged; they have to be delivered again.
-            StorageError: The blocks cannot be read or written; safe to retry.
-
-        Cost: 3 µs per report, on the executor.
-        """
-        return await self._finishing.share(digest, partial(self._finish, digest))
-
-    async def _finish(self, digest: TaskDigest) -> BatchManifest:
-        delivery = await self._begun(digest)
-        manifest = delivery.manifest
-        if delivery.staged:
-            return manifest
-        n_arrived = len(delivery.arrived)
-        if n_arrived != delivery.n_parts:
-            raise WireError(f"{n_arrived} of {delivery.n_parts} parts of the batch have arrived")
-        n_reports = sum(part.n_reports for part in delivery.arrived.values())
-        if n_reports != manifest.n_reports:
-            raise WireError(f"{n_reports} reports arrived; {manifest.n_reports} were announced")
-        try:
-            committing = self._commit(delivery)
-            commitment = await self._erase_if_dropped(manifest.batch_id, committing)
-        except UnusableBatchError as error:  # the shuffler still has the reports
-            await self.store.run(delivery_table.forget_parts, manifest.batch_id)
-            raise DamagedStorageError("a part of the batch is damaged: deliver it again") from error
-        await self.store.run(
-            delivery_table.finish_delivery,
-            digest,
-            commitment_to_wire(commitment).SerializeToString(),
-        )
-        self.metrics.record_staged(digest)
-        fields = logs.batch_fields(digest, manifest.batch_id)
-        logs.event("batch staged", {**fields, "n_users": manifest.n_users})
-        return manifest
-
-    async def _commit(self, delivery: Delivery) -> BatchCommitment:
-        """Sign the root over all reports that arrived."""
-        manifest = delivery.manifest
-        job = await self._job(delivery)
-        n_distinct = await self._merge(job)
-        job = replace(job, bits=bits_for(n_distinct))
-        roots = await self.executor.run(CountJob.hash_buckets, job, range(job.n_subtrees))
-        return BatchCommitment.sign(
-            self.registry.keys.identity,
-            manifest.task_digest,
-            manifest.batch_id,
-            Tree(n_distinct, b"".join(roots)),
-            job.salt,
-        )
-
-    async def merged(self, manifest: BatchManifest) -> tuple[CountJob, int]:
-        """
-        Return the job of a staged batch without repeats, and its number of distinct reports.
-
-        An earlier run's blocks are computed again: only the parts as they arrived are durable.
-
-        Raises:
-            UnusableBatchError: A stored part is damaged; no copy is left.
-            StorageError: The blocks cannot be read or written; safe to retry.
-        """
-        job = await self._job(await self._begun(manifest.task_digest))
-        n_distinct = self._merged.get(manifest.batch_id)
-        return job, await self._merge(job) if n_distinct is None else n_distinct
-
-    def forget_merged(self, manifest: BatchManifest) -> None:
-        """Let `merged` compute a batch's blocks again, as one of them is damaged."""
-        self._merged.pop(manifest.batch_id, None)
-
-    async def _merge(self, job: CountJob) -> int:
-        dropped = await self.run_on_arrived(CountJob.split, job)
-        merged = await self.executor.run(CountJob.merge, job, range(job.n_ranges))
-        await asyncio.to_thread(job.sealed_blocks().delete, SPLIT)
-        n_merged = sum(dropped) + sum(distinct + repeated for distinct, repeated in merged)
-        if n_merged != job.n_reports:
-            raise DamagedStorageError(f"{job.n_reports} reports arrived; {n_merged} were merged")
-        self._merged[job.batch_id] = sum(distinct for distinct, _ in merged)
-        return self._merged[job.batch_id]
-
-    async def run_on_arrived(self, stage: Callable[[CountJob, int], T], job: CountJob) -> list[T]:
-        """
-        Run a stage for each part that arrived.
-
-        Raises UnusableBatchError if a part is damaged for this process too; DamagedStorageError if
-        only a worker cannot read it, which may mount another block store.
+        Cost: that of `ReleaseBudgets.check`.
         """
         try:
-            return await self.executor.run(stage, job, range(job.n_parts))
-        except UnusableBatchError as error:
-            await asyncio.to_thread(job.check_arrived)
+            await self.registry.budgets.check(task, manifest.n_users, manifest.task_digest)
+        except (TaskError, LedgerError) as error:
             raise DamagedStorageError(
-                "a worker cannot read a part that its coordinator can: check the worker's blocks"
+                f"the analyzer cannot read its own storage: {error}"
             ) from error
-
-    async def _job(self, delivery: Delivery) -> CountJob:
-        """Return a batch's job, with a salt that is drawn once, when all reports have arrived."""
-        manifest = delivery.manifest
-        # Drawn last: a shuffler that knew the salt could send reports whose salted hashes all fall
-        # into one bucket of the inclusion proofs.
-        drawn = self.rng.bytes(SALT_BYTES)
-        salt = await self.store.run(delivery_table.fix_salt, manifest.batch_id, drawn)
-        return CountJob.plan(
-            manifest,
-            n_parts=delivery.n_parts,
-            task_bytes=(await self.registry.get(manifest.task_digest)).task_bytes,
-            key=self.blocks.key(manifest.batch_id),
-            salt=salt,
-            blocks=self.blocks.blocks,
-            content_hashes=b"".join(
-                delivery.arrived[part].content_hash for part in sorted(delivery.arrived)
-            ),
-        )
-
-    async def erase(self, manifest: BatchManifest) -> None:
-        """Destroy a finished batch's staging key, and delete its blocks. Idempotent."""
-        self._merged.pop(manifest.batch_id, None)
-        await asyncio.to_thread(self.blocks.erase, manifest.batch_id)
-
-    async def _erase_if_dropped(self, batch_id: BatchId, work: Coroutine[Any, Any, T]) -> T:
-        """Do work that stores blocks; erase a batch that is dropped meanwhile, key and blocks."""
-        try:
-            return await work
-        finally:
-            if batch_id not in await self.store.run(delivery_table.kept_batches):
-                await asyncio.to_thread(self.blocks.erase, batch_id)
-
-    async def sweep(self) -> None:
-        """Erase what a crash left: blocks of released, dropped and replaced batches. At start."""
-        kept = await self.store.run(delivery_table.kept_batches)
-        await asyncio.to_thread(self.blocks.sweep, kept)
-
-    async def stop(self) -> None:
-        """Stop; unfinished deliveries are continued by the shuffler."""
-        finishing = list(self._finishing.values())
-        for task in finishing:
-            task.cancel()
-        await asyncio.gather(*finishing, return_exceptions=True)
-
-    async def _task(self, digest: TaskDigest) -> Task:
-        signed = await self.registry.get(digest)
-        with _own_failures():
-            return await asyncio.to_thread(cached_task, signed.task_bytes)
-
-    async def _begun(self, digest: TaskDigest) -> Delivery:
-        delivery = await self.store.run(delivery_table.find_delivery, digest)
-        if delivery is None or not (delivery.staged or delivery.n_parts):
-            await self.registry.get(digest)
-            raise DeliveryUnderWayError("the delivery of this batch has not begun: begin it again")
-        return delivery
-
-    async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
-        """Mark a batch unusable, and raise, if it exceeds a budget even if every report counts."""
-        try:
-            with _own_failures():
-                await self.registry.budgets.check(task, manifest.n_users, manifest.task_digest)
         except (BudgetError, AccountingError) as error:
-            await self.store.mark_unusable(manifest, str(error))
-            self.metrics.record_unusable(manifest.task_digest, quarantined=False)
+            await self.registry.store.mark_unusable(manifest, str(error))
+            self.registry.metrics.record_unusable(manifest.task_digest, quarantined=False)
             raise
 
-
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """
-    Wait until work has ended, even if the caller hangs up.
-
-    Otherwise a thread could write one part of a number while another is accepted.
-    """
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
-
-
-@contextmanager
-def _own_failures() -> Generator[None]:
-    """
-    Convert failures to read the analyzer's tasks or ledger to DamagedStorageError.
-
-    The shuffler retries after that error, but quarantines a batch that the analyzer refuses.
-    """
-    try:
-        yield
-    except (TaskError, LedgerError) as error:
-        raise DamagedStorageError(f"the analyzer cannot read its own storage: {error}") from error
-
-
-def _check_manifest(manifest: BatchManifest, task: Task) -> None:
-    if manifest.n_users < task.n_min:
-        raise WireError(
-            f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
-        )
-    by_length = manifest.by_length or (manifest.n_users,)
-    if len(by_length) != len(task.lengths):
-        raise WireError(
-            f"submissions of {len(by_length)} lengths are announced; the task has "
-            f"{len(task.lengths)}"
-        )
-    if sum(by_length) != manifest.n_users:
-        raise WireError(f"{sum(by_length)} submissions of {manifest.n_users} users are announced")
-    minimum, maximum = task.batch_reports(sum(map(operator.mul, task.lengths, by_length)))
-    if not minimum <= manifest.n_reports <= maximum:
-        allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
-        raise WireError(
-            f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users must "
-            f"have {allowed}"
-        )
-
-
-def _is_wanted(part: BatchPart, delivery: Delivery, size: int) -> bool:
-    """Return whether a part's reports are needed; raise an error if the part cannot belong."""
-    known = delivery.arrived.get(part.part)
-    if known is not None:
-        if known != part:
-            raise ConflictError(f"another part {part.part} of this batch was delivered")
-        return False
-    if part.part >= delivery.n_parts:
-        raise WireError(f"the part's number is {part.part}; there are {delivery.n_parts} parts")
-    if part.n_reports * size > MAX_PART_BYTES:
-        raise WireError(
-            f"a part has {part.n_reports * size} bytes; it may have at most {MAX_PART_BYTES}"
-        )
-    n_arrived = part.n_reports + sum(other.n_reports for other in delivery.arrived.values())
-    if n_arrived > delivery.manifest.n_reports:
-        raise WireError(
-            f"{n_arrived} reports arrived; {delivery.manifest.n_reports} were announced"
-        )
-    return True
-
-
-async def _read(part: BatchPart, chunks: AsyncIterator[bytes], size: int) -> bytearray:
-    """Read a part's reports, and compare them with its header."""
-    content, content_hash = bytearray(), hashlib.sha256()
-    async for chunk in chunks:
-        if len(chunk) % size:
-            raise WireError(f"a chunk has {len(chunk)} bytes; it must hold whole reports of {size}")
-        content += chunk
-        content_hash.update(chunk)
-        if len(content) > part.n_reports * size:
-            break
-    if len(content) != part.n_reports * size:
-        raise WireError(
-            f"{len(content) // size} reports of a part arrived; {part.n_reports} were announced"
-        )
-    if content_hash.digest() != part.content_hash:
-        raise WireError(f"part {part.part} has another SHA-256 than was announced")
-    return content
+    def record_staged(self, digest: TaskDigest) -> None:
+        """Count a staged batch."""
+        self.registry.metrics.record_staged(digest)

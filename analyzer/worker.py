@@ -11,7 +11,7 @@ from typing import Any
 from analyzer.count_job import CountJob
 from analyzer.settings import AnalyzerSettings
 from common.runtime.blocks import open_blocks
-from common.runtime.jobs import PartRunner
+from common.runtime.parts.jobs import PartRunner
 from common.runtime.settings import load
 
 

@@ -16,6 +16,7 @@ from common.errors import WireError
 
 MAX_USERS: Final = 10**9
 MAX_UNIX_TIME: Final = 2**40
+MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 
 Rule = Callable[[str, Any], Any]
 """Returns a valid field, from its name and value, or raises an error."""

@@ -24,10 +24,10 @@ from common.errors import (
 )
 from common.group_commit import GroupCommit
 from common.runtime.clock import Clock
-from common.runtime.metrics import TokenOutcome
 from common.runtime.repeat import repeat
 from issuer.entitlements import Entitlements
 from issuer.issuance_store import IssuanceStore, Issued, Settled, Wanted
+from issuer.metrics import TokenOutcome
 from issuer.token_keys import HeldKey, TokenKeys
 
 _TICK: Final = 600.0

@@ -1,9 +1,31 @@
-"""Metrics of the issuer, defined in common/runtime/metrics.py."""
+"""Metrics of the issuer: their allow-list, and counts of its answers."""
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Final, Literal, get_args
 
-from common.runtime.metrics import ProcessMetrics, TokenOutcome
+from common.runtime.metrics import OF_SERVERS, MetricDefinition, ProcessMetrics
+
+_Refusal = Literal["credential", "second message", "key", "malformed"]
+TokenOutcome = Literal["issued", "repeated", _Refusal]
+"""Answers to requests for tokens."""
+
+METRICS: Final = (
+    *OF_SERVERS,
+    MetricDefinition("shuffledp_token_keys", "Token keys held, one per task."),
+    MetricDefinition(
+        "shuffledp_tokens_issued_total", "Tokens issued, in whole windows of five minutes."
+    ),
+    MetricDefinition(
+        "shuffledp_tokens_repeated_total",
+        "Tokens issued again for the same message, in whole windows of five minutes.",
+    ),
+    MetricDefinition(
+        "shuffledp_tokens_refused_total",
+        "Requests for tokens that were refused, in whole windows of five minutes.",
+        {"cause": get_args(_Refusal)},
+    ),
+)
 
 
 class IssuanceMetrics:

@@ -1,21 +1,20 @@
 """Composition root of the issuer: creates its clock, keys, files and threads."""
 
+from functools import partial
 from pathlib import Path
-
-import grpc
 
 from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.key_store import load_identity
-from common.runtime.service import Service
+from common.runtime.service import AddServices, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
 from issuer.entitlements import Entitlements, PeopleList
 from issuer.id_tokens import IdTokens
 from issuer.issuance import Issuance, signing_threads
 from issuer.issuance_store import IssuanceStore
-from issuer.metrics import IssuanceMetrics
+from issuer.metrics import METRICS, IssuanceMetrics
 from issuer.servicer import IssuerServicer
 from issuer.settings import IssuerSettings
 from issuer.token_keys import TokenKeys
@@ -31,14 +30,15 @@ async def start(settings: IssuerSettings) -> Service:
     """
     machine = SystemClock()
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "issuer", machine, state) as service:
+    async with Service.starting(settings, "issuer", METRICS, machine, state) as service:
         entitlements = _entitlements(settings, machine)
         keys, identity = TokenKeys(state), load_identity(state)
         operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
-        witness = None
+        services = list[AddServices]()
         if settings.analyzer_identity is not None:
             pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
             witness = WitnessServicer(state, pinned, "issuer", service.clock)
+            services.append(partial(log_pb2_grpc.add_WitnessServicer_to_server, witness))
         signers = signing_threads(settings.signing_threads)
         service.closing.append(signers.shutdown)
         store = service.opened(IssuanceStore(state.database("issuer.sqlite")))
@@ -53,14 +53,9 @@ async def start(settings: IssuerSettings) -> Service:
         await issuance.check_complete()
         await issuance.destroy_ended()
         service.background.append(issuance.run)
-
-        def add_services(server: grpc.aio.Server) -> None:
-            servicer = IssuerServicer(issuance, settings.issuer_name, identity)
-            issuer_pb2_grpc.add_IssuerServicer_to_server(servicer, server)
-            if witness is not None:
-                log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
-
-        await service.serve("shuffledp.v1.Issuer", add_services, operator_token)
+        servicer = IssuerServicer(issuance, settings.issuer_name, identity)
+        services.append(partial(issuer_pb2_grpc.add_IssuerServicer_to_server, servicer))
+        await service.serve("shuffledp.v1.Issuer", *services, operator_token=operator_token)
     return service
 
 

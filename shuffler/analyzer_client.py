@@ -12,7 +12,7 @@ from common.errors import CallerError, PeerError, PeerRefusalError
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.blocks import SealedBlocks
-from common.runtime.executor import gather
+from common.runtime.parts.executor import gather
 from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, FreshChannel, reply
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import SignedCheckpoint

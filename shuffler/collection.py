@@ -263,7 +263,7 @@ class Collection:
         Raises the errors of `Batches.find`.
         """
         batch = await self.batches.find(digest)
-        await self.refusals.load(self.store)
+        await self.refusals.load()
         refused = self.refusals.of(batch.batch_id)
         stored = await self.store.get(digest)
         return BatchProgress(

@@ -17,7 +17,7 @@ from common.messages.inclusion_proof import range_count
 from common.runtime import logs
 from common.runtime.blocks import SealedBlocks
 from common.runtime.clock import retry_pause
-from common.runtime.executor import Executor
+from common.runtime.parts.executor import Executor
 from common.runtime.repeat import wait_for_change
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches

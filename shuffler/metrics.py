@@ -1,13 +1,60 @@
-"""Metrics of the shuffler's batches."""
+"""Metrics of the shuffler: their allow-list, and counts of its batches."""
 
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 from common.messages.batch import BatchId, BatchState
-from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES, ProcessMetrics
+from common.messages.submission import REFUSALS, Outcome
+from common.runtime.metrics import OF_KEY_HOLDERS, MetricDefinition, ProcessMetrics
+from common.runtime.parts.executor import OF_PARTS
 from shuffler.refusals import RefusalCounts
 
+COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
+"""Counted states of a batch: all but collecting, which a single call can start."""
+COUNTED_REFUSALS: Final = tuple(cause for cause in REFUSALS if cause is not Outcome.CLOSED)
+"""Reasons to refuse submissions while a batch collects. Later submissions are not counted."""
+_STATES: Final = {"state": tuple(state.value for state in COUNTED_STATES)}
+METRICS: Final = (
+    *OF_KEY_HOLDERS,
+    *OF_PARTS,
+    MetricDefinition(
+        "shuffledp_batches",
+        "Batches by state, of all time, except those that are collecting.",
+        _STATES,
+    ),
+    MetricDefinition("shuffledp_batches_moved_total", "Batches that entered a state.", _STATES),
+    MetricDefinition("shuffledp_batches_stuck", "Batches whose last attempt to advance failed."),
+    MetricDefinition(
+        "shuffledp_oldest_undelivered_seconds",
+        "Seconds since the longest-waiting undelivered batch closed; 0 if none waits. After a "
+        "restart, it counts from the task's deadline or the restart, whichever is earlier.",
+    ),
+    MetricDefinition(
+        "shuffledp_users_collected_total",
+        "Users of batches, counted when a batch is permuted, dropped before, or expires; compare "
+        "refused submissions with this number.",
+    ),
+    MetricDefinition(
+        "shuffledp_users_released_total", "Users of delivered batches, counted at delivery."
+    ),
+    MetricDefinition(
+        "shuffledp_submissions_refused_total",
+        "Submissions refused while a batch collected, counted when the batch is permuted, "
+        "dropped before, or expires.",
+        {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
+    ),
+    MetricDefinition(
+        "shuffledp_store_connected",
+        "1 while the store's PostgreSQL server is connected; absent with SQLite.",
+        absent=True,
+    ),
+    MetricDefinition(
+        "shuffledp_store_commit_seconds",
+        "Seconds of the slowest transaction in PostgreSQL in the last whole five minutes.",
+        absent=True,
+    ),
+)
 _WAITING: Final = frozenset({BatchState.CLOSED, BatchState.PERMUTED, BatchState.SENT})
 """States between closing and delivery."""
 

@@ -25,7 +25,8 @@ class RefusalCounts:
     Changes are saved every second: a crash loses the last second's counts, never a submission.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, store: SubmissionStore) -> None:
+        self._store = store
         self._saved: dict[BatchId, Counter[Outcome]] = {}
         """The stored counts, those of other processes as of the last `load`."""
         self._unsaved: dict[BatchId, Counter[Outcome]] = {}
@@ -44,28 +45,28 @@ class RefusalCounts:
         """Return a batch's counts so far."""
         return self._saved.get(batch_id, Counter()) + self._unsaved.get(batch_id, Counter())
 
-    async def load(self, store: SubmissionStore) -> None:
+    async def load(self) -> None:
         """Load the counts of earlier runs and of other processes."""
         async with self._using_store:
-            self._saved = await store.refusals()
+            self._saved = await self._store.refusals()
 
-    async def save(self, store: SubmissionStore) -> None:
+    async def save(self) -> None:
         """Save the new counts; on failure, keep them for the next save and raise."""
-        self._saving = asyncio.create_task(self._save(store))
+        self._saving = asyncio.create_task(self._save())
         await asyncio.shield(self._saving)  # counts must not be saved twice if the service stops
 
-    async def _save(self, store: SubmissionStore) -> None:
+    async def _save(self) -> None:
         async with self._using_store:
             counts, self._unsaved = self._unsaved, {}
             try:
                 if counts:
-                    await store.add_refusals(counts)
+                    await self._store.add_refusals(counts)
             except BaseException:
                 _add(self._unsaved, counts)
                 raise
             _add(self._saved, counts)
 
-    async def run(self, store: SubmissionStore, pause: float = _PAUSE) -> None:
+    async def run(self, pause: float = _PAUSE) -> None:
         """
         Save new counts after `pause` seconds while the service runs.
 
@@ -77,7 +78,7 @@ class RefusalCounts:
             await asyncio.sleep(pause)
             self._counted.clear()
             try:
-                await self.save(store)
+                await self.save()
             except Exception as error:  # noqa: BLE001  # a failed count must not stop submissions
                 if not failing:  # log once, not every second
                     _report("refusals not saved yet", error)
@@ -86,17 +87,17 @@ class RefusalCounts:
             else:
                 failing = False
 
-    async def follow(self, store: SubmissionStore, pause: float = _FOLLOW_PAUSE) -> None:
+    async def follow(self, pause: float = _FOLLOW_PAUSE) -> None:
         """Load the counts of other processes again and again, while the service runs."""
         while True:
             await asyncio.sleep(pause)
             with suppress(StorageError):  # the store's own metrics show it
-                await self.load(store)
+                await self.load()
 
-    async def save_last(self, store: SubmissionStore) -> None:
+    async def save_last(self) -> None:
         """Save when the service stops; log the loss if that fails."""
         try:
-            await self.save(store)
+            await self.save()
         except Exception as error:  # noqa: BLE001  # the service is stopping anyway
             _report("refusals lost", error)
 

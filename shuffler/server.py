@@ -4,54 +4,37 @@ Composition root of the shuffler: creates its randomness, clock, keys, files and
 A front-end gets its keys and its signing identity from the coordinator, and has no operator.
 """
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import grpc
-
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.key_ring import DAY, KeyState
+from common.crypto.key_ring import KeyState
 from common.crypto.randomness import secure_generator
 from common.crypto.signed_key import signed_envelope_key
-from common.crypto.signing import PublicIdentity, SigningIdentity
+from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
 from common.runtime.certificates import FRONT_END
-from common.runtime.clock import Clock, SystemClock
-from common.runtime.engine import open_executor
-from common.runtime.executor import PartMetrics
-from common.runtime.jobs import OfferedJobs
+from common.runtime.clock import SystemClock
 from common.runtime.key_store import KeyStore, Rotation, load_identity
+from common.runtime.parts.dask_engine import open_executor
 from common.runtime.repeat import repeat
 from common.runtime.rpc import FreshChannel
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import internal_identity
 from common.runtime.witness_service import WitnessServicer
-from protos.shuffledp.v1 import (
-    coordinator_pb2_grpc,
-    jobs_pb2_grpc,
-    log_pb2_grpc,
-    shuffler_pb2_grpc,
-)
-from shuffler.active_batches import ActiveBatches, Batches
-from shuffler.admission import ConnectionLimit
+from protos.shuffledp.v1 import coordinator_pb2_grpc, log_pb2_grpc, shuffler_pb2_grpc
 from shuffler.analyzer_client import AnalyzerClient
-from shuffler.collection import Collection
-from shuffler.delivery import Deliveries
+from shuffler.core import FrontEndCore, ShufflerCore
 from shuffler.front_end import CoordinatorClient, FrontEndBatches
-from shuffler.inclusion import InclusionProofs
-from shuffler.log_relay import LogRelay
-from shuffler.metrics import BatchMetrics
-from shuffler.refusals import RefusalCounts
+from shuffler.metrics import METRICS
 from shuffler.servicer import CoordinatorServicer, ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.opening import open_store
-from shuffler.storage.submission_store import SubmissionStore
 from shuffler.worker import run_part
 
 
@@ -71,83 +54,62 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
     In the role coordinator it also serves the shuffler's other processes.
     """
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "shuffler", SystemClock(), state) as service:
+    async with Service.starting(settings, "shuffler", METRICS, SystemClock(), state) as service:
         clock = service.clock
         keys = KeyStore(state, settings.schedule())
         service.metrics.watch_keys(lambda: keys.ring)
         identity = load_identity(state)
-        pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-        witness = WitnessServicer(state, pinned, "shuffler", clock)
-        refusals = RefusalCounts()
-        metrics = BatchMetrics(service.metrics, refusals)
-        store = service.opened(open_store(settings, clock, service.metrics, metrics.record_move))
+        store = service.opened(open_store(settings, clock, service.metrics))
         keys.rotate(clock.now())
         pool = service.opened(HpkePool(settings.opening_processes))
         channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
         analyzer = AnalyzerClient(channel)
-        log = LogRelay(analyzer.get_log, clock)
-        batches = ActiveBatches(
+        core = ShufflerCore(
+            settings=settings,
             store=store,
+            blocks=open_blocks(settings.blocks_url()),
+            pool=pool,
+            identity=identity,
+            get_log=analyzer.get_log,
+            clock=clock,
             state=state,
-            analyzer=analyzer,
-            identity=pinned,
-            own_identity=identity.public_identity(),
             keys=keys,
-            minimum_batch=settings.minimum_batch,
-            most_dummies=settings.most_dummies,
+            analyzer=analyzer,
+            executor=open_executor(service, settings, pool, run_part),
+            process_metrics=service.metrics,
             rng=secure_generator(),
         )
-        await refusals.load(store)
-        await batches.resume()
-        metrics.resume(await store.states(), batches.deadlines())
+        witness = WitnessServicer(state, core.analyzer_identity, "shuffler", clock)
+        await core.resume()
         rotation = Rotation(
             keys=keys,
             clock=clock,
-            needed=batches.needed_keys,
+            needed=core.batches.needed_keys,
             forget=pool.forget_keys,
             publish=lambda: publish_keys(state, keys, identity),
         )
         await rotation.rotate()
-        servicer = _servicer(
-            settings, clock, batches, store, pool, refusals=refusals, identity=identity, log=log
-        )
-        inclusions = servicer.inclusions
         operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
-        jobs = OfferedJobs()
-        parts = PartMetrics(service.metrics.metrics, clock)
-        executor = service.opened(open_executor(settings, pool, run_part, jobs, parts))
-        deliveries = Deliveries(
-            batches=batches,
-            executor=executor,
-            inclusions=inclusions,
-            metrics=metrics,
-            keep_seconds=settings.schedule().retention,
-        )
-        await deliveries.resume()
-        await asyncio.to_thread(inclusions.delete_expired, incomplete=True)
-        service.closing.append(partial(refusals.save_last, store))
+        service.closing.append(core.refusals.save_last)
         service.background += [
-            deliveries.run,
-            partial(repeat, deliveries.end_unresumed, 60.0, "batches not erased yet"),
+            core.deliveries.run,
+            partial(repeat, core.deliveries.end_unresumed, 60.0, "batches not erased yet"),
             rotation.run,
-            inclusions.run,
-            executor.keep_connected,
-            partial(refusals.run, store),
-            partial(refusals.follow, store),
+            core.inclusions.run,
+            core.refusals.run,
+            core.refusals.follow,
         ]
-
-        def add_services(server: grpc.aio.Server) -> None:
-            shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
-            log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
-
-        await service.serve("shuffledp.v1.Shuffler", add_services, operator_token)
-        coordinator = CoordinatorServicer(batches, store, identity, log)
-
-        def add_internal_services(server: grpc.aio.Server) -> None:
-            coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server(coordinator, server)
-            jobs_pb2_grpc.add_JobsServicer_to_server(jobs, server)
-
-        await service.serve_internal("shuffledp.v1.ShufflerCoordinator", add_internal_services)
+        await service.serve(
+            "shuffledp.v1.Shuffler",
+            partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, ShufflerServicer(core)),
+            partial(log_pb2_grpc.add_WitnessServicer_to_server, witness),
+            operator_token=operator_token,
+        )
+        coordinator = CoordinatorServicer(core)
+        service.internal.append(
+            partial(coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server, coordinator)
+        )
+        await service.serve_internal("shuffledp.v1.ShufflerCoordinator")
     return service
 
 
@@ -160,7 +122,9 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
         PeerError: The coordinator does not answer.
     """
     machine = SystemClock()
-    async with Service.starting(settings, "shuffler", machine, certificate=FRONT_END) as service:
+    async with Service.starting(
+        settings, "shuffler", METRICS, machine, certificate=FRONT_END
+    ) as service:
         clock = service.clock
         own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
         service.metrics.watch_certificates(own.files, internal=True)
@@ -170,44 +134,22 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
         store = service.opened(open_store(settings, clock, service.metrics))
         pool = service.opened(HpkePool(settings.opening_processes))
         batches = FrontEndBatches(coordinator, store, pool.forget_keys)
-        refusals = RefusalCounts()
-        log = LogRelay(coordinator.get_log, clock)
-        servicer = _servicer(
-            settings, clock, batches, store, pool, refusals=refusals, identity=identity, log=log
+        core = FrontEndCore(
+            settings=settings,
+            batches=batches,
+            store=store,
+            blocks=open_blocks(settings.blocks_url()),
+            pool=pool,
+            identity=identity,
+            get_log=coordinator.get_log,
+            clock=clock,
         )
-        service.closing.append(partial(refusals.save_last, store))
-        service.background += [batches.run, partial(refusals.run, store)]
+        service.closing.append(core.refusals.save_last)
+        service.background += [batches.run, core.refusals.run]
+        servicer = ShufflerServicer(core)
         add_services = partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, servicer)
         await service.serve("shuffledp.v1.Shuffler", add_services)
     return service
-
-
-def _servicer(
-    settings: ShufflerSettings,
-    clock: Clock,
-    batches: Batches,
-    store: SubmissionStore,
-    pool: HpkePool,
-    *,
-    refusals: RefusalCounts,
-    identity: SigningIdentity,
-    log: LogRelay,
-) -> ShufflerServicer:
-    """Wire what collects submissions and answers devices."""
-    collection = Collection(
-        batches=batches,
-        store=store,
-        pool=pool,
-        refusals=refusals,
-        connections=ConnectionLimit(settings.submissions_per_connection),
-    )
-    inclusions = InclusionProofs(
-        blocks=open_blocks(settings.blocks_url()),
-        identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
-        keep_seconds=settings.keep_inclusion_days * DAY,
-        clock=clock,
-    )
-    return ShufflerServicer(collection, identity, inclusions, log)
 
 
 _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))

@@ -31,11 +31,9 @@ from protos.shuffledp.v1 import (
     shuffler_pb2,
     shuffler_pb2_grpc,
 )
-from shuffler.active_batches import ActiveBatch, Batches
-from shuffler.collection import Collection
-from shuffler.inclusion import InclusionProofs
-from shuffler.log_relay import LogRelay
-from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
+from shuffler.active_batches import ActiveBatch
+from shuffler.core import FrontEndCore
+from shuffler.storage.submission_store import OPEN_STATES
 
 
 class _Call(Protocol):
@@ -68,20 +66,17 @@ def bulk_receipt_for(
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     """Serves devices and the operator; common/runtime/access.py lists who may call which method."""
 
-    collection: Collection
-    identity: SigningIdentity
-    inclusions: InclusionProofs
-    log: LogRelay
+    core: FrontEndCore
 
     async def FetchTask(
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
     ) -> shuffler_pb2.FetchTaskResponse:
         """Return a published task and, if the device wants it, its place in the log."""
-        signed = await self.collection.fetch_task(digest_from_wire(request.task_digest))
+        signed = await self.core.collection.fetch_task(digest_from_wire(request.task_digest))
         answer = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
         log_size = log_size_from_wire(request)
         if log_size is not None:
-            proof = await self.log.prove(signed, log_size)
+            proof = await self.core.log.prove(signed, log_size)
             answer.log_proof.CopyFrom(log_proof_to_wire(proof))
         return answer
 
@@ -90,10 +85,10 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.SubmitResponse:
         """Store one submission."""
         digest, envelope, token = envelope_from_wire(request)
-        outcome = await self.collection.submit(digest, envelope, token, peer=context.peer())
+        outcome = await self.core.collection.submit(digest, envelope, token, peer=context.peer())
         return shuffler_pb2.SubmitResponse(
             repeated=outcome is Outcome.REPEATED,
-            receipt=receipt_for(self.identity, digest, envelope, outcome),
+            receipt=receipt_for(self.core.identity, digest, envelope, outcome),
         )
 
     async def SubmitBulk(
@@ -101,63 +96,66 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.SubmitBulkResponse:
         """Store many submissions."""
         digest, envelopes, tokens = envelopes_from_wire(request)
-        outcomes = await self.collection.submit_bulk(digest, envelopes, tokens, peer=context.peer())
-        receipt = bulk_receipt_for(self.identity, digest, envelopes, outcomes)
+        outcomes = await self.core.collection.submit_bulk(
+            digest, envelopes, tokens, peer=context.peer()
+        )
+        receipt = bulk_receipt_for(self.core.identity, digest, envelopes, outcomes)
         return outcomes_to_wire(outcomes, receipt)
 
     async def GetBatchStatus(
         self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
     ) -> shuffler_pb2.GetBatchStatusResponse:
         """Return a batch's status."""
-        return status_to_wire(await self.collection.status(digest_from_wire(request.task_digest)))
+        return status_to_wire(
+            await self.core.collection.status(digest_from_wire(request.task_digest))
+        )
 
     async def GetBatchProgress(
         self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
     ) -> shuffler_pb2.GetBatchProgressResponse:
         """Return a batch's progress, even while it collects. For the operator."""
         digest = digest_from_wire(request.task_digest)
-        return progress_to_wire(await self.collection.progress(digest))
+        return progress_to_wire(await self.core.collection.progress(digest))
 
     async def CloseBatch(
         self, request: shuffler_pb2.CloseBatchRequest, _context: object
     ) -> shuffler_pb2.CloseBatchResponse:
         """Close a batch early. For the operator."""
-        await self.collection.close(digest_from_wire(request.task_digest))
+        await self.core.collection.close(digest_from_wire(request.task_digest))
         return shuffler_pb2.CloseBatchResponse()
 
     async def DropBatch(
         self, request: shuffler_pb2.DropBatchRequest, _context: object
     ) -> shuffler_pb2.DropBatchResponse:
         """Erase a batch that is not delivered. For the operator."""
-        return dropped_to_wire(await self.collection.drop(digest_from_wire(request.task_digest)))
+        return dropped_to_wire(
+            await self.core.collection.drop(digest_from_wire(request.task_digest))
+        )
 
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object
     ) -> shuffler_pb2.GetInclusionResponse:
         """Return the analyzer's commitment and, if a prefix is given, one bucket of leaves."""
-        return proof_to_wire(*await self.inclusions.relay(*prefix_from_wire(request)))
+        return proof_to_wire(*await self.core.inclusions.relay(*prefix_from_wire(request)))
 
 
 @dataclass
 class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
     """Serves front-ends with keys; common/runtime/access.py lists who may call which method."""
 
-    batches: Batches
-    store: SubmissionStore
-    identity: SigningIdentity
-    log: LogRelay
+    core: FrontEndCore
 
     async def GetIdentity(
         self, _request: coordinator_pb2.GetIdentityRequest, _context: object
     ) -> coordinator_pb2.GetIdentityResponse:
         """Return the identity that receipts are signed with."""
-        return coordinator_pb2.GetIdentityResponse(signing_key=self.identity.private_bytes())
+        return coordinator_pb2.GetIdentityResponse(signing_key=self.core.identity.private_bytes())
 
     async def GetBatch(
         self, request: coordinator_pb2.GetBatchRequest, _context: object
     ) -> coordinator_pb2.GetBatchResponse:
         """Return a task's batch, with its keys until it is permuted."""
-        find = self.batches.find_or_begin if request.begin else self.batches.find
+        find = self.core.batches.find_or_begin if request.begin else self.core.batches.find
         batch = await find(digest_from_wire(request.task_digest))
         answer = coordinator_pb2.GetBatchResponse(
             batch_id=batch.batch_id,
@@ -167,12 +165,12 @@ class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
         )
         if (
             isinstance(batch, ActiveBatch)
-            and (await self.store.get(batch.digest)).state in OPEN_STATES
+            and (await self.core.store.get(batch.digest)).state in OPEN_STATES
         ):
             collecting = coordinator_pb2.CollectingBatch(
                 task=signed_task_to_wire(batch.signed),
                 batch_key=batch.key.private_bytes(),
-                envelope_key=self.batches.envelope_key(batch).private_bytes(),
+                envelope_key=self.core.batches.envelope_key(batch).private_bytes(),
             )
             answer.collecting.CopyFrom(collecting)
         return answer
@@ -182,5 +180,5 @@ class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
     ) -> log_pb2.GetLogResponse:
         """Return a page of the analyzer's log, as far as it is known here."""
         with suppress(PeerError, PeerRefusalError):
-            await self.log.refresh()
-        return log_to_wire(self.log.copy, request)
+            await self.core.log.refresh()
+        return log_to_wire(self.core.log.copy, request)

@@ -28,7 +28,7 @@ from common.errors import DamagedStorageError
 from common.messages.batch import MAX_PART_BYTES, BatchId
 from common.messages.submission import plain_reports
 from common.runtime.blocks import Blocks
-from common.runtime.executor import Executor, Job
+from common.runtime.parts.executor import Executor, Job
 from common.task.task import Task, cached_task
 from common.task_digest import digest_of
 from shuffler.permutation import SealedReports, part_count, permute, throw

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from common.runtime.blocks import open_blocks
-from common.runtime.jobs import PartRunner
+from common.runtime.parts.jobs import PartRunner
 from common.runtime.settings import load
 from shuffler.inclusion import ProofJob
 from shuffler.settings import ShufflerSettings

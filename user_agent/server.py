@@ -10,6 +10,7 @@ from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
+from common.runtime.metrics import OF_ALL
 from common.runtime.rpc import open_channel
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
@@ -35,7 +36,7 @@ async def start(settings: UserAgentSettings) -> Service:
     log_policy = settings.log_policy()
     state = StateDirectory.open(settings.state_directory)
     async with Service.starting(
-        settings, "user_agent", machine, state, longest_stop=_LONGEST_STOP
+        settings, "user_agent", OF_ALL, machine, state, longest_stop=_LONGEST_STOP
     ) as service:
         store = service.opened(DeviceStore(state.database("budget.sqlite")))
         everything = Claim(

@@ -5,6 +5,7 @@ from functools import partial
 from common.crypto.signing import PublicIdentity
 from common.runtime.certificates import WITNESS
 from common.runtime.clock import SystemClock
+from common.runtime.metrics import OF_SERVERS
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
@@ -15,7 +16,7 @@ from witness.settings import WitnessSettings
 async def start(settings: WitnessSettings) -> Service:
     """Start a witness; raise SettingsError if its key or its last checkpoint is damaged."""
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "witness", SystemClock(), state) as service:
+    async with Service.starting(settings, "witness", OF_SERVERS, SystemClock(), state) as service:
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
         servicer = WitnessServicer(state, pinned, WITNESS, service.clock)
         add_services = partial(log_pb2_grpc.add_WitnessServicer_to_server, servicer)

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from analyzer.storage import delivery_table, ledger, task_table
+from analyzer.storage import ledger, task_table
 from common.crypto.signing import SigningIdentity
 from common.errors import BatchStateError
-from common.messages.batch import TaskState
+from common.messages.batch import BatchId, TaskState
 from common.messages.ledger_entry import MAX_REASON_CHARACTERS, Decision, DecisionEntry
 from common.task_digest import TaskDigest
 
@@ -83,10 +83,19 @@ def decide(
 
 def ended(connection: sqlite3.Connection, before: float) -> list[TaskDigest]:
     """List tasks with a deadline before this time whose batch has no result and is kept."""
-    kept = set(delivery_table.kept_batches(connection))
+    kept = set(kept_batches(connection))
     rows = connection.execute(
         "SELECT task_digest, batch_id FROM batches JOIN task_lines USING (task_digest) "
         "WHERE deadline < ?",
         (before,),
     )
     return [TaskDigest(digest) for digest, batch_id in rows if batch_id in kept]
+
+
+def kept_batches(connection: sqlite3.Connection) -> list[BatchId]:
+    """List the batches whose blocks are kept: those that are neither released nor dropped."""
+    rows = connection.execute(
+        "SELECT batch_id FROM batches WHERE task_digest NOT IN (SELECT task_digest FROM results) "
+        "AND task_digest NOT IN (SELECT task_digest FROM decisions WHERE decision = 'drop')"
+    )
+    return [BatchId(batch_id) for (batch_id,) in rows]

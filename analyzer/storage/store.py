@@ -4,9 +4,10 @@ import sqlite3
 from pathlib import Path
 from typing import Final, Literal
 
-from analyzer.storage import delivery_table, ledger, log_table, quarantine, task_table
+from analyzer.storage import ledger, log_table, quarantine, task_table
 from common.messages.batch import BatchManifest
 from common.messages.ledger_entry import ChainedEntry
+from common.receiving import delivery_table
 from common.runtime.database import Database
 from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
@@ -46,7 +47,11 @@ class Store(Database):
 
     async def staged(self) -> list[BatchManifest]:
         """List the staged batches that are neither released nor unusable."""
-        return await self.run(delivery_table.staged)
+        rows = await self.fetch(
+            f"SELECT {delivery_table.MANIFEST} FROM batches WHERE staged AND failure IS NULL "  # noqa: S608
+            "AND task_digest NOT IN (SELECT task_digest FROM results)"
+        )
+        return [delivery_table.manifest_of(*row) for row in rows]
 
     async def release(
         self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge

@@ -11,18 +11,18 @@ from typing import Final
 import numpy as np
 
 from analyzer.core import AnalyzerCore
-from analyzer.metrics import ReleaseMetrics
+from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.registry import AnalyzerKeys
-from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from audit.harness.clock import ManualClock
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
+from common.receiving.staged_blocks import StagedBlocks
 from common.runtime.blocks import FolderBlocks
-from common.runtime.executor import Executor, J, T
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.parts.executor import Executor, J, T
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
@@ -71,7 +71,7 @@ class InProcessAnalyzer(AnalyzerCore):
     async def start(self) -> None:
         """Start the core, or restart it after a crash."""
         self.open_files()
-        self.process_metrics = ProcessMetrics("analyzer", self.clock)
+        self.process_metrics = ProcessMetrics("analyzer", METRICS, self.clock)
         super().__init__(
             store=self.store,
             keys=self.keys,

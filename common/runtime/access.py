@@ -14,7 +14,7 @@ from typing import Final
 
 from common.crypto.secret import Secret
 from common.errors import CallerError, CredentialError, SettingsError
-from common.task.task import MAX_ENVELOPE_BYTES
+from common.limits import MAX_ENVELOPE_BYTES
 
 _TOKEN_BYTES: Final = 32
 _TOKEN_TEXT: Final = re.compile(rb"[0-9a-f]{%d}\n?" % (2 * _TOKEN_BYTES))

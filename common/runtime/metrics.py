@@ -1,12 +1,13 @@
 """
-Metrics of all parties: an allow-list of names, labels and label values.
+Metrics of a process: an allow-list of names, labels and label values.
 
-Review what a metric reveals before adding it. No label names a user, a peer, a connection or a
-submission, which the shuffler forgets; nor a task, a batch or a population, which are unbounded and
-logged. Nothing changes while a batch collects, however many submit: counters advance when a batch
-changes its state, and failures show in whole windows of five minutes. The exceptions are processor
-time, memory and disk space, which change with single calls, as in the machine's process list. So
-serve /metrics on a private network, to the process's own operator only.
+Each party's own metrics are in its metrics.py. Review what a metric reveals before adding it. No
+label names a user, a peer, a connection or a submission, which the shuffler forgets; nor a task, a
+batch or a population, which are unbounded and logged. Nothing changes while a batch collects,
+however many submit: counters advance when a batch changes its state, and failures show in whole
+windows of five minutes. The exceptions are processor time, memory and disk space, which change with
+single calls, as in the machine's process list. So serve /metrics on a private network, to the
+process's own operator only.
 """
 
 import asyncio
@@ -26,9 +27,6 @@ from prometheus_client.registry import Collector
 
 from common.crypto.key_ring import KeyRing, KeyState
 from common.errors import OverloadError, SettingsError, ShareError, StorageError
-from common.messages.batch import BatchState
-from common.messages.result import RefusalCause
-from common.messages.submission import REFUSALS, Outcome
 from common.runtime.certificates import Certificate
 from common.runtime.clock import Clock
 from common.runtime.tls import TlsFiles
@@ -37,14 +35,6 @@ from common.version import VERSION
 
 Party = Literal["analyzer", "shuffler", "issuer", "user_agent", "witness"]
 PARTIES: Final[tuple[Party, ...]] = get_args(Party)
-_TokenRefusal = Literal["credential", "second message", "key", "malformed"]
-TokenOutcome = Literal["issued", "repeated", _TokenRefusal]
-"""Answers of the issuer to requests for tokens."""
-
-COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
-"""Counted states of a batch at the shuffler: all but collecting, which a single call can start."""
-COUNTED_REFUSALS: Final = tuple(cause for cause in REFUSALS if cause is not Outcome.CLOSED)
-"""Reasons to refuse submissions while a batch collects. Later submissions are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,191 +58,72 @@ class MetricDefinition:
         return product(*self.labels.values())
 
 
-_SHUFFLER_STATES: Final = {"state": tuple(state.value for state in COUNTED_STATES)}
-_METRIC = MetricDefinition
-
-_OF_ALL: Final = (
-    _METRIC(
+OF_ALL: Final = (
+    MetricDefinition(
         "shuffledp_up",
         "1 while the service runs.",
         {"party": PARTIES, "version": (VERSION,)},
         absent=True,
     ),
-    _METRIC(
+    MetricDefinition(
         "shuffledp_certificate_days_left",
         "Whole days until a certificate expires; negative afterwards.",
         {"certificate": ("own", "authority", "internal own", "internal authority")},
         absent=True,
     ),
-    _METRIC(
+    MetricDefinition(
         "shuffledp_process_cpu_seconds_total",
         "CPU seconds of the process and its workers, finished ones included.",
     ),
-    _METRIC(
+    MetricDefinition(
         "shuffledp_process_resident_memory_bytes",
         "Resident memory of the process and its workers; shared pages count for each.",
     ),
-    _METRIC(
+    MetricDefinition(
         "shuffledp_memory_limit_bytes",
         "Memory of the machine, or the container's limit if that is lower.",
         absent=True,
     ),
 )
-_OF_SERVERS: Final = (
-    _METRIC(
+OF_SERVERS: Final = (
+    *OF_ALL,
+    MetricDefinition(
         "shuffledp_state_free_bytes",
         "Free space of the state directory's disk, rounded down to a hundredth of its size.",
         absent=True,
     ),
-    _METRIC("shuffledp_state_size_bytes", "Size of the state directory's disk.", absent=True),
-    _METRIC(
+    MetricDefinition(
+        "shuffledp_state_size_bytes", "Size of the state directory's disk.", absent=True
+    ),
+    MetricDefinition(
         "shuffledp_overloaded",
         "1 if a call was refused for overload in the last whole five minutes.",
     ),
-    _METRIC(
+    MetricDefinition(
         "shuffledp_shares_exceeded",
         "1 if a call beyond its connection's or address's share was refused in the last whole five "
         "minutes.",
     ),
-    _METRIC(
+    MetricDefinition(
         "shuffledp_storage_failing",
         "1 if the disk was full, read-only, failing or damaged in the last whole five minutes.",
     ),
 )
-_OF_KEY_HOLDERS: Final = (
-    *_OF_SERVERS,
-    _METRIC(
+OF_KEY_HOLDERS: Final = (
+    *OF_SERVERS,
+    MetricDefinition(
         "shuffledp_keys",
         "Encryption keys by state.",
         {"state": tuple(state.value for state in KeyState)},
     ),
 )
-_STAGES: Final = (
-    *("seal_dummies", "throw", "permute"),
-    *("split", "merge", "hash_buckets"),
-    *("match", "count"),
-)
-_OF_PARTS: Final = (
-    _METRIC("shuffledp_parts_running", "Parts of batches that are being computed."),
-    _METRIC("shuffledp_parts_stuck", "Parts that have been computed for over ten minutes."),
-    _METRIC(
-        "shuffledp_parts_retried_total",
-        "Parts computed again, after their worker died.",
-        {"stage": _STAGES},
-    ),
-    _METRIC(
-        "shuffledp_engine_workers",
-        "Workers of the engine; 0 while it does not answer.",
-        absent=True,
-    ),
-)
-_OF_SHUFFLER: Final = (
-    _METRIC(
-        "shuffledp_batches",
-        "Batches by state, of all time, except those that are collecting.",
-        _SHUFFLER_STATES,
-    ),
-    _METRIC("shuffledp_batches_moved_total", "Batches that entered a state.", _SHUFFLER_STATES),
-    _METRIC("shuffledp_batches_stuck", "Batches whose last attempt to advance failed."),
-    _METRIC(
-        "shuffledp_oldest_undelivered_seconds",
-        "Seconds since the longest-waiting undelivered batch closed; 0 if none waits. After a "
-        "restart, it counts from the task's deadline or the restart, whichever is earlier.",
-    ),
-    _METRIC(
-        "shuffledp_users_collected_total",
-        "Users of batches, counted when a batch is permuted, dropped before, or expires; compare "
-        "refused submissions with this number.",
-    ),
-    _METRIC("shuffledp_users_released_total", "Users of delivered batches, counted at delivery."),
-    _METRIC(
-        "shuffledp_submissions_refused_total",
-        "Submissions refused while a batch collected, counted when the batch is permuted, "
-        "dropped before, or expires.",
-        {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
-    ),
-    _METRIC(
-        "shuffledp_store_connected",
-        "1 while the store's PostgreSQL server is connected; absent with SQLite.",
-        absent=True,
-    ),
-    _METRIC(
-        "shuffledp_store_commit_seconds",
-        "Seconds of the slowest transaction in PostgreSQL in the last whole five minutes.",
-        absent=True,
-    ),
-)
-_OF_ANALYZER: Final = (
-    _METRIC(
-        "shuffledp_batches",
-        "Batches by state, of all time; unusable ones include quarantined ones.",
-        {"state": ("staged", "released", "unusable")},
-    ),
-    _METRIC(
-        "shuffledp_batches_moved_total",
-        "Batches that entered a state.",
-        {"state": ("staged", "released", "unusable", "quarantined")},
-    ),
-    _METRIC("shuffledp_tasks_open", "Tasks before their deadline without a batch."),
-    _METRIC("shuffledp_releases_total", "Results released."),
-    _METRIC("shuffledp_release_failures_total", "Failed releases, which are retried."),
-    _METRIC("shuffledp_users_counted_total", "Users of released batches."),
-    _METRIC(
-        "shuffledp_reports_received_total", "Reports of released batches, refused ones included."
-    ),
-    _METRIC(
-        "shuffledp_reports_refused_total",
-        "Reports of released batches that were not counted.",
-        {"cause": get_args(RefusalCause)},
-    ),
-    _METRIC(
-        "shuffledp_sentinels_missing_total",
-        "Acknowledged sentinels lost by a shuffler that must keep every report.",
-    ),
-    _METRIC("shuffledp_open_seconds", "Seconds to open the reports of the last release."),
-    _METRIC("shuffledp_estimate_seconds", "Seconds to estimate the last release."),
-    _METRIC("shuffledp_ledger_entries", "Entries of the ledger."),
-    _METRIC(
-        "shuffledp_oldest_cosignature_seconds",
-        "Seconds since the witness that is silent longest cosigned the log, or since the start if "
-        "that is unknown; absent without witnesses.",
-        absent=True,
-    ),
-    _METRIC(
-        "shuffledp_budget_spent_ratio",
-        "Largest share of a promised budget that any population has spent: epsilon composed at "
-        "the budget's delta, over the budget.",
-        absent=True,
-    ),
-)
-_OF_ISSUER: Final = (
-    _METRIC("shuffledp_token_keys", "Token keys held, one per task."),
-    _METRIC("shuffledp_tokens_issued_total", "Tokens issued, in whole windows of five minutes."),
-    _METRIC(
-        "shuffledp_tokens_repeated_total",
-        "Tokens issued again for the same message, in whole windows of five minutes.",
-    ),
-    _METRIC(
-        "shuffledp_tokens_refused_total",
-        "Requests for tokens that were refused, in whole windows of five minutes.",
-        {"cause": get_args(_TokenRefusal)},
-    ),
-)
-
-DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
-    "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_ANALYZER,
-    "shuffler": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_SHUFFLER,
-    "issuer": _OF_ALL + _OF_SERVERS + _OF_ISSUER,
-    "user_agent": _OF_ALL,
-    "witness": _OF_ALL + _OF_SERVERS,
-}
 
 
 class Metrics(Collector):
     """The values of a party's metrics, set by the event loop and read by the server's threads."""
 
-    def __init__(self, party: Party) -> None:
-        self._definitions = {metric.name: metric for metric in DEFINITIONS[party]}
+    def __init__(self, definitions: Iterable[MetricDefinition]) -> None:
+        self._definitions = {metric.name: metric for metric in definitions}
         self._values: dict[str, dict[tuple[str, ...], float]] = {
             name: {} if metric.absent else dict.fromkeys(metric.series(), 0.0)
             for name, metric in self._definitions.items()
@@ -406,9 +277,9 @@ _DISK_STEPS: Final = 100
 class ProcessMetrics:
     """One process's metrics, and methods that measure those common to several services."""
 
-    def __init__(self, party: Party, clock: Clock) -> None:
+    def __init__(self, party: Party, definitions: Iterable[MetricDefinition], clock: Clock) -> None:
         self._clock = clock
-        self.metrics: Final = Metrics(party)
+        self.metrics: Final = Metrics(definitions)
         self._failed: dict[str, set[int]] = {
             name: set() for name, _ in _WATCHED if self.metrics.has(name)
         }

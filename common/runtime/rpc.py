@@ -26,8 +26,7 @@ from common.runtime.addresses import is_local
 from common.runtime.admission_interceptor import SERVICE_ERROR, AdmissionInterceptor
 from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
 from common.runtime.trust import Trust
-from common.wire.fields import MAX_MESSAGE_BYTES
-from common.wire.results import MAX_RESULT_BYTES
+from common.wire.fields import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +27,7 @@ from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import ComparedClock, SystemClock
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from common.runtime.core_dumps import forbid_core_dumps
-from common.runtime.metrics import MetricsServer, Party, ProcessMetrics
+from common.runtime.metrics import MetricDefinition, MetricsServer, Party, ProcessMetrics
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
@@ -41,6 +41,8 @@ class Closable(Protocol):
         """Close it, at once or as a coroutine."""
 
 
+AddServices = Callable[[grpc.aio.Server], None]
+"""Adds a service to a server, as generated functions do."""
 C = TypeVar("C", bound=Closable)
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -65,6 +67,8 @@ class Service:
     """Answers health checks."""
     background: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     """Coroutine functions that run while it serves; complete before `serve`."""
+    internal: list[AddServices] = field(default_factory=list)
+    """Functions that add the services for this party's other processes."""
     closing: list[Callable[[], object]] = field(default_factory=list)
     """Functions that stop work and close files; called in reverse order."""
 
@@ -74,6 +78,7 @@ class Service:
         cls,
         settings: ServiceSettings,
         party: Party,
+        definitions: Iterable[MetricDefinition],
         machine: SystemClock,
         state: StateDirectory | None = None,
         *,
@@ -94,7 +99,7 @@ class Service:
             settings=settings,
             clock=clock,
             tls=identity_for(settings, certificate or party, clock),
-            metrics=ProcessMetrics(party, machine),
+            metrics=ProcessMetrics(party, definitions, machine),
         )
         if confirmed is not None:
             service.background.append(confirmed.run)
@@ -113,7 +118,7 @@ class Service:
     async def serve(
         self,
         name: str,
-        add_services: Callable[[grpc.aio.Server], None],
+        *services: AddServices,
         operator_token: OperatorToken | None = None,
     ) -> None:
         """
@@ -127,14 +132,12 @@ class Service:
         running = list[asyncio.Task[None]]()
         self.closing.append(partial(_cancel, running))
         self.address = await self._listen(
-            name, self.settings.listen, self.tls, add_services, operator_token=operator_token
+            name, self.settings.listen, self.tls, services, operator_token=operator_token
         )
         running += [asyncio.create_task(run()) for run in self.background]
         StateDirectory.open(self.settings.state_directory).started()
 
-    async def serve_internal(
-        self, name: str, add_services: Callable[[grpc.aio.Server], None]
-    ) -> None:
+    async def serve_internal(self, name: str) -> None:
         """
         Serve the other processes of this party at `coordinator_listen`, if the settings name it.
 
@@ -145,14 +148,15 @@ class Service:
             return
         tls = internal_identity(settings.internal_tls_directory, "coordinator", self.clock)
         self.metrics.watch_certificates(tls.files, internal=True)
-        await self._listen(name, str(settings.coordinator_listen), tls, add_services, internal=True)
+        address = str(settings.coordinator_listen)
+        await self._listen(name, address, tls, self.internal, internal=True)
 
     async def _listen(
         self,
         name: str,
         listen: str,
         tls: Tls | None,
-        add_services: Callable[[grpc.aio.Server], None],
+        services: Iterable[AddServices],
         *,
         operator_token: OperatorToken | None = None,
         internal: bool = False,
@@ -166,7 +170,8 @@ class Service:
             on_error=self.metrics.note_failure,
         )
         server = make_server(admission, connections_of(name))
-        add_services(server)
+        for add in services:
+            add(server)
         checks = health.HealthServicer() if internal else self.checks
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         reflect = isinstance(self.settings, KeyHolderSettings) and self.settings.reflection

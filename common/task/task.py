@@ -23,7 +23,7 @@ from common.crypto.signed_key import PROOF_BYTES, end_of_validity
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.dates import utc
 from common.errors import ProofError, TaskError
-from common.limits import MAX_UNIX_TIME, MAX_USERS
+from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
 from common.protocols import ITEM_KINDS, Kind, Protocol, Refinement, protocol_named
 from common.task.composition import check_composition, check_domain_size
 from common.task.domain_spec import (
@@ -59,7 +59,6 @@ MAX_TASK_BYTES: Final = 2 * 1024 * 1024
 MAX_LOCAL_EPSILON: Final = 20.0
 """Maximum finite local ε; above it there is almost no noise. Without noise, it is infinite."""
 MIN_DELTA: Final = 1e-15
-MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_POPULATION_CHARACTERS: Final = 64
 
 _PARSE_ERRORS: Final = (

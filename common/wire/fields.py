@@ -20,6 +20,8 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a message to any service."""
+MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
+"""Maximum size of a result, which may hold three numbers for each of 2^24 items."""
 
 E = TypeVar("E", bound=Enum)
 V = TypeVar("V")

@@ -37,8 +37,6 @@ from common.task_digest import TaskDigest
 from common.wire.fields import Codec, digest_from_wire, parse_stored
 from protos.shuffledp.v1 import analyzer_pb2
 
-MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
-"""Maximum size of a result, which may hold three numbers for each of 2^24 items."""
 MAX_LEDGER_ENTRIES: Final = 10_000
 """Maximum number of entries in one answer."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1

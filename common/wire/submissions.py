@@ -7,11 +7,10 @@ from typing import Final, assert_never
 from common.crypto.privacy_tokens import TOKEN_BYTES
 from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import ValueRangeError, WireError
-from common.limits import parse_bounded, parse_count, parse_fixed
+from common.limits import MAX_ENVELOPE_BYTES, parse_bounded, parse_count, parse_fixed
 from common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kind_of
 from common.protocols import Kind
 from common.task.specs import MAX_DIMENSIONS, MAX_KEYS
-from common.task.task import MAX_ENVELOPE_BYTES
 from common.task_digest import TaskDigest
 from common.wire.fields import Codec, EnumCodec, digest_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2

@@ -22,8 +22,8 @@ from common.runtime.tls import client_identity
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.wire.batches import sentinel_parts
+from common.wire.fields import MAX_RESULT_BYTES
 from common.wire.results import (
-    MAX_RESULT_BYTES,
     decided_from_wire,
     decision_to_wire,
     ledger_from_wire,

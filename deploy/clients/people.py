@@ -13,7 +13,7 @@ from gmpy2 import mpz
 from common.crypto.privacy_tokens import TOKEN_BYTES, PendingToken
 from common.crypto.randomness import seeded_generator
 from common.errors import ProofError, SettingsError
-from common.runtime.executor import gather
+from common.runtime.parts.executor import gather
 from common.runtime.validation import read_file
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest

@@ -17,9 +17,10 @@ import numpy as np
 
 from common.accounting.count_distributions import MAX_COUNT
 from common.accounting.epsilon_search import gaussian_mu
+from common.limits import MAX_ENVELOPE_BYTES
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, seeds_of
-from common.task.task import MAX_ENVELOPE_BYTES, envelope_bytes
+from common.task.task import envelope_bytes
 from lab.planning.design import Design, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 

@@ -11,7 +11,7 @@ from common.runtime.state_directory import StateDirectory
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.sqlite_store import SqliteGroups, SqliteStore
 from shuffler.storage.store_metrics import StoreMetrics
-from shuffler.storage.submission_store import GroupSource, Observer, SubmissionStore
+from shuffler.storage.submission_store import GroupSource, SubmissionStore
 
 _SQLITE: Final = "spool.sqlite"
 
@@ -20,7 +20,6 @@ def open_store(
     settings: ShufflerSettings,
     clock: Clock,
     process_metrics: ProcessMetrics,
-    observer: Observer = lambda *_: None,
 ) -> SubmissionStore:
     """
     Open the store of a front-end, or of the process that begins and moves batches.
@@ -31,14 +30,13 @@ def open_store(
     """
     if settings.store is None:
         state = StateDirectory.open(settings.state_directory)
-        return SqliteStore(state.database(_SQLITE), clock, observer)
+        return SqliteStore(state.database(_SQLITE), clock)
     with _psycopg_needed():
         from shuffler.storage.postgres_store import PostgresStore  # noqa: PLC0415  # optional
     return PostgresStore(
         settings.store,
         clock,
         StoreMetrics(process_metrics),
-        observer,
         coordinator=settings.role != "front-end",
     )
 

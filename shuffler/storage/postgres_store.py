@@ -24,7 +24,6 @@ from shuffler.storage.store_metrics import StoreMetrics
 from shuffler.storage.submission_store import (
     OPEN_STATES,
     Key,
-    Observer,
     Row,
     StoredBatch,
     SubmissionStore,
@@ -63,7 +62,6 @@ class PostgresStore(SubmissionStore):
         uri: str,
         clock: Clock,
         metrics: StoreMetrics,
-        observer: Observer = lambda *_: None,
         *,
         coordinator: bool,
     ) -> None:
@@ -75,7 +73,7 @@ class PostgresStore(SubmissionStore):
         Raises SettingsError if the server cannot be used; see PostgresConnection.
         """
         self._uri = uri
-        super().__init__(observer)
+        super().__init__()
         self._writer = uuid4()
         self._connection = PostgresConnection(uri, clock, metrics, coordinator=coordinator)
         self._refused: dict[BatchId, Counter[Outcome]] = {}

@@ -28,7 +28,6 @@ from shuffler.storage.group_commit import Arrival
 from shuffler.storage.submission_store import (
     MAY_BE_SENT,
     Key,
-    Observer,
     Row,
     StoredBatch,
     SubmissionStore,
@@ -78,8 +77,8 @@ class SqliteGroups:
 class SqliteStore(SubmissionStore):
     """The shuffler's SQLite database."""
 
-    def __init__(self, path: Path, clock: Clock, observer: Observer = lambda *_: None) -> None:
-        super().__init__(observer)
+    def __init__(self, path: Path, clock: Clock) -> None:
+        super().__init__()
         self._clock = clock
         self._database = Database(path, Schema(steps=_STEPS))
         self._path = path

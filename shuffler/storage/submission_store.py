@@ -108,8 +108,8 @@ class SubmissionStore(ABC):
     it is safe to retry.
     """
 
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+    def __init__(self) -> None:
+        self.observer: Observer = lambda *_: None
         self.changed = asyncio.Event()
         """Set when this process has stored submissions or the state of a batch."""
         self._commits = GroupCommit(self._commit)
@@ -194,7 +194,7 @@ class SubmissionStore(ABC):
         state, the number of users, so that the decision may no longer hold.
         """
         n_users = await self._store_state(batch, state)
-        self._observer(batch.batch_id, batch.state, state, n_users)
+        self.observer(batch.batch_id, batch.state, state, n_users)
         self.changed.set()
         if state is BatchState.PERMUTED:
             await self.clean_up(batch.batch_id)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from common.runtime.metrics import DEFINITIONS
+from tests.support.scrapes import DEFINITIONS
 from tests.support.tools import tool
 
 _DEPLOY: Final = Path(__file__).parents[2] / "deploy"

@@ -13,7 +13,6 @@ import yaml
 from packaging.requirements import Requirement
 
 from analyzer.settings import AnalyzerSettings
-from common.runtime.metrics import DEFINITIONS
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from deploy.docker.__main__ import DEFAULT_BASE
 from deploy.docker.deployment import SCALE_GROUPS
@@ -21,6 +20,7 @@ from deploy.docker.engine import IMAGES, SCALE_IMAGES
 from deploy.docker.preparation import ROLES, WITNESSES
 from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
+from tests.support.scrapes import DEFINITIONS
 from tests.support.tools import tool
 from user_agent.settings import UserAgentSettings
 

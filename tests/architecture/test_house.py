@@ -20,6 +20,8 @@ _MOST_LINES: Final = 600
 _PRODUCT_LINES: Final = 60_650
 _ROOM_LINES: Final = {"deploy": 12_020, "lab": 6_920, "audit": 5_890}
 _TEST_LINES: Final = 58_480
+_WITNESS_LINES: Final = 6_100
+"""Lines of a witness of its own and of all that it imports."""
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
 
@@ -119,6 +121,25 @@ def test_imports_go_one_way_only(depth: int) -> None:
                 graph[".".join(here[:depth])].add(".".join(there[:depth]))
 
     TopologicalSorter(graph).prepare()  # raises a CycleError that names the circle
+
+
+def test_a_plain_witness_loads_only_what_it_needs() -> None:
+    """No task, batch or result is among it, and its lines with all that it imports are few."""
+    modules = {
+        ".".join(path.relative_to(_ROOT).with_suffix("").parts): path
+        for path in _sources(*_FOLDERS)
+    }
+    loaded, found = set[str](), {"witness.server", "witness.__main__"}
+    while found - loaded:
+        name = (found - loaded).pop()
+        loaded.add(name)
+        found |= _imported(modules[name]) & modules.keys()
+
+    rooms = {".".join(name.split(".")[:2]) for name in loaded}
+    assert set() == rooms & {"common.task", "common.messages", "common.protocols"}
+    assert _WITNESS_LINES >= sum(
+        len(modules[name].read_text(encoding="utf-8").splitlines()) for name in loaded
+    )
 
 
 def _private_attributes(source: str) -> set[str]:

@@ -20,8 +20,9 @@ from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import HpkePool
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
-from common.runtime.executor import Executor, LocalExecutor, PartMetrics
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.parts.executor import Executor, LocalExecutor, PartMetrics
+from shuffler.metrics import METRICS
 from shuffler.shuffle_job import shuffle
 from shuffler.worker import run_part as run_shuffler_part
 from tests.benchmarks.conftest import Best, Line
@@ -47,7 +48,7 @@ async def _compare(
 ) -> dict[str, float]:
     """Return the shortest of alternating rounds, and the first, which starts workers."""
     pool = HpkePool(2)
-    own = PartMetrics(ProcessMetrics("shuffler", SystemClock()).metrics, SystemClock())
+    own = PartMetrics(ProcessMetrics("shuffler", METRICS, SystemClock()).metrics, SystemClock())
     local = LocalExecutor(pool=pool, metrics=own)
     found = np.array(
         [

@@ -8,16 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from audit.harness.clock import ManualClock
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
 from common.crypto.token_signing import TokenSigningKey
-from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from issuer.entitlements import PeopleList
-from issuer.issuance import Issuance, signing_threads
-from issuer.issuance_store import IssuanceStore
-from issuer.token_keys import HeldKey, TokenKeys
+from issuer.issuance import signing_threads
+from issuer.token_keys import HeldKey
 from tests.benchmarks.conftest import Best, Line, best_of
+from tests.support.issuers import IssuerCore
 
 _TOKENS: Final = 400
 _CALL: Final = 200
@@ -59,25 +56,16 @@ def test_signing(best: Best, line: Line) -> None:
 def test_issuing(best: Best, line: Line, tmp_path: Path) -> None:
     """The core with its database: durable, each for another person, 256 at once."""
     credentials = [secrets.token_bytes(32) for _ in range(6 * _TOKENS)]
-    people = tmp_path / "people.txt"
+    core, messages = IssuerCore(tmp_path), _messages(_TOKENS)
     hashes = (f"{n} {sha256(one).hexdigest()}\n" for n, one in enumerate(credentials))
-    people.write_text("".join(hashes), encoding="utf-8")
-    store, clock = IssuanceStore(tmp_path / "issuer.sqlite"), ManualClock()
-    keys, messages = TokenKeys(StateDirectory.open(tmp_path / "state")), _messages(_TOKENS)
-    made = HeldKey.generate(2**33, clock.now())
-    keys.hold(made)
+    (tmp_path / "people.txt").write_text("".join(hashes), encoding="utf-8")
+    made = HeldKey.generate(2**33, core.clock.now())
     public = made.signing_key.token_key()
     bare = made.signing_key
     plain = _TOKENS / best_of(3, lambda: [bare.blind_sign(one) for one in messages])
-    with signing_threads(0) as signers:
-        issuance = Issuance(
-            keys=keys,
-            store=store,
-            entitlements=PeopleList(people),
-            signers=signers,
-            clock=clock,
-            record=lambda _: None,
-        )
+    with signing_threads(0) as core.signers:
+        core.start()
+        core.keys.hold(made)
         left = iter(credentials)
 
         async def issue_all() -> None:
@@ -85,18 +73,18 @@ def test_issuing(best: Best, line: Line, tmp_path: Path) -> None:
 
             async def issue(message: bytes) -> None:
                 async with at_once:
-                    await issuance.issue(public.key_id, message, next(left))
+                    await core.issuance.issue(public.key_id, message, next(left))
 
             await asyncio.gather(*map(issue, messages))
 
         async def issue_bulk() -> None:
             for at in range(0, _TOKENS, _CALL):
                 part = messages[at : at + _CALL]
-                await issuance.issue_bulk([(public.key_id, one, next(left)) for one in part])
+                await core.issuance.issue_bulk([(public.key_id, one, next(left)) for one in part])
 
         rate = _TOKENS / best(3, lambda: asyncio.run(issue_all()))
         in_bulk = _TOKENS / best_of(3, lambda: asyncio.run(issue_bulk()))
-    store.close()
+    core.stop()
     opening = _opening_rate()
     line(
         "issuing tokens",

@@ -111,10 +111,10 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
     shuffler.clock.seconds = 2_000_000_000.0
     analyzer.reachable = False
     permuted = await _seconds(shuffler.advance())
-    assert await shuffler.state() is BatchState.PERMUTED
+    assert await shuffler.batch_state() is BatchState.PERMUTED
     analyzer.reachable = True
     delivered = await _seconds(shuffler.advance())
-    assert await shuffler.state() is BatchState.ERASED
+    assert await shuffler.batch_state() is BatchState.ERASED
     assert (n_users, sent % 2**64) == (analyzer.n_reports, analyzer.checksum)
     shuffled = (await shuffler.collection.status(digest)).shuffle_seconds
     shuffler.store.close()

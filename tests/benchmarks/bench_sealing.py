@@ -22,7 +22,7 @@ from common.crypto.hpke import (
 )
 from common.crypto.hpke_pool import HpkePool, open_each, seal_each
 from common.mechanisms.registry import mechanism_of
-from common.runtime.executor import LocalExecutor
+from common.runtime.parts.executor import LocalExecutor
 from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import DummySpec
 from common.task.task import SUBMISSION_ID_BYTES

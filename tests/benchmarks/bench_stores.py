@@ -47,7 +47,7 @@ class _OnPostgres(Shuffler):
 
     def open_store(self) -> SubmissionStore:  # type: ignore[override]
         """Connect to the server."""
-        return postgres_store(self.uri, self.metrics.record_move)
+        return postgres_store(self.uri)
 
 
 def _sealed(case: PublishedTask, calls: int) -> list[list[bytes]]:

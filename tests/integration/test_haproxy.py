@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.errors import PeerError
 from common.runtime.clock import SystemClock
+from common.runtime.metrics import OF_ALL
 from common.runtime.rpc import open_channel, reply
 from common.runtime.service import Service
 from common.runtime.settings import ServiceSettings
@@ -43,7 +44,7 @@ class FrontEnds:
             listen=listen,
             tls_directory=self.directory / "tls",
         )
-        async with Service.starting(settings, "shuffler", SystemClock()) as service:
+        async with Service.starting(settings, "shuffler", OF_ALL, SystemClock()) as service:
             await service.serve("shuffledp.v1.Shuffler", lambda _: None)
         self.services[number] = service
         await self.say(number, health_pb2.HealthCheckResponse.SERVING)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest_asyncio
 
 from common.messages.batch import BatchState
-from common.runtime.metrics import DEFINITIONS, PARTIES, Party
+from common.runtime.metrics import PARTIES, Party
 from tests.support.clients import (
     contribute,
     envelopes,
@@ -16,7 +16,7 @@ from tests.support.clients import (
     submit,
     submit_bulk,
 )
-from tests.support.scrapes import Series, by_batches, scrape, value
+from tests.support.scrapes import DEFINITIONS, Series, by_batches, scrape, value
 from tests.support.services import Services
 
 _LISTEN = "127.0.0.1:0"

@@ -14,7 +14,7 @@ from analyzer.storage.store import Store
 from audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
 from audit.harness.clock import ManualClock
 from common.crypto.key_ring import Schedule
-from common.runtime.executor import Job
+from common.runtime.parts.executor import Job
 from tests.support.faults import Faults, FaultyState, Life, Network, add_boundaries
 
 J = TypeVar("J", bound=Job)

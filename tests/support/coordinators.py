@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.jobs import OfferedJobs
+from common.runtime.parts.jobs import OfferedJobs
 from common.runtime.rpc import bind, make_server
 from common.runtime.tls import Tls, VerifiedCallers
 from protos.shuffledp.v1 import jobs_pb2_grpc

@@ -7,13 +7,15 @@ from typing import Any, Final
 import pytest
 
 from analyzer.batch_counts import BatchCounts
-from analyzer.count_job import ARRIVED, CountJob
+from analyzer.count_job import CountJob
 from audit.harness.analyzer_core import InlineExecutor, part_header, parts_of
 from common.crypto.batch_key import BatchKey
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import Tree, bits_for
+from common.receiving.delivery_table import Delivery
+from common.receiving.received_job import ARRIVED
 from common.runtime.blocks import FolderBlocks
-from common.runtime.executor import Executor
+from common.runtime.parts.executor import Executor
 from tests.support.leaves import SALT
 from tests.support.tasks import PublishedTask
 
@@ -26,33 +28,31 @@ def divide_finely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide small batches as large ones are: into several ranges, buckets and slices."""
     monkeypatch.setattr("common.messages.inclusion_proof.RANGE_LEAVES", SMALL_RANGE)
     monkeypatch.setattr("common.messages.inclusion_proof.BUCKET_LEAVES", SMALL_BUCKET)
-    monkeypatch.setattr("analyzer.count_job._SLICE_REPORTS", SMALL_SLICE)
+    monkeypatch.setattr("common.receiving.received_job._SLICE_REPORTS", SMALL_SLICE)
 
 
 def job_over(
     path: Path, case: PublishedTask, sealed: list[bytes], n_parts: int = 3, **changes: Any
 ) -> CountJob:
     """Store a batch's parts as they arrive, and return its job for the release."""
+    digest, parts = case.signed.digest(), parts_of(sealed, n_parts)
     manifest = BatchManifest(
-        task_digest=case.signed.digest(),
+        task_digest=digest,
         batch_id=BatchId(bytes(16)),
         n_users=len(sealed),
         n_reports=len(sealed),
     )
+    arrived = {number: part_header(digest, number, of_part) for number, of_part in enumerate(parts)}
     job = CountJob.plan(
-        manifest,
-        n_parts=n_parts,
-        task_bytes=case.signed.task_bytes,
+        Delivery(manifest=manifest, n_parts=n_parts, staged=False, arrived=arrived),
+        report_bytes=case.task.sealed_report_bytes,
         key=BatchKey(bytes(range(32))),
         salt=SALT,
         blocks=FolderBlocks(path),
-        content_hashes=b"".join(
-            part_header(case.signed.digest(), number, reports).content_hash
-            for number, reports in enumerate(parts_of(sealed, n_parts))
-        ),
+        task_bytes=case.signed.task_bytes,
     )
     job = replace(job, private_key=case.analyzer_key.private_bytes(), **changes)
-    for number, reports in enumerate(parts_of(sealed, n_parts)):
+    for number, reports in enumerate(parts):
         job.sealed_blocks().put(f"{ARRIVED}/{number}", b"".join(reports))
     return job
 

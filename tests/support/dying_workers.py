@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.runtime.executor import LocalExecutor
+from common.runtime.parts.executor import LocalExecutor
 
 
 def run_and_die_once(stage: Callable[..., Any], marks: Path, job: object, part: int) -> Any:

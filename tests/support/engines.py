@@ -19,13 +19,14 @@ from common.crypto.batch_key import BatchKey
 from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
-from common.runtime.engine import EngineExecutor, RemotePart
-from common.runtime.executor import PartMetrics
-from common.runtime.jobs import OfferedJobs
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.parts.dask_engine import EngineExecutor, RemotePart
+from common.runtime.parts.executor import PartMetrics
+from common.runtime.parts.jobs import OfferedJobs
 from common.runtime.service import GRPC_SILENCE
 from common.runtime.tls import Tls, TlsFiles, development_files
 from common.task.task import SUBMISSION_ID_BYTES
+from shuffler.metrics import METRICS
 from shuffler.shuffle_job import ShuffleJob
 from shuffler.storage.group import form_group
 from shuffler.storage.group_commit import Arrival
@@ -184,7 +185,7 @@ async def engine_party(
     """Run a coordinator with an engine of two workers; blocks are in FOLDER/engine."""
     jobs, variables = OfferedJobs(), dict(environment)
     engine = Engine(folder, variables)
-    metrics = ProcessMetrics("shuffler", SystemClock())
+    metrics = ProcessMetrics("shuffler", METRICS, SystemClock())
     tls = Tls.open(engine.files("coordinator"), "coordinator", SystemClock())
     async with coordinator(tls, jobs) as address:
         variables |= engine.settings(address, folder, folder / "engine", party)

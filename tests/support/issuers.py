@@ -10,11 +10,11 @@ import numpy as np
 
 from audit.harness.clock import ManualClock
 from common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
-from common.runtime.metrics import TokenOutcome
 from common.task_digest import TaskDigest
 from issuer.entitlements import PeopleList
 from issuer.issuance import Issuance
 from issuer.issuance_store import IssuanceStore
+from issuer.metrics import TokenOutcome
 from issuer.token_keys import TokenKeys
 from tests.support.faults import Faults, FaultyState, Life, add_boundaries
 

@@ -30,7 +30,7 @@ class ShufflerParty(Shuffler):
     """A shuffler's core, which is its own client of the analyzer and records its deliveries."""
 
     def __init__(self, around: Surroundings, analyzer: AnalyzerParty) -> None:
-        super().__init__(around.path / "shuffler", keep_seconds=10.0**6)
+        super().__init__(around.path / "shuffler")
         self._around = around
         self._to = analyzer
         self.clock = around.clock
@@ -42,7 +42,7 @@ class ShufflerParty(Shuffler):
     async def start(self) -> None:
         """Start, or restart on the same files."""
         self.life = Life("shuffler", self._around.faults)
-        self.identity = self._to.keys.identity.public_identity()
+        self.pinned = self._to.keys.identity.public_identity()
         self.rng = self._around.rng()
         await super().start()
 

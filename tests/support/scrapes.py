@@ -8,7 +8,19 @@ from typing import Final
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.runtime.metrics import Metrics
+import analyzer.metrics
+import issuer.metrics
+import shuffler.metrics
+from common.runtime.metrics import OF_ALL, OF_SERVERS, MetricDefinition, Metrics, Party
+
+DEFINITIONS: Final[dict[Party, tuple[MetricDefinition, ...]]] = {
+    "analyzer": analyzer.metrics.METRICS,
+    "shuffler": shuffler.metrics.METRICS,
+    "issuer": issuer.metrics.METRICS,
+    "user_agent": OF_ALL,
+    "witness": OF_SERVERS,
+}
+"""Each party's metrics."""
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -20,14 +19,9 @@ from common.runtime.blocks import FolderBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
-from shuffler.active_batches import ActiveBatches
-from shuffler.admission import ConnectionLimit
-from shuffler.collection import Collection
-from shuffler.delivery import Deliveries
-from shuffler.inclusion import InclusionProofs
-from shuffler.log_relay import LogRelay
-from shuffler.metrics import BatchMetrics
-from shuffler.refusals import RefusalCounts
+from shuffler.core import ShufflerCore
+from shuffler.metrics import METRICS
+from shuffler.settings import ShufflerSettings
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import SHUFFLER, store_holding
@@ -72,73 +66,56 @@ async def _absent_log(after: int) -> NoReturn:
     raise PeerError(f"away, after {after}")
 
 
-@dataclass
-class Shuffler:
-    """A shuffler without its server."""
+class Shuffler(ShufflerCore):
+    """A shuffler's core on its own files; `start` makes it, and makes it again after a crash."""
 
-    path: Path
-    case: PublishedTask = CASE
-    minimum_batch: int = 1
-    most_dummies: int = 10_000
-    pool: HpkePool | None = None
-    """Opens and seals; by default in this thread."""
-    keep_seconds: float = 1000.0
-    """How long proofs of inclusion are kept, and batches that cannot be delivered."""
+    analyzer: MemoryAnalyzer
+    clock: ManualClock
+    store: SqliteStore
 
-    def __post_init__(self) -> None:
-        self.analyzer = MemoryAnalyzer(self.case.signed, self.case.identity)
-        self.identity = self.case.identity.public_identity()
-        self.blocks = FolderBlocks(self.path / "blocks")
+    def __init__(
+        self,
+        path: Path,
+        case: PublishedTask = CASE,
+        pool: HpkePool | None = None,
+        **limits: Any,
+    ) -> None:
+        """`limits` are settings; by default, `pool` works in this thread."""
+        self.path, self.case, self.limits = path, case, limits
+        self.pool = pool or InlinePool()
+        self.analyzer = MemoryAnalyzer(case.signed, case.identity)
+        self.pinned = case.identity.public_identity()
         self.clock = ManualClock()
         self.rng = np.random.default_rng(1)
-        self._contributor = Contributor(self.case.task, self.case.signed.digest())
+        self._contributor = Contributor(case.task, case.signed.digest())
 
     async def start(self) -> None:
         """Start, or restart after a crash."""
         state = self.open_state()
-        self.keys = self.open_keys(state)
-        self.process_metrics = ProcessMetrics("shuffler", self.clock)
-        self.refusals = RefusalCounts()
-        self.metrics = BatchMetrics(self.process_metrics, self.refusals)
-        self.store = self.open_store()
-        self.batches = ActiveBatches(
-            store=self.store,
+        self.process_metrics = ProcessMetrics("shuffler", METRICS, self.clock)
+        super().__init__(
+            settings=ShufflerSettings(
+                state_directory=self.path,
+                plaintext=True,
+                analyzer="127.0.0.1:1",
+                analyzer_identity=self.pinned.raw.hex(),
+                submissions_per_connection=0,
+                **self.limits,
+            ),
             state=state,
+            keys=self.open_keys(state),
+            identity=SHUFFLER,
+            store=self.open_store(),
+            blocks=FolderBlocks(self.path / "blocks"),
+            pool=self.pool,
+            executor=InlineExecutor(),
             analyzer=self.analyzer,
-            identity=self.identity,
-            own_identity=SHUFFLER.public_identity(),
-            keys=self.keys,
-            minimum_batch=self.minimum_batch,
-            most_dummies=self.most_dummies,
+            get_log=_absent_log,
+            process_metrics=self.process_metrics,
+            clock=self.clock,
             rng=self.rng,
         )
-        await self.refusals.load(self.store)
-        await self.batches.resume()
-        self.metrics.resume(await self.store.states(), self.batches.deadlines())
-        pool = self.pool or InlinePool()
-        self.collection = Collection(
-            batches=self.batches,
-            store=self.store,
-            pool=pool,
-            connections=ConnectionLimit(0),
-            refusals=self.refusals,
-        )
-        self.log = LogRelay(_absent_log, self.clock)
-        self.inclusions = InclusionProofs(
-            blocks=self.blocks,
-            identity=self.identity,
-            keep_seconds=self.keep_seconds,
-            clock=self.clock,
-        )
-        self.deliveries = Deliveries(
-            batches=self.batches,
-            executor=InlineExecutor(),
-            inclusions=self.inclusions,
-            metrics=self.metrics,
-            keep_seconds=self.keep_seconds,
-        )
-        await self.deliveries.resume()
-        self.inclusions.delete_expired(incomplete=True)
+        await self.resume()
 
     async def restart(self) -> None:
         """Restart on the same files, as after a crash."""
@@ -160,7 +137,7 @@ class Shuffler:
 
     def open_store(self) -> SqliteStore:
         """Open the database of submissions."""
-        return SqliteStore(self.path / "spool.sqlite", self.clock, self.metrics.record_move)
+        return SqliteStore(self.path / "spool.sqlite", self.clock)
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""
@@ -174,7 +151,7 @@ class Shuffler:
         )
         assert [Outcome.STORED] * count == outcomes
 
-    async def state(self) -> BatchState:
+    async def batch_state(self) -> BatchState:
         """Return the batch's state."""
         return (await self.collection.status(self.case.signed.digest())).state
 

@@ -10,12 +10,13 @@ from common.messages.batch import BatchId
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.metrics import ProcessMetrics
+from shuffler.metrics import METRICS
 from shuffler.storage.group import NUMBER_BITS, form_group, open_group
 from shuffler.storage.group_commit import Arrival
 from shuffler.storage.postgres_store import PostgresStore
 from shuffler.storage.sqlite_store import SqliteStore
 from shuffler.storage.store_metrics import StoreMetrics
-from shuffler.storage.submission_store import Observer, SubmissionStore
+from shuffler.storage.submission_store import SubmissionStore
 from tests.support.tasks import published
 
 BATCH: Final = BatchId(b"b" * 16)
@@ -26,22 +27,21 @@ PAST: Final = int(ManualClock().now())
 DEADLINE: Final = 2**40
 
 
-def sqlite_store(path: Path, observer: Observer = lambda *_: None) -> SqliteStore:
+def sqlite_store(path: Path) -> SqliteStore:
     """Open a store in a SQLite file."""
-    return SqliteStore(path, ManualClock(), observer)
+    return SqliteStore(path, ManualClock())
 
 
 def postgres_store(
     uri: str,
-    observer: Observer = lambda *_: None,
     *,
     coordinator: bool = True,
     clock: Clock | None = None,
 ) -> PostgresStore:
     """Open a store in a PostgreSQL database, by default by the system's clock."""
     clock = clock or SystemClock()
-    metrics = StoreMetrics(ProcessMetrics("shuffler", clock))
-    return PostgresStore(uri, clock, metrics, observer, coordinator=coordinator)
+    metrics = StoreMetrics(ProcessMetrics("shuffler", METRICS, clock))
+    return PostgresStore(uri, clock, metrics, coordinator=coordinator)
 
 
 def submission(number: int, content: bytes = b"c") -> bytes:

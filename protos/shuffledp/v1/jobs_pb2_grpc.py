@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class JobsStub:
-    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/jobs.py.
+    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/parts.
     Only a party's coordinator serves it, on its internal listener.
     """
 
@@ -44,7 +44,7 @@ class JobsStub:
 
 
 class JobsServicer:
-    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/jobs.py.
+    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/parts.
     Only a party's coordinator serves it, on its internal listener.
     """
 
@@ -72,7 +72,7 @@ def add_JobsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Jobs:
-    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/jobs.py.
+    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/parts.
     Only a party's coordinator serves it, on its internal listener.
     """
 

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobsStub:
-    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/jobs.py.
+    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/parts.
     Only a party's coordinator serves it, on its internal listener.
     """
 
@@ -40,7 +40,7 @@ class JobsStub:
 
 @_typing.type_check_only
 class JobsAsyncStub(JobsStub):
-    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/jobs.py.
+    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/parts.
     Only a party's coordinator serves it, on its internal listener.
     """
 
@@ -49,7 +49,7 @@ class JobsAsyncStub(JobsStub):
     """Return a job with its secrets."""
 
 class JobsServicer(metaclass=_abc_1.ABCMeta):
-    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/jobs.py.
+    """Jobs whose parts run now, for the workers of this party's own engine: common/runtime/parts.
     Only a party's coordinator serves it, on its internal listener.
     """
 

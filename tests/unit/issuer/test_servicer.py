@@ -5,7 +5,7 @@ import pytest
 from audit.harness.clock import ManualClock
 from common.errors import WireError
 from common.runtime.metrics import WINDOW, ProcessMetrics
-from issuer.metrics import IssuanceMetrics
+from issuer.metrics import METRICS, IssuanceMetrics
 from issuer.servicer import IssuerServicer
 from protos.shuffledp.v1 import issuer_pb2
 from tests.support.issuers import ISSUER_NAME, IssuerCore
@@ -37,7 +37,7 @@ async def test_a_request_of_wrong_length_is_refused(
 def test_answers_are_counted_in_whole_windows() -> None:
     """No reading shows a single call; keys are counted at once."""
     clock, keys = ManualClock(WINDOW * 10), [1]
-    process = ProcessMetrics("issuer", clock)
+    process = ProcessMetrics("issuer", METRICS, clock)
     metrics = IssuanceMetrics(process, lambda: len(keys))
 
     def shown() -> dict[str, float]:

@@ -122,12 +122,12 @@ async def test_concurrent_lookups_of_unknown_tasks_are_limited(shuffler: Shuffle
 
 async def test_minimum_batch_raises_n_min(shuffler: Shuffler) -> None:
     """The status shows the raised number."""
-    shuffler.minimum_batch = 6
+    shuffler.limits["minimum_batch"] = 6
     await shuffler.restart()
     await shuffler.submit(5)
     await shuffler.advance()
 
-    assert BatchState.COLLECTING is await shuffler.state()
+    assert BatchState.COLLECTING is await shuffler.batch_state()
     assert (await shuffler.collection.status(DIGEST)).n_min == 6
 
 
@@ -155,7 +155,7 @@ async def test_a_start_on_another_database_destroys_nothing(
     await shuffler.start()
     await shuffler.advance()
 
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
 
 
 async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffler) -> None:
@@ -174,7 +174,7 @@ async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffl
 
     await shuffler.submit(1)
     await shuffler.advance()
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     assert set() == await shuffler.batches.needed_keys()
     assert shuffler.keys.rotate(late, await shuffler.batches.needed_keys())
 
@@ -201,7 +201,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
     await shuffler.submit(users)
     shuffler.analyzer.reachable = False
     await shuffler.advance()
-    state, [key_file] = await shuffler.state(), shuffler.key_files()
+    state, [key_file] = await shuffler.batch_state(), shuffler.key_files()
     kept = key_file.read_bytes()
     with monkeypatch.context() as damaged:
         if damage == "no key":
@@ -226,7 +226,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
     shuffler.analyzer.reachable = True
     await shuffler.submit(5 - users)
     await shuffler.advance()
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
 
 
 async def test_a_quarantined_batch_needs_no_envelope_key(

@@ -81,7 +81,7 @@ async def test_a_finished_batch_is_reported_whatever_the_token(shuffler: Shuffle
         await shuffler.collection.submit(DIGEST, envelope, b"")
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.advance()
-    assert BatchState.EXPIRED is await shuffler.state()
+    assert BatchState.EXPIRED is await shuffler.batch_state()
 
     with pytest.raises(BatchStateError):
         await shuffler.collection.submit(DIGEST, envelope, b"")

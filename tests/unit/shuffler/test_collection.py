@@ -160,4 +160,4 @@ async def test_an_operator_closes_a_batch_early(shuffler: Shuffler, *, crash: bo
 
     [(manifest, _)] = shuffler.analyzer.delivered
     assert 3 == manifest.n_users
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()

@@ -40,7 +40,7 @@ async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> 
     [(manifest, blob)] = shuffler.analyzer.delivered
     assert (5, 10) == (manifest.n_users, manifest.n_reports)
     assert 10 * CASE.task.sealed_report_bytes == len(blob)
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     assert (await shuffler.collection.status(DIGEST)).shuffle_seconds > 0
     assert [] == shuffler.key_files()
     key_file.touch(mode=0o600)
@@ -49,7 +49,7 @@ async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> 
     await shuffler.restart()
     assert [] == shuffler.key_files()
     assert CASE.signed == await shuffler.collection.fetch_task(DIGEST)
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     with pytest.raises(BatchStateError, match="no longer collects"):
         await shuffler.collection.submit(DIGEST, shuffler.envelope())
 
@@ -81,7 +81,7 @@ async def test_a_failed_step_is_retried_after_growing_pauses(
     shuffler.analyzer.reachable = True
     shuffler.clock.seconds += 100
     async with asyncio.timeout(5):
-        while await shuffler.state() is not BatchState.ERASED:
+        while await shuffler.batch_state() is not BatchState.ERASED:
             await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -110,7 +110,7 @@ async def test_batches_are_looked_at_when_something_may_be_due(
     await asyncio.sleep(0.02)
     shuffler.clock.seconds = CASE.task.deadline
     async with asyncio.timeout(30):
-        while await shuffler.state() is not BatchState.ERASED:
+        while await shuffler.batch_state() is not BatchState.ERASED:
             await asyncio.sleep(0.1)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -128,7 +128,7 @@ async def test_a_full_batch_closes_without_a_search(
     await asyncio.sleep(0.2)
     await shuffler.submit(1)
     async with asyncio.timeout(30):
-        while await shuffler.state() is not BatchState.ERASED:
+        while await shuffler.batch_state() is not BatchState.ERASED:
             await asyncio.sleep(0.1)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -176,7 +176,7 @@ async def test_erasing_a_finished_batch_is_retried(
     with monkeypatch.context() as failures:
         failures.setattr(failing, fail)
         await shuffler.advance()
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     assert (keys, 1) == (len(shuffler.key_files()), len(shuffler.batches.unfinished()))
     assert [failing] == asked
     await shuffler.advance()
@@ -254,7 +254,7 @@ async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuff
     await shuffler.advance()
     after = {path.name for path in shuffler.path.rglob("*")}
 
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     shown = {f"proof-{DIGEST.hex()}", "buckets", "commitment", "leaves.0"}
     assert shown == after - before - {"blocks", "spool.sqlite-wal", "spool.sqlite-shm"}
     assert (0, [], []) == (_groups(shuffler), _folders(shuffler), shuffler.key_files())
@@ -264,14 +264,14 @@ async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
     """Counts of users and refusals stay; no hash or key does."""
     await shuffler.submit(2)
     await shuffler.collection.submit_bulk(DIGEST, [b"short"])
-    await shuffler.refusals.save(shuffler.store)
+    await shuffler.refusals.save()
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.advance()
 
     assert {"schema_version", "batches", "refusals"} == _tables_with_rows(shuffler)
     assert not (shuffler.path / "blocks").exists()
     assert 2 == (await shuffler.collection.status(DIGEST)).n_users
-    assert BatchState.EXPIRED is await shuffler.state()
+    assert BatchState.EXPIRED is await shuffler.batch_state()
     assert ([], [], []) == (shuffler.analyzer.delivered, _folders(shuffler), shuffler.key_files())
 
 
@@ -290,7 +290,7 @@ async def test_an_unrecorded_permutation_is_removed_and_made_again(
 
     shuffler.store.set_state = killed  # type: ignore[method-assign]
     await shuffler.advance()
-    assert BatchState.CLOSED is await shuffler.state()
+    assert BatchState.CLOSED is await shuffler.batch_state()
     [folder], [seed] = _folders(shuffler), _seeds(shuffler)
     first = await _permuted(shuffler)
     if moment == "while it is written":
@@ -321,7 +321,7 @@ async def test_a_start_destroys_the_seed_of_a_recorded_permutation(shuffler: Shu
     assert 1 == len(_seeds(shuffler))
     await shuffler.restart()
 
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.PERMUTED is await shuffler.batch_state()
     assert [] == _seeds(shuffler)
 
 
@@ -334,7 +334,7 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
 
     shuffler.store.clean_up = killed  # type: ignore[method-assign]
     await shuffler.advance()
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.PERMUTED is await shuffler.batch_state()
     assert _groups(shuffler) > 0
     order = await _permuted(shuffler)
     await shuffler.restart()
@@ -347,7 +347,7 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
     [(_, blob)] = shuffler.analyzer.delivered
     assert order == blob
     assert [0] == shuffler.analyzer.received
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
 
 
 async def test_a_seed_is_destroyed_before_the_delivery_without_a_restart(
@@ -363,7 +363,7 @@ async def test_a_seed_is_destroyed_before_the_delivery_without_a_restart(
     shuffler.store.clean_up = killed  # type: ignore[method-assign]
     shuffler.analyzer.reachable = False
     await shuffler.advance()
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.PERMUTED is await shuffler.batch_state()
     shuffler.store.clean_up = drop  # type: ignore[method-assign]
     await shuffler.advance()
 
@@ -385,7 +385,7 @@ async def test_a_batch_is_not_permuted_again_on_a_store_that_was_set_back(
 
     await shuffler.store._database.run(copy)
     await shuffler.advance()
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.PERMUTED is await shuffler.batch_state()
     order = await _permuted(shuffler)
     shuffler.store.close()
     for path in shuffler.path.glob("spool.sqlite*"):
@@ -395,7 +395,7 @@ async def test_a_batch_is_not_permuted_again_on_a_store_that_was_set_back(
     shuffler.analyzer.reachable = True
     await shuffler.advance()
 
-    assert BatchState.PERMUTED is not await shuffler.state()
+    assert BatchState.PERMUTED is not await shuffler.batch_state()
     assert ([], []) == (shuffler.analyzer.delivered, _seeds(shuffler))
     assert order == await _permuted(shuffler)
 
@@ -434,7 +434,7 @@ async def test_only_parts_that_have_not_arrived_are_sent_again(
     await shuffler.submit(5)
     shuffler.analyzer.lose_parts = True
     await shuffler.advance()
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.PERMUTED is await shuffler.batch_state()
     assert set(shuffler.analyzer.received) <= {0, 2}
     shuffler.analyzer.lose_parts = False
     await shuffler.advance()
@@ -460,12 +460,12 @@ async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, dam
         order.unlink()
     shuffler.analyzer.reachable = True
     await shuffler.advance()
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.PERMUTED is await shuffler.batch_state()
     assert ([], 1) == (shuffler.analyzer.delivered, len(shuffler.key_files()))
 
     shuffler.analyzer.stage(bytes(10 * _SIZE))  # as if an earlier delivery had arrived
     await shuffler.advance()
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     assert [] == shuffler.key_files() == list((shuffler.path / "blocks").iterdir())
 
 
@@ -481,12 +481,12 @@ async def test_a_proof_waits_for_its_store(
     monkeypatch.setattr(shuffler.inclusions, "keep", fail)
     await shuffler.submit(5)
     await shuffler.advance()
-    assert BatchState.SENT is await shuffler.state()
+    assert BatchState.SENT is await shuffler.batch_state()
     assert 1 == len(shuffler.key_files())
     monkeypatch.setattr(shuffler.inclusions, "keep", keep)
     await shuffler.advance()
 
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     assert [] == shuffler.key_files()
     assert 1 == len(shuffler.analyzer.delivered)
     [kept] = (shuffler.path / "blocks").iterdir()
@@ -500,7 +500,7 @@ async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:
     await shuffler.store.set_state(await shuffler.store.get(DIGEST), BatchState.CLOSED)
     with disk_of(300):
         await shuffler.advance()
-        assert BatchState.CLOSED is await shuffler.state()
+        assert BatchState.CLOSED is await shuffler.batch_state()
     await shuffler.advance()
 
     [(manifest, blob)] = shuffler.analyzer.delivered

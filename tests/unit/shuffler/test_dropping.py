@@ -71,14 +71,14 @@ async def test_a_batch_that_cannot_be_delivered_is_dropped(
     shuffler.analyzer.reachable = kept is not BatchState.PERMUTED
     shuffler.analyzer.lose_answers = True
     await shuffler.advance()
-    assert kept is await shuffler.state()
+    assert kept is await shuffler.batch_state()
     if restarted:
         shuffler.analyzer.reachable = False
         await shuffler.restart()
-    shuffler.clock.seconds = CASE.task.deadline + shuffler.keep_seconds - 1
+    shuffler.clock.seconds = CASE.task.deadline + shuffler.deliveries.keep_seconds - 1
     if not (restarted and kept is BatchState.CLOSED):  # else it is permuted now
         await shuffler.advance()
-        assert kept is await shuffler.state()
+        assert kept is await shuffler.batch_state()
     assert 1 == len(shuffler.key_files())
 
     if by_command:
@@ -87,10 +87,10 @@ async def test_a_batch_that_cannot_be_delivered_is_dropped(
     else:
         shuffler.clock.seconds += 1
     await shuffler.advance()
-    assert ended is await shuffler.state()
+    assert ended is await shuffler.batch_state()
     assert await _nothing_left(shuffler)
     await shuffler.restart()
-    assert ended is await shuffler.state()
+    assert ended is await shuffler.batch_state()
     assert [] == shuffler.batches.unfinished()
 
 
@@ -113,7 +113,7 @@ async def test_a_batch_that_is_dropped_during_its_delivery_says_what_the_analyze
     for _ in range(2):
         await shuffler.advance()
 
-    assert ended is await shuffler.state()
+    assert ended is await shuffler.batch_state()
     assert (ended is BatchState.UNCONFIRMED) == shuffler.analyzer.staged
     assert await _nothing_left(shuffler)
 
@@ -125,15 +125,15 @@ async def test_a_batch_permuted_by_an_earlier_version_may_have_been_sent(
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
     await shuffler.advance()
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.PERMUTED is await shuffler.batch_state()
     with closing(sqlite3.connect(shuffler.path / "spool.sqlite")) as connection, connection:
         connection.execute("UPDATE schema_version SET version = 2")
     await shuffler.restart()
 
-    assert BatchState.SENT is await shuffler.state()
+    assert BatchState.SENT is await shuffler.batch_state()
     shuffler.analyzer.reachable = True
     await shuffler.advance()
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
 
 
 @pytest.mark.parametrize("by_command", [False, True])
@@ -164,7 +164,7 @@ async def test_a_batch_that_cannot_be_resumed_is_dropped(
     if by_command:
         await shuffler.collection.drop(digest)
     else:
-        shuffler.clock.seconds = CASE.task.deadline + shuffler.keep_seconds
+        shuffler.clock.seconds = CASE.task.deadline + shuffler.deliveries.keep_seconds
     for _ in range(2):
         await shuffler.deliveries.end_unresumed()
 

@@ -78,7 +78,7 @@ async def test_a_batch_is_fetched_once_and_its_keys_dropped_when_it_is_permuted(
     await front_end.check()
     await front_end.check()
 
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.PERMUTED is await shuffler.batch_state()
     assert isinstance(await front_end.find_or_begin(DIGEST), FinishedBatch)
     with pytest.raises(BatchStateError, match="no longer collects"):
         front_end.envelope_key(first)

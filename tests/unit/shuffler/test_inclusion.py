@@ -7,6 +7,7 @@ import pytest
 from audit.harness.analyzer_core import InlineExecutor
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import split_every
+from common.crypto.key_ring import DAY
 from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.inclusion_proof import (
@@ -40,7 +41,7 @@ async def delivered(shuffler: Shuffler) -> Shuffler:
     """A shuffler that has delivered a batch of ten reports."""
     await shuffler.submit(5)
     await shuffler.advance()
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     return shuffler
 
 
@@ -88,7 +89,7 @@ async def test_a_commitment_to_other_reports_is_kept_as_evidence(
     await shuffler.advance()
 
     assert "analyzer signed other reports than were sent" in caplog.messages
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     commitment, _ = await shuffler.inclusions.relay(DIGEST, None)
     assert isinstance(commitment, BatchCommitment)
     assert 9 == commitment.n_leaves
@@ -105,7 +106,7 @@ async def test_a_lost_answer_raises_no_alarm(
     await shuffler.advance()
 
     assert not [message for message in caplog.messages if message.startswith("analyzer")]
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
 
 
 async def test_invalid_requests_for_proofs_are_refused(shuffler: Shuffler) -> None:
@@ -132,7 +133,7 @@ async def test_no_proof_is_kept_for_a_task_that_samples(
     shuffler.clock.seconds = float(_SAMPLED.task.deadline)
     await shuffler.advance()
 
-    assert BatchState.ERASED is await shuffler.state()
+    assert BatchState.ERASED is await shuffler.batch_state()
     assert forget == caplog.messages.count("analyzer signed other reports than were sent")
     assert [] == _folders(shuffler)
     with pytest.raises(ProofError, match="or the task samples"):
@@ -154,8 +155,8 @@ async def test_a_commitment_by_another_signer_is_not_kept(
 
 
 async def test_expired_proofs_are_deleted(delivered: Shuffler) -> None:
-    """They expire 1000 seconds after the deadline."""
-    delivered.clock.seconds = float(CASE.task.deadline + 1000)
+    """They expire 30 days after the deadline."""
+    delivered.clock.seconds = float(CASE.task.deadline + 30 * DAY)
     delivered.inclusions.delete_expired()
     await delivered.inclusions.relay(DIGEST, None)
     delivered.clock.seconds += 1
@@ -233,9 +234,7 @@ async def test_all_answers_for_a_batch_have_one_length(
     )
     job = _keep_job(shuffler, reports)
     await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
-    servicer = ShufflerServicer(
-        shuffler.collection, CASE.identity, shuffler.inclusions, shuffler.log
-    )
+    servicer = ShufflerServicer(shuffler)
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)
         for prefix in range(1 << commitment.bits)

@@ -34,7 +34,7 @@ async def test_the_manifest_counts_submissions_by_length(shuffler: Shuffler) -> 
     await shuffler.collection.submit_bulk(digest, sent[20:])
     shuffler.analyzer.reachable = False
     await shuffler.advance()
-    assert BatchState.PERMUTED is await shuffler.state()
+    assert BatchState.PERMUTED is await shuffler.batch_state()
     await shuffler.restart()
     shuffler.analyzer.reachable = True
     await shuffler.advance()

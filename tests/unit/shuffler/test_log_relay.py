@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import pytest
 
 from audit.harness.clock import ManualClock
-from common.crypto.signing import SigningIdentity
 from common.errors import PeerError, ProofError
 from common.transparency.checkpoint import SignedCheckpoint
 from common.transparency.log_entry import LogEntry
@@ -108,9 +107,8 @@ async def test_a_log_of_several_pages_is_copied() -> None:
 async def test_front_ends_copy_the_coordinators_copy(shuffler: Shuffler) -> None:
     """Also while the analyzer is away."""
     source = _Source(_LOG)
-    own = LogRelay(source.get_log, ManualClock())
-    identity = SigningIdentity(bytes(32))
-    servicer = CoordinatorServicer(shuffler.batches, shuffler.store, identity, own)
+    shuffler.log = LogRelay(source.get_log, ManualClock())
+    servicer = CoordinatorServicer(shuffler)
 
     async def get_log(after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
         return log_from_wire(await servicer.RelayLog(log_pb2.GetLogRequest(after=after), None))

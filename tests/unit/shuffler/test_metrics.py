@@ -5,6 +5,7 @@ from common.errors import StorageError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.metrics import WINDOW, ProcessMetrics
+from shuffler.metrics import METRICS
 from shuffler.storage.store_metrics import StoreMetrics
 from tests.support.scrapes import series_of, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -99,7 +100,7 @@ async def test_a_batch_dropped_before_it_is_permuted_is_counted_once(shuffler: S
 def test_the_slowest_transaction_shows_in_the_next_window() -> None:
     """Single transactions do not show, nor do those of an earlier window."""
     clock = ManualClock(0.0)
-    process_metrics = ProcessMetrics("shuffler", clock)
+    process_metrics = ProcessMetrics("shuffler", METRICS, clock)
     store = StoreMetrics(process_metrics)
 
     def shown(name: str) -> float | None:

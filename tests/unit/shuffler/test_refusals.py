@@ -48,18 +48,19 @@ def _reported(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
 
 async def test_counts_add_up_and_survive_a_crash(store: SqliteStore, tmp_path: Path) -> None:
     """Stored submissions, unsaved counts, and outcomes of a later version do not count."""
-    refusals = RefusalCounts()
+    refusals = RefusalCounts(store)
     refusals.count(_BATCH, [Outcome.MALFORMED, Outcome.STORED, Outcome.REPEATED])
-    await refusals.save(store)
+    await refusals.save()
     refusals.count(_BATCH, [Outcome.MALFORMED])
-    await refusals.save(store)
+    await refusals.save()
     refusals.count(_BATCH, [Outcome.CONFLICT])
     unknown = "INSERT INTO refusals VALUES (?, 'of a later version', 1)"
     await store._database.run(lambda connection: connection.execute(unknown, (_BATCH,)))
-    again, later = SqliteStore(tmp_path / "spool.sqlite", ManualClock()), RefusalCounts()
-    await later.load(again)
+    again = SqliteStore(tmp_path / "spool.sqlite", ManualClock())
+    later = RefusalCounts(again)
+    await later.load()
     later.count(_BATCH, [Outcome.REPEATED])
-    await later.save(again)
+    await later.save()
     again.close()
 
     expected = Counter({Outcome.MALFORMED: 2, Outcome.REPEATED: 2})
@@ -82,8 +83,8 @@ async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_u
 ) -> None:
     """Later saves succeed. If the last one fails, the service stops, and the log says so."""
     store.failure = failure
-    refusals = RefusalCounts()
-    saving = asyncio.create_task(refusals.run(store, pause=0.01))
+    refusals = RefusalCounts(store)
+    saving = asyncio.create_task(refusals.run(pause=0.01))
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await asyncio.sleep(0.05)
     store.failure = None
@@ -95,7 +96,7 @@ async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_u
 
     store.failure = failure
     refusals.count(_BATCH, [Outcome.CONFLICT])
-    await refusals.save_last(store)
+    await refusals.save_last()
 
     for event in ("refusals not saved yet", "refusals lost"):
         assert [type(failure).__name__] == _reported(caplog, event)
@@ -103,8 +104,8 @@ async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_u
 
 async def test_nothing_is_saved_without_new_counts(store: SqliteStore) -> None:
     """A service that waits does nothing."""
-    refusals = RefusalCounts()
-    saving = asyncio.create_task(refusals.run(store, pause=0.0))
+    refusals = RefusalCounts(store)
+    saving = asyncio.create_task(refusals.run(pause=0.0))
     refusals.count(_BATCH, [Outcome.STORED])
     await asyncio.sleep(0.05)
     assert refusals._saving is None
@@ -119,7 +120,7 @@ async def test_counts_being_saved_while_the_service_stops_are_counted_once(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, *, begun: bool
 ) -> None:
     """The save may have begun or not."""
-    refusals = RefusalCounts()
+    refusals = RefusalCounts(store)
     free = threading.Event()
     save = submission_table.add_refusals
 
@@ -133,13 +134,13 @@ async def test_counts_being_saved_while_the_service_stops_are_counted_once(
         monkeypatch.setattr(submission_table, "add_refusals", save_slowly)
     else:
         store._database._thread.submit(free.wait)  # something else is being written
-    saving = asyncio.create_task(refusals.run(store, pause=0.0))
+    saving = asyncio.create_task(refusals.run(pause=0.0))
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await asyncio.sleep(0.05)
     saving.cancel()
     await asyncio.sleep(0.05)
     free.set()
     await asyncio.gather(saving, return_exceptions=True)
-    await refusals.save_last(store)
+    await refusals.save_last()
 
     assert Counter({Outcome.CONFLICT: 1}) == (await store.refusals())[_BATCH]

@@ -18,13 +18,9 @@ class _Call:
         return "ipv4:192.0.2.1:1"
 
 
-def _servicer(core: Shuffler) -> ShufflerServicer:
-    return ShufflerServicer(core.collection, _IDENTITY, core.inclusions, core.log)
-
-
 async def test_every_device_gets_the_same_answer(shuffler: Shuffler) -> None:
     """Answers have one length, repeated or not; a repeat is marked."""
-    servicer = _servicer(shuffler)
+    servicer = ShufflerServicer(shuffler)
     envelopes = [shuffler.envelope() for _ in range(4)]
     answers = []
     for envelope in (*envelopes, envelopes[0]):
@@ -40,7 +36,7 @@ async def test_every_device_gets_the_same_answer(shuffler: Shuffler) -> None:
 
 async def test_answers_have_no_metadata(shuffler: Shuffler) -> None:
     """Neither FetchTask nor SubmitBulk sets any: `_Call` has no method for it."""
-    servicer = _servicer(shuffler)
+    servicer = ShufflerServicer(shuffler)
     task = shuffler_pb2.FetchTaskRequest(task_digest=DIGEST)
     assert (await servicer.FetchTask(task, _Call())).HasField("task")
     envelopes = [envelope := shuffler.envelope(), envelope, b""]

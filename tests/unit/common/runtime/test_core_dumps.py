@@ -25,7 +25,7 @@ _WORKER = """
 import resource, subprocess
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
-from common.runtime.jobs import PartRunner
+from common.runtime.parts.jobs import PartRunner
 from common.errors import SettingsError
 from analyzer.settings import AnalyzerSettings
 

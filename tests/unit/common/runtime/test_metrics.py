@@ -17,7 +17,6 @@ from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
 from common.crypto.hpke_pool import HpkePool, seal_each
 from common.errors import OverloadError, SettingsError, ShareError, StorageError, TaskError
 from common.runtime.metrics import (
-    DEFINITIONS,
     PARTIES,
     WINDOW,
     Metrics,
@@ -32,7 +31,8 @@ from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import development_files
 from common.task_digest import TaskDigest
 from common.version import VERSION
-from tests.support.scrapes import fetch, series_of, value
+from shuffler.metrics import METRICS
+from tests.support.scrapes import DEFINITIONS, fetch, series_of, value
 
 _FAILURES = ("shuffledp_overloaded", "shuffledp_shares_exceeded", "shuffledp_storage_failing")
 
@@ -51,7 +51,7 @@ def test_names_and_labels_are_the_allow_list(party: Party, snapshot: SnapshotAss
 
 def test_a_counter_only_grows() -> None:
     """A counter cannot be set or fall, even where a measured total does; unknown series fail."""
-    metrics = Metrics("shuffler")
+    metrics = Metrics(METRICS)
     for name, labels in (
         ("shuffledp_batches", {"state": "3fa9"}),
         ("shuffledp_batches", {"state": "closed", "task_digest": "00"}),
@@ -88,7 +88,7 @@ def test_a_failure_shows_for_exactly_the_next_five_minutes(
 ) -> None:
     """Repetition does not prolong it; a call beyond its share is no overload."""
     clock = ManualClock(100 * WINDOW)
-    process = ProcessMetrics("shuffler", clock)
+    process = ProcessMetrics("shuffler", METRICS, clock)
     found, others = [], set()
     for minute in range(20):
         clock.seconds = 100 * WINDOW + 60 * minute
@@ -104,7 +104,7 @@ def test_a_failure_shows_for_exactly_the_next_five_minutes(
 
 def test_free_space_is_shown_in_hundredths_of_the_disk(tmp_path: Path) -> None:
     """No single file changes it visibly."""
-    process = ProcessMetrics("shuffler", ManualClock())
+    process = ProcessMetrics("shuffler", METRICS, ManualClock())
     process.watch_disks(tmp_path)
     series = series_of(process.metrics)
     size = value(series, "shuffledp_state_size_bytes")
@@ -127,7 +127,7 @@ def test_the_fullest_disk_and_internal_certificates_are_shown(
         state_directory=tmp_path / "state", plaintext=True, blocks=f"file://{tmp_path}/blocks"
     )
     clock = ManualClock()
-    process = ProcessMetrics("shuffler", clock)
+    process = ProcessMetrics("shuffler", METRICS, clock)
     process.watch_disks(*_directories(settings))
     process.watch_certificates(development_files(tmp_path, "shuffler", clock))
     process.watch_certificates(development_files(tmp_path, "coordinator", clock), internal=True)
@@ -154,11 +154,11 @@ def test_the_memory_limit_is_the_smaller_of_container_and_machine(tmp_path: Path
 
 async def test_silent_clients_delay_neither_the_page_nor_the_stop() -> None:
     """A taken port is refused; a stopped server closes its own."""
-    server = MetricsServer("127.0.0.1:0", Metrics("shuffler"))
+    server = MetricsServer("127.0.0.1:0", Metrics(METRICS))
     host, _, port = server.address.rpartition(":")
     silent = [await asyncio.open_connection(host, int(port)) for _ in range(5)]
     with pytest.raises(SettingsError, match=r"cannot serve metrics on 127\.0\.0\.1"):
-        MetricsServer(server.address, Metrics("shuffler"))
+        MetricsServer(server.address, Metrics(METRICS))
     async with asyncio.timeout(5):
         page = await asyncio.to_thread(fetch, server.address)
         await asyncio.to_thread(server.stop)
@@ -172,7 +172,7 @@ async def test_silent_clients_delay_neither_the_page_nor_the_stop() -> None:
 
 async def test_the_page_of_a_service_that_hangs_fails() -> None:
     """Each reading waits for one turn of the event loop."""
-    process = ProcessMetrics("shuffler", ManualClock())
+    process = ProcessMetrics("shuffler", METRICS, ManualClock())
     process.watch_loop(asyncio.get_running_loop(), patience=0.05)
     assert ("shuffledp_overloaded", ()) in await asyncio.to_thread(series_of, process.metrics)
 

@@ -36,12 +36,12 @@ _CAPS: Final = {
 _KEY_DAYS: Final = {"key_lifetime_days": 10.0, "key_overlap_days": 4.0, "key_keep_days": 3.0}
 _FOLLOWED: Final[dict[ModuleType, tuple[str, dict[str, Any]]]] = {
     analyzer.server: ("AnalyzerCore", {"most_refused_share": 0.125}),
-    shuffler.server: ("ActiveBatches", {"minimum_batch": 7, "most_dummies": 11}),
+    shuffler.server: ("ShufflerCore", {"minimum_batch": 7, "most_dummies": 11}),
     user_agent.server: ("Policy", _CAPS),
 }
 """For each service, the class that must receive its settings, and values unlike the defaults."""
-_NAMED: Final = {"InclusionProofs", "Policy", "Rotation"}
-"""Classes whose arguments are noted although they take no generator."""
+_NAMED: Final = {"Policy", "Rotation"}
+"""Classes whose objects are noted although they take no generator."""
 
 
 class _QuickRotation(Rotation):
@@ -68,7 +68,7 @@ class _Started:
 
     def __init__(self, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = ManualClock()
-        self.made: dict[str, dict[str, Any]] = {}
+        self.made: dict[str, Any] = {}
         monkeypatch.setattr(module, "SystemClock", lambda: self.clock)
         monkeypatch.setattr(module, "HpkePool", _CountingPool, raising=False)
         monkeypatch.setattr(module, "Rotation", _QuickRotation, raising=False)
@@ -78,8 +78,8 @@ class _Started:
                 monkeypatch.setattr(module, name, partial(self._noted, name, make))
 
     def _noted(self, name: str, make: Callable[..., Any], **given: Any) -> Any:
-        self.made[name] = given
-        return make(**given)
+        self.made[name] = make(**given)
+        return self.made[name]
 
     def opens(self, public: HpkePublicKey) -> bool:
         """Return whether the service still has a private key."""
@@ -92,7 +92,7 @@ class _Started:
     @property
     def keys(self) -> KeyStore:
         """The keys that are rotated."""
-        keys: KeyStore = self.made["Rotation"]["keys"]
+        keys: KeyStore = self.made["Rotation"].keys
         return keys
 
 
@@ -138,11 +138,11 @@ async def test_a_running_service_follows_its_settings_and_draws_securely(
 ) -> None:
     """The parts receive settings unlike the defaults, and only ChaCha20 generators."""
     name, values = follows
-    given = started.made[name].items()
-    names = {"permanent_responses": "lasting_responses"}  # parts whose setting has another name
-    made = {names.get(key, key): value for key, value in given}
-    assert values.items() <= made.items()
-    drawing = [given["rng"] for given in started.made.values() if "rng" in given]
+    part = started.made[name]
+    names = {"lasting_responses": "permanent_responses"}  # settings that have another name there
+    for key, value in values.items():
+        assert value == getattr(getattr(part, "batches", part), names.get(key, key))
+    drawing = [part.rng for part in started.made.values() if hasattr(part, "rng")]
     assert {type(secure_generator())} == {type(rng) for rng in drawing}
 
 
@@ -156,11 +156,11 @@ def test_a_running_service_seals_its_secrets_under_its_state_key(tmp_path: Path)
 
 async def test_a_running_service_rotates_its_keys(started: _Started) -> None:
     """The settings give the days; the pool forgets destroyed keys, and old proofs are deleted."""
-    if "InclusionProofs" in started.made:
-        inclusions = started.made["InclusionProofs"]
-        assert 40 * DAY == inclusions["keep_seconds"]
-        await _until(lambda: not inclusions["blocks"].folders())
-    pool = started.made["Rotation"]["forget"].__self__
+    if "ShufflerCore" in started.made:
+        core = started.made["ShufflerCore"]
+        assert 40 * DAY == core.inclusions.keep_seconds
+        await _until(lambda: not core.blocks.folders())
+    pool = started.made["Rotation"].forget.__self__
     first, begin = started.keys.public_key(), started.clock.seconds
     for day in (6, 10):
         started.clock.seconds = begin + day * DAY

@@ -10,7 +10,7 @@ from audit.harness.clock import ManualClock
 from audit.harness.services import Services
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, StorageError
-from common.runtime.metrics import ProcessMetrics
+from common.runtime.metrics import OF_SERVERS, ProcessMetrics
 from common.runtime.service import Service
 from common.runtime.settings import ServiceSettings
 from tests.support.issuers import people_file
@@ -68,7 +68,7 @@ async def test_every_part_is_closed_though_some_cannot_be(
         settings=ServiceSettings(state_directory=tmp_path, plaintext=True),
         clock=clock,
         tls=None,
-        metrics=ProcessMetrics("witness", clock),
+        metrics=ProcessMetrics("witness", OF_SERVERS, clock),
         closing=[lambda: closed.append("first"), fail, fail_later, lambda: closed.append("last")],
     )
     await service.stop()

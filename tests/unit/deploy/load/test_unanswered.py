@@ -17,7 +17,7 @@ from common.errors import (
     PeerUnableError,
     ShuffleDpError,
 )
-from common.runtime.metrics import Metrics, MetricsServer
+from common.runtime.metrics import OF_ALL, Metrics, MetricsServer
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import print_report
@@ -134,7 +134,7 @@ async def test_a_service_that_restarts_is_asked_again_and_a_refusal_ends_the_wai
 
 async def test_a_page_of_metrics_that_never_comes_is_reported_and_steers_no_terminal() -> None:
     """Pages that come are not mentioned; text of services is neither escapes nor markup."""
-    server = MetricsServer("127.0.0.1:0", Metrics("shuffler"))
+    server = MetricsServer("127.0.0.1:0", Metrics(OF_ALL))
     pages = {
         "shuffler": f"http://{server.address}/metrics",
         "analyzer": f"http://{_NOWHERE}/metrics",

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from common.errors import SettingsError
-from common.runtime.metrics import Metrics, MetricsServer, Usage
+from common.runtime.metrics import OF_ALL, Metrics, MetricsServer, Usage
 from deploy.load.usage import GENERATOR, Meter, page_from, read_usage, usage_from
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
@@ -54,7 +54,7 @@ def test_a_metrics_page_is_named_by_party_and_address(page: str) -> None:
 
 def test_processes_and_pages_are_sampled_and_unreachable_ones_left_out() -> None:
     """Samples are taken before and after the block, so that a short run has some."""
-    metrics = Metrics("shuffler")
+    metrics = Metrics(OF_ALL)
     metrics.advance_to("shuffledp_process_cpu_seconds_total", 12.5)
     metrics.set("shuffledp_process_resident_memory_bytes", 3_000_000)
     server = MetricsServer("127.0.0.1:0", metrics)

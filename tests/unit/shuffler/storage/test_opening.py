@@ -7,6 +7,7 @@ import pytest
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.runtime.metrics import ProcessMetrics
+from shuffler.metrics import METRICS
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.opening import open_store
 from shuffler.storage.postgres_store import PostgresStore
@@ -23,7 +24,7 @@ def _settings(path: Path, **changes: Any) -> ShufflerSettings:
 def test_the_settings_choose_the_store(tmp_path: Path, postgres: PostgresServer) -> None:
     """SQLite in the state directory, unless a URI is given."""
     clock = SystemClock()
-    metrics = ProcessMetrics("shuffler", clock)
+    metrics = ProcessMetrics("shuffler", METRICS, clock)
     for settings, kind in (
         (_settings(tmp_path), SqliteStore),
         (_settings(tmp_path, store=postgres.database()), PostgresStore),
@@ -39,4 +40,4 @@ def test_a_missing_driver_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     clock = SystemClock()
     settings = _settings(tmp_path, store="postgresql://host/name")
     with pytest.raises(SettingsError, match=r"install shuffledp\[scale\]"):
-        open_store(settings, clock, ProcessMetrics("shuffler", clock))
+        open_store(settings, clock, ProcessMetrics("shuffler", METRICS, clock))

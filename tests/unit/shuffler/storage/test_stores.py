@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -15,7 +14,7 @@ from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from shuffler.storage.group import form_group, open_group
 from shuffler.storage.group_commit import Arrival
-from shuffler.storage.submission_store import Observer, SubmissionStore
+from shuffler.storage.submission_store import SubmissionStore
 from tests.support.postgres import PostgresServer
 from tests.support.stores import (
     BATCH,
@@ -32,22 +31,18 @@ from tests.support.stores import (
 )
 from tests.support.tasks import published
 
-
-class Kind(Protocol):
-    """Opens one database, as often as it is called."""
-
-    def __call__(self, observer: Observer = ..., /) -> SubmissionStore:
-        """Open the database."""
+Kind = Callable[[], SubmissionStore]
+"""Opens one database, as often as it is called."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     """One of the two kinds of store, with a new database."""
     if request.param == "sqlite":
-        return lambda observer=lambda *_: None: sqlite_store(tmp_path / "spool.sqlite", observer)
+        return lambda: sqlite_store(tmp_path / "spool.sqlite")
     server: PostgresServer = request.getfixturevalue("postgres")
     uri = server.database()
-    return lambda observer=lambda *_: None: postgres_store(uri, observer)
+    return lambda: postgres_store(uri)
 
 
 @pytest.fixture
@@ -188,7 +183,8 @@ async def test_submissions_do_not_keep_the_order_of_arrival(store: SubmissionSto
 async def test_the_observer_gets_the_stored_number_of_users(kind: Kind) -> None:
     """The number may have grown since the batch was read; another state cannot change."""
     seen: list[object] = []
-    store = kind(lambda *moved: seen.append(moved))
+    store = kind()
+    store.observer = lambda *moved: seen.append(moved)
     batch = await store.open_batch(BATCH, SIGNED)
     await append(store, submission(1))
     await store.set_state(batch, BatchState.CLOSED)

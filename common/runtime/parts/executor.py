@@ -19,7 +19,7 @@ from common.crypto.hpke_pool import HpkePool
 from common.messages.batch import BatchId
 from common.runtime.blocks import Blocks, SealedBlocks
 from common.runtime.clock import Clock
-from common.runtime.metrics import Metrics
+from common.runtime.metrics import MetricDefinition, Metrics
 
 J = TypeVar("J", bound="Job")
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Job:
 
 
 class Executor(ABC):
-    """Runs parts. By default it does nothing else: there is no engine."""
+    """Runs parts."""
 
     @abstractmethod
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
@@ -62,14 +62,31 @@ class Executor(ABC):
         Raises the first error of a part; a part whose worker dies is computed again.
         """
 
-    async def keep_connected(self) -> None:  # noqa: B027  # only an engine needs it
-        """Stay connected to the engine, so that its loss shows before a batch needs it."""
-
     async def forget_keys(self) -> None:  # noqa: B027  # only an engine needs it
         """Replace workers that may hold a destroyed key in memory, as soon as possible."""
 
-    async def close(self) -> None:  # noqa: B027  # likewise
-        """Leave the engine."""
+
+_STAGES: Final = (
+    *("seal_dummies", "throw", "permute"),
+    *("split", "merge", "hash_buckets"),
+    *("match", "count"),
+)
+OF_PARTS: Final = (
+    MetricDefinition("shuffledp_parts_running", "Parts of batches that are being computed."),
+    MetricDefinition(
+        "shuffledp_parts_stuck", "Parts that have been computed for over ten minutes."
+    ),
+    MetricDefinition(
+        "shuffledp_parts_retried_total",
+        "Parts computed again, after their worker died.",
+        {"stage": _STAGES},
+    ),
+    MetricDefinition(
+        "shuffledp_engine_workers",
+        "Workers of the engine; 0 while it does not answer.",
+        absent=True,
+    ),
+)
 
 
 class PartMetrics:

@@ -11,8 +11,9 @@ from common.crypto.hpke_pool import HpkePool
 from common.errors import StorageError
 from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
-from common.runtime.executor import Job, LocalExecutor, PartMetrics, gather
-from common.runtime.metrics import Metrics, ProcessMetrics
+from common.runtime.metrics import Metrics
+from common.runtime.parts.executor import Job, LocalExecutor, PartMetrics, gather
+from shuffler.metrics import METRICS
 from tests.support.scrapes import series_of
 
 
@@ -53,7 +54,7 @@ def _job(path: Path) -> _Job:
 @pytest.fixture
 def metrics() -> Metrics:
     """A shuffler's metrics."""
-    return ProcessMetrics("shuffler", ManualClock()).metrics
+    return Metrics(METRICS)
 
 
 @pytest.fixture

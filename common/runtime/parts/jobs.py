@@ -12,12 +12,12 @@ from typing import Any, Self
 
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
 from common.runtime.core_dumps import forbid_core_dumps
-from common.runtime.executor import Job
+from common.runtime.parts.executor import Job
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import Tls, TlsFiles
+from common.wire.fields import MAX_RESULT_BYTES
 from common.wire.jobs import job_from_wire, job_to_wire
-from common.wire.results import MAX_RESULT_BYTES
 from protos.shuffledp.v1 import jobs_pb2, jobs_pb2_grpc
 
 

@@ -9,8 +9,8 @@ from common.errors import PeerError, SettingsError, UnknownJobError, WireError
 from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
-from common.runtime.executor import Job
-from common.runtime.jobs import OfferedJobs, PartRunner
+from common.runtime.parts.executor import Job
+from common.runtime.parts.jobs import OfferedJobs, PartRunner
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import Tls, development_files
 from common.wire.jobs import job_from_wire, job_to_wire

@@ -1,11 +1,10 @@
 """The tables of delivered batches: manifests, the parts that have arrived, and commitments."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Final
 
-from analyzer.storage.ledger import check_not_dropped
 from common.errors import ConflictError, DeliveryUnderWayError
 from common.messages.batch import (
     BatchId,
@@ -55,12 +54,15 @@ class Delivery:
     """The parts that are stored, by number."""
 
 
-_MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, by_length"
+Check = Callable[[sqlite3.Connection, TaskDigest], None]
+"""Raises ConflictError if a task's batch was dropped; called before each change of a delivery."""
+MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, by_length"
 
 
-def _manifest(
+def manifest_of(
     digest: bytes, batch_id: bytes, n_users: int, n_reports: int, by_length: str
 ) -> BatchManifest:
+    """Return the manifest in the columns `MANIFEST` of a row."""
     return BatchManifest(
         task_digest=TaskDigest(digest),
         batch_id=BatchId(batch_id),
@@ -78,13 +80,13 @@ def _row(manifest: BatchManifest) -> tuple[object, ...]:
 def find_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> Delivery | None:
     """Look up the delivery of a task's batch; None if none has begun."""
     row = connection.execute(
-        f"SELECT {_MANIFEST}, n_parts, staged FROM batches WHERE task_digest = ?",  # noqa: S608
+        f"SELECT {MANIFEST}, n_parts, staged FROM batches WHERE task_digest = ?",  # noqa: S608
         (digest,),
     ).fetchone()
     if row is None:
         return None
     *stored, n_parts, is_staged = row
-    manifest = _manifest(*stored)
+    manifest = manifest_of(*stored)
     parts = connection.execute(
         "SELECT part, n_reports, content_hash FROM parts WHERE batch_id = ? ORDER BY part",
         (manifest.batch_id,),
@@ -103,7 +105,12 @@ def find_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> Deliver
 
 
 def begin_delivery(
-    connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int, *, replaceable: bool
+    connection: sqlite3.Connection,
+    manifest: BatchManifest,
+    n_parts: int,
+    check_kept: Check,
+    *,
+    replaceable: bool,
 ) -> Delivery:
     """
     Begin a delivery, or return the one that has begun.
@@ -130,34 +137,34 @@ def begin_delivery(
     ):
         return known
     if known is not None:
-        check_not_dropped(connection, manifest.task_digest)
+        check_kept(connection, manifest.task_digest)
         if not replaceable:
             raise DeliveryUnderWayError("another batch of this task is being delivered")
         forget_parts(connection, known.manifest.batch_id)
         connection.execute("DELETE FROM batches WHERE task_digest = ?", (manifest.task_digest,))
     connection.execute(
-        f"INSERT INTO batches ({_MANIFEST}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+        f"INSERT INTO batches ({MANIFEST}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
         _row(manifest),
     )
     return Delivery(manifest=manifest, n_parts=0, staged=False, arrived={})
 
 
-def accept_delivery(connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int) -> None:
-    """
-    Accept a delivery that has begun, unless another one has replaced it.
-
-    Raises ConflictError if the operator dropped the batch.
-    """
-    check_not_dropped(connection, manifest.task_digest)
+def accept_delivery(
+    connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int, check_kept: Check
+) -> None:
+    """Accept a delivery that has begun, unless another one has replaced it."""
+    check_kept(connection, manifest.task_digest)
     connection.execute(
-        f"UPDATE batches SET n_parts = ? WHERE n_parts = 0 AND ({_MANIFEST}) = (?, ?, ?, ?, ?)",  # noqa: S608
+        f"UPDATE batches SET n_parts = ? WHERE n_parts = 0 AND ({MANIFEST}) = (?, ?, ?, ?, ?)",  # noqa: S608
         (n_parts, *_row(manifest)),
     )
 
 
-def add_part(connection: sqlite3.Connection, batch_id: BatchId, part: BatchPart) -> None:
-    """Record a part whose block is stored; raise ConflictError if the batch was dropped."""
-    check_not_dropped(connection, part.task_digest)
+def add_part(
+    connection: sqlite3.Connection, batch_id: BatchId, part: BatchPart, check_kept: Check
+) -> None:
+    """Record a part whose block is stored."""
+    check_kept(connection, part.task_digest)
     connection.execute(
         "INSERT INTO parts VALUES (?, ?, ?, ?)",
         (batch_id, part.part, part.n_reports, part.content_hash),
@@ -181,26 +188,10 @@ def fix_salt(connection: sqlite3.Connection, batch_id: BatchId, drawn: bytes) ->
     return bytes(salt)
 
 
-def finish_delivery(connection: sqlite3.Connection, digest: TaskDigest, commitment: bytes) -> None:
-    """Mark a task's batch as staged, with its commitment; raise ConflictError if it was dropped."""
-    check_not_dropped(connection, digest)
+def finish_delivery(
+    connection: sqlite3.Connection, digest: TaskDigest, commitment: bytes, check_kept: Check
+) -> None:
+    """Mark a task's batch as staged, with its commitment."""
+    check_kept(connection, digest)
     connection.execute("UPDATE batches SET staged = 1 WHERE task_digest = ?", (digest,))
     connection.execute("INSERT INTO commitments VALUES (?, ?)", (digest, commitment))
-
-
-def staged(connection: sqlite3.Connection) -> list[BatchManifest]:
-    """List the staged batches that are neither released nor unusable."""
-    rows = connection.execute(
-        f"SELECT {_MANIFEST} FROM batches WHERE staged AND failure IS NULL "  # noqa: S608
-        "AND task_digest NOT IN (SELECT task_digest FROM results)"
-    )
-    return [_manifest(*row) for row in rows]
-
-
-def kept_batches(connection: sqlite3.Connection) -> list[BatchId]:
-    """List the batches whose blocks are kept: those that are neither released nor dropped."""
-    rows = connection.execute(
-        "SELECT batch_id FROM batches WHERE task_digest NOT IN (SELECT task_digest FROM results) "
-        "AND task_digest NOT IN (SELECT task_digest FROM decisions WHERE decision = 'drop')"
-    )
-    return [BatchId(batch_id) for (batch_id,) in rows]

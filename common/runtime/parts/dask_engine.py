@@ -15,12 +15,13 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from common.crypto.hpke_pool import HpkePool
 from common.errors import EngineAwayError, PeerError, SettingsError, WireError
 from common.runtime import logs
-from common.runtime.executor import (
+from common.runtime.parts.executor import (
     ATTEMPTS,
     PARTS_AHEAD,
     Executor,
@@ -29,9 +30,11 @@ from common.runtime.executor import (
     PartMetrics,
     gather,
 )
-from common.runtime.jobs import OfferedJobs
+from common.runtime.parts.jobs import OfferedJobs
+from common.runtime.service import Service
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import TlsFiles
+from protos.shuffledp.v1 import jobs_pb2_grpc
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -169,7 +172,7 @@ class EngineExecutor(Executor):
                 self._changed.notify_all()
 
     async def keep_connected(self) -> None:
-        """Stay connected while no part runs; see `Executor.keep_connected`."""
+        """Stay connected while no part runs, so that a loss shows before a batch needs it."""
         while True:
             with suppress(EngineAwayError):
                 await self._connected()
@@ -238,14 +241,23 @@ class EngineExecutor(Executor):
 
 
 def open_executor(
-    settings: KeyHolderSettings,
-    pool: HpkePool,
-    remote: RemotePart,
-    jobs: OfferedJobs,
-    metrics: PartMetrics,
+    service: Service, settings: KeyHolderSettings, pool: HpkePool, remote: RemotePart
 ) -> Executor:
-    """Return the executor in the settings: an engine whose workers run `remote`, or the pool."""
+    """
+    Return the executor in a service's settings: an engine whose workers run `remote`, or the pool.
+
+    The service's other processes can fetch the jobs whose parts run.
+    """
+    metrics, jobs = PartMetrics(service.metrics.metrics, service.clock), OfferedJobs()
+    service.internal.append(partial(jobs_pb2_grpc.add_JobsServicer_to_server, jobs))
     if settings.executor is None or settings.internal_tls_directory is None:
         return LocalExecutor(pool=pool, metrics=metrics)
-    tls = TlsFiles.within(settings.internal_tls_directory, settings.role)
-    return EngineExecutor(settings.executor, tls=tls, remote=remote, jobs=jobs, metrics=metrics)
+    engine = EngineExecutor(
+        settings.executor,
+        tls=TlsFiles.within(settings.internal_tls_directory, settings.role),
+        remote=remote,
+        jobs=jobs,
+        metrics=metrics,
+    )
+    service.background.append(engine.keep_connected)
+    return service.opened(engine)

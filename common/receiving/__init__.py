@@ -1,0 +1,1 @@
+"""Receiving a batch in parts: once, in bounded memory, without its repeats."""
