@@ -1,5 +1,3 @@
-import itertools
-from collections import Counter
 from decimal import Context, Decimal
 
 import numpy as np
@@ -8,48 +6,14 @@ import pytest
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, Reports, is_null
 from common.mechanisms.bits import batches
-from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, UnaryEncoding
+from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
 from lab.bounds.randomizers import optimized_unary, symmetric_unary
-from tests.support.exhaustive_delta import unary_distribution
-from tests.support.mechanisms import Scripted
 from tests.support.reference_bounds import unary
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 _PRECISE = Context(prec=80)
 _BOTH = pytest.mark.parametrize("encoding", [SymmetricUnary, OptimizedUnary])
-
-
-def _bits(mechanism: UnaryEncoding, reports: Reports) -> list[tuple[int, ...]]:
-    bits = np.unpackbits(reports["bits"], axis=1, bitorder="little")
-    assert not bits[:, mechanism.domain_size :].any()
-    return [tuple(row) for row in bits[:, : mechanism.domain_size].tolist()]
-
-
-@pytest.mark.parametrize(("encoding", "p"), [(SymmetricUnary, 0.75), (OptimizedUnary, 0.5)])
-@pytest.mark.parametrize("value", [0, 1, None])
-@pytest.mark.parametrize("items", [2, 4])
-def test_a_report_has_its_exact_distribution(
-    encoding: type[SymmetricUnary | OptimizedUnary], p: float, items: int, value: int | None
-) -> None:
-    """
-    The bit of the user's item is set with p, and every other bit and those of dummies with 1/4.
-
-    With weights 3 : 1 only the upper two of a coin's 16 bits matter, so four draws represent all.
-    """
-    mechanism, count = encoding(items, _3_TO_1), 4 ** (items + 1)
-    words = [quarter << 14 for quarter in range(4)]
-    draws = np.array(list(itertools.product(words, repeat=items + 1)))
-    noise, own = draws[:, :items], draws[:, items]
-    if value is None:
-        reports = mechanism.dummies(count, Scripted(noise))
-    else:
-        reports = mechanism.randomize(np.full(count, value), Scripted(noise, own))
-    distribution = unary_distribution(value, items, p, 0.25)
-    seen = Counter(_bits(mechanism, reports))
-
-    assert {report: count * probability for report, probability in distribution.items()} == seen
-    assert (p, 0.25, 0.25) == (mechanism.p, mechanism.q, mechanism.q_dummy)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-6, 0.5, 1.0, 4.0, 20.0])

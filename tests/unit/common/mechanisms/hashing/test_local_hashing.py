@@ -15,7 +15,6 @@ from common.mechanisms.hashing.local_hashing import (
     optimal_buckets,
 )
 from common.mechanisms.weights import ResponseWeights
-from tests.support.mechanisms import Scripted
 
 _VECTORS = json.loads(
     (Path(__file__).parents[4] / "vectors" / "placement.json").read_text(encoding="utf-8")
@@ -58,25 +57,6 @@ def test_every_seed_can_be_drawn() -> None:
 
     assert everything == set(mechanism.randomize(np.zeros(5000, np.int64), rng)["seed"].tolist())
     assert everything == set(mechanism.dummies(5000, rng)["seed"].tolist())
-
-
-@pytest.mark.parametrize(("q", "t"), [(2, 4), (3, 2)])
-def test_over_every_draw_items_are_supported_exactly_as_stated(q: int, t: int) -> None:
-    """
-    Reports of an item support it `true` times in W, and each other item once in g, exactly.
-
-    Every seed is combined with every draw, for two and three buckets and weights 3 : 1.
-    """
-    weights = ResponseWeights(true=3, other=1)
-    mechanism = LocalHashing(q**t - 1, HashFamily.holding(q**t - 1, q, t), weights, b"n" * 32)
-    seeds, total = mechanism.family.seeds, 3 + q - 1
-    for item in range(mechanism.domain_size):
-        rng = Scripted(np.repeat(np.arange(seeds), total), np.tile(np.arange(total), seeds))
-        reports = mechanism.randomize(np.full(seeds * total, item), rng)
-        expected = np.full(mechanism.domain_size, seeds * total // q)
-        expected[item] = seeds * 3
-        assert expected.tolist() == mechanism.support_counts(mechanism.tally(reports)).tolist()
-    assert (3 / total, 1 / q) == (mechanism.p, mechanism.q)
 
 
 @pytest.mark.parametrize(

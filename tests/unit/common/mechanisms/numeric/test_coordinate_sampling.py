@@ -1,8 +1,6 @@
 """Harmony and Multi-HM: random coordinates with separate answers."""
 
-import itertools
 import math
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -19,34 +17,8 @@ from common.mechanisms.numeric.coordinate_sampling import (
 )
 from common.mechanisms.reduction import MatchCountReduction, PureReduction
 from common.mechanisms.weights import ResponseWeights
-from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
-
-
-@pytest.mark.parametrize(("dimensions", "sampled"), [(1, 1), (4, 1), (4, 2), (5, 3), (4, 4)])
-def test_sets_of_coordinates_are_uniform(dimensions: int, sampled: int) -> None:
-    """Over all draws, every set comes equally often."""
-    bounds = range(dimensions - sampled + 1, dimensions + 1)
-    draws = np.array(list(itertools.product(*(range(bound) for bound in bounds))))
-    mechanism = SampledCoordinates(dimensions, sampled, Duchi(_3_TO_1))
-    coordinates = mechanism._subsets(len(draws), Scripted(*draws.T))
-    seen = Counter(map(tuple, coordinates.tolist()))
-
-    assert set(itertools.combinations(range(dimensions), sampled)) == set(seen)
-    assert 1 == len(set(seen.values()))
-
-
-def test_a_report_has_the_drawn_coordinates_in_order() -> None:
-    """A report of coordinates 1 and 3 of four has the answer to the number of each."""
-    mechanism = SampledCoordinates(4, 2, Duchi(_3_TO_1))
-    value = np.array([[1.0, -1.0, 1.0, 1.0]])
-    # 1, then 1 again, replaced by 3; rounding; two truthful answers.
-    reports = mechanism.randomize(value, Scripted([1], [1], [0, 0], [2, 2]))
-
-    assert [[1, 3]] == reports["coordinates"].tolist()
-    assert [[0, 1]] == reports["codes"].tolist()
-    assert [0, 0, 1, 0, 0, 0, 0, 1] == mechanism.tally(reports).tolist()
 
 
 @pytest.mark.parametrize(
