@@ -21,13 +21,11 @@ from deploy.tasks.schedule import read_series
 from examples.subset_selection import SubsetSelection
 from lab.accountant.query import MECHANISMS
 from tests.support.commands import ROOT, blocks
+from tests.support.source_tree import FOLDERS
 
 _DOCS: Final = ROOT / "docs"
 _PAGES: Final = (*sorted(ROOT.glob("*.md")), *sorted(_DOCS.rglob("*.md")))
-_CODE: Final = (
-    *("common", "user_agent", "shuffler", "analyzer", "issuer", "witness"),
-    *("deploy", "lab", "audit", "tests", "examples"),
-)
+_CODE: Final = (*FOLDERS[1:], "tests", "examples")
 _SNIPPETS: Final = _DOCS / "researchers" / "python.md"
 _MOST_BYTES: Final = 223_000
 _MOST_LINES: Final = 15

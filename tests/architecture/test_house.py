@@ -13,9 +13,10 @@ from typing import Final
 
 import pytest
 
-_ROOT: Final = Path(__file__).parents[2]
-_PARTIES: Final = ("user_agent", "shuffler", "analyzer", "issuer", "witness")
-_FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy", "lab", "audit")
+from tests.support.source_tree import FOLDERS as _FOLDERS
+from tests.support.source_tree import PARTIES as _PARTIES
+from tests.support.source_tree import ROOT as _ROOT
+
 _MOST_LINES: Final = 600
 _PRODUCT_LINES: Final = 60_650
 _ROOM_LINES: Final = {"deploy": 12_020, "lab": 6_920, "audit": 5_890}

@@ -1,12 +1,10 @@
 """The accountant of clusters: reference figures, enumeration, a recursion, monotonicity."""
 
 import itertools
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +25,9 @@ from common.accounting.cluster_noise import (
 )
 from common.errors import AccountingError
 from tests.support.exhaustive_delta import grr_distribution
+from tests.support.vectors import vectors
 
-_VECTORS = json.loads(
-    (Path(__file__).parents[3] / "vectors" / "signed.json").read_text(encoding="utf-8")
-)
+_VECTORS = vectors("signed")
 _SUM = 2**32
 _TYPES = {(law["epsilon"], *law["sizes"]): law["types"] for law in _VECTORS["laws"]}
 

@@ -1,6 +1,4 @@
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +13,7 @@ from common.mechanisms.hashing.local_hashing import (
     optimal_buckets,
 )
 from common.mechanisms.weights import ResponseWeights
-
-_VECTORS = json.loads(
-    (Path(__file__).parents[4] / "vectors" / "placement.json").read_text(encoding="utf-8")
-)
+from tests.support.vectors import vectors
 
 
 def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> LocalHashing:
@@ -84,7 +79,7 @@ def test_the_optimal_buckets_are_a_prime_near_e_to_the_epsilon(
     assert buckets == family_for(domain_size, buckets).q
 
 
-@pytest.mark.parametrize("case", _VECTORS, ids=lambda case: f"size {case['size']}")
+@pytest.mark.parametrize("case", vectors("placement"), ids=lambda case: f"size {case['size']}")
 def test_placement_matches_the_vectors(case: dict[str, Any]) -> None:
     """Placement must be the same on every version and platform."""
     place = Placement(case["size"], bytes.fromhex(case["nonce"]))
