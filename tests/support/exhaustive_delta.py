@@ -169,15 +169,32 @@ def _added(counts: Histogram, more: Histogram) -> Histogram:
     return tuple(map(sum, zip(counts, more, strict=True)))
 
 
-def _largest_excess(worlds: Iterable[Mapping[Any, float]], epsilon: float) -> float:
-    """Return the largest hockey-stick divergence between two of some distributions."""
-    return max(
-        math.fsum(
-            max(0.0, chance - math.exp(epsilon) * other.get(seen, 0.0))
-            for seen, chance in one.items()
-        )
-        for one, other in itertools.permutations(worlds, 2)
+def summed(*laws: Added) -> Added:
+    """Distribution of the sum of independent counts."""
+    return _spread(laws[1:], laws[0], _added)
+
+
+def beside(*views: Mapping[Any, float]) -> Mapping[Any, float]:
+    """Joint distribution of independent views."""
+    return _spread(views, {(): 1.0}, lambda seen, view: (*seen, view))
+
+
+def histogram_distribution(own: int, size: int, dummies: int) -> Added:
+    """Distribution of the counts of all items: one report, and uniform dummies."""
+    items = [tuple(int(item == other) for other in range(size)) for item in range(size)]
+    return summed({items[own]: 1.0}, *[dict.fromkeys(items, 1 / size)] * dummies)
+
+
+def excess(worlds: Iterable[Mapping[Any, float]], epsilon: float) -> float:
+    """Return the hockey-stick divergence of two distributions: δ at this ε."""
+    one, other = worlds
+    return math.fsum(
+        max(0.0, chance - math.exp(epsilon) * other.get(seen, 0.0)) for seen, chance in one.items()
     )
+
+
+def _largest_excess(worlds: Iterable[Mapping[Any, float]], epsilon: float) -> float:
+    return max(excess(pair, epsilon) for pair in itertools.permutations(worlds, 2))
 
 
 def true_delta(

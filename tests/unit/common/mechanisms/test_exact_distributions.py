@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from common.errors import ReportError
 from common.mechanisms.base import Mixture, Reports
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.finite_field import HashFamily
@@ -247,6 +248,23 @@ def test_reports_have_the_distribution_of_their_definition(name: str) -> None:
         messages = [_message(report[0], len(next(iter(expected)))) for report in reports]
         found = {message: float(p) for message, p in zip(messages, own, strict=True) if p}
         assert expected == pytest.approx(found, rel=1e-12)
+
+
+@_EVERY
+def test_a_report_is_valid_exactly_if_it_can_be_sent(name: str) -> None:
+    """Against every possible report with one bit flipped; no other report is counted."""
+    mechanism, (reports, _) = _ROWS[name].mechanism, _found(name)
+    possible = {report.tobytes() for report in reports}
+    rows = np.concatenate(reports).view(np.uint8).reshape(len(reports), -1)
+    for place, bit in np.ndindex(rows.shape[1], 8):
+        flipped = rows.copy()
+        flipped[:, place] ^= 1 << bit
+        again = flipped.view(mechanism.report_dtype)[:, 0]
+        valid = [report.tobytes() in possible for report in again]
+        assert valid == mechanism.valid(again).tolist()
+        if not all(valid):
+            with pytest.raises(ReportError):
+                mechanism.tally(again)
 
 
 @_EVERY

@@ -4,11 +4,10 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.base import is_null
+from common.errors import TaskError, ValueRangeError
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import STEPS, PrivKv
 from common.mechanisms.weights import ResponseWeights
@@ -58,24 +57,6 @@ def test_a_key_that_the_task_does_not_have_is_refused(key: int) -> None:
     """The error comes before anything is drawn."""
     with pytest.raises(ValueRangeError, match="a key must be one of the task's"):
         _mechanism(1.0).randomize(Pairs.of_person({0: 0.5, key: 0.5}, -1.0, 1.0), Scripted())
-
-
-@given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=20))
-@example([b"\4\0\2", b"\5\0\2", b"\4\0\3", b"\xff\xff\xff"])
-def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
-    """Valid reports are counted, and others are refused."""
-    mechanism = _mechanism(1.0)
-    reports = np.frombuffer(b"".join(chunks), dtype=mechanism.report_dtype)
-    valid = mechanism.valid(reports)
-
-    assert [int.from_bytes(c[:2], "little") < 5 and c[2] < 3 for c in chunks] == valid.tolist()
-    cells = mechanism.tally(reports[valid])
-    assert not (valid & is_null(reports)).any()
-    assert (5, 3) == cells.shape
-    assert valid.sum() == cells.sum()
-    if not valid.all():
-        with pytest.raises(ReportError, match="a key is not below 5"):
-            mechanism.tally(reports)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from common.errors import ReportError
 from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import (
     Harmony,
@@ -41,29 +40,6 @@ def test_equal_shares_never_exceed_the_whole() -> None:
         more = math.nextafter(share, math.inf)
         assert Fraction(share) * parts <= Fraction(float(local_epsilon)) < Fraction(more) * parts
     assert math.inf == equal_share(math.inf, 3)
-
-
-@pytest.mark.parametrize(
-    ("coordinates", "codes"),
-    [
-        ([1, 1], [0, 0]),
-        ([2, 1], [0, 0]),
-        ([0, 5], [0, 0]),
-        ([0, 0xFFFF], [0, 0]),
-        ([0, 1], [0, 2]),
-        ([0, 1], [255, 0]),
-    ],
-)
-def test_invalid_reports_are_refused(coordinates: list[int], codes: list[int]) -> None:
-    """Coordinates must ascend, and coordinates and codes must be in range."""
-    mechanism = SampledCoordinates(5, 2, Duchi(_3_TO_1))
-    reports = np.zeros(2, dtype=mechanism.report_dtype)
-    reports["coordinates"] = [[0, 4], coordinates]
-    reports["codes"] = [[1, 0], codes]
-
-    assert [True, False] == mechanism.valid(reports).tolist()
-    with pytest.raises(ReportError, match="coordinates do not ascend, or are not below 5"):
-        mechanism.tally(reports)
 
 
 def test_sums_are_exact_over_many_reports() -> None:
