@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.mechanisms.numeric.coded_number import CodedNumber, Duchi
-from common.mechanisms.numeric.number import FRACTION_BITS, rounding_variance, to_grid, to_unit
+from common.mechanisms.numeric.number import FRACTION_BITS, to_grid, to_unit
 from common.mechanisms.numeric.piecewise import (
     HYBRID_THRESHOLD,
     Hybrid,
@@ -55,18 +55,6 @@ def test_numbers_are_rounded_up_with_their_relative_position(steps: int) -> None
 
     assert np.ceil(place).tolist() == just_up.tolist()
     assert np.floor(place).tolist() == just_down.tolist()
-
-
-@pytest.mark.parametrize("steps", [2, 4, 4096])
-def test_rounding_has_its_variance(steps: int) -> None:
-    """The variance is f(1-f) times a step's square, at most 1/steps²."""
-    numbers = np.linspace(-1, 1, 1001)[:, np.newaxis]
-    place = (numbers + 1) * steps / 2
-    low, high = (2 / steps * end(place) - 1 for end in (np.floor, np.ceil))
-    found = rounding_variance(numbers, steps)
-
-    np.testing.assert_allclose(found, (numbers - low) * (high - numbers), atol=1e-12)
-    assert found.max() <= steps**-2 * (1 + 1e-9)
 
 
 def test_a_range_maps_to_minus_1_to_1() -> None:

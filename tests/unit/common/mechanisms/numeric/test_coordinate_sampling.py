@@ -6,15 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import (
-    Harmony,
     MultiHm,
-    SampledCoordinates,
     equal_share,
     paper_sample,
 )
-from common.mechanisms.reduction import MatchCountReduction, PureReduction
 from common.mechanisms.weights import ResponseWeights
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
@@ -59,13 +55,3 @@ def test_sums_are_exact_over_many_reports() -> None:
             (places**2).sum(),
         ]
         assert expected == cells[coordinate].tolist()
-
-
-def test_only_a_bit_of_one_coordinate_is_a_match_count() -> None:
-    """Harmony is a match count, and Multi-HM is one if the hybrid is a bit."""
-    bit = Harmony(5, 1, Duchi(_3_TO_1)).reduction
-    assert isinstance(bit, MatchCountReduction)
-    assert (2, 0, 0.5) == (bit.answers, bit.collision, bit.blanket)
-    assert isinstance(MultiHm.for_epsilon(5, 0.5).reduction, MatchCountReduction)
-    assert isinstance(MultiHm.for_epsilon(5, 1.0).reduction, PureReduction)
-    assert isinstance(SampledCoordinates(5, 2, Duchi(_3_TO_1)).reduction, PureReduction)
