@@ -24,7 +24,7 @@ from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.clock import ComparedClock, SystemClock
+from common.runtime.clock import ComparedClock, SystemClock  # noqa: TID251  # an argument
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from common.runtime.core_dumps import forbid_core_dumps
 from common.runtime.metrics import MetricDefinition, MetricsServer, Party, ProcessMetrics

@@ -21,13 +21,11 @@ from deploy.tasks.schedule import read_series
 from examples.subset_selection import SubsetSelection
 from lab.accountant.query import MECHANISMS
 from tests.support.commands import ROOT, blocks
+from tests.support.source_tree import FOLDERS
 
 _DOCS: Final = ROOT / "docs"
 _PAGES: Final = (*sorted(ROOT.glob("*.md")), *sorted(_DOCS.rglob("*.md")))
-_CODE: Final = (
-    *("common", "user_agent", "shuffler", "analyzer", "issuer", "witness"),
-    *("deploy", "lab", "audit", "tests", "examples"),
-)
+_CODE: Final = (*FOLDERS[1:], "tests", "examples")
 _SNIPPETS: Final = _DOCS / "researchers" / "python.md"
 _MOST_BYTES: Final = 240_000
 _MOST_LINES: Final = 15
@@ -217,28 +215,23 @@ def _row(section: str, method: str) -> list[str]:
     return found
 
 
-def _whole(cell: str) -> int:
-    return 0 if cell == "–" else int(cell)
-
-
-def _seconds(text: str) -> float:
-    number, unit = text.split()
-    return float(number) * {"s": 1, "min": 60}[unit]
+def _duration(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds < 120 else f"{seconds / 60:g} min"
 
 
 @pytest.mark.parametrize(("method", "call"), CALLS.items())
 def test_callers_and_limits_of_an_rpc_are_documented(method: str, call: Call) -> None:
     """The page states each RPC's certificate and token, and its limits on calls and time."""
     _, certificate, operators = _row("Certificates", method)
-    _, calls, peer_calls, reads, peer_reads, read, answered = _row("Limits", method)
     limits = call.kind.value
+    reads = [str(number or "–") for number in (limits.reads, limits.peer_reads)]
+    times = [_duration(seconds) for seconds in (limits.read_seconds, limits.seconds)]
 
     assert (operators != "no") == (call.caller in _ASKS_FOR_TOKEN)
     if method != _HEALTH:
         assert re.split("[:,]", certificate)[0] == _CERTIFICATE[call.caller]
-    assert (f"{limits.calls:,}", f"{limits.peer_calls:,}") == (calls, peer_calls)
-    assert (limits.reads, limits.peer_reads) == (_whole(reads), _whole(peer_reads))
-    assert (limits.read_seconds, limits.seconds) == (_seconds(read), _seconds(answered))
+    stated = [f"{limits.calls:,}", f"{limits.peer_calls:,}", *reads, *times]
+    assert stated == _row("Limits", method)[1:]
 
 
 @pytest.mark.parametrize("section", _TABLES)

@@ -11,21 +11,8 @@ import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
-_ROOT: Final = Path(__file__).parents[2]
-_FOLDERS: Final = (
-    *(
-        "protos",
-        "common",
-        "user_agent",
-        "shuffler",
-        "analyzer",
-        "issuer",
-        "witness",
-        "deploy",
-        "lab",
-        "audit",
-    ),
-)
+from tests.support.source_tree import FOLDERS, ROOT
+
 _LEFT: Final = (
     "deploy/docker/wheels/numpy-2.4.0-cp311-cp311-manylinux.whl",
     "deploy/docker/wheels/notes.txt",
@@ -43,15 +30,15 @@ _LEFT: Final = (
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return a copy of the tracked files without .gitignore, with leftovers."""
-    listed = ["git", "ls-files", "--", *_FOLDERS, "pyproject.toml", "README.md"]
-    names = subprocess.run(listed, cwd=_ROOT, capture_output=True, text=True, check=True).stdout
+    listed = ["git", "ls-files", "--", *FOLDERS, "pyproject.toml", "README.md"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in (*names.splitlines(), *_LEFT):
         target = tmp_path / "checkout" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if name in _LEFT:
             target.write_bytes(bytes(2**20))
-        elif (_ROOT / name).is_file():
-            shutil.copy(_ROOT / name, target)
+        elif (ROOT / name).is_file():
+            shutil.copy(ROOT / name, target)
     return tmp_path / "checkout"
 
 
@@ -65,7 +52,7 @@ def test_the_package_holds_its_sources_alone(checkout: Path, tmp_path: Path) -> 
         packed = {"/".join(name.split("/")[1:]) for name in sources.getnames()}
     tracked = {
         str(path.relative_to(checkout))
-        for folder in _FOLDERS
+        for folder in FOLDERS
         for path in (checkout / folder).rglob("*")
         if path.is_file() and path.name != ".gitignore"
     }

@@ -11,24 +11,12 @@ from typing import Final
 
 import pytest
 
+from tests.support.source_tree import FOLDERS
+
 _ROOT: Final = Path(__file__).parents[2]
 _TABLE: Final = Path(__file__).with_name("faults.toml")
 _MOST_ROWS: Final = 60
 _SECONDS: Final = 300.0
-_TREE: Final = (
-    *(
-        "protos",
-        "common",
-        "user_agent",
-        "shuffler",
-        "analyzer",
-        "deploy",
-        "lab",
-        "audit",
-        "tests",
-        "examples",
-    ),
-)
 _FAULTS: Final[list[dict[str, str]]] = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["fault"]
 _each_fault: Final = pytest.mark.parametrize("fault", _FAULTS, ids=lambda fault: fault["name"])
 
@@ -37,7 +25,7 @@ _each_fault: Final = pytest.mark.parametrize("fault", _FAULTS, ids=lambda fault:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Copy what tests need of the repository."""
     folder = tmp_path_factory.mktemp("tree")
-    for name in _TREE:
+    for name in (*FOLDERS, "tests", "examples"):
         source = _ROOT / name
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(_ROOT / "pyproject.toml", folder)

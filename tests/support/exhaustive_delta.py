@@ -1,7 +1,8 @@
 """
-The true δ of tiny shuffled protocols, by enumerating every multiset of messages.
+The distributions of reports by definition, and the true δ of tiny shuffled protocols.
 
-Deliberately slow and simple: it shares no formula with the accountant.
+Deliberately slow and simple: every report and every multiset of messages is enumerated, and no
+formula is shared with the mechanisms or the accountant.
 """
 
 import itertools
@@ -74,6 +75,78 @@ def duchi_distribution(value: float, local_epsilon: float) -> Distribution:
     return {(1,): up, (0,): 1 - up}
 
 
+def band_distribution(point: int, points: int, reach: int, odds: int = 3) -> Distribution:
+    """Distribution of a place: those of the point's band have weight `odds`, others 1."""
+    places = range(points + 2 * reach)
+    weights = [odds if point <= place <= point + 2 * reach else 1 for place in places]
+    return {(place,): weight / sum(weights) for place, weight in enumerate(weights)}
+
+
+def mixed(one: Distribution, other: Distribution, share: float) -> Distribution:
+    """Distribution of a draw from one with probability `share`, and else from the other."""
+    chances = {message: share * chance for message, chance in one.items()}
+    for message, chance in other.items():
+        chances[message] = chances.get(message, 0.0) + (1 - share) * chance
+    return chances
+
+
+def sampled_distribution(numbers: Sequence[Distribution], sampled: int) -> Distribution:
+    """Distribution of a uniform set of coordinates, followed by the code of each of its numbers."""
+    chosen = list(itertools.combinations(range(len(numbers)), sampled))
+    return {
+        (*coordinates, *(code for (code,) in codes)): math.prod(
+            numbers[coordinate][code] for coordinate, code in zip(coordinates, codes, strict=True)
+        )
+        / len(chosen)
+        for coordinates in chosen
+        for codes in itertools.product(*(numbers[coordinate] for coordinate in coordinates))
+    }
+
+
+def corner_distribution(point: Sequence[float], odds: int = 3) -> Distribution:
+    """Distribution of MeanEST: corners on the side of the point's own, rounded to one at random."""
+    corners = list(itertools.product((0, 1), repeat=len(point)))
+    distribution = dict.fromkeys(corners, 0.0)
+    for own in corners:
+        chance = math.prod(
+            (1 + t) / 2 if up else (1 - t) / 2 for t, up in zip(point, own, strict=True)
+        )
+        agreeing = [sum(map(int.__eq__, own, corner)) for corner in corners]
+        weights = [odds if 2 * number > len(point) else 1 for number in agreeing]
+        for corner, weight in zip(corners, weights, strict=True):
+            distribution[corner] += chance * weight / sum(weights)
+    return distribution
+
+
+def prefix_distribution(
+    value: Message, columns: Sequence[Sequence[int]], buckets: int, odds: int = 3
+) -> Distribution:
+    """Distribution of level, seed and bucket of a value under prefix hashing; -1 hashes nothing."""
+    width = len(columns[0])
+    total = (odds + buckets - 1) * len(columns) * buckets**width
+    return {
+        (level, *seed, bucket): (odds if bucket == hashed else 1) / total
+        for level, hashes in enumerate(columns)
+        for seed in itertools.product(range(buckets), repeat=width)
+        for hashed in [sum(a * (*value, 0)[c] for a, c in zip(seed, hashes, strict=True)) % buckets]
+        for bucket in range(buckets)
+    }
+
+
+def pair_distribution(
+    person: Sequence[float], fakes: Sequence[float], key_odds: int, value_odds: int
+) -> Distribution:
+    """Distribution of PrivKV's key and answer (absent, -, +); NaN is a key not owned."""
+    distribution: dict[Message, float] = {}
+    for key, (value, fake) in enumerate(zip(person, fakes, strict=True)):
+        owned = not math.isnan(value)
+        present = (key_odds if owned else 1) / (key_odds + 1)
+        up = 0.5 + (value if owned else fake) * (value_odds - 1) / (value_odds + 1) / 2
+        answers = (1 - present, present * (1 - up), present * up)
+        distribution |= {(key, answer): p / len(person) for answer, p in enumerate(answers)}
+    return distribution
+
+
 def _spread(
     parts: Iterable[Mapping[Any, float]], start: Mapping[Any, float], join: Callable[..., Any]
 ) -> Mapping[Any, float]:
@@ -96,15 +169,32 @@ def _added(counts: Histogram, more: Histogram) -> Histogram:
     return tuple(map(sum, zip(counts, more, strict=True)))
 
 
-def _largest_excess(worlds: Iterable[Mapping[Any, float]], epsilon: float) -> float:
-    """Return the largest hockey-stick divergence between two of some distributions."""
-    return max(
-        math.fsum(
-            max(0.0, chance - math.exp(epsilon) * other.get(seen, 0.0))
-            for seen, chance in one.items()
-        )
-        for one, other in itertools.permutations(worlds, 2)
+def summed(*laws: Added) -> Added:
+    """Distribution of the sum of independent counts."""
+    return _spread(laws[1:], laws[0], _added)
+
+
+def beside(*views: Mapping[Any, float]) -> Mapping[Any, float]:
+    """Joint distribution of independent views."""
+    return _spread(views, {(): 1.0}, lambda seen, view: (*seen, view))
+
+
+def histogram_distribution(own: int, size: int, dummies: int) -> Added:
+    """Distribution of the counts of all items: one report, and uniform dummies."""
+    items = [tuple(int(item == other) for other in range(size)) for item in range(size)]
+    return summed({items[own]: 1.0}, *[dict.fromkeys(items, 1 / size)] * dummies)
+
+
+def excess(worlds: Iterable[Mapping[Any, float]], epsilon: float) -> float:
+    """Return the hockey-stick divergence of two distributions: δ at this ε."""
+    one, other = worlds
+    return math.fsum(
+        max(0.0, chance - math.exp(epsilon) * other.get(seen, 0.0)) for seen, chance in one.items()
     )
+
+
+def _largest_excess(worlds: Iterable[Mapping[Any, float]], epsilon: float) -> float:
+    return max(excess(pair, epsilon) for pair in itertools.permutations(worlds, 2))
 
 
 def true_delta(

@@ -1,10 +1,7 @@
 """Examples of every mechanism for numbers, and exact distributions of their answers."""
 
 import dataclasses
-from fractions import Fraction
 from typing import Any, Final
-
-import numpy as np
 
 from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import NumberMechanism
@@ -17,7 +14,6 @@ ONE_NUMBER: Final[tuple[NumberMechanismName, ...]] = ("laplace", "duchi", "piece
 SEVERAL: Final[tuple[NumberMechanismName, ...]] = ("harmony", "mean-est", "multi-hm", "multi-rphm")
 EVERY: Final = ONE_NUMBER + SEVERAL
 
-Distribution = dict[int, Fraction]
 """Probability of each code."""
 
 
@@ -54,20 +50,3 @@ def number_example(
 ) -> NumberMechanism:
     """Build the example of a mechanism."""
     return built(spec_for(name, local_epsilon, dimensions=dimensions), dimensions)
-
-
-def distribution_of(codes: Any) -> Distribution:
-    """Return the distribution of codes, given the code of each equally likely draw."""
-    listed = np.asarray(codes).tolist()
-    return {code: Fraction(listed.count(code), len(listed)) for code in sorted(set(listed))}
-
-
-def worst_ratio(distributions: list[Distribution]) -> Fraction:
-    """Return the largest ratio of a code's probabilities; all distributions have the same codes."""
-    codes = {code for distribution in distributions for code in distribution}
-    assert all(codes == set(distribution) for distribution in distributions)
-    return max(
-        max(distribution[code] for distribution in distributions)
-        / min(distribution[code] for distribution in distributions)
-        for code in codes
-    )

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,15 @@ def tool(name: str, path: str = "") -> str:
             pytest.fail(sentence)
         pytest.skip(sentence)
     return found
+
+
+def output_of(name: str, *arguments: str, folder: Path | None = None) -> str:
+    """Run a program in a folder, and return all that it writes; fail the test if it fails."""
+    command = [tool(name), *arguments]
+    outcome = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    said = outcome.stdout + outcome.stderr
+    assert outcome.returncode == 0, said
+    return said
 
 
 _PACKAGES = {"promtool": "prometheus", "initdb": "postgresql", "pg_ctl": "postgresql"}

@@ -1,6 +1,4 @@
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +11,9 @@ from common.accounting.count_distributions import Binomial, Groups, NegativeBino
 from common.mechanisms.reduction import MatchCountReduction
 from lab.bounds.attack import epsilon_lower
 from tests.support.reductions import reduction_for
+from tests.support.vectors import vectors
 
-_VECTORS = json.loads(
-    (Path(__file__).parents[3] / "vectors" / "accounting.json").read_text(encoding="utf-8")
-)["vectors"]
-
-
+_VECTORS = vectors("accounting")["vectors"]
 _ATTACKED = [vector for vector in _VECTORS if "eps_lower" in vector][::6]
 _LARGE = [vector for vector in _VECTORS if vector["inputs"]["n"] >= 10_000]
 _CASES = [

@@ -5,6 +5,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,11 @@ from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 from common.task.dummy_spec import NO_DUMMIES, DummySpec
 from tests.support.exhaustive_delta import (
     Distribution,
+    beside,
+    excess,
     grr_distribution,
+    histogram_distribution,
+    summed,
     true_delta,
     uniform_distribution,
 )
@@ -119,13 +124,6 @@ _CLUSTERS: Final = {
 View = tuple[int, ...]
 
 
-def _added(one: Mapping[View, float], other: Mapping[View, float]) -> dict[View, float]:
-    total: dict[View, float] = defaultdict(float)
-    for (counts, chance), (more, share) in itertools.product(one.items(), other.items()):
-        total[tuple(map(sum, zip(counts, more, strict=True)))] += chance * share
-    return total
-
-
 def _of_submission(spec: ClusterSpec, items: int) -> dict[int, dict[View, float]]:
     """Return the joint law of a submission's length and its clusters' counts, by length."""
     trial: dict[int, dict[View, float]] = {0: {(0,) * 2 * items: 1 - spec.shown}}
@@ -141,7 +139,7 @@ def _of_submission(spec: ClusterSpec, items: int) -> dict[int, dict[View, float]
     for _ in range(spec.trials):
         more: dict[int, Counter[View]] = defaultdict(Counter)
         for (length, one), (size, other) in itertools.product(found.items(), trial.items()):
-            more[length + size].update(_added(one, other))
+            more[length + size].update(summed(one, other))
         found = {length: dict(laws) for length, laws in more.items()}
     return found
 
@@ -159,7 +157,7 @@ def test_rooms_that_arrived_protect_as_stated(name: str, users: int, honest: int
         for chosen in set(itertools.combinations(arrived, honest)):
             around: Mapping[View, float] = {(0,) * 2 * items: 1.0}
             for length in chosen:
-                around = _added(around, submissions[length])
+                around = summed(around, submissions[length])
             total = math.fsum(around.values())
             for epsilon in _EPSILONS:
                 exact = math.fsum(
@@ -193,31 +191,22 @@ def test_a_hierarchys_dummies_that_arrived_protect_as_stated(users: int) -> None
                 for extra in itertools.product((0, 1), repeat=3)
                 if sum(extra) == length - _LEVELS.certain
             }
-            law = _added(law, {extra: p / math.fsum(one.values()) for extra, p in one.items()})
+            law = summed(law, {extra: p / math.fsum(one.values()) for extra, p in one.items()})
         certain = tuple(users * each.per_user for each in levels)
         for epsilon in _EPSILONS:
             exact = math.fsum(
-                chance * _exact(np.add(numbers, certain).tolist(), sizes, epsilon)
+                chance
+                * excess(_histograms(tuple(np.add(numbers, certain).tolist()), sizes), epsilon)
                 for numbers, chance in law.items()
             )
             assert exact <= release.delta(epsilon) + 1e-9
 
 
-def _exact(numbers: Sequence[int], sizes: Sequence[int], epsilon: float) -> float:
-    """Return δ between nodes 0 and 1 of every level, with so many uniform nodes of each."""
-    joint: dict[tuple[View, ...], list[float]] = {(): [1.0, 1.0]}
-    for number, size in zip(numbers, sizes, strict=True):
-        of_level: dict[View, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for nodes in itertools.product(range(size), repeat=number):
-            for own in (0, 1):
-                counts = np.bincount([own, *nodes], minlength=size).tolist()
-                of_level[tuple(counts)][own] += size**-number
-        joint = {
-            (*before, view): [one * p for one, p in zip(both, chances, strict=True)]
-            for before, both in joint.items()
-            for view, chances in of_level.items()
-        }
-    return math.fsum(max(0.0, p - math.exp(epsilon) * q) for p, q in joint.values())
+@cache
+def _histograms(numbers: tuple[int, ...], sizes: tuple[int, ...]) -> list[Mapping[View, float]]:
+    """Return the views of nodes 0 and 1 of every level, with so many uniform nodes of each."""
+    levels = list(zip(sizes, numbers, strict=True))
+    return [beside(*(histogram_distribution(own, *level) for level in levels)) for own in (0, 1)]
 
 
 @pytest.mark.parametrize("name", [*_CLUSTERS, "levels"])

@@ -19,8 +19,15 @@ def _binary(local_epsilon: float) -> MatchCountReduction:
     return reduction_for(2, local_epsilon, hashing=False)
 
 
-def _setting(local_epsilon: float, anonymity_set: AnonymitySet, delta: float) -> BoundSetting:
-    return BoundSetting(reduction=_binary(local_epsilon), anonymity_set=anonymity_set, delta=delta)
+Reduce = Callable[[float, AnonymitySet], CloneRelease]
+_REDUCTIONS = (CloneRelease.of_2021, CloneRelease.of_2023)
+
+
+def _epsilon(reduce: Reduce, local_epsilon: float, users: int, delta: float = 1e-6) -> float:
+    setting = BoundSetting(
+        reduction=_binary(local_epsilon), anonymity_set=AnonymitySet(users=users), delta=delta
+    )
+    return clones_epsilon(reduce, setting)
 
 
 def _worlds(clones: CloneRelease, epsilon: float) -> float:
@@ -67,35 +74,24 @@ def test_delta_matches_the_two_worlds(
 
 def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
     """At n = 602,325, ε0 = 4, δ = 1e-6: .0678 and .0451, to 1 %."""
-    anonymity_set = AnonymitySet(users=602_325)
+    found = [_epsilon(reduce, 4.0, 602_325) for reduce in _REDUCTIONS]
 
-    assert clones_epsilon(
-        CloneRelease.of_2021, _setting(4.0, anonymity_set, 1e-6)
-    ) == pytest.approx(0.0678, rel=0.01)
-    assert clones_epsilon(
-        CloneRelease.of_2023, _setting(4.0, anonymity_set, 1e-6)
-    ) == pytest.approx(0.0451, rel=0.01)
-    for anonymity_set in (AnonymitySet(users=users) for users in (2, 1000, 10**6)):
-        epsilon = epsilon_upper(_binary(3.0), anonymity_set, 1e-6)
-        assert clones_epsilon(
-            CloneRelease.of_2023, _setting(3.0, anonymity_set, 1e-6)
-        ) == pytest.approx(epsilon, rel=1e-3)
+    assert found == pytest.approx([0.0678, 0.0451], rel=0.01)
+    for users in (2, 1000, 10**6):
+        epsilon = epsilon_upper(_binary(3.0), AnonymitySet(users=users), 1e-6)
+        assert _epsilon(CloneRelease.of_2023, 3.0, users) == pytest.approx(epsilon, rel=1e-3)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-9, 1e-3, 1.0, 20.0, 50.0, 700.0])
 @pytest.mark.parametrize("users", [1, 2, 10**9])
 def test_extreme_inputs_give_valid_figures(local_epsilon: float, users: int) -> None:
     """0 < ε ≤ local ε, reached without other users."""
-    for reduce in (CloneRelease.of_2021, CloneRelease.of_2023):
-        epsilon = clones_epsilon(reduce, _setting(local_epsilon, AnonymitySet(users=users), 1e-9))
-        assert 0 < epsilon <= local_epsilon
+    old, new = (_epsilon(reduce, local_epsilon, users, 1e-9) for reduce in _REDUCTIONS)
+
+    assert 0 < old <= local_epsilon
+    assert 0 < new <= local_epsilon
     if users == 1 and local_epsilon > 1e-3:
-        assert (
-            clones_epsilon(
-                CloneRelease.of_2021, _setting(local_epsilon, AnonymitySet(users=users), 1e-9)
-            )
-            == local_epsilon
-        )
+        assert old == local_epsilon
 
 
 def test_delta_is_1_without_clones() -> None:

@@ -1,12 +1,9 @@
 """The accountant of clusters: reference figures, enumeration, a recursion, monotonicity."""
 
 import itertools
-import json
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,16 +23,15 @@ from common.accounting.cluster_noise import (
     _window,
 )
 from common.errors import AccountingError
-from tests.support.exhaustive_delta import grr_distribution
+from tests.support.exhaustive_delta import excess, grr_distribution, summed
+from tests.support.vectors import vectors
 
-_VECTORS = json.loads(
-    (Path(__file__).parents[3] / "vectors" / "signed.json").read_text(encoding="utf-8")
-)
+_VECTORS = vectors("signed")
 _SUM = 2**32
 _TYPES = {(law["epsilon"], *law["sizes"]): law["types"] for law in _VECTORS["laws"]}
 
 Types = tuple[tuple[int, int, float], ...]
-Outcomes = Counter[tuple[int, ...]]
+Outcomes = Mapping[tuple[int, ...], float]
 """Probabilities of positive counts by item, followed by negative ones."""
 
 
@@ -92,12 +88,12 @@ def _views(release: ClusterRelease) -> Iterator[tuple[float, Outcomes]]:
     d, rooms = release.domain_size, release.rooms
     contents: list[Outcomes] = []
     for room in rooms:
-        content: Outcomes = Counter({(0,) * 2 * d: 1.0 - room.filled})
+        content = {(0,) * 2 * d: 1.0 - room.filled}
         for plus, minus, share in room.types:
             for item in range(d):
                 counts = [0] * 2 * d
                 counts[item], counts[d + item] = plus, minus
-                content[tuple(counts)] += room.filled * share / d  # type: ignore[assignment]
+                content[tuple(counts)] = room.filled * share / d
         contents.append(content)
     hidden = 1 - sum(room.shown for room in rooms)
     for shown in itertools.product(range(release.trials + 1), repeat=len(rooms)):
@@ -105,11 +101,11 @@ def _views(release: ClusterRelease) -> Iterator[tuple[float, Outcomes]]:
         if rest < 0:
             continue
         chance = math.factorial(release.trials) / math.factorial(rest) * hidden**rest
-        law: Outcomes = Counter({(0,) * 2 * d: 1.0})
-        for room, number, content in zip(rooms, shown, contents, strict=True):
+        law: Outcomes = {(0,) * 2 * d: 1.0}
+        for room, number, of_room in zip(rooms, shown, contents, strict=True):
             chance *= room.shown**number / math.factorial(number)
             for _ in range(number):
-                law = _sum(law, content)
+                law = summed(law, of_room)
         yield chance, law
 
 
@@ -119,39 +115,29 @@ def _exact_delta(release: ClusterRelease, epsilon: float) -> float:
 
     The victim holds item 0 or 1; the others' own reports are known, and subtracted.
     """
-    total = 0.0
-    for chance, law in _views(release):
-        for (first, second, *others), one in law.items():
-            other = law[first + 1, second - 1, *others]
-            total += chance * max(0.0, one - math.exp(epsilon) * other)
-        # Counts that are possible only with item 1 do not add to the excess of item 0.
-    return total
+    return sum(
+        chance * excess((summed(law, _own(item, release.domain_size)) for item in (0, 1)), epsilon)
+        for chance, law in _views(release)
+    )
+
+
+def _own(item: int, items: int) -> Outcomes:
+    return {tuple(int(place == item) for place in range(2 * items)): 1.0}
 
 
 def _randomized_delta(release: ClusterRelease, others: tuple[int, ...], epsilon: float) -> float:
     """Return the exact δ if GRR randomizes the victim's item and the others' items, all unknown."""
     d = release.domain_size
 
-    def own(value: int) -> Outcomes:
+    def randomized(value: int) -> Outcomes:
         reports = grr_distribution(value, d, release.local_epsilon).items()
-        return Counter({tuple(int(k == i) for k in range(2 * d)): p for (i,), p in reports})
+        return {next(iter(_own(item, d))): p for (item,), p in reports}
 
-    total = 0.0
-    for chance, law in _views(release):
-        for value in others:
-            law = _sum(law, own(value))  # noqa: PLW2901
-        one, other = _sum(law, own(0)), _sum(law, own(1))
-        excess = (p - math.exp(epsilon) * other[counts] for counts, p in one.items())
-        total += chance * sum(each for each in excess if each > 0)
-    return total
-
-
-def _sum(one: Outcomes, other: Outcomes) -> Outcomes:
-    total: Outcomes = Counter()
-    for counts, chance in one.items():
-        for more, share in other.items():
-            total[tuple(a + b for a, b in zip(counts, more, strict=True))] += chance * share
-    return total
+    among = [*map(randomized, others)]
+    return sum(
+        chance * excess((summed(law, *among, randomized(item)) for item in (0, 1)), epsilon)
+        for chance, law in _views(release)
+    )
 
 
 def _tiny() -> Iterator[ClusterRelease]:

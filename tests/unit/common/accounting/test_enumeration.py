@@ -24,11 +24,15 @@ from lab.bounds.other_bounds import VariationRatio
 from lab.bounds.randomizers import duchi
 from tests.support.exhaustive_delta import (
     Distribution,
-    Message,
+    band_distribution,
+    corner_distribution,
     duchi_distribution,
     every_function_distribution,
     grr_distribution,
     hashing_distribution,
+    mixed,
+    prefix_distribution,
+    sampled_distribution,
     true_delta,
     unary_distribution,
     uniform_distribution,
@@ -52,10 +56,16 @@ class _Instance(NamedTuple):
     kind: str = "other"
 
 
+def _uniform(
+    pmfs: list[Distribution], reduction: Reduction | None, kind: str = "other"
+) -> _Instance:
+    """Return an instance whose dummies are uniform reports."""
+    return _Instance(pmfs, uniform_distribution(sorted(pmfs[0])), reduction, kind)
+
+
 def _grr(items: int, local_epsilon: float) -> _Instance:
     pmfs = [grr_distribution(value, items, local_epsilon) for value in range(items)]
-    dummy = uniform_distribution([(item,) for item in range(items)])
-    return _Instance(pmfs, dummy, reduction_for(items, local_epsilon, hashing=False), "grr")
+    return _uniform(pmfs, reduction_for(items, local_epsilon, hashing=False), "grr")
 
 
 def _functions(values: int, buckets: int, local_epsilon: float) -> _Instance:
@@ -65,17 +75,13 @@ def _functions(values: int, buckets: int, local_epsilon: float) -> _Instance:
         for value in range(values)
     ]
     reduction = reduction_for(buckets, local_epsilon, hashing=True)
-    return _Instance(
-        pmfs, uniform_distribution(sorted(pmfs[0])), reduction, f"{values} hashed values"
-    )
+    return _uniform(pmfs, reduction, f"{values} hashed values")
 
 
 def _field(seeds: range, local_epsilon: float) -> _Instance:
     """Hashing over the field of three elements, with or without seed 0."""
     pmfs = [hashing_distribution(value, 3, local_epsilon, seeds) for value in range(3)]
-    return _Instance(
-        pmfs, uniform_distribution(sorted(pmfs[0])), reduction_for(3, local_epsilon, hashing=True)
-    )
+    return _uniform(pmfs, reduction_for(3, local_epsilon, hashing=True))
 
 
 def _unary(items: int, p: float, q: float) -> _Instance:
@@ -85,70 +91,41 @@ def _unary(items: int, p: float, q: float) -> _Instance:
 
 def _duchi(local_epsilon: float) -> _Instance:
     pmfs = [duchi_distribution(value, local_epsilon) for value in (-1.0, -0.3, 0.6, 1.0)]
-    return _Instance(pmfs, uniform_distribution(sorted(pmfs[0])), duchi(local_epsilon))
+    return _uniform(pmfs, duchi(local_epsilon))
 
 
-def _band_pmfs(points: int, reach: int) -> list[Distribution]:
-    places = points + 2 * reach
-    weights = [
-        [3 if point <= place <= point + 2 * reach else 1 for place in range(places)]
-        for point in range(points)
-    ]
-    return [{(j,): w / sum(row) for j, w in enumerate(row)} for row in weights]
+def _band(points: int, reach: int) -> list[Distribution]:
+    return [band_distribution(point, points, reach) for point in range(points)]
 
 
 def _square_wave(items: int, reach: int) -> _Instance:
-    pmfs = _band_pmfs(items, reach)
-    return _Instance(
-        pmfs, uniform_distribution(sorted(pmfs[0])), SquareWave(items, reach, _3_TO_1).reduction
-    )
+    return _uniform(_band(items, reach), SquareWave(items, reach, _3_TO_1).reduction)
 
 
 def _piecewise(steps: int, reach: int) -> _Instance:
     """Points of the grid, and a number between two of them."""
-    pmfs = _band_pmfs(steps + 1, reach)
-    between = {place: (pmfs[0][place] * 2 + pmfs[1][place]) / 3 for place in pmfs[0]}
-    dummy = uniform_distribution(sorted(pmfs[0]))
-    return _Instance([*pmfs, between], dummy, Piecewise(steps, reach, _3_TO_1).reduction)
+    pmfs = _band(steps + 1, reach)
+    between = mixed(pmfs[0], pmfs[1], 2 / 3)
+    return _uniform([*pmfs, between], Piecewise(steps, reach, _3_TO_1).reduction)
 
 
 _INSIDE: dict[int, list[Point]] = {1: [(1 / 3,)], 2: [(0, 1), (1 / 3, -1 / 4)], 3: [(1 / 3, -1, 0)]}
 """Points of the cube that are not corners."""
 
 
-def _corners(dimensions: int) -> list[Point]:
-    return list(itertools.product((-1, 1), repeat=dimensions))
+def _points(dimensions: int) -> list[Point]:
+    return [*itertools.product((-1, 1), repeat=dimensions), *_INSIDE[dimensions]]
 
 
 def _harmony(dimensions: int) -> _Instance:
-    """Pairs of a coordinate and a bit: Duchi's Pr[+] = 1/2 + t/4 at odds of 3."""
-    pmfs: list[Distribution] = [
-        {
-            (j, bit): (0.5 + (2 * bit - 1) * t / 4) / dimensions
-            for j, t in enumerate(p)
-            for bit in (0, 1)
-        }
-        for p in _corners(dimensions) + _INSIDE[dimensions]
-    ]
-    dummy = uniform_distribution(sorted(pmfs[0]))
-    return _Instance(pmfs, dummy, Harmony(dimensions, 1, Duchi(_3_TO_1)).reduction)
+    bits = [[duchi_distribution(t, math.log(3)) for t in point] for point in _points(dimensions)]
+    pmfs = [sampled_distribution(of_point, 1) for of_point in bits]
+    return _uniform(pmfs, Harmony(dimensions, 1, Duchi(_3_TO_1)).reduction)
 
 
 def _mean_est(dimensions: int) -> _Instance:
-    """Corners with weight 3 on the own side, mixed over the corners to which a point is rounded."""
-    corners = _corners(dimensions)
-    pmfs: list[Distribution] = []
-    for point in corners + _INSIDE[dimensions]:
-        pmf = dict.fromkeys((tuple(map(int, z)) for z in corners), 0.0)
-        for own in corners:
-            chance = math.prod((1 + t * v) / 2 for t, v in zip(point, own, strict=True))
-            near = {z: 3 if sum(a * b for a, b in zip(own, z, strict=True)) > 0 else 1 for z in pmf}
-            for z, weight in near.items():
-                pmf[z] += chance * weight / sum(near.values())
-        pmfs.append(pmf)
-    return _Instance(
-        pmfs, uniform_distribution(sorted(pmfs[0])), MeanEst(dimensions, _3_TO_1).reduction
-    )
+    pmfs = [corner_distribution(point) for point in _points(dimensions)]
+    return _uniform(pmfs, MeanEst(dimensions, _3_TO_1).reduction)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.4, 0.8])
@@ -205,25 +182,11 @@ def test_bounds_and_attacks_enclose_the_exact_delta(
             assert delta_lower(reduction, anonymity_set, epsilon) <= truth + _ENUMERATION_ERROR
 
 
-def _prefix_distribution(value: Message, mechanism: PrefixHashing) -> Distribution:
-    """Distribution of level, seed and bucket of a value under prefix hashing, by definition."""
-    g, width = mechanism.buckets, max(map(len, mechanism.columns))
-    true, other = mechanism.weights.true, mechanism.weights.other
-    total = (true + (g - 1) * other) * len(mechanism.columns) * g**width
-    return {
-        (level, *seed, bucket): (true if bucket == hashed else other) / total
-        for level, columns in enumerate(mechanism.columns)
-        for seed in itertools.product(range(g), repeat=width)
-        for hashed in [sum(a * value[c] for a, c in zip(seed, columns, strict=False)) % g]
-        for bucket in range(g)
-    }
-
-
 @pytest.mark.parametrize("share", [0.05, 0.4, 0.8])
 @pytest.mark.parametrize(
     ("columns", "buckets", "users"),
     [
-        (((0,), (0, 1)), 2, 3),
+        (((0, -1), (0, 1)), 2, 3),
         (((0,), (1,), (0,)), 2, 3),
         (((0,), (1,)), 3, 2),
         (((0,),) * 6, 2, 4),
@@ -239,7 +202,7 @@ def test_random_levels_are_never_below_brute_force(
     """
     mechanism = PrefixHashing(buckets, columns, _3_TO_1)
     values = itertools.product(range(buckets), repeat=1 + max(map(max, columns)))
-    pmfs = [_prefix_distribution(value, mechanism) for value in values]
+    pmfs = [prefix_distribution(value, columns, buckets) for value in values]
     epsilon = share * mechanism.local_epsilon
     alone, bound = (
         delta_upper(mechanism.reduction, AnonymitySet(users=number), epsilon)

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
+from tests.support.exhaustive_delta import beside, excess, histogram_distribution
 
 _KEY: Final = bytes(31) + b"\x09"
 _DRAFT: Final = TaskDraft(
@@ -42,41 +43,25 @@ def _task(**changes: Any) -> Task:
     return complete(dataclasses.replace(_DRAFT, **changes), analyzer_key=_KEY, nonce=bytes(32))
 
 
-View = tuple[int, ...]
-"""Counts of a level's nodes."""
-
-
-def _views(size: int, own: int, spec: DummySpec, users: int) -> Mapping[View, float]:
+def _view(size: int, own: int, spec: DummySpec, users: int) -> Mapping[Any, float]:
     """Enumerate a level's histogram: the victim's node, and every user's dummies."""
-    found: dict[View, float] = defaultdict(float)
+    found: Counter[Any] = Counter()
     for more in range(users + 1 if spec.extra_weight else 1):
         chance = float(stats.binom.pmf(more, users, spec.extra_probability))
-        number = users * spec.per_user + more
-        for nodes in itertools.product(range(size), repeat=number):
-            counts = Counter([own, *nodes])
-            found[tuple(counts[node] for node in range(size))] += chance / size**number
+        views = histogram_distribution(own, size, users * spec.per_user + more)
+        found.update({view: chance * p for view, p in views.items()})
     return found
 
 
 def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float) -> float:
     """Return δ of replacing one value by another, from all joint views of all levels."""
-    joint: list[dict[tuple[View, ...], float]] = []
-    for value in values:
-        views: dict[tuple[View, ...], float] = {(): 1.0}
-        for level, spec in enumerate(task.dummies.each_level):
-            node = value >> (len(task.level_sizes) - 1 - level)  # of a binary tree
-            of_level = _views(task.level_sizes[level], node, spec, users)
-            views = {
-                (*before, view): chance * own
-                for before, chance in views.items()
-                for view, own in of_level.items()
-            }
-        joint.append(views)
-    first, second = joint
-    return sum(
-        max(0.0, chance - math.exp(epsilon) * second.get(view, 0.0))
-        for view, chance in first.items()
-    )
+    levels = list(enumerate(zip(task.dummies.each_level, task.level_sizes, strict=True)))
+    last = len(levels) - 1  # of a binary tree
+    views = [
+        beside(*(_view(size, value >> last - level, spec, users) for level, (spec, size) in levels))
+        for value in values
+    ]
+    return excess(views, epsilon)
 
 
 @pytest.mark.parametrize("users", [1, 2, pytest.param(3, marks=pytest.mark.slow)])

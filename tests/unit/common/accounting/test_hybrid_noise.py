@@ -6,20 +6,10 @@ from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.releases import AmplifiedRelease
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from lab.planning.shuffler_noise import geometric_spec
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
-from tests.support.reductions import reduction_for
-
-
-def _spec(peak: int, left: float, right: float, most: int) -> ShufflerSpec:
-    return ShufflerSpec(
-        law="geometric",
-        peak=peak,
-        left_weight=int(left * RATIO_SUM),
-        right_weight=int(right * RATIO_SUM),
-        most=most,
-    )
+from tests.support.reductions import geometric_noise, reduction_for
 
 
 def _release(users: int, items: int, local_epsilon: float, spec: ShufflerSpec) -> HybridRelease:
@@ -28,8 +18,12 @@ def _release(users: int, items: int, local_epsilon: float, spec: ShufflerSpec) -
     return HybridRelease(amplified=amplified, shuffler=spec)
 
 
-_SPECS = [_spec(1, 0.5, 0.5, 3), _spec(2, 0.75, 0.5, 3), _spec(0, 0.5, 0.5, 2)]
-_TALL = _spec(7, 0.1, 0.5, 11)
+_SPECS = [
+    geometric_noise(1, 0.5, 0.5, 3),
+    geometric_noise(2, 0.75, 0.5, 3),
+    geometric_noise(0, 0.5, 0.5, 2),
+]
+_TALL = geometric_noise(7, 0.1, 0.5, 11)
 """Adds nothing so rarely that other items' counts reveal little about a report."""
 _FEW_ITEMS = [(1, 2, 1.0), (4, 2, 1.0), (1, 3, 2.0), (3, 3, 0.7), (3, 3, 3.0)]
 

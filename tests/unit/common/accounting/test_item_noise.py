@@ -10,14 +10,9 @@ import pytest
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemDistribution, ItemNoiseRelease
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
-
-_HALF, _QUARTER = RATIO_SUM // 2, RATIO_SUM // 4
-
-
-def _geometric(peak: int, left: int, right: int, most: int) -> ShufflerSpec:
-    return ShufflerSpec(law="geometric", peak=peak, left_weight=left, right_weight=right, most=most)
+from tests.support.reductions import geometric_noise
 
 
 def _distribution(noise: ItemDistribution) -> dict[int, float]:
@@ -44,9 +39,9 @@ _NOISES: list[ItemDistribution] = [
     Binomial(1, 0.5),
     Binomial(4, 0.5),
     Binomial(3, 0.125),
-    _geometric(2, _HALF, _QUARTER, 4),
-    _geometric(0, _HALF, _HALF, 3),
-    _geometric(3, _QUARTER, _HALF, 3),
+    geometric_noise(2, 0.5, 0.25, 4),
+    geometric_noise(0, 0.5, 0.5, 3),
+    geometric_noise(3, 0.25, 0.5, 3),
 ]
 
 
@@ -114,7 +109,7 @@ def test_missing_noise_is_charged_in_full() -> None:
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.5])
-@pytest.mark.parametrize("noise", [Binomial(12, 0.5), _geometric(3, 3 * _QUARTER, _HALF, 9)])
+@pytest.mark.parametrize("noise", [Binomial(12, 0.5), geometric_noise(3, 0.75, 0.5, 9)])
 def test_two_rounds_match_the_product(noise: ItemDistribution, kept: float) -> None:
     """Never below, and at most 3 % above."""
     release, delta = ItemNoiseRelease(noise=noise, keep_probability=kept), 0.05

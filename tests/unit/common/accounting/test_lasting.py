@@ -38,15 +38,6 @@ def test_rounds_that_share_noise_add_up(epsilon: float, rounds: int, delta: floa
     assert composed_epsilon([LocalRelease(local_epsilon=0.5)] * 20, 1e-3) < 8.0
 
 
-def test_one_round_that_shares_noise_costs_its_local_epsilon() -> None:
-    """δ is 1 - e^-ε0 at 0, and 0 from the local ε on."""
-    release = PermanentRelease(local_epsilon=0.5)
-
-    assert 0.5 == release.epsilon(1e-6)
-    assert 1 - math.exp(-0.5) == pytest.approx(release.delta(0.0))
-    assert 0.0 == release.delta(0.5) == release.delta(3.0)
-
-
 def test_the_assumption_of_constant_answers_is_stated() -> None:
     """Only for tasks that share noise."""
     asked = guarantees(lasting_task(), 2000, 0)
@@ -62,13 +53,18 @@ def test_the_assumption_of_constant_answers_is_stated() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 1.999])
 def test_a_release_has_the_largest_delta_of_its_local_epsilon(epsilon: float) -> None:
-    """Randomized response reaches it; permanent noise is bounded by any pair of that loss."""
+    """
+    Randomized response reaches it; permanent noise is bounded by any pair of that loss.
+
+    From the local ε on, δ is 0.
+    """
     gap = math.exp(2.0) - math.exp(epsilon)
     local, permanent = LocalRelease(local_epsilon=2.0), PermanentRelease(local_epsilon=2.0)
 
     assert gap / (math.exp(2.0) + 1) == pytest.approx(local.delta(epsilon), rel=1e-12)
     assert gap / math.exp(2.0) == pytest.approx(permanent.delta(epsilon), rel=1e-12)
-    assert 0.0 == local.delta(2.0) == permanent.delta(2.0)
+    assert 0.0 == local.delta(2.0) == permanent.delta(2.0) == permanent.delta(3.0)
+    assert 2.0 == permanent.epsilon(1e-6)
 
 
 _QUESTION: Final[dict[str, Any]] = {

@@ -1,6 +1,4 @@
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +20,9 @@ from common.crypto.blind_signatures import (
 )
 from common.crypto.token_signing import blind_sign
 from common.errors import ProofError, WireError
+from tests.support.vectors import vectors
 
-_FILE: dict[str, Any] = json.loads(
-    (Path(__file__).parents[3] / "vectors" / "blind_signatures.json").read_text(encoding="utf-8")
-)
+_FILE: dict[str, Any] = vectors("blind_signatures")
 _P, _Q, _E = (int(_FILE[name], 16) for name in ("p", "q", "e"))
 _N = _P * _Q
 _PUBLIC = RSAPublicNumbers(_E, _N)

@@ -1,7 +1,3 @@
-import hashlib
-import json
-import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +13,9 @@ from common.crypto.hpke import (
 )
 from common.errors import WireError
 from common.task_digest import TaskDigest
+from tests.support.vectors import vectors
 
-_FILES = [
-    json.loads(path.read_text(encoding="utf-8"))
-    for path in sorted((Path(__file__).parents[3] / "vectors").glob("hpke*.json"))
-]
+_FILES = [vectors(name) for name in ("hpke", *(f"hpke-{suite}" for suite in list(SUITES)[1:]))]
 _VECTORS = [{"suite": file["suite"]} | case for file in _FILES for case in file["cases"]]
 _DIGEST = TaskDigest(bytes(32))
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
@@ -118,16 +112,3 @@ def test_the_hybrids_keys_are_those_of_the_published_vector() -> None:
 
     assert "e2236b35a8c24b39b10aa1323a96a919a2ced88400633a7b07131713fc14b2b5" == public[:32].hex()
     assert "859edb06eff389b27dce59844570216223593d4ba32d9abac8cd049040ef6534" == public[-32:].hex()
-
-
-@pytest.mark.parametrize("suite", SUITES)
-def test_a_private_key_neither_prints_nor_pickles(suite: str) -> None:
-    """Its repr shows a fingerprint of the public key, which can be pickled."""
-    key = HpkePrivateKey.generate(suite)
-    public = key.public_key()
-    shown = hashlib.sha256(public.raw).hexdigest()[:16]
-
-    assert [f"HpkePrivateKey(of {shown})", f"HpkePublicKey({shown})"] == [repr(key), repr(public)]
-    with pytest.raises(TypeError, match="must not be pickled"):
-        pickle.dumps(key)
-    assert public.raw == pickle.loads(pickle.dumps(public)).raw  # noqa: S301  # own

@@ -1,5 +1,4 @@
 import hashlib
-import pickle
 
 import pytest
 
@@ -31,16 +30,6 @@ def test_only_the_identity_that_signed_verifies() -> None:
     ):
         with pytest.raises(ProofError):
             identity.public_identity().verify(changed)
-
-
-def test_private_keys_neither_print_nor_pickle() -> None:
-    """An identity's repr shows a fingerprint of the public half."""
-    identity = SigningIdentity.generate()
-    shown = hashlib.sha256(identity.public_identity().raw).hexdigest()[:16]
-
-    assert f"SigningIdentity(of {shown})" == repr(identity)
-    with pytest.raises(TypeError):
-        pickle.dumps(identity)
 
 
 def test_a_pinned_identity_is_64_hexadecimal_digits() -> None:

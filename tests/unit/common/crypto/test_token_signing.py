@@ -1,13 +1,11 @@
 """The private operation by OpenSSL and by GMP."""
 
-import pickle
-
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from common.crypto.openssl_rsa import OpenSslKey
-from common.crypto.token_signing import TokenSigningKey, blind_sign
+from common.crypto.token_signing import blind_sign
 from common.errors import ProofError, WireError
 
 
@@ -44,12 +42,3 @@ def test_a_wrong_result_of_openssl_stays_secret() -> None:
 
     with pytest.raises(ProofError, match="this machine is faulty"):
         blind_sign(private.private_numbers(), (2).to_bytes(256), OpenSslKey(_der(other)))
-
-
-def test_the_key_in_openssls_memory_is_neither_printed_nor_pickled() -> None:
-    """As is the signing key around it."""
-    key = TokenSigningKey.generate()
-    for secret in (OpenSslKey(key), TokenSigningKey(key)):
-        with pytest.raises(TypeError, match="must not be pickled"):
-            pickle.dumps(secret)
-        assert key.hex()[60:90] not in repr(secret)

@@ -58,21 +58,11 @@ def test_a_value_outside_the_domain_is_refused(name: str) -> None:
         assert f"a value must lie between 0 and {mechanism.domain_size - 1}" == str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "limit"),
-    [
-        ("grr", "item", 6),
-        ("square-wave", "item", 8),
-        ("local-hashing", "seed", 9),
-        ("local-hashing", "bucket", 3),
-        ("string-hashing", "bucket", 4),
-    ],
-)
-def test_the_least_value_out_of_range_is_invalid(name: str, field: str, limit: int) -> None:
-    """The limit is invalid, and the value below it is valid."""
-    mechanism = example(name)
+def test_the_least_bucket_out_of_range_is_invalid() -> None:
+    """For strings, whose seeds are too many to list; the bucket below it is valid."""
+    mechanism = example("string-hashing")
     reports = mechanism.dummies(3, np.random.default_rng(5))
-    reports[field][:2] = [limit - 1, limit]
+    reports["bucket"][:2] = [3, 4]
 
     assert [True, False, True] == mechanism.valid(reports).tolist()
     with pytest.raises(ReportError, match="not below"):

@@ -1,4 +1,4 @@
-"""Properties of the reports of every mechanism, for items, numbers and texts."""
+"""Properties of the reports of every mechanism, for items, numbers, texts and pairs."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from common.errors import ReportError
 from common.mechanisms.base import Counts, Mixture, Randomizer, Reports, is_null, null_reports
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor.permanent_response import scope_secret
 from common.mechanisms.rappor.rappor import Rappor
 from common.protocols import NumberMechanismName
+from common.task.draft import PairDraft
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.numbers import EVERY, ONE_NUMBER, number_example
 
@@ -67,6 +69,17 @@ def _texts(bits: int, cohorts: int, p: float, q: float) -> _Example:
     return _Example(mechanism, reports, lambda cells, count: count == cells[:cohorts].sum())
 
 
+def _pairs(keys: int) -> _Example:
+    mechanism = PrivKv.of_spec(PrivKv.specify(PairDraft(key_share=0.5), 1.0), keys)
+    table = np.full((50, keys), 0.5)
+
+    def estimable(cells: Counts, count: int) -> bool:
+        found = mechanism.estimate(cells)
+        return count == cells.sum() and bool((found.frequency_errors > 0).all())
+
+    return _Example(mechanism, mechanism.randomize(table, np.random.default_rng(1)), estimable)
+
+
 _CASES: Final[dict[str, Callable[[], _Example]]] = {
     **{
         f"{name} of {items}": partial(_items, name, items)
@@ -77,6 +90,7 @@ _CASES: Final[dict[str, Callable[[], _Example]]] = {
         for name, size, epsilon in product(EVERY, (1, 7, 8, 9), (0.5, 1.0, 8.0))
         if size == 1 or name not in ONE_NUMBER
     },
+    **{f"pairs of {keys}": partial(_pairs, keys) for keys in (1, 5, 300)},
     **{
         f"rappor of {row}": partial(_texts, *row)
         for row in ((16, 4, 0.5, 0.75), (40, 8, 0, 1), (5, 1, 0.25, 0.75), (8, 1, 0, 1))

@@ -8,51 +8,8 @@ from common.errors import TaskError
 from common.mechanisms.base import Mixture
 from common.mechanisms.square_wave import Band, SquareWave, best_reach
 from common.mechanisms.weights import ResponseWeights
-from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
-_SHAPES = pytest.mark.parametrize(("items", "reach"), [(2, 0), (2, 1), (5, 0), (5, 2), (7, 1)])
-
-
-def _weights(items: int, reach: int, value: int) -> list[int]:
-    return [3 if value <= place <= value + 2 * reach else 1 for place in range(items + 2 * reach)]
-
-
-@_SHAPES
-def test_a_place_has_exactly_its_weight(items: int, reach: int) -> None:
-    """Over all draws, places of the band come `true` times each, others `other` times."""
-    mechanism = SquareWave(items, reach, _3_TO_1)
-    total = 3 * (2 * reach + 1) + items - 1
-    for value in range(items):
-        reports = mechanism.randomize(np.full(total, value), Scripted(np.arange(total)))
-        assert _weights(items, reach, value) == mechanism.tally(reports).tolist()
-
-
-@_SHAPES
-def test_the_variance_matches_independent_reports(items: int, reach: int) -> None:
-    """The variance is the sum over reports and dummies of the exact variance of each."""
-    mechanism = SquareWave(items, reach, _3_TO_1)
-    n_real, n_dummies = 40, 30
-    truth = np.random.default_rng(4).multinomial(n_real, np.full(items, 1 / items)) / n_real
-    distributions = [np.array(_weights(items, reach, value), dtype=float) for value in range(items)]
-    single = np.stack(
-        [
-            mechanism.debias(cells, Mixture(n_real=1.0))
-            for cells in np.eye(mechanism.places, dtype=np.int64)
-        ],
-        axis=1,
-    )  # s · z of one report, up to a constant
-    spread = np.zeros(items)
-    uniform = np.ones(mechanism.places)
-    for count, distribution in [
-        *zip(truth * n_real, distributions, strict=True),
-        (n_dummies, uniform),
-    ]:
-        probabilities = distribution / distribution.sum()
-        spread += count * (single**2 @ probabilities - (single @ probabilities) ** 2)
-    found = mechanism.variance(truth, Mixture(n_real=n_real, n_dummies=n_dummies))
-
-    np.testing.assert_allclose(found, spread / n_real**2, rtol=1e-9)
 
 
 @pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 2.0, 5.0, 10.0])

@@ -25,9 +25,9 @@ def test_expected_counts_give_back_the_truth() -> None:
     assert variance(truth, mixture, _GRR)[1] == pytest.approx(expected)
 
 
-def test_the_mean_variance_needs_no_truth() -> None:
-    """It is equal for every distribution."""
-    truth, mixture = np.array([0.7, 0.2, 0.1, 0.0]), Mixture(n_real=1000, n_dummies=500)
-    uniform = variance(np.full(4, 0.25), mixture, _GRR).mean()
+def test_q_is_exact_if_p_rounds_to_one() -> None:
+    """The formula (1 - p)/(k - 1) would give 0."""
+    grr = Grr(3, ResponseWeights(true=2**62, other=1))
 
-    assert variance(truth, mixture, _GRR).mean() == pytest.approx(uniform)
+    assert grr.p == 1.0
+    assert grr.q == 1 / (2**62 + 2)

@@ -1,55 +1,19 @@
-import itertools
-from collections import Counter
 from decimal import Context, Decimal
 
 import numpy as np
 import pytest
 
-from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports, is_null
+from common.errors import TaskError
+from common.mechanisms.base import Counts, Reports
 from common.mechanisms.bits import batches
-from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, UnaryEncoding
+from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
 from lab.bounds.randomizers import optimized_unary, symmetric_unary
-from tests.support.exhaustive_delta import unary_distribution
-from tests.support.mechanisms import Scripted
 from tests.support.reference_bounds import unary
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 _PRECISE = Context(prec=80)
 _BOTH = pytest.mark.parametrize("encoding", [SymmetricUnary, OptimizedUnary])
-
-
-def _bits(mechanism: UnaryEncoding, reports: Reports) -> list[tuple[int, ...]]:
-    bits = np.unpackbits(reports["bits"], axis=1, bitorder="little")
-    assert not bits[:, mechanism.domain_size :].any()
-    return [tuple(row) for row in bits[:, : mechanism.domain_size].tolist()]
-
-
-@pytest.mark.parametrize(("encoding", "p"), [(SymmetricUnary, 0.75), (OptimizedUnary, 0.5)])
-@pytest.mark.parametrize("value", [0, 1, None])
-@pytest.mark.parametrize("items", [2, 4])
-def test_a_report_has_its_exact_distribution(
-    encoding: type[SymmetricUnary | OptimizedUnary], p: float, items: int, value: int | None
-) -> None:
-    """
-    The bit of the user's item is set with p, and every other bit and those of dummies with 1/4.
-
-    With weights 3 : 1 only the upper two of a coin's 16 bits matter, so four draws represent all.
-    """
-    mechanism, count = encoding(items, _3_TO_1), 4 ** (items + 1)
-    words = [quarter << 14 for quarter in range(4)]
-    draws = np.array(list(itertools.product(words, repeat=items + 1)))
-    noise, own = draws[:, :items], draws[:, items]
-    if value is None:
-        reports = mechanism.dummies(count, Scripted(noise))
-    else:
-        reports = mechanism.randomize(np.full(count, value), Scripted(noise, own))
-    distribution = unary_distribution(value, items, p, 0.25)
-    seen = Counter(_bits(mechanism, reports))
-
-    assert {report: count * probability for report, probability in distribution.items()} == seen
-    assert (p, 0.25, 0.25) == (mechanism.p, mechanism.q, mechanism.q_dummy)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-6, 0.5, 1.0, 4.0, 20.0])
@@ -69,30 +33,6 @@ def test_the_local_epsilon_is_met_to_one_weight(
     assert mechanism.local_epsilon == pytest.approx(local_epsilon, abs=1e-9)
     more = encoding(3, ResponseWeights(true=weights.true + 1, other=weights.other))
     assert not more.keeps_promise(local_epsilon)
-
-
-@_BOTH
-@pytest.mark.parametrize("domain_size", [2, 7, 8, 9, 16, 64])
-def test_only_bits_of_items_are_valid(
-    encoding: type[SymmetricUnary | OptimizedUnary], domain_size: int
-) -> None:
-    """Due to a spare bit, a report with all bits set is valid and no null report."""
-    mechanism = encoding(domain_size, _3_TO_1)
-    places = 8 * mechanism.report_dtype.itemsize
-    all_set = np.zeros(1, dtype=mechanism.report_dtype)
-    all_set["bits"][0] = np.packbits(np.arange(places) < domain_size, bitorder="little")
-
-    assert domain_size // 8 + 1 == mechanism.report_dtype.itemsize
-    assert mechanism.valid(all_set).all()
-    assert not is_null(all_set).any()
-    assert [1] * domain_size == mechanism.tally(all_set).tolist()
-    for bit in range(places):
-        report = np.zeros(1, dtype=mechanism.report_dtype)
-        report["bits"][0, bit // 8] = 1 << bit % 8
-        assert (bit < domain_size) == mechanism.valid(report)[0]
-        if bit >= domain_size:
-            with pytest.raises(ReportError, match=f"beyond the first {domain_size}"):
-                mechanism.tally(report)
 
 
 def _counts(reports: Reports, domain_size: int) -> Counts:

@@ -55,23 +55,6 @@ def test_the_local_epsilon_of_weights_is_rounded_up() -> None:
         assert Decimal(math.nextafter(weights.local_epsilon, 0)) <= exact
 
 
-def test_answers_follow_the_integers_exactly() -> None:
-    """
-    Of all draws, `true` give the truth and `other` each other answer.
-
-    The draws are made at once, and one by one as on a device.
-    """
-    weights = ResponseWeights(true=70, other=30)
-    draws = np.arange(weights.total(4))
-    for truth in range(4):
-        expected = [30] * 4
-        expected[truth] = 70
-        together = weights.respond(np.full(len(draws), truth), 4, Scripted(draws))
-        alone = [weights.respond(np.array([truth]), 4, Scripted([draw]))[0] for draw in draws]
-        assert expected == np.bincount(together, minlength=4).tolist()
-        assert together.tolist() == alone
-
-
 def test_large_weights_are_exact_at_their_edges() -> None:
     """The first and last draws of an answer are right beyond the precision of floats."""
     weights = ResponseWeights.for_epsilon(9.87)

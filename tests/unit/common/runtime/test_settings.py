@@ -2,17 +2,20 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from analyzer.settings import AnalyzerSettings
 from common.crypto.key_ring import Schedule
 from common.errors import SettingsError
 from common.runtime.settings import ServiceSettings, load
+from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from tests.support.transparency import KEYS, LOG_IDENTITY
 from user_agent.settings import UserAgentSettings
+from witness.settings import WitnessSettings
 
 _GOOD = """
 state_directory = "state"
@@ -251,66 +254,16 @@ def test_the_key_schedule_follows_the_settings(tmp_path: Path) -> None:
     assert Schedule(lifetime=math.inf, overlap=day / 2, retention=30 * day) == other.schedule()
 
 
-_OF_ALL: Final = {"listen": "127.0.0.1:0", "plaintext": False, "metrics_listen": None}
-_OF_KEY_HOLDERS: Final = {
-    **_OF_ALL,
-    "reflection": False,
-    "state_key": None,
-    "role": "all",
-    "coordinator_listen": None,
-}
-
-
 @pytest.mark.parametrize(
-    ("party", "defaults"),
-    [
-        (
-            UserAgentSettings,
-            {
-                **_OF_ALL,
-                "local_epsilon_cap": 4.0,
-                "total_local_epsilon_cap": 20.0,
-                "total_central_epsilon_cap": 1.0,
-                "total_delta_cap": 1e-4,
-                "lasting_responses": False,
-                "several_persons": False,
-                "inclusion_check_seconds": 3600.0,
-                "issuer": "127.0.0.1:3",
-                "allow_tasks_without_tokens": False,
-                "witness_quorum": 0,
-                "allow_unlogged_tasks": False,
-            },
-        ),
-        (
-            ShufflerSettings,
-            {
-                **_OF_KEY_HOLDERS,
-                "most_dummies": 10_000_000,
-                "submissions_per_connection": 100,
-                "keep_inclusion_days": 30,
-                "store": None,
-            },
-        ),
-        (AnalyzerSettings, {**_OF_KEY_HOLDERS, "most_refused_share": 0.05}),
-    ],
+    "party",
+    [UserAgentSettings, ShufflerSettings, AnalyzerSettings, IssuerSettings, WitnessSettings],
 )
-def test_protective_defaults_are_unchanged(
-    party: type[ServiceSettings], defaults: dict[str, Any]
+def test_every_default_is_reviewed(
+    party: type[ServiceSettings], snapshot: SnapshotAssertion
 ) -> None:
-    """Changing a default that protects somebody takes a change of this test too."""
-    needed: dict[str, Any] = {
-        "shuffler": "127.0.0.1:2",
-        "analyzer": "127.0.0.1:1",
-        "analyzer_identity": "00",
-        "shuffler_identity": "00",
-        "issuer": "127.0.0.1:3",
-        "issuer_identity": "00",
-        "credential_file": Path("c"),
-        "tls_directory": Path(),
-    }
-    known = {field.name for field in dataclasses.fields(party)}
-    given = {key: value for key, value in needed.items() if key in known}
-    given |= {"witnesses": ("a key",)} if party is UserAgentSettings else {}
-    settings = party(state_directory=Path(), **given)
+    """A default that protects somebody changes with the snapshot."""
+    fields = dataclasses.fields(party)
 
-    assert defaults == {key: getattr(settings, key) for key in defaults}
+    assert snapshot == {
+        field.name: field.default for field in fields if field.default is not dataclasses.MISSING
+    }

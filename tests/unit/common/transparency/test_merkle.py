@@ -2,6 +2,7 @@
 
 import hashlib
 from functools import cache
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -15,39 +16,21 @@ from common.transparency.merkle import (
     verify_consistency,
     verify_inclusion,
 )
+from tests.support.vectors import vectors
 
-_ENTRIES = ("", "00", "10", "2021", "3031", "40414243", "5051525354555657")
-_LEAVES = [leaf_hash(bytes.fromhex(entry)) for entry in _ENTRIES]
-_NODES = {
-    "a": "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
-    "b": "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7",
-    "c": "0298d122906dcfc10892cb53a73992fc5b9f493ea4c9badb27b791b4127a7fe7",
-    "d": "07506a85fd9dd2f120eb694f86011e5bb4662e5c415a62917033d4a9624487e7",
-    "e": "bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b",
-    "f": "4271a26be0d8a84f0bd54c8c302e7cb3a3b5d1fa6780a40bcce2873477dab658",
-    "g": "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
-    "h": "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e",
-    "i": "0ebc5d3437fbe2db158b9f126a1d118e308181031d0a949f8dededebc558ef6a",
-    "j": "b08693ec2e721597130641e8211e7eedccb4c26413963eee6c1e2ed16ffb1a5f",
-    "k": "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
+_FILE: Final[dict[str, Any]] = vectors("merkle")
+_LEAVES: Final = [leaf_hash(bytes.fromhex(entry)) for entry in _FILE["entries"]]
+_NODES: Final[dict[str, bytes]] = {
+    name: bytes.fromhex(node) for name, node in _FILE["nodes"].items()
 }
-"""Nodes of the tree of seven leaves, named as in the RFC; its node l is the only one missing."""
-_NODES["l"] = hashlib.sha256(
-    b"\x01" + bytes.fromhex(_NODES["i"]) + bytes.fromhex(_NODES["j"])
-).hexdigest()
-_ROOTS = {
-    0: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    3: "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
-    4: _NODES["k"],
-    5: "4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4",
-    6: "76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef",
-    7: "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
-}
+_NODES["l"] = hashlib.sha256(b"\x01" + _NODES["i"] + _NODES["j"]).digest()
+"""The only node that is not published."""
+_ROOTS: Final = {int(size): bytes.fromhex(root) for size, root in _FILE["roots"].items()}
 _MOST = 70
 
 
 def _named(names: str) -> tuple[bytes, ...]:
-    return tuple(bytes.fromhex(_NODES[name]) for name in names)
+    return tuple(_NODES[name] for name in names)
 
 
 @cache
@@ -60,23 +43,21 @@ def _tree(size: int) -> tuple[list[bytes], bytes]:
 def test_the_roots_are_the_published_ones() -> None:
     """Of trees of 0 to 7 leaves."""
     for size, root in _ROOTS.items():
-        assert root == LogTree(_LEAVES[:size]).root.hex()
+        assert root == LogTree(_LEAVES[:size]).root
 
 
 @pytest.mark.parametrize(("index", "path"), [(0, "bhl"), (3, "cgl"), (4, "fjk"), (6, "ik")])
 def test_inclusion_paths_are_those_of_the_rfc(index: int, path: str) -> None:
     """The four examples."""
     assert _named(path) == LogTree(_LEAVES).prove_inclusion(index)
-    verify_inclusion(_LEAVES[index], index, 7, _named(path), bytes.fromhex(_ROOTS[7]))
+    verify_inclusion(_LEAVES[index], index, 7, _named(path), _ROOTS[7])
 
 
 @pytest.mark.parametrize(("old_size", "path"), [(3, "cdgl"), (4, "l"), (6, "ijk")])
 def test_consistency_paths_are_those_of_the_rfc(old_size: int, path: str) -> None:
     """The three examples."""
-    old_root, root = bytes.fromhex(_ROOTS[old_size]), bytes.fromhex(_ROOTS[7])
-
     assert _named(path) == LogTree(_LEAVES).prove_consistency(old_size)
-    verify_consistency(old_size, old_root, 7, root, _named(path))
+    verify_consistency(old_size, _ROOTS[old_size], 7, _ROOTS[7], _named(path))
 
 
 def test_every_proof_verifies() -> None:

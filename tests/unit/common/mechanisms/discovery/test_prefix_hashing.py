@@ -1,13 +1,11 @@
-import itertools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.base import is_null, null_reports
+from common.errors import TaskError, ValueRangeError
+from common.mechanisms.base import is_null
 from common.mechanisms.discovery.prefix_hashing import (
     PrefixHashing,
     best_buckets,
@@ -21,63 +19,14 @@ _3_TO_1 = ResponseWeights(true=3, other=1)
 _SMALL = PrefixHashing(3, ((0, -1), (0, 1), (1, 2)), _3_TO_1)
 
 
-def test_two_values_collide_with_probability_exactly_one_in_g() -> None:
-    """Over every seed, 0 included, if they differ at the level; always if they do not."""
-    values = list(itertools.product(range(3), repeat=3))
-    reports = np.zeros(9, dtype=_SMALL.report_dtype)
-    reports["seed"] = list(itertools.product(range(3), repeat=2))
-    for level, columns in enumerate(_SMALL.columns):
-        reports["level"] = level
-        hashes = {
-            value: _SMALL.hashed(reports, np.tile(np.array(value), (9, 1))) for value in values
-        }
-        for one, other in itertools.combinations(values, 2):
-            differ = any(one[column] != other[column] for column in columns if column >= 0)
-            collisions = int((hashes[one] == hashes[other]).sum())
-            assert (3 if differ else 9) == collisions
-
-
-def test_a_report_has_its_exact_distribution() -> None:
-    """
-    The level and seed are uniform; the value's bucket is as likely as the weights say.
-
-    Every cell of level, seed and bucket is counted. Seed 5; a chi-squared test fails by chance with
-    probability 1e-7.
-    """
-    value, count = np.array([2, 1, 2]), 400_000
-    reports = _SMALL.randomize(np.tile(value, (count, 1)), np.random.default_rng(5))
-    seed, extended = reports["seed"].astype(np.int64), [*value, 0]
-    cells = ((reports["level"] * 3 + seed[:, 0]) * 3 + seed[:, 1]) * 3 + reports["bucket"]
-    expected = [
-        (
-            0.6
-            if bucket == sum(a * extended[c] for a, c in zip((one, two), columns, strict=True)) % 3
-            else 0.2
-        )
-        / 27
-        for columns in _SMALL.columns
-        for one, two, bucket in itertools.product(range(3), repeat=3)
-    ]
-    found = np.bincount(cells, minlength=81)
-
-    assert stats.chisquare(found, count * np.array(expected)).pvalue > 1e-7
-    assert (3 / 5, 1 / 3) == (_SMALL.p, _SMALL.q)
-    assert 3 * 0.2 == pytest.approx(_SMALL.reduction.blanket)
-
-
 def test_a_tally_is_the_valid_reports() -> None:
-    """Padding and other bytes are refused."""
+    """Without a report, none."""
     reports = _SMALL.randomize(np.zeros((50, 3), dtype=np.int64), np.random.default_rng(1))
 
     assert reports.tobytes() == _SMALL.tally(reports).tobytes()
     assert 0 == len(_SMALL.tally(reports[:0]))
     assert _SMALL.valid(reports).all()
     assert not is_null(reports).any()
-    wrong = np.concatenate([reports[:3], null_reports(1, reports.dtype)])
-    wrong["level"][0], wrong["seed"][1, 1], wrong["bucket"][2] = 3, 3, 3
-    assert not _SMALL.valid(wrong).any()
-    with pytest.raises(ReportError):
-        _SMALL.tally(wrong)
 
 
 @pytest.mark.parametrize("value", [3, -1])

@@ -1,6 +1,4 @@
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +13,7 @@ from common.mechanisms.hashing.local_hashing import (
     optimal_buckets,
 )
 from common.mechanisms.weights import ResponseWeights
-from tests.support.mechanisms import Scripted
-
-_VECTORS = json.loads(
-    (Path(__file__).parents[4] / "vectors" / "placement.json").read_text(encoding="utf-8")
-)
+from tests.support.vectors import vectors
 
 
 def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> LocalHashing:
@@ -51,34 +45,6 @@ def test_buckets_that_do_not_fit_are_refused() -> None:
         optimal_buckets(1.0, 2)
 
 
-def test_every_seed_can_be_drawn() -> None:
-    """Users and dummies draw all seeds including 0, which the privacy bound needs."""
-    mechanism, rng = _hashing(10, 2), np.random.default_rng(2)
-    everything = set(range(mechanism.family.seeds))
-
-    assert everything == set(mechanism.randomize(np.zeros(5000, np.int64), rng)["seed"].tolist())
-    assert everything == set(mechanism.dummies(5000, rng)["seed"].tolist())
-
-
-@pytest.mark.parametrize(("q", "t"), [(2, 4), (3, 2)])
-def test_over_every_draw_items_are_supported_exactly_as_stated(q: int, t: int) -> None:
-    """
-    Reports of an item support it `true` times in W, and each other item once in g, exactly.
-
-    Every seed is combined with every draw, for two and three buckets and weights 3 : 1.
-    """
-    weights = ResponseWeights(true=3, other=1)
-    mechanism = LocalHashing(q**t - 1, HashFamily.holding(q**t - 1, q, t), weights, b"n" * 32)
-    seeds, total = mechanism.family.seeds, 3 + q - 1
-    for item in range(mechanism.domain_size):
-        rng = Scripted(np.repeat(np.arange(seeds), total), np.tile(np.arange(total), seeds))
-        reports = mechanism.randomize(np.full(seeds * total, item), rng)
-        expected = np.full(mechanism.domain_size, seeds * total // q)
-        expected[item] = seeds * 3
-        assert expected.tolist() == mechanism.support_counts(mechanism.tally(reports)).tolist()
-    assert (3 / total, 1 / q) == (mechanism.p, mechanism.q)
-
-
 @pytest.mark.parametrize(
     ("local_epsilon", "domain_size", "buckets"),
     [
@@ -104,7 +70,7 @@ def test_the_optimal_buckets_are_a_prime_near_e_to_the_epsilon(
     assert buckets == family_for(domain_size, buckets).q
 
 
-@pytest.mark.parametrize("case", _VECTORS, ids=lambda case: f"size {case['size']}")
+@pytest.mark.parametrize("case", vectors("placement"), ids=lambda case: f"size {case['size']}")
 def test_placement_matches_the_vectors(case: dict[str, Any]) -> None:
     """Placement must be the same on every version and platform."""
     place = Placement(case["size"], bytes.fromhex(case["nonce"]))

@@ -1,4 +1,4 @@
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -6,28 +6,10 @@ from scipy import stats
 
 from common.mechanisms.hashing.string_hashing import StringHashing, bucket_of
 from common.mechanisms.weights import ResponseWeights
+from tests.support.vectors import vectors
 
 _NAMES: Final = ("Genève", "Genf", "Ginevra", "", "x" * 200)
 _FALSE_ALARM: Final = 1e-9
-
-# From an independent program over Python's integers: (string, seed, buckets, bucket).
-_VECTORS: Final = (
-    (b"", 0, 7, 6),
-    (b"a", 0, 7, 0),
-    (b"a", 1, 7, 4),
-    (b"a", 2**64 - 1, 7, 0),
-    (b"", 0x0123456789ABCDEF, 1009, 519),
-    (b"a", 0x0123456789ABCDEF, 1009, 881),
-    (b"http://example.org/", 0x0123456789ABCDEF, 1009, 344),
-    ("Grüße".encode(), 0x0123456789ABCDEF, 1009, 433),
-    (b"x" * 300, 0x0123456789ABCDEF, 1009, 255),
-    (b"", 42, 2**24, 5_074_277),
-    (b"a", 42, 2**24, 16_513_511),
-    (b"http://example.org/", 42, 2**24, 9_355_456),
-    ("Grüße".encode(), 42, 2**24, 6_611_039),
-    (b"x" * 300, 42, 2**24, 4_905_578),
-    (b"a", 2**63, 2, 1),
-)
 
 
 def _hashing(
@@ -36,12 +18,13 @@ def _hashing(
     return StringHashing(_NAMES, buckets, ResponseWeights.for_epsilon(local_epsilon), nonce)
 
 
-@pytest.mark.parametrize(("string", "seed", "buckets", "bucket"), _VECTORS)
-def test_hashes_match_the_vectors(string: bytes, seed: int, buckets: int, bucket: int) -> None:
-    """Hashes must be the same on every version and platform."""
-    digests = _hashing(nonce=bytes(range(32)))._digests([string])
+@pytest.mark.parametrize("case", vectors("string_hashing"), ids=str)
+def test_hashes_match_the_vectors(case: dict[str, Any]) -> None:
+    """They are by an independent program over Python's integers, and must never change."""
+    digests = _hashing(nonce=bytes(range(32)))._digests([bytes.fromhex(case["string"])])
+    seeds = np.array([int(case["seed"])], dtype=np.uint64)
 
-    assert [bucket] == bucket_of(np.array([seed], dtype=np.uint64), digests, buckets).tolist()
+    assert [case["bucket"]] == bucket_of(seeds, digests, case["buckets"]).tolist()
 
 
 @pytest.mark.parametrize(

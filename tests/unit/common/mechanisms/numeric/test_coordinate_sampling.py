@@ -1,52 +1,19 @@
 """Harmony and Multi-HM: random coordinates with separate answers."""
 
-import itertools
 import math
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from common.errors import ReportError
-from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import (
-    Harmony,
     MultiHm,
-    SampledCoordinates,
     equal_share,
     paper_sample,
 )
-from common.mechanisms.reduction import MatchCountReduction, PureReduction
 from common.mechanisms.weights import ResponseWeights
-from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
-
-
-@pytest.mark.parametrize(("dimensions", "sampled"), [(1, 1), (4, 1), (4, 2), (5, 3), (4, 4)])
-def test_sets_of_coordinates_are_uniform(dimensions: int, sampled: int) -> None:
-    """Over all draws, every set comes equally often."""
-    bounds = range(dimensions - sampled + 1, dimensions + 1)
-    draws = np.array(list(itertools.product(*(range(bound) for bound in bounds))))
-    mechanism = SampledCoordinates(dimensions, sampled, Duchi(_3_TO_1))
-    coordinates = mechanism._subsets(len(draws), Scripted(*draws.T))
-    seen = Counter(map(tuple, coordinates.tolist()))
-
-    assert set(itertools.combinations(range(dimensions), sampled)) == set(seen)
-    assert 1 == len(set(seen.values()))
-
-
-def test_a_report_has_the_drawn_coordinates_in_order() -> None:
-    """A report of coordinates 1 and 3 of four has the answer to the number of each."""
-    mechanism = SampledCoordinates(4, 2, Duchi(_3_TO_1))
-    value = np.array([[1.0, -1.0, 1.0, 1.0]])
-    # 1, then 1 again, replaced by 3; rounding; two truthful answers.
-    reports = mechanism.randomize(value, Scripted([1], [1], [0, 0], [2, 2]))
-
-    assert [[1, 3]] == reports["coordinates"].tolist()
-    assert [[0, 1]] == reports["codes"].tolist()
-    assert [0, 0, 1, 0, 0, 0, 0, 1] == mechanism.tally(reports).tolist()
 
 
 @pytest.mark.parametrize(
@@ -71,29 +38,6 @@ def test_equal_shares_never_exceed_the_whole() -> None:
     assert math.inf == equal_share(math.inf, 3)
 
 
-@pytest.mark.parametrize(
-    ("coordinates", "codes"),
-    [
-        ([1, 1], [0, 0]),
-        ([2, 1], [0, 0]),
-        ([0, 5], [0, 0]),
-        ([0, 0xFFFF], [0, 0]),
-        ([0, 1], [0, 2]),
-        ([0, 1], [255, 0]),
-    ],
-)
-def test_invalid_reports_are_refused(coordinates: list[int], codes: list[int]) -> None:
-    """Coordinates must ascend, and coordinates and codes must be in range."""
-    mechanism = SampledCoordinates(5, 2, Duchi(_3_TO_1))
-    reports = np.zeros(2, dtype=mechanism.report_dtype)
-    reports["coordinates"] = [[0, 4], coordinates]
-    reports["codes"] = [[1, 0], codes]
-
-    assert [True, False] == mechanism.valid(reports).tolist()
-    with pytest.raises(ReportError, match="coordinates do not ascend, or are not below 5"):
-        mechanism.tally(reports)
-
-
 def test_sums_are_exact_over_many_reports() -> None:
     """Sums over several batches equal sums of integers by coordinate."""
     mechanism = MultiHm.for_epsilon(3, 6.0)
@@ -111,13 +55,3 @@ def test_sums_are_exact_over_many_reports() -> None:
             (places**2).sum(),
         ]
         assert expected == cells[coordinate].tolist()
-
-
-def test_only_a_bit_of_one_coordinate_is_a_match_count() -> None:
-    """Harmony is a match count, and Multi-HM is one if the hybrid is a bit."""
-    bit = Harmony(5, 1, Duchi(_3_TO_1)).reduction
-    assert isinstance(bit, MatchCountReduction)
-    assert (2, 0, 0.5) == (bit.answers, bit.collision, bit.blanket)
-    assert isinstance(MultiHm.for_epsilon(5, 0.5).reduction, MatchCountReduction)
-    assert isinstance(MultiHm.for_epsilon(5, 1.0).reduction, PureReduction)
-    assert isinstance(SampledCoordinates(5, 2, Duchi(_3_TO_1)).reduction, PureReduction)
