@@ -11,7 +11,7 @@ STAMP := .venv/.installed
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)" SHUFFLEDP_BUILD='$(BUILD)'
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install demo test test-all audit mutants containers-test images up up-scale down docs lint scale-test protos bench vectors lock clean
+.PHONY: help install demo test test-all audit mutants containers-test images up up-scale down docs lint scale-test protos bench vectors figures lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -84,6 +84,9 @@ protos: install  ## generate the protocol buffer code again
 vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_hpke_vectors
 	$(BIN)/python -m tests.vectors.make_placement_vectors
+
+figures: install  ## record the output of seeded commands again
+	$(BIN)/python -m tests.support.recorded_commands
 
 mutants: install  ## mutate the critical cores (hours; ONLY='*_3' for the third mutant of each function), apply the faults
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mutmut run $(if $(ONLY),"$(ONLY)")
