@@ -14,6 +14,7 @@ from functools import partial
 from analyzer.batch_counts import BatchCounts, check_counts, check_lengths, refuse_excess_padding
 from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
+from analyzer.kinds import VALUE_KINDS
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.staging import Staging
 from analyzer.storage import delivery_table, ledger, quarantine, task_table
@@ -142,8 +143,7 @@ class Releases:
         waiver.run("refusals", check_counts, counts, batch.n_reports, self.most_refused_share)
         build = partial(build_result, waived=waiver.waived(batch))
         result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)
-        if task.kind == "open":  # nothing reads the reports again
-            counts = replace(counts, cells=counts.cells[:0])
+        counts = replace(counts, cells=VALUE_KINDS[task.kind].stored(counts.cells))
         result = replace(result, warnings=(*waiver.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)
         self.metrics.record_release(result)

@@ -2,50 +2,20 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
-from fractions import Fraction
-from typing import Final, get_args
 
+from analyzer.kinds import VALUE_KINDS
 from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.crypto.hpke import HpkePublicKey, suite_named
 from common.errors import TaskError
-from common.mechanisms.base import MechanismRequest
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.hashing.local_hashing import optimal_buckets
-from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.registry import ITEM_MECHANISMS, NUMBER_MECHANISMS
-from common.protocols import ITEM_KINDS, Kind, NumberMechanismName, Protocol, protocol_named
+from common.protocols import Protocol, protocol_named
 from common.task.composition import check_domain_size
 from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
-from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
+from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
-from common.task.specs import (
-    MAX_DOMAIN_SIZE,
-    AnySpec,
-    MechanismSpec,
-    NumberSpec,
-    RapporSpec,
-    check_int_range,
-    check_new_labels,
-    normalize,
-)
-from common.task.task import MAX_LOCAL_EPSILON, Task
-
-MIN_DRAFT_EPSILON: Final = 1e-6
-"""Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""
-_DEFAULT_BITS: Final = 32
-"""Bits of a Bloom filter, unless the draft states them."""
-_KINDS_WITH: Final[Mapping[str, Collection[Kind]]] = {
-    "texts": {"string"},
-    "open": {"open"},
-    "numbers": {"mean", "vector"},
-    "pairs": {"key-value"},
-    "edges": ITEM_KINDS,
-    "breakdown": ITEM_KINDS,
-}
-"""The kinds of value that may have a table of the draft, by its name."""
+from common.task.kinds import KINDS, TABLES
+from common.task.specs import MAX_DOMAIN_SIZE, AnySpec, check_int_range, check_new_labels
+from common.task.task import Task
 
 
 def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
@@ -60,13 +30,13 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     """
     protocol = protocol_named(draft.protocol)
     _check_fields(draft, protocol)
-    if protocol.kind == "string":  # devices normalise texts
-        draft = dataclasses.replace(draft, labels=tuple(map(normalize, draft.labels)))
+    kind = VALUE_KINDS[protocol.kind]
+    draft = dataclasses.replace(draft, labels=kind.labels(draft))
     check_new_labels(draft.labels)
     draft = with_all_items(draft)
     check_domain_size(draft.domain_size, protocol.kind)
-    spec = mechanism_spec(draft)
-    local_epsilon = local_claim(draft, spec)
+    spec = kind.specify(draft, protocol)
+    local_epsilon = kind.local_claim(draft, spec)
     length = suite_named(draft.suite).public_key_bytes
     shuffler_key = HpkePublicKey(draft.suite, draft.shuffler_key[:length])
     task = Task(
@@ -109,7 +79,7 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
                 "domain_size out"
             )
         size = draft.edges.size
-    if size < 2 and protocol_named(draft.protocol).kind in ITEM_KINDS:  # noqa: PLR2004  # items
+    if size < 2 and KINDS[protocol_named(draft.protocol).kind].histogram:  # noqa: PLR2004  # items
         raise TaskError(
             f"there must be at least 2 items{', of each group' * (draft.breakdown is not None)}: "
             "set domain_size, labels or a table [edges]"
@@ -126,9 +96,9 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
 
 def _dummies(draft: TaskDraft, spec: AnySpec) -> DummySpec:
     if draft.dummies is None:
-        if isinstance(spec, MechanismSpec) and spec.name == "hierarchy":
+        if spec.levels:
             groups = group_count(draft.breakdown)
-            sizes = hierarchy_sizes(draft.domain_size // groups, spec.buckets, groups)
+            sizes = hierarchy_sizes(draft.domain_size // groups, spec.item_buckets, groups)
             return DummySpec.by_level(draft.dummies_per_user, sizes)
         return DummySpec.averaging(draft.dummies_per_user)
     if draft.dummies_per_user:
@@ -156,55 +126,9 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     return MAX_EPSILON
 
 
-def mechanism_spec(draft: TaskDraft) -> AnySpec:
-    """Compute the mechanism's integer parameters; raise TaskError if the draft breaks a rule."""
-    protocol = protocol_named(draft.protocol)
-    if not draft.local_epsilon and protocol.kind != "string":
-        raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
-    if protocol.kind in ITEM_KINDS:
-        return _of_items(draft, protocol)
-    noisy = MIN_DRAFT_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON
-    if protocol.kind != "string" and not noisy:
-        raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always needs noise, "
-            f"so it must be from {MIN_DRAFT_EPSILON} to {MAX_LOCAL_EPSILON}"
-        )
-    if protocol.kind == "open":
-        return PrefixHashing.specify(draft.open or OpenDraft(), draft.buckets, draft.local_epsilon)
-    if draft.buckets:
-        raise TaskError(
-            f"the protocol {protocol.name} does not hash items; buckets is {draft.buckets}, and "
-            "must be 0"
-        )
-    if protocol.kind == "string":
-        return _of_texts(draft)
-    if protocol.kind == "key-value":
-        return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon)
-    return _of_numbers(draft, protocol)
-
-
-def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
-    """
-    Return the local ε that a task claims: the draft's or, for RAPPOR, what its probabilities imply.
-
-    Raises TaskError if a draft for texts claims less than its probabilities imply.
-    """
-    if not isinstance(spec, RapporSpec):
-        return draft.local_epsilon
-    implied = Rappor.of(spec, draft.labels).local_epsilon
-    if not draft.local_epsilon:
-        return implied
-    if draft.local_epsilon < implied:
-        raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; one report with these probabilities costs "
-            f"{implied}. Leave it out, or raise permanent or unset, or lower set"
-        )
-    return draft.local_epsilon
-
-
 def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
-    for name, kinds in _KINDS_WITH.items():
-        if getattr(draft, name) is not None and protocol.kind not in kinds:
+    for name in TABLES:
+        if getattr(draft, name) is not None and name not in KINDS[protocol.kind].tables:
             raise TaskError(
                 f"the draft has a table [{name}]; the protocol {protocol.name} is for "
                 f"{protocol.kind} data"
@@ -219,59 +143,3 @@ def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
             f"n_min is {draft.n_min} and target_size is {draft.target_size}; n_min must be at most "
             "target_size"
         )
-
-
-def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
-    buckets = _buckets(draft, protocol)
-    request = MechanismRequest(
-        name=protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
-        domain_size=draft.domain_size,
-        buckets=buckets,
-        local_epsilon=draft.local_epsilon,
-        groups=group_count(draft.breakdown),
-    )
-    return ITEM_MECHANISMS[request.name].specify(request)
-
-
-def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
-    """Return the draft's buckets; if 0 and the protocol hashes without a shuffler, choose them."""
-    if protocol.buckets and draft.buckets not in {0, protocol.buckets}:
-        raise TaskError(
-            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; buckets is "
-            f"{draft.buckets}"
-        )
-    if draft.buckets or not protocol.hashes or protocol.amplified:
-        return draft.buckets
-    return protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
-
-
-def _of_texts(draft: TaskDraft) -> RapporSpec:
-    texts = draft.texts or TextDraft()
-    if draft.labels and texts.cohorts not in {1, TextDraft().cohorts}:
-        raise TaskError(f"cohorts is {texts.cohorts}; with labels it must be 1, or left out")
-    return Rappor.specify(
-        encoding="labels" if draft.labels else "bloom",
-        bits=texts.bits or len(draft.labels) or _DEFAULT_BITS,
-        hashes=texts.hashes,
-        cohorts=1 if draft.labels else texts.cohorts,
-        f=_probability("permanent", texts.permanent),
-        p=_probability("unset", texts.unset),
-        q=_probability("set", texts.set),
-        most_bytes=texts.most_bytes,
-        question=texts.question,
-    )
-
-
-def _probability(name: str, value: float) -> Fraction:
-    """Return the fraction of a probability's shortest decimal; raise TaskError if out of range."""
-    if not 0 <= value <= 1:
-        raise TaskError(f"{name} is {value}; it must lie between 0 and 1")
-    return Fraction(repr(float(value)))
-
-
-def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
-    numbers = draft.numbers or NumberDraft()
-    names: tuple[NumberMechanismName, ...] = get_args(NumberMechanismName)
-    [name] = [name for name in names if name == protocol.mechanism]
-    mechanism = NUMBER_MECHANISMS[name].for_epsilon(draft.domain_size, draft.local_epsilon)
-    return mechanism.spec(numbers.low, numbers.high)

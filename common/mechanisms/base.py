@@ -49,6 +49,10 @@ class Randomizer(Protocol):
     def reduction(self) -> Reduction | None:
         """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
+    @property
+    def level_reductions(self) -> tuple[MatchCountReduction, ...]:
+        """Parameters of each of a user's reports, if they compose; empty for other mechanisms."""
+
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401  # any kind
         """Randomize n values; raise ValueRangeError if one is invalid. Run by the user agent."""
 
@@ -62,6 +66,9 @@ class Randomizer(Protocol):
         Returns counts of shape (cells,); for pairs (keys, 3); for open dictionaries the reports
         themselves, which their estimator needs. Raises ReportError if a report is not valid.
         """
+
+    def unexplained(self, cells: Tally, n_users: int) -> tuple[str, ...]:
+        """Return warnings of counts that no honest users cause. Run by the analyzer."""
 
 
 _NULL_BYTE: Final = 0xFF

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, cast
 
 import numpy as np
 
-from analyzer.finalize import estimate_result
+from analyzer.kinds import VALUE_KINDS
 from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.key_value.pairs import Pairs
@@ -217,7 +217,7 @@ def _repeat_open(task: Task, people: SamplePeople, rng: np.random.Generator) -> 
     rows = np.concatenate([encode(name, rng) for name in names])
     reports = mechanism.randomize(np.repeat(rows, counts, axis=0), rng)
     mixture = Mixture(n_real=len(reports))
-    found = cast("FoundValues", estimate_result(task, mechanism, reports, mixture))
+    found = cast("FoundValues", VALUE_KINDS[task.kind].estimate(task, mechanism, reports, mixture))
     shares = Counter[bytes]()  # by code, which several texts may have
     for code, count in zip(map(bytes, rows.astype(np.uint8)), counts, strict=True):
         shares[code] += count / len(reports)
@@ -242,7 +242,9 @@ def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) 
     table = np.array(people.values, dtype=np.float64).reshape(len(people.values), -1)
     unit = to_unit(table, spec.low, spec.high)
     cells = numbers.tally(numbers.randomize(unit, rng))
-    result = cast("Means", estimate_result(task, numbers, cells, Mixture(n_real=len(table))))
+    result = cast(
+        "Means", VALUE_KINDS[task.kind].estimate(task, numbers, cells, Mixture(n_real=len(table)))
+    )
     estimates = {"mse": result.means, "mse_shrunk": result.shrunk}
     return Repeat(
         seconds=time.perf_counter() - started,
