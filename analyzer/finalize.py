@@ -1,16 +1,38 @@
-"""Build a batch's result: the composition of its reports, its estimate and its guarantees."""
+"""Estimate a batch's counts, for every kind of value, and build its result with its guarantees."""
 
+import dataclasses
 import time
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+import numpy as np
 
 from analyzer.batch_counts import BatchCounts
-from analyzer.kinds import VALUE_KINDS
+from analyzer.estimation.histogram import estimate
+from analyzer.estimation.projection import shrink_to_zero
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import guarantees, published_claim
-from common.mechanisms.base import Mixture, Randomizer
+from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports, Tally
 from common.mechanisms.count_law import Draws
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from common.mechanisms.discovery.prefix_search import find_codes
+from common.mechanisms.discovery.spelling import spell
+from common.mechanisms.key_value.privkv import PrivKv
+from common.mechanisms.numeric.number import NumberMechanism
 from common.messages.batch import BatchManifest
-from common.messages.result import Result
+from common.messages.result import (
+    BitTable,
+    Estimate,
+    FoundValues,
+    Histogram,
+    KeyValues,
+    Means,
+    Owners,
+    Result,
+)
 from common.messages.waived import NONE_WAIVED, Waived
+from common.protocols import Kind
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
 
@@ -69,6 +91,88 @@ def mixture_of_result(task: Task, result: Result) -> Mixture:
     return mixture_of(task, result.n_users, counted=counted, padding=padding, refused=refused)
 
 
+def estimate_result(task: Task, randomizer: Randomizer, cells: Tally, mixture: Mixture) -> Estimate:
+    """
+    Estimate a task's result from its randomizer's tally, for every kind of value. Pure.
+
+    The mixture is used for items only: other kinds have no dummies.
+    """
+    return _ESTIMATORS[task.kind](task, randomizer, cells, mixture)
+
+
+def _histogram(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) -> Histogram:
+    mechanism = cast("Mechanism", randomizer)
+    return estimate(mechanism, cells, mixture=mixture, refinement=task.refinement)
+
+
+def _bit_table(task: Task, _randomizer: Randomizer, cells: Counts, _: Mixture) -> BitTable:
+    spec = spec_as(task.mechanism, RapporSpec)
+    sizes, counts = cells[: spec.cohorts], cells[spec.cohorts :]
+    return BitTable(cohort_sizes=sizes, bit_counts=counts.reshape(spec.cohorts, spec.bits))
+
+
+def _means(task: Task, randomizer: Randomizer, cells: Counts, _: Mixture) -> Means:
+    """
+    Return means and errors in the task's units.
+
+    An attribute with too few reports gets the middle of the range, and half the range as error: no
+    distribution on the range has a larger standard deviation (Popoviciu's inequality [BD00]).
+    """
+    spec, mechanism = spec_as(task.mechanism, NumberSpec), cast("NumberMechanism", randomizer)
+    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+    moments = mechanism.estimate(cells)
+    known = np.isfinite(moments.variances)
+    variances = np.where(known, moments.variances, 1.0)
+    means = np.where(known, moments.means, 0.0)
+    filled = dataclasses.replace(moments, means=means, variances=variances)
+    return Means(
+        means=middle + half * means,
+        standard_errors=half * np.sqrt(variances),
+        shrunk=middle + half * np.clip(shrink_to_zero(filled), -1, 1),
+        mse_theory=float(half**2 * variances.mean()),
+        unbiased=moments.unbiased,
+    )
+
+
+def _key_values(task: Task, randomizer: Randomizer, cells: Counts, _: Mixture) -> KeyValues:
+    spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), cast("PrivKv", randomizer)
+    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+    estimated = priv_kv.estimate(cells)
+    owners: Owners | None = None
+    if priv_kv.key_signal:
+        of_owners = priv_kv.without_fakes(estimated)
+        owners = Owners(
+            frequencies=estimated.frequencies,
+            frequency_errors=estimated.frequency_errors,
+            means=middle + half * of_owners.means,
+            mean_errors=half * of_owners.mean_errors,
+        )
+    return KeyValues(
+        means_with_fakes=middle + half * estimated.means_with_fakes,
+        errors_with_fakes=half * estimated.errors_with_fakes,
+        reports=cells.sum(axis=1),
+        owners=owners,
+    )
+
+
+def _found_values(task: Task, randomizer: Randomizer, reports: Reports, _: Mixture) -> FoundValues:
+    spec, mechanism = spec_as(task.mechanism, OpenSpec), cast("PrefixHashing", randomizer)
+    if spec.encoding == "spell":
+        return spell(mechanism, reports, task.labels)
+    return find_codes(mechanism, reports, text=spec.encoding == "text")
+
+
+_ESTIMATORS: Final[Mapping[Kind, Callable[[Task, Randomizer, Tally, Mixture], Estimate]]] = {
+    "categorical": _histogram,
+    "ordered": _histogram,
+    "string": _bit_table,
+    "open": _found_values,
+    "mean": _means,
+    "vector": _means,
+    "key-value": _key_values,
+}
+
+
 def build_result(
     batch: BatchManifest,
     task: Task,
@@ -88,7 +192,7 @@ def build_result(
     mixture = mixture_of(
         task, batch.n_users, counted=counts.counted, padding=counts.null, refused=counts.n_refused
     )
-    estimated = VALUE_KINDS[task.kind].estimate(task, randomizer, counts.cells, mixture)
+    estimated = estimate_result(task, randomizer, counts.cells, mixture)
     own = mixture.n_real * task.own_reports
     guaranteed = guarantees(task, batch.n_users, counts.n_refused, waived)
     return Result(

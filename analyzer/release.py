@@ -14,7 +14,6 @@ from functools import partial
 from analyzer.batch_counts import BatchCounts, check_counts, check_lengths, refuse_excess_padding
 from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
-from analyzer.kinds import VALUE_KINDS
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.staging import Staging
 from analyzer.storage import delivery_table, ledger, quarantine, task_table
@@ -36,6 +35,7 @@ from common.messages.ledger_entry import Decision, DecisionEntry
 from common.messages.result import Result
 from common.runtime import logs
 from common.runtime.clock import retry_pause
+from common.task.kinds import KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes
@@ -143,7 +143,8 @@ class Releases:
         waiver.run("refusals", check_counts, counts, batch.n_reports, self.most_refused_share)
         build = partial(build_result, waived=waiver.waived(batch))
         result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)
-        counts = replace(counts, cells=VALUE_KINDS[task.kind].stored(counts.cells))
+        if not KINDS[task.kind].counted_in_cells:  # nothing reads the reports again
+            counts = replace(counts, cells=counts.cells[:0])
         result = replace(result, warnings=(*waiver.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)
         self.metrics.record_release(result)

@@ -2,20 +2,46 @@
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any, Final, NamedTuple, get_args
 
-from analyzer.kinds import VALUE_KINDS
 from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.crypto.hpke import HpkePublicKey, suite_named
 from common.errors import TaskError
-from common.protocols import Protocol, protocol_named
+from common.mechanisms.base import MechanismRequest
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from common.mechanisms.hashing.local_hashing import optimal_buckets
+from common.mechanisms.key_value.privkv import PrivKv
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.registry import ITEM_MECHANISMS, NUMBER_MECHANISMS
+from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
 from common.task.composition import check_domain_size
 from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
-from common.task.draft import TaskDraft
+from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
 from common.task.kinds import KINDS, TABLES
-from common.task.specs import MAX_DOMAIN_SIZE, AnySpec, check_int_range, check_new_labels
-from common.task.task import Task
+from common.task.specs import (
+    MAX_DOMAIN_SIZE,
+    AnySpec,
+    KeyValueSpec,
+    Labels,
+    MechanismSpec,
+    NumberSpec,
+    OpenSpec,
+    RapporSpec,
+    check_int_range,
+    check_new_labels,
+    normalize,
+    spec_as,
+)
+from common.task.task import MAX_LOCAL_EPSILON, Task
+
+MIN_DRAFT_EPSILON: Final = 1e-6
+"""Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""
+_DEFAULT_BITS: Final = 32
+"""Bits of a Bloom filter, unless the draft states them."""
 
 
 def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
@@ -30,42 +56,38 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     """
     protocol = protocol_named(draft.protocol)
     _check_fields(draft, protocol)
-    kind = VALUE_KINDS[protocol.kind]
-    draft = dataclasses.replace(draft, labels=kind.labels(draft))
+    kind = _KINDS[protocol.kind]
+    draft = dataclasses.replace(draft, labels=kind.labels(draft.labels))
     check_new_labels(draft.labels)
     draft = with_all_items(draft)
     check_domain_size(draft.domain_size, protocol.kind)
     spec = kind.specify(draft, protocol)
-    local_epsilon = kind.local_claim(draft, spec)
+    local_epsilon = kind.claim(draft, spec)
     length = suite_named(draft.suite).public_key_bytes
     shuffler_key = HpkePublicKey(draft.suite, draft.shuffler_key[:length])
     task = Task(
-        protocol=draft.protocol,
-        domain_size=draft.domain_size,
-        labels=draft.labels,
+        **_common_fields(draft),
         mechanism=spec,
         dummies=_dummies(draft, spec),
-        shuffler=draft.shuffler,
-        delta=draft.delta,
-        n_min=draft.n_min,
-        target_size=draft.target_size,
-        deadline=draft.deadline,
-        assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=local_epsilon,
         central_epsilon=0.0,  # replaced below: it depends on all other fields
-        suite=draft.suite,
         analyzer_key=analyzer_key,
         shuffler_key=shuffler_key.raw,
         shuffler_key_proof=draft.shuffler_key[length:],
         nonce=nonce,
-        tokens=draft.tokens,
-        edges=draft.edges,
-        breakdown=draft.breakdown,
-        population=draft.population,
         budget_epsilon=default_budget(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def _common_fields(draft: TaskDraft) -> dict[str, Any]:
+    """Return the fields that a task takes from its draft unchanged."""
+    changed = {"dummies", "local_epsilon", "shuffler_key", "budget_epsilon", "budget_delta"}
+    drafted, in_task = (
+        {field.name for field in dataclasses.fields(form)} for form in (TaskDraft, Task)
+    )
+    return {name: getattr(draft, name) for name in (drafted & in_task) - changed}
 
 
 def with_all_items(draft: TaskDraft) -> TaskDraft:
@@ -126,6 +148,41 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     return MAX_EPSILON
 
 
+def _check_stated(draft: TaskDraft, protocol: Protocol) -> None:
+    if not draft.local_epsilon:
+        raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
+
+
+def _check_noise(draft: TaskDraft, protocol: Protocol) -> None:
+    _check_stated(draft, protocol)
+    if not MIN_DRAFT_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
+        raise TaskError(
+            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always needs noise, "
+            f"so it must be from {MIN_DRAFT_EPSILON} to {MAX_LOCAL_EPSILON}"
+        )
+
+
+def _check_unhashed(draft: TaskDraft, protocol: Protocol) -> None:
+    if draft.buckets:
+        raise TaskError(
+            f"the protocol {protocol.name} does not hash items; buckets is {draft.buckets}, and "
+            "must be 0"
+        )
+
+
+def _claim_of_texts(draft: TaskDraft, spec: AnySpec) -> float:
+    """Return the draft's local ε or, by default, the least: what the probabilities imply."""
+    implied = Rappor.of(spec_as(spec, RapporSpec), draft.labels).local_epsilon
+    if not draft.local_epsilon:
+        return implied
+    if draft.local_epsilon < implied:
+        raise TaskError(
+            f"local_epsilon is {draft.local_epsilon}; one report with these probabilities costs "
+            f"{implied}. Leave it out, or raise permanent or unset, or lower set"
+        )
+    return draft.local_epsilon
+
+
 def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
     for name in TABLES:
         if getattr(draft, name) is not None and name not in KINDS[protocol.kind].tables:
@@ -143,3 +200,96 @@ def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
             f"n_min is {draft.n_min} and target_size is {draft.target_size}; n_min must be at most "
             "target_size"
         )
+
+
+def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
+    _check_stated(draft, protocol)
+    buckets = _buckets(draft, protocol)
+    request = MechanismRequest(
+        name=protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
+        domain_size=draft.domain_size,
+        buckets=buckets,
+        local_epsilon=draft.local_epsilon,
+        groups=group_count(draft.breakdown),
+    )
+    return ITEM_MECHANISMS[request.name].specify(request)
+
+
+def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
+    """Return the draft's buckets; if 0 and the protocol hashes without a shuffler, choose them."""
+    if protocol.buckets and draft.buckets not in {0, protocol.buckets}:
+        raise TaskError(
+            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; buckets is "
+            f"{draft.buckets}"
+        )
+    if draft.buckets or not protocol.hashes or protocol.amplified:
+        return draft.buckets
+    return protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
+
+
+def _of_texts(draft: TaskDraft, protocol: Protocol) -> RapporSpec:
+    _check_unhashed(draft, protocol)
+    texts = draft.texts or TextDraft()
+    if draft.labels and texts.cohorts not in {1, TextDraft().cohorts}:
+        raise TaskError(f"cohorts is {texts.cohorts}; with labels it must be 1, or left out")
+    return Rappor.specify(
+        encoding="labels" if draft.labels else "bloom",
+        bits=texts.bits or len(draft.labels) or _DEFAULT_BITS,
+        hashes=texts.hashes,
+        cohorts=1 if draft.labels else texts.cohorts,
+        f=_probability("permanent", texts.permanent),
+        p=_probability("unset", texts.unset),
+        q=_probability("set", texts.set),
+        most_bytes=texts.most_bytes,
+        question=texts.question,
+    )
+
+
+def _probability(name: str, value: float) -> Fraction:
+    """Return the fraction of a probability's shortest decimal; raise TaskError if out of range."""
+    if not 0 <= value <= 1:
+        raise TaskError(f"{name} is {value}; it must lie between 0 and 1")
+    return Fraction(repr(float(value)))
+
+
+def _of_open_values(draft: TaskDraft, protocol: Protocol) -> OpenSpec:
+    _check_noise(draft, protocol)
+    return PrefixHashing.specify(draft.open or OpenDraft(), draft.buckets, draft.local_epsilon)
+
+
+def _of_pairs(draft: TaskDraft, protocol: Protocol) -> KeyValueSpec:
+    _check_noise(draft, protocol)
+    _check_unhashed(draft, protocol)
+    return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon)
+
+
+def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
+    _check_noise(draft, protocol)
+    _check_unhashed(draft, protocol)
+    numbers = draft.numbers or NumberDraft()
+    names: tuple[NumberMechanismName, ...] = get_args(NumberMechanismName)
+    [name] = [name for name in names if name == protocol.mechanism]
+    mechanism = NUMBER_MECHANISMS[name].for_epsilon(draft.domain_size, draft.local_epsilon)
+    return mechanism.spec(numbers.low, numbers.high)
+
+
+class _Kind(NamedTuple):
+    """How drafts of one kind of value become tasks."""
+
+    specify: Callable[[TaskDraft, Protocol], AnySpec]
+    """Computes the mechanism's integer parameters; raises TaskError if the draft breaks a rule."""
+    labels: Callable[[Labels], Labels] = lambda labels: labels
+    claim: Callable[[TaskDraft, AnySpec], float] = lambda draft, _: draft.local_epsilon
+    """Returns the local ε that the task claims; raises TaskError if the draft's is too small."""
+
+
+_KINDS: Final[Mapping[Kind, _Kind]] = {
+    "categorical": _Kind(_of_items),
+    "ordered": _Kind(_of_items),
+    # Devices normalise texts.
+    "string": _Kind(_of_texts, lambda labels: tuple(map(normalize, labels)), claim=_claim_of_texts),
+    "open": _Kind(_of_open_values),
+    "mean": _Kind(_of_numbers),
+    "vector": _Kind(_of_numbers),
+    "key-value": _Kind(_of_pairs),
+}

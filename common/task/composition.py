@@ -43,7 +43,7 @@ def check_composition(
             f"the protocol {protocol.name} needs local noise: local_epsilon must be finite, and "
             "other_weight above 0"
         )
-    if not spec.noiseless and protocol.local_noise == "none":
+    if protocol.noiseless and not spec.noiseless:
         raise TaskError(
             f"the protocol {protocol.name} has no local noise: local_epsilon must be inf, and "
             "other_weight 0"

@@ -8,7 +8,7 @@ common/mechanisms/registry.py, the device's encoders, the analyzer's estimators,
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from common.protocols import Kind
 from common.task.specs import MAX_DIMENSIONS, MAX_DOMAIN_SIZE, MAX_KEYS, OPEN_BUCKETS
@@ -26,6 +26,8 @@ class KindFacts:
     """Meaning of the domain size; empty if it need not be stated."""
     histogram: bool = False
     """Whether the result is a histogram of items, which dummies may hide."""
+    counted_in_cells: bool = True
+    """Whether reports are counted by cell; otherwise the estimator needs the reports themselves."""
     tables: frozenset[str] = frozenset()
     """Tables that a draft may have, of those that not every draft may."""
     options: frozenset[str] = frozenset()
@@ -69,6 +71,7 @@ KINDS: Final[Mapping[Kind, KindFacts]] = MappingProxyType(
         "open": KindFacts(
             description="a text or a code that no list holds",
             sizes=(1, OPEN_BUCKETS[1]),
+            counted_in_cells=False,
             tables=frozenset({"open"}),
             options=frozenset({"encoding", "code_bytes"}),
         ),
@@ -95,10 +98,6 @@ TABLES: Final = tuple(dict.fromkeys(name for row in KINDS.values() for name in s
 """Tables of a draft that only some kinds have."""
 
 
-def kinds_with(name: str) -> tuple[Kind, ...]:
-    """Return the kinds that a table, option or requirement is for; empty if it is for all."""
-    return tuple(
-        kind
-        for kind, facts in KINDS.items()
-        if name in facts.tables | facts.options | facts.requirements
-    )
+def kinds_with(what: Literal["options", "requirements"], name: str) -> tuple[Kind, ...]:
+    """Return the kinds that an option or requirement is for; empty if it is for all of them."""
+    return tuple(kind for kind, facts in KINDS.items() if name in getattr(facts, what))

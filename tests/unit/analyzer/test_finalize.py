@@ -10,8 +10,7 @@ import pytest
 from analyzer.batch_counts import BatchCounts, refuse_excess_padding
 from analyzer.estimation.expectation_maximisation import maximise_likelihood, smoothed_likelihood
 from analyzer.estimation.projection import norm_sub
-from analyzer.finalize import build_result, mixture_of, mixture_of_result
-from analyzer.kinds import VALUE_KINDS
+from analyzer.finalize import build_result, estimate_result, mixture_of, mixture_of_result
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import PrivacyParameters, guarantees_under, published_claim
 from common.crypto.hpke import report_context
@@ -279,9 +278,7 @@ _PEOPLE: Final = 1500
 
 
 def _estimate(task: Task, cells: Counts) -> Estimate:
-    return VALUE_KINDS[task.kind].estimate(
-        task, randomizer_of(task), cells, Mixture(n_real=_PEOPLE)
-    )
+    return estimate_result(task, randomizer_of(task), cells, Mixture(n_real=_PEOPLE))
 
 
 @cache
