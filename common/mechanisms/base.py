@@ -110,6 +110,27 @@ class Channel:
         return items
 
 
+class Linear(NamedTuple):
+    """
+    An estimator of shares that is linear in the counts of cells: f = (B·counts - constant) / (n·s).
+
+    Symbols and their use: common/mechanisms/covariance.py.
+    """
+
+    gather: Callable[[Vector], Vector]
+    """B, (cells,) -> (domain_size,)."""
+    scatter: Callable[[Vector], Vector]
+    """The transpose of B."""
+    base: Vector
+    gain: float
+    dummy: Vector
+    """The vectors b and u and the number s."""
+    channel: Channel
+    """The distribution of a report's cell."""
+    exact_prefixes: bool = False
+    """Whether covariances of two items are a sum of a term for each."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
     """
@@ -221,6 +242,21 @@ class Mechanism(Randomizer, Protocol):
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """Return the intervals of shares that are estimated from a batch of this composition."""
+
+    def composition(self, mixture: Mixture) -> Mixture:
+        """Return a batch's composition as covariances use it."""
+
+    def linear(self, real_share: float) -> Linear | None:
+        """Return the linear estimator from cells; None if `covariances_with` needs none."""
+
+    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
+        """Return each debiased share's covariance with a weighted sum, if there are no maps."""
+
+    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector | None:
+        """Return variances of sums up to each item of its group; None if by covariances."""
+
+    def unseen(self, mixture: Mixture) -> float:
+        """Return the variance of a sum of shares that few reports may not show."""
 
     def channel(self, real_share: float) -> Channel | None:
         """

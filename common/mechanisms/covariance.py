@@ -21,23 +21,15 @@ f - Σ1·(1ᵀf - 1) / 1ᵀΣ1 is the linear estimate of least variance that doe
 by the analyzer's operator.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+from typing import Final, Self
 
 import numpy as np
 
-from common.mechanisms.base import Channel, Mechanism, Mixture, Vector
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.randomized_response import Grr
+from common.mechanisms.base import Linear, Mechanism, Mixture, Vector
 from common.mechanisms.registry import mechanism_of
-from common.mechanisms.signed import Signed
-from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.unary import UnaryEncoding
 from common.task.task import Task
 
 _MOST_CELLS: Final = 2**26
@@ -46,241 +38,6 @@ _FEWEST_PREFIXES: Final = 64
 _MOST_PREFIXES: Final = 256
 _NEGLIGIBLE: Final = 1e-12
 """Variance of the sum of all shares that is a rounding error, relative to that of the shares."""
-
-
-M = TypeVar("M", bound=Mechanism)
-A = TypeVar("A", bound=Grr | LocalHashing)
-
-
-class _Linear(NamedTuple):
-    """B and its transpose, the vectors b and u and the number s of the module, and π's channel."""
-
-    gather: Callable[[Vector], Vector]
-    scatter: Callable[[Vector], Vector]
-    base: Vector
-    gain: float
-    dummy: Vector
-    channel: Channel
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DebiasedErrors(ABC, Generic[M]):
-    """The covariances of a batch's shares before they sum to 1; a subclass a form of reports."""
-
-    mechanism: M
-    shares: Vector
-    mixture: Mixture
-    groups: int
-
-    @cached_property
-    def single(self) -> Vector:
-        """Variance of each share."""
-        return self.mechanism.variance(self.shares, self.mixture)
-
-    @cached_property
-    def with_groups(self) -> Vector:
-        """Covariance of each share with the sum of its group's shares."""
-        found = np.empty(self.mechanism.domain_size)
-        for items in np.split(np.arange(len(found)), self.groups):
-            member = np.zeros(len(found))
-            member[items] = 1.0
-            found[items] = self.with_sum(member)[items]
-        return found
-
-    @abstractmethod
-    def with_sum(self, weights: Vector) -> Vector:
-        """Return the covariance of each share with a weighted sum of shares."""
-
-    def of_sum(self, weights: Vector) -> float:
-        """Return the variance of a weighted sum of shares."""
-        return float(weights @ self.with_sum(weights))
-
-    @abstractmethod
-    def of_prefixes(self) -> Vector:
-        """Return the variance of the sum of shares up to and including each item of its group."""
-
-    def observed(self, variances: Vector) -> Vector:
-        """Return variances of sums at observed shares, with what few reports may not show."""
-        return variances
-
-
-class _Independent(DebiasedErrors[Mechanism]):
-    """Bits of a unary encoding are independent, and so are hashes of strings in this model."""
-
-    def with_sum(self, weights: Vector) -> Vector:
-        return self.single * weights
-
-    def of_prefixes(self) -> Vector:
-        return np.cumsum(self.single.reshape(self.groups, -1), axis=1).ravel()
-
-
-class _Nodes(DebiasedErrors[Hierarchy]):
-    def with_sum(self, weights: Vector) -> Vector:
-        return self.mechanism.covariances(weights, self.mixture.n_real)
-
-    def of_prefixes(self) -> Vector:
-        return self.mechanism.prefix_variances(self.mixture.n_real)
-
-
-class _Cells(DebiasedErrors[M]):
-    """Reports that each name one cell, by the formula of the module."""
-
-    @property
-    def composition(self) -> Mixture:
-        """The composition of the reports."""
-        return self.mixture
-
-    @cached_property
-    @abstractmethod
-    def linear(self) -> _Linear:
-        """The linear estimator."""
-
-    @property
-    def real_share(self) -> float:
-        """Expected share of users' own reports, dummies that name items left out."""
-        own = self.composition.n_real * self.composition.keep_probability
-        return own / (own + self.composition.n_dummies)
-
-    @cached_property
-    def _counts(self) -> Vector:
-        """Return the expected number of reports in each cell."""
-        mixture = self.composition
-        n_reports = mixture.n_real * mixture.keep_probability + mixture.n_dummies
-        return n_reports * self.linear.channel.forward(self.shares)
-
-    def with_sum(self, weights: Vector) -> Vector:
-        maps, mixture = self.linear, self.composition
-        n, kept = mixture.n_real, mixture.keep_probability
-        square = maps.gather(self._counts * maps.scatter(weights))
-        means = self.shares * (maps.base @ weights + maps.gain * weights)
-        users = n * kept**2 * (maps.base * means.sum() + maps.gain * means)
-        dummies = mixture.n_dummies * maps.dummy * (maps.dummy @ weights)
-        total: Vector = square - users - dummies + mixture.item_variance * self._apart(weights)
-        return total / (n * kept * maps.gain) ** 2
-
-    def of_sum(self, weights: Vector) -> float:
-        """Return the variance of a weighted sum of shares: one transform."""
-        maps, mixture = self.linear, self.composition
-        n, kept = mixture.n_real, mixture.keep_probability
-        square = self._counts @ maps.scatter(weights) ** 2
-        users = n * kept**2 * self.shares @ (maps.base @ weights + maps.gain * weights) ** 2
-        dummies = mixture.n_dummies * (maps.dummy @ weights) ** 2
-        named = mixture.item_variance * (weights @ self._apart(weights))
-        return float((square - users - dummies + named) / (n * kept * maps.gain) ** 2)
-
-    def _apart(self, weights: Vector) -> Vector:
-        """Return what is left of weights on dummies that name items, if their total is known."""
-        size = len(weights)
-        known = self.composition.total_is_known
-        return (weights - weights.sum() / size) * size / (size - 1) if known else weights
-
-
-class _Places(_Cells[SquareWave]):
-    @cached_property
-    def linear(self) -> _Linear:
-        band, places = self.mechanism.band, self.mechanism.places
-        level = band.solve(np.ones(places))
-        return _Linear(
-            gather=band.solve,
-            scatter=band.solve_adjoint,
-            base=self.mechanism.floor * level,
-            gain=self.mechanism.rise,
-            dummy=level / places,
-            channel=self.mechanism.channel(self.real_share),
-        )
-
-    def of_prefixes(self) -> Vector:
-        size = self.mechanism.domain_size // self.groups
-        first = np.repeat(np.arange(self.groups) * size, size)
-        return self.mechanism.variance(self.shares, self.mixture, first - 1)
-
-    def observed(self, variances: Vector) -> Vector:
-        return variances + np.minimum(variances, self.mechanism.unseen(self.mixture))
-
-
-class _Answers(_Cells[A]):
-    @property
-    def channel(self) -> Channel:
-        """The distribution of a report's cell."""
-        return self.mechanism.channel(self.real_share)
-
-    @cached_property
-    def linear(self) -> _Linear:
-        ones, mechanism, channel = np.ones(len(self.shares)), self.mechanism, self.channel
-        return _Linear(
-            gather=channel.incidence.adjoint,
-            scatter=channel.incidence.forward,
-            base=mechanism.q * ones,
-            gain=mechanism.p - mechanism.q,
-            dummy=mechanism.q_dummy * ones,
-            channel=channel,
-        )
-
-    def of_prefixes(self) -> Vector:
-        return self._model.ravel()
-
-    @cached_property
-    def _model(self) -> Vector:
-        """
-        Return variances of prefixes by a model of covariances, (groups, items of a group).
-
-        By the model, items i and j of a group have the covariance a_i + a_j + b, which follows from
-        each one's covariance with its group's total. It is exact for randomized response. Derived
-        here.
-        """
-        single, with_group = (
-            each.reshape(self.groups, -1) for each in (self.single, self.with_groups)
-        )
-        size = single.shape[1]
-        others, items = with_group - single, np.arange(1.0, size + 1)
-        pairs = items * (items - 1) / max(1, size - 1)
-        within = 2 * (items - 1) * np.cumsum(others, axis=1)
-        within -= pairs * others.sum(axis=1, keepdims=True)
-        model: Vector = np.cumsum(single, axis=1) + within / max(1, size - 2)
-        model[:, -1] = with_group.sum(axis=1)  # also of two items, where the formula is 0 / 0
-        return model
-
-
-class _Clusters(_Answers[Signed]):
-    @property
-    def composition(self) -> Mixture:
-        return self.mechanism.with_clusters(self.mixture)
-
-    @property
-    def channel(self) -> Channel:
-        """The distribution of a report's cell, without the clusters."""
-        return Grr.channel(self.mechanism, self.real_share)
-
-
-class _Hashes(_Answers[LocalHashing]):
-    """Hashed reports: what the model leaves of exact variances is interpolated."""
-
-    def of_prefixes(self) -> Vector:
-        model, groups = self._model, self.groups
-        size, n_cells = model.shape[1], len(self.linear.channel.scale)
-        number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
-        places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
-        found, every = [], np.arange(groups * size)
-        for group, total in enumerate(self.with_groups.reshape(groups, -1).sum(axis=1)):
-            sums = [self.single[group * size], *[total] * (size > 1)]
-            for end in group * size + places[1:-1]:
-                weights = ((group * size <= every) & (every <= end)).astype(np.float64)
-                sums.insert(-1, self.of_sum(weights))
-            left = np.interp(np.arange(size), places, sums - model[group, places])
-            found.append(model[group] + left)
-        return np.concatenate(found)
-
-
-_FORMS: Final[Mapping[type, type[DebiasedErrors[Any]]]] = {
-    UnaryEncoding: _Independent,
-    StringHashing: _Independent,
-    Hierarchy: _Nodes,
-    SquareWave: _Places,
-    Grr: _Answers,
-    Signed: _Clusters,
-    LocalHashing: _Hashes,
-}
-"""The form of each mechanism's covariances; subclasses have that of their nearest base class."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -306,6 +63,7 @@ class ShareCovariance:
         cls, mechanism: Mechanism, shares: Vector, mixture: Mixture, *, groups: int = 1
     ) -> Self:
         """Return the covariances of a batch for these shares; their sum is made 1."""
+        mixture = mechanism.composition(mixture)
         even = (1 - shares.sum()) / len(shares)
         return cls(mechanism=mechanism, shares=shares + even, mixture=mixture, groups=groups)
 
@@ -320,17 +78,10 @@ class ShareCovariance:
         return shares
 
     @cached_property
-    def _debiased(self) -> DebiasedErrors[Any]:
-        form = next(_FORMS[each] for each in type(self.mechanism).__mro__ if each in _FORMS)
-        return form(
-            mechanism=self.mechanism, shares=self.shares, mixture=self.mixture, groups=self.groups
-        )
-
-    @cached_property
     def _with_total(self) -> Vector:
         """Return each debiased share's covariance with the sum of all; 0 if that is constant."""
-        found = self._debiased.with_sum(np.ones(self.mechanism.domain_size))
-        least = _NEGLIGIBLE * float(self._debiased.single.sum())
+        found = self._debiased_with(np.ones(self.mechanism.domain_size))
+        least = _NEGLIGIBLE * float(self._single.sum())
         return found if found.sum() > least else np.zeros_like(found)
 
     @cached_property
@@ -347,7 +98,7 @@ class ShareCovariance:
     def of_shares(self) -> Vector:
         """Return the variance of each share, shape (domain_size,)."""
         removed = self._removed(self._with_total, self._correction)
-        return np.maximum(self._debiased.single - removed, 0.0)
+        return np.maximum(self._single - removed, 0.0)
 
     @cached_property
     def slope(self) -> float:
@@ -359,15 +110,18 @@ class ShareCovariance:
 
     def observed(self, variances: Vector) -> Vector:
         """Return variances of sums at observed shares, with what few reports may not show."""
-        return self._debiased.observed(variances)
+        return variances + np.minimum(variances, self.mechanism.unseen(self.mixture))
 
     def left(self) -> Vector:
         """Return the part of each variance that is left where shares sum to 1, 0 .. 1."""
         removed = self._removed(self._with_total, self._correction)
-        single = self._debiased.single
-        parts = np.divide(removed, single, out=np.zeros_like(removed), where=removed > 0)
+        parts = np.divide(removed, self._single, out=np.zeros_like(removed), where=removed > 0)
         left: Vector = np.clip(1 - parts, 0.0, 1.0)
         return left
+
+    @cached_property
+    def _single(self) -> Vector:
+        return self.mechanism.variance(self.shares, self.mixture)
 
     def with_group_totals(self) -> Vector:
         """
@@ -379,9 +133,49 @@ class ShareCovariance:
         of_c, of_total = (
             np.repeat(each.reshape(self.groups, -1).sum(axis=1), size) for each in (c, total)
         )
-        found: Vector = self._debiased.with_groups - c * of_total
+        found: Vector = self._debiased_with_groups - c * of_total
         found -= (total - c * total.sum()) * of_c
         return found
+
+    @cached_property
+    def _debiased_with_groups(self) -> Vector:
+        found = np.empty(self.mechanism.domain_size)
+        for items in np.split(np.arange(len(found)), self.groups):
+            member = np.zeros(len(found))
+            member[items] = 1.0
+            found[items] = self._debiased_with(member)[items]
+        return found
+
+    def _debiased_with(self, weights: Vector) -> Vector:
+        mixture = self.mixture
+        if self._linear is None:
+            return self.mechanism.covariances_with(weights, self.shares, mixture)
+        maps, cells = self._linear
+        n, kept = mixture.n_real, mixture.keep_probability
+        square = maps.gather(cells * maps.scatter(weights))
+        means = self.shares * (maps.base @ weights + maps.gain * weights)
+        users = n * kept**2 * (maps.base * means.sum() + maps.gain * means)
+        dummies = mixture.n_dummies * maps.dummy * (maps.dummy @ weights)
+        total: Vector = square - users - dummies + mixture.item_variance * self._apart(weights)
+        return total / (n * kept * maps.gain) ** 2
+
+    def _debiased_variance(self, weights: Vector) -> float:
+        """Return the variance of a weighted sum before `summing_to_one`: one transform."""
+        if self._linear is None:
+            return float(weights @ self._debiased_with(weights))
+        maps, cells = self._linear
+        n, kept = self.mixture.n_real, self.mixture.keep_probability
+        square = cells @ maps.scatter(weights) ** 2
+        users = n * kept**2 * self.shares @ (maps.base @ weights + maps.gain * weights) ** 2
+        dummies = self.mixture.n_dummies * (maps.dummy @ weights) ** 2
+        named = self.mixture.item_variance * (weights @ self._apart(weights))
+        return float((square - users - dummies + named) / (n * kept * maps.gain) ** 2)
+
+    def _apart(self, weights: Vector) -> Vector:
+        """Return what is left of weights on dummies that name items, if their total is known."""
+        size = len(weights)
+        known = self.mixture.total_is_known
+        return (weights - weights.sum() / size) * size / (size - 1) if known else weights
 
     def of_sums(self, weights: Iterable[Vector]) -> Vector:
         """
@@ -390,7 +184,7 @@ class ShareCovariance:
         Cost: a transform for each sum of hashed reports, else a few passes over the items.
         """
         found = [
-            self._debiased.of_sum(each)
+            self._debiased_variance(each)
             - float(self._removed(self._with_total @ each, self._correction @ each))
             for each in weights
         ]
@@ -409,4 +203,46 @@ class ShareCovariance:
             np.cumsum(each.reshape(self.groups, -1), axis=1).ravel()
             for each in (self._with_total, self._correction)
         )
-        return np.maximum(self._debiased.of_prefixes() - self._removed(*sums), 0.0)
+        return np.maximum(self._debiased_prefixes() - self._removed(*sums), 0.0)
+
+    def _debiased_prefixes(self) -> Vector:
+        """
+        Return variances of prefixes before `summing_to_one`, by a model of covariances.
+
+        By the model, items i and j of a group have the covariance a_i + a_j + b, which follows from
+        each one's covariance with its group's total. It is exact for randomized response. Of hashed
+        reports, what it leaves of exact variances is interpolated. Derived here.
+        """
+        groups = self.groups
+        known = self.mechanism.variances_of_prefixes(self.shares, self.mixture, groups)
+        if known is not None:
+            return known
+        single = self._single.reshape(groups, -1)
+        with_group, size = self._debiased_with_groups.reshape(groups, -1), single.shape[1]
+        others, items = with_group - single, np.arange(1.0, size + 1)
+        pairs = items * (items - 1) / max(1, size - 1)
+        within = 2 * (items - 1) * np.cumsum(others, axis=1)
+        within -= pairs * others.sum(axis=1, keepdims=True)
+        model: Vector = np.cumsum(single, axis=1) + within / max(1, size - 2)
+        model[:, -1] = with_group.sum(axis=1)  # also of two items, where the formula is 0 / 0
+        if self._linear is None or self._linear[0].exact_prefixes:
+            return model.ravel()
+        n_cells = len(self._linear[1])
+        number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
+        places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
+        found, every = [], np.arange(groups * size)
+        for group, total in enumerate(with_group.sum(axis=1)):
+            sums = [single[group, 0], *[total] * (size > 1)]
+            for end in group * size + places[1:-1]:
+                weights = ((group * size <= every) & (every <= end)).astype(np.float64)
+                sums.insert(-1, self._debiased_variance(weights))
+            left = np.interp(np.arange(size), places, sums - model[group, places])
+            found.append(model[group] + left)
+        return np.concatenate(found)
+
+    @cached_property
+    def _linear(self) -> tuple[Linear, Vector] | None:
+        """Return the estimator's maps, if any, and the expected number of reports in each cell."""
+        own, n_dummies = self.mixture.n_real * self.mixture.keep_probability, self.mixture.n_dummies
+        maps = self.mechanism.linear(own / (own + n_dummies))
+        return maps and (maps, (own + n_dummies) * maps.channel.forward(self.shares))

@@ -147,6 +147,11 @@ class MechanismSpec:
         return self.buckets
 
     @property
+    def hash_buckets(self) -> int:
+        """Number of buckets that values are hashed into; 0 for other mechanisms."""
+        return self.buckets if self.name in {"local-hashing", "string-hashing"} else 0
+
+    @property
     def levels(self) -> int:
         """Number of levels of a hierarchy; 0 for other mechanisms."""
         return self.digits if self.name == "hierarchy" else 0
@@ -182,6 +187,7 @@ class _OtherSpec:
     __slots__ = ()
 
     item_buckets: ClassVar[Literal[0]] = 0
+    hash_buckets: ClassVar[int] = 0
     levels: ClassVar[Literal[0]] = 0
 
 
@@ -461,6 +467,11 @@ class OpenSpec(_OtherSpec):
         check_int_range("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
         total = self.true_weight + (self.buckets - 1) * self.other_weight
         check_int_range("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
+
+    @property
+    def hash_buckets(self) -> int:  # type: ignore[override]  # others have none
+        """Number of buckets."""
+        return self.buckets
 
     @property
     def most_value_bytes(self) -> int:

@@ -69,21 +69,6 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     return _PEOPLE[kind].sample(kind, n_users, np.random.default_rng(seed))
 
 
-def _patients(kind: Kind, n_users: int | None, rng: np.random.Generator) -> SamplePeople:
-    data, people = load(COVID_US_STATES), _PATIENTS if n_users is None else n_users
-    items = data.draw(people, rng)
-    shares = np.bincount(items, minlength=data.domain_size) / people
-    form, names, draft = _STATES_AS[kind](data)
-    return SamplePeople(
-        kind=kind,
-        title=f"A value is the US state of a confirmed case of COVID-19, {form}.",
-        values=[names[item] if names else item for item in items.tolist()],
-        draft=draft,
-        candidates=names,
-        truth=np.append(shares, np.zeros(max(0, len(names) - len(shares)))),
-    )
-
-
 _States = tuple[str, tuple[str, ...], dict[str, Any]]
 """A clause on the form of the values, their texts, and the draft."""
 
@@ -108,11 +93,21 @@ def _states_that_no_list_holds(data: Dataset) -> _States:
     return form, names, {"protocol": "discover", "local_epsilon": 4.0}
 
 
-_STATES_AS: Final[Mapping[Kind, Callable[[Dataset], _States]]] = {
-    "categorical": _states,
-    "string": _states_as_texts,
-    "open": _states_that_no_list_holds,
-}
+def _patients(
+    states: Callable[[Dataset], _States], kind: Kind, n_users: int | None, rng: np.random.Generator
+) -> SamplePeople:
+    data, people = load(COVID_US_STATES), _PATIENTS if n_users is None else n_users
+    items = data.draw(people, rng)
+    shares = np.bincount(items, minlength=data.domain_size) / people
+    form, names, draft = states(data)
+    return SamplePeople(
+        kind=kind,
+        title=f"A value is the US state of a confirmed case of COVID-19, {form}.",
+        values=[names[item] if names else item for item in items.tolist()],
+        draft=draft,
+        candidates=names,
+        truth=np.append(shares, np.zeros(max(0, len(names) - len(shares)))),
+    )
 
 
 def numbers_of(
@@ -383,10 +378,12 @@ class _KindPeople(NamedTuple):
 
 
 _PEOPLE: Final[Mapping[Kind, _KindPeople]] = {
-    "categorical": _KindPeople(_patients),
+    "categorical": _KindPeople(partial(_patients, _states)),
     "ordered": _KindPeople(_residents),
-    "string": _KindPeople(_patients, _text_reader, _text_facts),
-    "open": _KindPeople(_patients, _open_reader, _open_facts, may_be_codes=True),
+    "string": _KindPeople(partial(_patients, _states_as_texts), _text_reader, _text_facts),
+    "open": _KindPeople(
+        partial(_patients, _states_that_no_list_holds), _open_reader, _open_facts, may_be_codes=True
+    ),
     "mean": _KindPeople(_respondents),
     "vector": _KindPeople(_respondents, _vector_reader),
     "key-value": _KindPeople(_respondents, _pair_reader, _pair_facts),

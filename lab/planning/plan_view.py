@@ -19,9 +19,8 @@ from deploy.terminal.tables import (
     print_whole,
 )
 from lab.planning.design import Design
-from lab.planning.planned_kinds import PLANNED_KINDS
 from lab.planning.planner import Plan
-from lab.planning.value_design import ValueDesign
+from lab.planning.value_design import PLANNED_KINDS, ValueDesign
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7

@@ -35,7 +35,7 @@ from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.datasets.sample_people import SamplePeople, numbers_of, people_of, sample_people
 from deploy.results.decoder import decode
 from deploy.results.estimate_table import mse_of
-from lab.planning.planned_kinds import predicted_mse
+from lab.planning.value_design import predicted_mse
 from lab.simulate import baselines
 from lab.simulate.accuracy import (
     LEAST_REPEATS,

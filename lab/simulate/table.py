@@ -20,7 +20,6 @@ from common.task.task import Task
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fit_table, print_whole
 from lab.planning.plan_view import default_local_cap
-from lab.planning.value_design import BIASED
 from lab.simulate.accuracy import LEAST_REPEATS
 from lab.simulate.baselines import CENTRAL_NAMES
 from lab.simulate.plot import Point
@@ -179,7 +178,7 @@ def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence
 
 def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     fields = row.as_json()
-    has_theory = fields["mse_theory"] > 0 and row.protocol not in BIASED
+    has_theory = fields["mse_theory"] > 0 and not task.composition.biased
     fields |= {
         "written_mse": row.errors["mse"].format(".3g"),
         "theory": f"×{fields['mse'] / fields['mse_theory']:.2f}" if has_theory else "-",
@@ -214,8 +213,8 @@ def _central_cells(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
 
 
 def _parameters(task: Task) -> str:
-    hashes = task.mechanism.name in {"local-hashing", "string-hashing"}
-    parts = [f"g {task.item_mechanism.buckets}" if hashes else "plain"]
+    hashed = task.mechanism.hash_buckets
+    parts = [f"g {hashed}" if hashed else "plain"]
     if task.level_sizes:
         parts = [f"{len(task.level_sizes)} levels, fan-out {task.item_mechanism.buckets}"]
     if math.isfinite(task.local_epsilon):

@@ -16,7 +16,7 @@ from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import rappor_of
 from common.task.draft import TextDraft
 from deploy.results.decoder import Decoding, decode
-from lab.planning.planned_kinds import predicted_mse
+from lab.planning.value_design import predicted_mse
 from lab.simulate.experiments.rappor import exponential_people
 from tests.support.kind_tasks import kind_task
 

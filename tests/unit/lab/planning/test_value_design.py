@@ -11,9 +11,8 @@ from common.mechanisms.registry import randomizer_of
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.draft import NumberDraft, TextDraft
 from common.task.specs import RapporSpec, spec_as
-from lab.planning.planned_kinds import predicted_mse
 from lab.planning.planner import Plan, plan
-from lab.planning.value_design import ValueDesign, value_design
+from lab.planning.value_design import ValueDesign, predicted_mse, value_design
 from tests.support.kind_tasks import OTHER_KINDS
 from tests.support.requirements import planned_value_design, value_requirements
 
