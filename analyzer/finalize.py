@@ -19,11 +19,19 @@ from common.mechanisms.discovery.prefix_search import find_codes
 from common.mechanisms.discovery.spelling import spell
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
-from common.mechanisms.signed import Signed
 from common.messages.batch import BatchManifest
-from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Owners, Result
+from common.messages.result import (
+    BitTable,
+    Estimate,
+    FoundValues,
+    Histogram,
+    KeyValues,
+    Means,
+    Owners,
+    Result,
+)
 from common.messages.waived import NONE_WAIVED, Waived
-from common.protocols import ITEM_KINDS, Kind
+from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
@@ -89,19 +97,21 @@ def estimate_result(task: Task, randomizer: Randomizer, cells: Tally, mixture: M
 
     The mixture is used for items only: other kinds have no dummies.
     """
-    if task.kind in ITEM_KINDS:
-        mechanism = cast("Mechanism", randomizer)
-        return estimate(mechanism, cells, mixture=mixture, refinement=task.refinement)
-    return _WITHOUT_DUMMIES[task.kind](task, randomizer, cells)
+    return _ESTIMATORS[task.kind](task, randomizer, cells, mixture)
 
 
-def _bit_table(task: Task, _randomizer: Randomizer, cells: Counts) -> BitTable:
+def _histogram(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) -> Histogram:
+    mechanism = cast("Mechanism", randomizer)
+    return estimate(mechanism, cells, mixture=mixture, refinement=task.refinement)
+
+
+def _bit_table(task: Task, _randomizer: Randomizer, cells: Counts, _: Mixture) -> BitTable:
     spec = spec_as(task.mechanism, RapporSpec)
     sizes, counts = cells[: spec.cohorts], cells[spec.cohorts :]
     return BitTable(cohort_sizes=sizes, bit_counts=counts.reshape(spec.cohorts, spec.bits))
 
 
-def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
+def _means(task: Task, randomizer: Randomizer, cells: Counts, _: Mixture) -> Means:
     """
     Return means and errors in the task's units.
 
@@ -124,7 +134,7 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
     )
 
 
-def _key_values(task: Task, randomizer: Randomizer, cells: Counts) -> KeyValues:
+def _key_values(task: Task, randomizer: Randomizer, cells: Counts, _: Mixture) -> KeyValues:
     spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), cast("PrivKv", randomizer)
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     estimated = priv_kv.estimate(cells)
@@ -145,14 +155,16 @@ def _key_values(task: Task, randomizer: Randomizer, cells: Counts) -> KeyValues:
     )
 
 
-def _found_values(task: Task, randomizer: Randomizer, reports: Reports) -> FoundValues:
+def _found_values(task: Task, randomizer: Randomizer, reports: Reports, _: Mixture) -> FoundValues:
     spec, mechanism = spec_as(task.mechanism, OpenSpec), cast("PrefixHashing", randomizer)
     if spec.encoding == "spell":
         return spell(mechanism, reports, task.labels)
     return find_codes(mechanism, reports, text=spec.encoding == "text")
 
 
-_WITHOUT_DUMMIES: Final[Mapping[Kind, Callable[[Task, Randomizer, Tally], Estimate]]] = {
+_ESTIMATORS: Final[Mapping[Kind, Callable[[Task, Randomizer, Tally, Mixture], Estimate]]] = {
+    "categorical": _histogram,
+    "ordered": _histogram,
     "string": _bit_table,
     "open": _found_values,
     "mean": _means,
@@ -187,7 +199,7 @@ def build_result(
         task_digest=batch.task_digest,
         protocol=task.protocol,
         mechanism=task.mechanism.name,
-        buckets=task.item_mechanism.buckets if task.kind in ITEM_KINDS else 0,
+        buckets=task.mechanism.item_buckets,
         local_epsilon=task.local_epsilon,
         n_users=batch.n_users,
         n_reports=batch.n_reports,
@@ -202,9 +214,5 @@ def build_result(
         n_sentinels=matches.n_acknowledged,
         n_sentinels_missing=matches.n_missing,
         n_sentinels_repeated=matches.n_repeated,
-        warnings=(
-            randomizer.unexplained(counts.cells, round(mixture.n_real))
-            if isinstance(randomizer, Signed)
-            else ()
-        ),
+        warnings=randomizer.unexplained(counts.cells, round(mixture.n_real)),
     )

@@ -36,6 +36,7 @@ from common.messages.result import Result
 from common.receiving import delivery_table
 from common.runtime import logs
 from common.runtime.clock import retry_pause
+from common.task.kinds import KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes
@@ -143,7 +144,7 @@ class Releases:
         waiver.run("refusals", check_counts, counts, batch.n_reports, self.most_refused_share)
         build = partial(build_result, waived=waiver.waived(batch))
         result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)
-        if task.kind == "open":  # nothing reads the reports again
+        if not KINDS[task.kind].counted_in_cells:  # nothing reads the reports again
             counts = replace(counts, cells=counts.cells[:0])
         result = replace(result, warnings=(*waiver.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)

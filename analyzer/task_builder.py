@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MAX_EPSILON
@@ -16,20 +16,25 @@ from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import ITEM_MECHANISMS, NUMBER_MECHANISMS
-from common.protocols import ITEM_KINDS, Kind, NumberMechanismName, Protocol, protocol_named
+from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
 from common.task.composition import check_domain_size
 from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
+from common.task.kinds import KINDS, TABLES
 from common.task.specs import (
     MAX_DOMAIN_SIZE,
     AnySpec,
+    KeyValueSpec,
+    Labels,
     MechanismSpec,
     NumberSpec,
+    OpenSpec,
     RapporSpec,
     check_int_range,
     check_new_labels,
     normalize,
+    spec_as,
 )
 from common.task.task import MAX_LOCAL_EPSILON, Task
 
@@ -37,15 +42,6 @@ MIN_DRAFT_EPSILON: Final = 1e-6
 """Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""
 _DEFAULT_BITS: Final = 32
 """Bits of a Bloom filter, unless the draft states them."""
-_KINDS_WITH: Final[Mapping[str, Collection[Kind]]] = {
-    "texts": {"string"},
-    "open": {"open"},
-    "numbers": {"mean", "vector"},
-    "pairs": {"key-value"},
-    "edges": ITEM_KINDS,
-    "breakdown": ITEM_KINDS,
-}
-"""The kinds of value that may have a table of the draft, by its name."""
 
 
 def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
@@ -60,42 +56,38 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     """
     protocol = protocol_named(draft.protocol)
     _check_fields(draft, protocol)
-    if protocol.kind == "string":  # devices normalise texts
-        draft = dataclasses.replace(draft, labels=tuple(map(normalize, draft.labels)))
+    kind = _KINDS[protocol.kind]
+    draft = dataclasses.replace(draft, labels=kind.labels(draft.labels))
     check_new_labels(draft.labels)
     draft = with_all_items(draft)
     check_domain_size(draft.domain_size, protocol.kind)
-    spec = mechanism_spec(draft)
-    local_epsilon = local_claim(draft, spec)
+    spec = kind.specify(draft, protocol)
+    local_epsilon = kind.claim(draft, spec)
     length = suite_named(draft.suite).public_key_bytes
     shuffler_key = HpkePublicKey(draft.suite, draft.shuffler_key[:length])
     task = Task(
-        protocol=draft.protocol,
-        domain_size=draft.domain_size,
-        labels=draft.labels,
+        **_common_fields(draft),
         mechanism=spec,
         dummies=_dummies(draft, spec),
-        shuffler=draft.shuffler,
-        delta=draft.delta,
-        n_min=draft.n_min,
-        target_size=draft.target_size,
-        deadline=draft.deadline,
-        assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=local_epsilon,
         central_epsilon=0.0,  # replaced below: it depends on all other fields
-        suite=draft.suite,
         analyzer_key=analyzer_key,
         shuffler_key=shuffler_key.raw,
         shuffler_key_proof=draft.shuffler_key[length:],
         nonce=nonce,
-        tokens=draft.tokens,
-        edges=draft.edges,
-        breakdown=draft.breakdown,
-        population=draft.population,
         budget_epsilon=default_budget(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def _common_fields(draft: TaskDraft) -> dict[str, Any]:
+    """Return the fields that a task takes from its draft unchanged."""
+    changed = {"dummies", "local_epsilon", "shuffler_key", "budget_epsilon", "budget_delta"}
+    drafted, in_task = (
+        {field.name for field in dataclasses.fields(form)} for form in (TaskDraft, Task)
+    )
+    return {name: getattr(draft, name) for name in (drafted & in_task) - changed}
 
 
 def with_all_items(draft: TaskDraft) -> TaskDraft:
@@ -109,7 +101,7 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
                 "domain_size out"
             )
         size = draft.edges.size
-    if size < 2 and protocol_named(draft.protocol).kind in ITEM_KINDS:  # noqa: PLR2004  # items
+    if size < 2 and KINDS[protocol_named(draft.protocol).kind].histogram:  # noqa: PLR2004  # items
         raise TaskError(
             f"there must be at least 2 items{', of each group' * (draft.breakdown is not None)}: "
             "set domain_size, labels or a table [edges]"
@@ -126,9 +118,9 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
 
 def _dummies(draft: TaskDraft, spec: AnySpec) -> DummySpec:
     if draft.dummies is None:
-        if isinstance(spec, MechanismSpec) and spec.name == "hierarchy":
+        if spec.levels:
             groups = group_count(draft.breakdown)
-            sizes = hierarchy_sizes(draft.domain_size // groups, spec.buckets, groups)
+            sizes = hierarchy_sizes(draft.domain_size // groups, spec.item_buckets, groups)
             return DummySpec.by_level(draft.dummies_per_user, sizes)
         return DummySpec.averaging(draft.dummies_per_user)
     if draft.dummies_per_user:
@@ -156,42 +148,31 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     return MAX_EPSILON
 
 
-def mechanism_spec(draft: TaskDraft) -> AnySpec:
-    """Compute the mechanism's integer parameters; raise TaskError if the draft breaks a rule."""
-    protocol = protocol_named(draft.protocol)
-    if not draft.local_epsilon and protocol.kind != "string":
+def _check_stated(draft: TaskDraft, protocol: Protocol) -> None:
+    if not draft.local_epsilon:
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
-    if protocol.kind in ITEM_KINDS:
-        return _of_items(draft, protocol)
-    noisy = MIN_DRAFT_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON
-    if protocol.kind != "string" and not noisy:
+
+
+def _check_noise(draft: TaskDraft, protocol: Protocol) -> None:
+    _check_stated(draft, protocol)
+    if not MIN_DRAFT_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
             f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always needs noise, "
             f"so it must be from {MIN_DRAFT_EPSILON} to {MAX_LOCAL_EPSILON}"
         )
-    if protocol.kind == "open":
-        return PrefixHashing.specify(draft.open or OpenDraft(), draft.buckets, draft.local_epsilon)
+
+
+def _check_unhashed(draft: TaskDraft, protocol: Protocol) -> None:
     if draft.buckets:
         raise TaskError(
             f"the protocol {protocol.name} does not hash items; buckets is {draft.buckets}, and "
             "must be 0"
         )
-    if protocol.kind == "string":
-        return _of_texts(draft)
-    if protocol.kind == "key-value":
-        return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon)
-    return _of_numbers(draft, protocol)
 
 
-def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
-    """
-    Return the local ε that a task claims: the draft's or, for RAPPOR, what its probabilities imply.
-
-    Raises TaskError if a draft for texts claims less than its probabilities imply.
-    """
-    if not isinstance(spec, RapporSpec):
-        return draft.local_epsilon
-    implied = Rappor.of(spec, draft.labels).local_epsilon
+def _claim_of_texts(draft: TaskDraft, spec: AnySpec) -> float:
+    """Return the draft's local ε or, by default, the least: what the probabilities imply."""
+    implied = Rappor.of(spec_as(spec, RapporSpec), draft.labels).local_epsilon
     if not draft.local_epsilon:
         return implied
     if draft.local_epsilon < implied:
@@ -203,8 +184,8 @@ def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
 
 
 def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
-    for name, kinds in _KINDS_WITH.items():
-        if getattr(draft, name) is not None and protocol.kind not in kinds:
+    for name in TABLES:
+        if getattr(draft, name) is not None and name not in KINDS[protocol.kind].tables:
             raise TaskError(
                 f"the draft has a table [{name}]; the protocol {protocol.name} is for "
                 f"{protocol.kind} data"
@@ -222,6 +203,7 @@ def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
 
 
 def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
+    _check_stated(draft, protocol)
     buckets = _buckets(draft, protocol)
     request = MechanismRequest(
         name=protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
@@ -245,7 +227,8 @@ def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
     return protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
 
 
-def _of_texts(draft: TaskDraft) -> RapporSpec:
+def _of_texts(draft: TaskDraft, protocol: Protocol) -> RapporSpec:
+    _check_unhashed(draft, protocol)
     texts = draft.texts or TextDraft()
     if draft.labels and texts.cohorts not in {1, TextDraft().cohorts}:
         raise TaskError(f"cohorts is {texts.cohorts}; with labels it must be 1, or left out")
@@ -269,9 +252,44 @@ def _probability(name: str, value: float) -> Fraction:
     return Fraction(repr(float(value)))
 
 
+def _of_open_values(draft: TaskDraft, protocol: Protocol) -> OpenSpec:
+    _check_noise(draft, protocol)
+    return PrefixHashing.specify(draft.open or OpenDraft(), draft.buckets, draft.local_epsilon)
+
+
+def _of_pairs(draft: TaskDraft, protocol: Protocol) -> KeyValueSpec:
+    _check_noise(draft, protocol)
+    _check_unhashed(draft, protocol)
+    return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon)
+
+
 def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
+    _check_noise(draft, protocol)
+    _check_unhashed(draft, protocol)
     numbers = draft.numbers or NumberDraft()
     names: tuple[NumberMechanismName, ...] = get_args(NumberMechanismName)
     [name] = [name for name in names if name == protocol.mechanism]
     mechanism = NUMBER_MECHANISMS[name].for_epsilon(draft.domain_size, draft.local_epsilon)
     return mechanism.spec(numbers.low, numbers.high)
+
+
+class _Kind(NamedTuple):
+    """How drafts of one kind of value become tasks."""
+
+    specify: Callable[[TaskDraft, Protocol], AnySpec]
+    """Computes the mechanism's integer parameters; raises TaskError if the draft breaks a rule."""
+    labels: Callable[[Labels], Labels] = lambda labels: labels
+    claim: Callable[[TaskDraft, AnySpec], float] = lambda draft, _: draft.local_epsilon
+    """Returns the local ε that the task claims; raises TaskError if the draft's is too small."""
+
+
+_KINDS: Final[Mapping[Kind, _Kind]] = {
+    "categorical": _Kind(_of_items),
+    "ordered": _Kind(_of_items),
+    # Devices normalise texts.
+    "string": _Kind(_of_texts, lambda labels: tuple(map(normalize, labels)), claim=_claim_of_texts),
+    "open": _Kind(_of_open_values),
+    "mean": _Kind(_of_numbers),
+    "vector": _Kind(_of_numbers),
+    "key-value": _Kind(_of_pairs),
+}

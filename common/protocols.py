@@ -83,8 +83,20 @@ class Protocol:
     domain: Domain = "any"
     buckets: int = 0
     """Number of buckets; 0 if the task chooses it."""
+    biased: bool = False
+    """True if a projection adds a bias to the estimate that its errors do not include."""
     amplified: bool = True
     """True if the central ε relies on the shuffler; otherwise it is the local ε."""
+
+    @property
+    def noiseless(self) -> bool:
+        """True if reports have no local noise: only dummies hide the values."""
+        return self.local_noise == "none"
+
+    @property
+    def may_be_noiseless(self) -> bool:
+        """True if the task chooses whether reports have local noise."""
+        return self.local_noise == "optional"
 
     @property
     def plain_domain_mechanism(self) -> AnyMechanismName:
@@ -228,7 +240,7 @@ _ROWS: Final = (
     Protocol("harmony", "harmony", kind="vector", refinement=None),
     Protocol("mean-est", "mean-est", kind="vector", refinement=None),
     Protocol("multi-hm", "multi-hm", kind="vector", refinement=None),
-    Protocol("multi-rphm", "multi-rphm", kind="vector", refinement=None),
+    Protocol("multi-rphm", "multi-rphm", kind="vector", refinement=None, biased=True),
     # Pairs: the presence of one key, and a sign of its value [YHMZ19].
     Protocol("priv-kv", "priv-kv", kind="key-value", refinement=None),
 )

@@ -7,7 +7,8 @@ production, simulations or tests. Errors state the task's rule and never repeat 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -24,7 +25,6 @@ from common.mechanisms.rappor.permanent_response import scope_secret
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.inclusion_proof import leaf
 from common.messages.submission import (
-    KIND_DESCRIPTIONS,
     LISTED_LABELS,
     Value,
     kind_of,
@@ -36,14 +36,32 @@ from common.messages.submission import (
 )
 from common.protocols import Kind
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec
+from common.task.kinds import KINDS
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, normalize, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from user_agent.credentials import SECRET_BYTES
 
-Encoder = Callable[[Value, np.random.Generator], Any]
-"""Encodes one value for the task's mechanism, or raises ValueRangeError if the value does not fit.
-The generator draws the permanent noise if no secret determines it."""
+
+class Encoder(ABC):
+    """Encodes one person's values for a task's mechanism. Run by the user agent."""
+
+    @abstractmethod
+    def __init__(self, task: Task, secret: bytes | None) -> None:
+        """Prepare for a task; raise TaskError if this version does not know its mechanism."""
+
+    @abstractmethod
+    def __call__(self, value: Value, rng: np.random.Generator) -> Any:  # noqa: ANN401  # the mechanism's
+        """
+        Encode a value, or raise ValueRangeError if it does not fit.
+
+        The generator draws the permanent noise if no secret determines it.
+        """
+
+    def text_hash(self, value: Value) -> bytes:
+        """Return a hash of a lasting answer's text, keyed by its scope's secret; else nothing."""
+        del value
+        return b""
 
 
 def encoder_for(task: Task, secret: bytes | None) -> Encoder:
@@ -55,12 +73,10 @@ def encoder_for(task: Task, secret: bytes | None) -> Encoder:
 
     Raises TaskError if this version does not know the task's mechanism.
     """
-    if task.kind == "string":
-        return _Texts(task, secret)
-    return _WITHOUT_SECRETS[task.kind](task)
+    return _ENCODERS[task.kind](task, secret)
 
 
-class _Items:
+class _Items(Encoder):
     """
     Encodes an item of the domain, given as its number or as a text that `parse_item` reads.
 
@@ -69,7 +85,7 @@ class _Items:
     be put into a bucket, or its text.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, _secret: bytes | None) -> None:
         self._domain_size, self._labels, self._edges = task.domain_size, task.labels, task.edges
         self._breakdown, self._group_size = task.breakdown, task.domain_size // task.groups
 
@@ -126,7 +142,7 @@ class _Items:
         return parse_item(text, label_numbers(labels), size)
 
 
-class _Texts:
+class _Texts(Encoder):
     """Encodes a text, normalized, as its permanent response."""
 
     def __init__(self, task: Task, secret: bytes | None) -> None:
@@ -137,7 +153,6 @@ class _Texts:
         self._labels = frozenset(task.labels)
 
     def text_hash(self, value: Value) -> bytes:
-        """Return a hash of a lasting answer's text, keyed by its scope's secret; else nothing."""
         text = self._text(value)
         return scope_secret(self._key, b"text " + text.encode()) if self._key else b""
 
@@ -173,10 +188,10 @@ def open_text(value: str, most: int) -> str:
     return text
 
 
-class _OpenValues:
+class _OpenValues(Encoder):
     """Encodes a text or a code that no list holds as elements of the field."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, _secret: bytes | None) -> None:
         self._spec = spec_as(task.mechanism, OpenSpec)
         self._labels = {label: number for number, label in enumerate(task.labels, start=1)}
 
@@ -205,10 +220,10 @@ class _OpenValues:
         return elements_of(content, spec.most_bytes, label)
 
 
-class _Numbers:
+class _Numbers(Encoder):
     """Encodes one number or a vector of numbers, or their text."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, _secret: bytes | None) -> None:
         self._kind, self._dimensions = task.kind, task.domain_size
         self._spec = spec_as(task.mechanism, NumberSpec)
 
@@ -227,10 +242,10 @@ class _Numbers:
         return to_unit(np.array([numbers], dtype=np.float64), low, high)
 
 
-class _KeyValues:
+class _KeyValues(Encoder):
     """Encodes a number for each key that the person owns, or the text of these pairs."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, _secret: bytes | None) -> None:
         self._keys, self._spec = task.domain_size, spec_as(task.mechanism, KeyValueSpec)
         self._labels = label_numbers(task.labels)
 
@@ -246,9 +261,10 @@ class _KeyValues:
         return Pairs.of_person(value, low, high)
 
 
-_WITHOUT_SECRETS: Final[Mapping[Kind, Callable[[Task], Encoder]]] = {
+_ENCODERS: Final[Mapping[Kind, type[Encoder]]] = {
     "categorical": _Items,
     "ordered": _Items,
+    "string": _Texts,
     "open": _OpenValues,
     "mean": _Numbers,
     "vector": _Numbers,
@@ -266,8 +282,8 @@ def _check_range(numbers: tuple[float, ...], low: float, high: float) -> None:
 def _refuse(kind: Kind, value: Value) -> NoReturn:
     given = kind_of(value)
     raise ValueRangeError(
-        f"this task asks for {KIND_DESCRIPTIONS[kind]} (kind {kind}); the value is "
-        f"{KIND_DESCRIPTIONS[given]} (kind {given})"
+        f"this task asks for {KINDS[kind].description} (kind {kind}); the value is "
+        f"{KINDS[given].description} (kind {given})"
     )
 
 
@@ -311,7 +327,7 @@ class Contributor:
 
         Empty for tasks of other kinds. Raises ValueRangeError as `prepare` does.
         """
-        return self._encode.text_hash(value) if isinstance(self._encode, _Texts) else b""
+        return self._encode.text_hash(value)
 
     def prepare(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
         """

@@ -30,8 +30,7 @@ from common.accounting.releases import (
     Release,
 )
 from common.errors import AccountingError, BoundRangeError
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
+from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import (
     REPLACE_ONE,
@@ -96,7 +95,7 @@ class PrivacyParameters:
             waived=waived,
             arrivals=Arrivals.of(task.dummies, waived.by_length) if by_arrivals else (),
             reduction=randomizer.reduction if task.amplified else None,
-            levels=randomizer.level_reductions if isinstance(randomizer, Hierarchy) else (),
+            levels=randomizer.level_reductions,
             local_epsilon=task.local_epsilon,
             dummies=task.dummies,
             shuffler=task.shuffler,
@@ -105,6 +104,11 @@ class PrivacyParameters:
             tokens=task.tokens is not None,
             permanent=permanent,
         )
+
+    @property
+    def match_count(self) -> MatchCountReduction | None:
+        """The reduction, if it is not the local ε alone."""
+        return None if self.reduction is None else self.reduction.match_count
 
     @property
     def local_epsilon_of_all_rounds(self) -> float:
@@ -185,9 +189,9 @@ class PrivacyParameters:
         """
         if "sentinels" in self.waived.checks:
             return self.own_release()
-        clusters, reduction = self.dummies.clusters, self.reduction
-        if clusters and self.arrivals and isinstance(reduction, MatchCountReduction):
-            return ClusterRelease.of_shown(clusters, self._arrived(adding, n_refused), reduction)
+        clusters, counted = self.dummies.clusters, self.match_count
+        if clusters and self.arrivals and counted:
+            return ClusterRelease.of_shown(clusters, self._arrived(adding, n_refused), counted)
         if not self.levels:
             return self.release(self.anonymity_set_of(n_users, honest, adding, n_refused))
         releases = []
@@ -216,29 +220,29 @@ class PrivacyParameters:
 
     def release(self, anonymity_set: AnonymitySet) -> Release:
         """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
-        reduction, by_shuffler = self.reduction, not self.shuffler.only_permutes
-        if reduction is None:
+        if self.reduction is None:
             return self.local_release
+        counted, by_shuffler = self.match_count, not self.shuffler.only_permutes
         if self.dummies.uniform and not by_shuffler:
-            if isinstance(reduction, PureReduction):
-                return CloneRelease.with_a_coin(reduction.local_epsilon, anonymity_set)
-            return AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
+            if counted is None:
+                return CloneRelease.with_a_coin(self.reduction.local_epsilon, anonymity_set)
+            return AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
         if by_shuffler and not self.dummies.uniform:
             raise AccountingError("no formula covers dummies of each item from both parties")
-        if isinstance(reduction, PureReduction) or reduction.collision != 0:
+        if counted is None or counted.collision != 0:
             raise AccountingError("dummies of each item need reports that name items")
         adding = anonymity_set.random_dummies
         draws = adding.trials if isinstance(adding, Binomial) else 0
         if not by_shuffler:
             clusters = self.dummies.clusters
             return (
-                ClusterRelease.of(clusters, draws, reduction)
+                ClusterRelease.of(clusters, draws, counted)
                 if clusters
                 else each_item_release(self.dummies, draws)
             )
-        if math.isinf(reduction.local_epsilon):
+        if math.isinf(counted.local_epsilon):
             return ItemNoiseRelease.of_shuffler(self.shuffler)
-        amplified = AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
+        amplified = AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
         return HybridRelease(amplified=amplified, shuffler=self.shuffler)
 
     @property
@@ -498,11 +502,11 @@ def published_claim(task: Task, n_users: int, n_refused: int, waived: Waived = N
     if waived.checks:
         return "no paper states a bound for a batch that failed a check"
     key, parameters = task.composition.published_bound, PrivacyParameters.of(task)
-    if key is None or not isinstance(parameters.reduction, MatchCountReduction):
+    if key is None or parameters.match_count is None:
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
     name, bound = PUBLISHED[key]
     setting = BoundSetting(
-        reduction=parameters.reduction,
+        reduction=parameters.match_count,
         anonymity_set=parameters.anonymity_set(n_users, n_refused),
         delta=task.delta,
         dummies=task.dummies,

@@ -49,6 +49,10 @@ class Randomizer(Protocol):
     def reduction(self) -> Reduction | None:
         """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
+    @property
+    def level_reductions(self) -> tuple[MatchCountReduction, ...]:
+        """Parameters of each of a user's reports, if they compose; empty for other mechanisms."""
+
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401  # any kind
         """Randomize n values; raise ValueRangeError if one is invalid. Run by the user agent."""
 
@@ -62,6 +66,9 @@ class Randomizer(Protocol):
         Returns counts of shape (cells,); for pairs (keys, 3); for open dictionaries the reports
         themselves, which their estimator needs. Raises ReportError if a report is not valid.
         """
+
+    def unexplained(self, cells: Tally, n_users: int) -> tuple[str, ...]:
+        """Return warnings of counts that no honest users cause. Run by the analyzer."""
 
 
 _NULL_BYTE: Final = 0xFF
@@ -101,6 +108,27 @@ class Channel:
         scaled = self.scale * weights
         items: Vector = self.signal * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
         return items
+
+
+class Linear(NamedTuple):
+    """
+    An estimator of shares that is linear in the counts of cells: f = (B·counts - constant) / (n·s).
+
+    Symbols and their use: common/mechanisms/covariance.py.
+    """
+
+    gather: Callable[[Vector], Vector]
+    """B, (cells,) -> (domain_size,)."""
+    scatter: Callable[[Vector], Vector]
+    """The transpose of B."""
+    base: Vector
+    gain: float
+    dummy: Vector
+    """The vectors b and u and the number s."""
+    channel: Channel
+    """The distribution of a report's cell."""
+    exact_prefixes: bool = False
+    """Whether covariances of two items are a sum of a term for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +242,21 @@ class Mechanism(Randomizer, Protocol):
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """Return the intervals of shares that are estimated from a batch of this composition."""
+
+    def composition(self, mixture: Mixture) -> Mixture:
+        """Return a batch's composition as covariances use it."""
+
+    def linear(self, real_share: float) -> Linear | None:
+        """Return the linear estimator from cells; None if `covariances_with` needs none."""
+
+    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
+        """Return each debiased share's covariance with a weighted sum, if there are no maps."""
+
+    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector | None:
+        """Return variances of sums up to each item of its group; None if by covariances."""
+
+    def unseen(self, mixture: Mixture) -> float:
+        """Return the variance of a sum of shares that few reports may not show."""
 
     def channel(self, real_share: float) -> Channel | None:
         """

@@ -21,22 +21,15 @@ f - Σ1·(1ᵀf - 1) / 1ᵀΣ1 is the linear estimate of least variance that doe
 by the analyzer's operator.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple, Self, cast
+from typing import Final, Self
 
 import numpy as np
 
-from common.mechanisms.base import Channel, Mechanism, Mixture, Vector
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.randomized_response import Grr
+from common.mechanisms.base import Linear, Mechanism, Mixture, Vector
 from common.mechanisms.registry import mechanism_of
-from common.mechanisms.signed import Signed
-from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.unary import UnaryEncoding
 from common.task.task import Task
 
 _MOST_CELLS: Final = 2**26
@@ -45,17 +38,6 @@ _FEWEST_PREFIXES: Final = 64
 _MOST_PREFIXES: Final = 256
 _NEGLIGIBLE: Final = 1e-12
 """Variance of the sum of all shares that is a rounding error, relative to that of the shares."""
-
-
-class _Linear(NamedTuple):
-    """B and its transpose, the vectors b and u and the number s of the module, and π's channel."""
-
-    gather: Callable[[Vector], Vector]
-    scatter: Callable[[Vector], Vector]
-    base: Vector
-    gain: float
-    dummy: Vector
-    channel: Channel
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,9 +63,7 @@ class ShareCovariance:
         cls, mechanism: Mechanism, shares: Vector, mixture: Mixture, *, groups: int = 1
     ) -> Self:
         """Return the covariances of a batch for these shares; their sum is made 1."""
-        if isinstance(mechanism, Signed):
-            noise = mechanism.clusters.item_variance(mixture.n_real, mechanism.domain_size)
-            mixture = replace(mixture, n_dummies=0.0, item_variance=noise)
+        mixture = mechanism.composition(mixture)
         even = (1 - shares.sum()) / len(shares)
         return cls(mechanism=mechanism, shares=shares + even, mixture=mixture, groups=groups)
 
@@ -130,8 +110,6 @@ class ShareCovariance:
 
     def observed(self, variances: Vector) -> Vector:
         """Return variances of sums at observed shares, with what few reports may not show."""
-        if not isinstance(self.mechanism, SquareWave):
-            return variances
         return variances + np.minimum(variances, self.mechanism.unseen(self.mixture))
 
     def left(self) -> Vector:
@@ -169,14 +147,12 @@ class ShareCovariance:
         return found
 
     def _debiased_with(self, weights: Vector) -> Vector:
-        mechanism, mixture = self.mechanism, self.mixture
-        if isinstance(mechanism, Hierarchy):
-            return mechanism.covariances(weights, mixture.n_real)
-        if isinstance(mechanism, UnaryEncoding | StringHashing):
-            # Bits are independent, and so are hashes of strings in this model.
-            return mechanism.variance(self.shares, mixture) * weights
-        maps, n, kept = self._linear, mixture.n_real, mixture.keep_probability
-        square = maps.gather(self._cells * maps.scatter(weights))
+        mixture = self.mixture
+        if self._linear is None:
+            return self.mechanism.covariances_with(weights, self.shares, mixture)
+        maps, cells = self._linear
+        n, kept = mixture.n_real, mixture.keep_probability
+        square = maps.gather(cells * maps.scatter(weights))
         means = self.shares * (maps.base @ weights + maps.gain * weights)
         users = n * kept**2 * (maps.base * means.sum() + maps.gain * means)
         dummies = mixture.n_dummies * maps.dummy * (maps.dummy @ weights)
@@ -185,10 +161,11 @@ class ShareCovariance:
 
     def _debiased_variance(self, weights: Vector) -> float:
         """Return the variance of a weighted sum before `summing_to_one`: one transform."""
-        if isinstance(self.mechanism, Hierarchy | UnaryEncoding | StringHashing):
+        if self._linear is None:
             return float(weights @ self._debiased_with(weights))
-        maps, n, kept = self._linear, self.mixture.n_real, self.mixture.keep_probability
-        square = self._cells @ maps.scatter(weights) ** 2
+        maps, cells = self._linear
+        n, kept = self.mixture.n_real, self.mixture.keep_probability
+        square = cells @ maps.scatter(weights) ** 2
         users = n * kept**2 * self.shares @ (maps.base @ weights + maps.gain * weights) ** 2
         dummies = self.mixture.n_dummies * (maps.dummy @ weights) ** 2
         named = self.mixture.item_variance * (weights @ self._apart(weights))
@@ -199,12 +176,6 @@ class ShareCovariance:
         size = len(weights)
         known = self.mixture.total_is_known
         return (weights - weights.sum() / size) * size / (size - 1) if known else weights
-
-    @cached_property
-    def _cells(self) -> Vector:
-        """Return the expected number of reports in each cell."""
-        n_reports = self.mixture.n_real * self.mixture.keep_probability + self.mixture.n_dummies
-        return n_reports * self._linear.channel.forward(self.shares)
 
     def of_sums(self, weights: Iterable[Vector]) -> Vector:
         """
@@ -242,16 +213,11 @@ class ShareCovariance:
         each one's covariance with its group's total. It is exact for randomized response. Of hashed
         reports, what it leaves of exact variances is interpolated. Derived here.
         """
-        mechanism, mixture, groups = self.mechanism, self.mixture, self.groups
-        if isinstance(mechanism, Hierarchy):
-            return mechanism.prefix_variances(mixture.n_real)
-        if isinstance(mechanism, SquareWave):
-            size = mechanism.domain_size // groups
-            first = np.repeat(np.arange(groups) * size, size)
-            return mechanism.variance(self.shares, mixture, first - 1)
+        groups = self.groups
+        known = self.mechanism.variances_of_prefixes(self.shares, self.mixture, groups)
+        if known is not None:
+            return known
         single = self._single.reshape(groups, -1)
-        if isinstance(mechanism, UnaryEncoding | StringHashing):
-            return np.cumsum(single, axis=1).ravel()
         with_group, size = self._debiased_with_groups.reshape(groups, -1), single.shape[1]
         others, items = with_group - single, np.arange(1.0, size + 1)
         pairs = items * (items - 1) / max(1, size - 1)
@@ -259,9 +225,9 @@ class ShareCovariance:
         within -= pairs * others.sum(axis=1, keepdims=True)
         model: Vector = np.cumsum(single, axis=1) + within / max(1, size - 2)
         model[:, -1] = with_group.sum(axis=1)  # also of two items, where the formula is 0 / 0
-        if isinstance(mechanism, Grr):
+        if self._linear is None or self._linear[0].exact_prefixes:
             return model.ravel()
-        n_cells = len(self._linear.channel.scale)
+        n_cells = len(self._linear[1])
         number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
         places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
         found, every = [], np.arange(groups * size)
@@ -275,32 +241,8 @@ class ShareCovariance:
         return np.concatenate(found)
 
     @cached_property
-    def _linear(self) -> _Linear:
-        mechanism, mixture = self.mechanism, self.mixture
-        own = mixture.n_real * mixture.keep_probability
-        real_share, ones = own / (own + mixture.n_dummies), np.ones(mechanism.domain_size)
-        if isinstance(mechanism, SquareWave):
-            band, channel = mechanism.band, mechanism.channel(real_share)
-            level = band.solve(np.ones(mechanism.places))
-            return _Linear(
-                gather=band.solve,
-                scatter=band.solve_adjoint,
-                base=mechanism.floor * level,
-                gain=mechanism.rise,
-                dummy=level / mechanism.places,
-                channel=channel,
-            )
-        counting = cast("Grr | LocalHashing", mechanism)
-        channel = (
-            Grr.channel(counting, real_share)  # without the clusters of `signed`
-            if isinstance(counting, Grr)
-            else counting.channel(real_share)
-        )
-        return _Linear(
-            gather=channel.incidence.adjoint,
-            scatter=channel.incidence.forward,
-            base=counting.q * ones,
-            gain=counting.p - counting.q,
-            dummy=counting.q_dummy * ones,
-            channel=channel,
-        )
+    def _linear(self) -> tuple[Linear, Vector] | None:
+        """Return the estimator's maps, if any, and the expected number of reports in each cell."""
+        own, n_dummies = self.mixture.n_real * self.mixture.keep_probability, self.mixture.n_dummies
+        maps = self.mechanism.linear(own / (own + n_dummies))
+        return maps and (maps, (own + n_dummies) * maps.channel.forward(self.shares))

@@ -255,6 +255,20 @@ class Hierarchy(PlaceReports, OddsOfWeights):
             final = share * final[parents] + each * (nodes[level + 1] - nodes[level][parents])
         return final / n_users**2
 
+    def linear(self, real_share: float) -> None:
+        """Return None: levels are separate histograms."""
+        del real_share
+
+    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
+        """Return `covariances`, which do not depend on the shares."""
+        del shares
+        return self.covariances(weights, mixture.n_real)
+
+    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
+        """Return `prefix_variances`, which do not depend on the shares."""
+        del shares, groups
+        return self.prefix_variances(mixture.n_real)
+
     def prefix_variances(self, n_users: float) -> Vector:
         """
         Return the variance of the sum of shares up to and including each item of its group.

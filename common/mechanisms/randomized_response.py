@@ -14,6 +14,7 @@ from common.mechanisms.base import (
     Channel,
     Counts,
     Incidence,
+    Linear,
     MechanismRequest,
     Reports,
     check_values,
@@ -96,3 +97,7 @@ class Grr(PlaceReports, AnswerCounting):
             signal=real_share * self.reduction.signal,
             floor=real_share * self.q + (1 - real_share) * self.q_dummy,
         )
+
+    def linear(self, real_share: float) -> Linear:
+        """Return the counts of items, without the clusters of `signed`."""
+        return self._linear(Grr.channel(self, real_share), exact_prefixes=True)

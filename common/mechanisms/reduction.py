@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 from common.errors import AccountingError
 from common.mechanisms.weights import ResponseWeights
@@ -43,6 +43,11 @@ class MatchCountReduction:
             raise AccountingError(
                 f"the collision probability is {self.collision}; it must lie between 0 and 1"
             )
+
+    @property
+    def match_count(self) -> Self:
+        """The reduction itself; None for a mechanism of which only the local ε is known."""
+        return self
 
     @property
     def pairwise_independent(self) -> bool:
@@ -145,6 +150,8 @@ class MatchCountReduction:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureReduction:
     """A mechanism accounted for by its local ε alone, as any ε-LDP randomizer."""
+
+    match_count: ClassVar[None] = None
 
     local_epsilon: float
     """Local ε, rounded up; finite."""

@@ -25,6 +25,7 @@ from common.mechanisms.base import (
     Channel,
     Counts,
     Incidence,
+    Linear,
     MechanismRequest,
     Mixture,
     Reports,
@@ -279,6 +280,23 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
         underestimated. A band of one place needs none: its intervals are exact.
         """
         return (self.width > 1) / (mixture.n_real * self.rise) ** 2
+
+    def linear(self, real_share: float) -> Linear:
+        """Return the least-squares estimator."""
+        level = self.band.solve(np.ones(self.places))
+        return Linear(
+            gather=self.band.solve,
+            scatter=self.band.solve_adjoint,
+            base=self.floor * level,
+            gain=self.rise,
+            dummy=level / self.places,
+            channel=self.channel(real_share),
+        )
+
+    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
+        """Return the exact variances of prefixes; see `variance`."""
+        size = self.domain_size // groups
+        return self.variance(shares, mixture, np.repeat(np.arange(groups) * size, size) - 1)
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """

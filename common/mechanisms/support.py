@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Channel, Counts, Mixture, Reports, Vector, check_valid
+from common.mechanisms.base import Channel, Counts, Linear, Mixture, Reports, Vector, check_valid
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.weights import OddsOfWeights
 from common.messages.result import IntervalTable
@@ -33,7 +33,29 @@ class Support:
     q_dummy: float
 
 
-class SupportCounting(CheckedArguments):
+class ShareErrors(CheckedArguments):
+    """Base class of mechanisms for items: what few of them do otherwise, for covariances."""
+
+    def composition(self, mixture: Mixture) -> Mixture:
+        """Return a batch's composition."""
+        return mixture
+
+    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
+        """Raise NotImplementedError: the mechanism is one with a linear estimator from cells."""
+        raise NotImplementedError
+
+    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector | None:
+        """Return None: they follow from covariances."""
+        del shares, mixture, groups
+        return None
+
+    def unseen(self, mixture: Mixture) -> float:
+        """Return 0."""
+        del mixture
+        return 0.0
+
+
+class SupportCounting(ShareErrors):
     """Base class of mechanisms whose estimator counts the reports that support each item."""
 
     @property
@@ -82,12 +104,47 @@ class SupportCounting(CheckedArguments):
         del real_share
         return None
 
+    def linear(self, real_share: float) -> Linear | None:
+        """Return the sum of the counts of supporting cells; an error if cells have no channel."""
+        return self._linear(self.channel(real_share))
+
+    def _linear(self, channel: Channel | None, *, exact_prefixes: bool = False) -> Linear:
+        if channel is None:
+            raise NotImplementedError(f"{type(self).__name__} has no covariances")
+        ones = np.ones_like(channel.incidence.adjoint(channel.scale))
+        return Linear(
+            gather=channel.incidence.adjoint,
+            scatter=channel.incidence.forward,
+            base=self.q * ones,
+            gain=self.p - self.q,
+            dummy=self.q_dummy * ones,
+            channel=channel,
+            exact_prefixes=exact_prefixes,
+        )
+
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """Return intervals by the exact distribution of a count of users' and dummies' reports."""
         dummies = Draws.coins(round(mixture.n_dummies), self.q_dummy)
         named = (mixture.item_law,) if mixture.item_law else ()
         kept = mixture.keep_probability
         return interval_table(mixture.n_real, kept * self.p, kept * self.q, (dummies, *named))
+
+
+class IndependentSupport(SupportCounting):
+    """Base class of mechanisms whose reports support items independently, at least in a model."""
+
+    def linear(self, real_share: float) -> None:
+        """Return None."""
+        del real_share
+
+    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
+        """Return the variances times the weights."""
+        return self.variance(shares, mixture) * weights
+
+    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
+        """Return sums of variances."""
+        single = self.variance(shares, mixture).reshape(groups, -1)
+        return np.cumsum(single, axis=1).ravel()
 
 
 class AnswerCounting(OddsOfWeights, SupportCounting):
@@ -115,7 +172,7 @@ class AnswerCounting(OddsOfWeights, SupportCounting):
         return 1 / self.answers
 
 
-class PlaceReports(CheckedArguments):
+class PlaceReports(ShareErrors):
     """Base class of mechanisms whose report is one number: of an item, a place or a node."""
 
     PLACE: ClassVar[str]

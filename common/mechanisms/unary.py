@@ -26,7 +26,7 @@ from common.mechanisms.base import (
 from common.mechanisms.bits import batches, bit_field, count_set_bits, pack, spare_bits_clear
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
-from common.mechanisms.support import SupportCounting
+from common.mechanisms.support import IndependentSupport
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.task.specs import MAX_REPORT_BYTES, MechanismSpec
 from common.task.task import Task, check_local_epsilon
@@ -36,7 +36,7 @@ MAX_BITS: Final = 8 * MAX_REPORT_BYTES - 1
 
 
 @dataclass(frozen=True)
-class UnaryEncoding(OddsOfWeights, SupportCounting):
+class UnaryEncoding(OddsOfWeights, IndependentSupport):
     """Base class of SUE and OUE; bit v of a report, least significant first, belongs to item v."""
 
     domain_size: int

@@ -30,17 +30,6 @@ _PAIRS_RULE: Final = "a value is comma-separated pairs of key and number, such a
 Value = int | str | float | tuple[float, ...] | Mapping[int, float]
 """An item; a text; a number; several numbers; or a number for each key that the person owns."""
 
-KIND_DESCRIPTIONS: Final[Mapping[Kind, str]] = {
-    "categorical": "an item's number",
-    "ordered": "a number, counted in buckets",
-    "string": "a text",
-    "open": "a text or a code that no list holds",
-    "mean": "a number",
-    "vector": "a list of numbers",
-    "key-value": "pairs of a key and a number",
-}
-"""Descriptions of the values that tasks of each kind ask for."""
-
 
 def kind_of(value: Value) -> Kind:
     """Return the kind of task that collects a value of this type."""

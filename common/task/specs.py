@@ -141,6 +141,34 @@ class MechanismSpec:
         """Whether every report is true."""
         return self.other_weight == 0
 
+    @property
+    def item_buckets(self) -> int:
+        """Number of answers; 0 in specs of other kinds of values."""
+        return self.buckets
+
+    @property
+    def hash_buckets(self) -> int:
+        """Number of buckets that values are hashed into; 0 for other mechanisms."""
+        return self.buckets if self.name in {"local-hashing", "string-hashing"} else 0
+
+    @property
+    def levels(self) -> int:
+        """Number of levels of a hierarchy; 0 for other mechanisms."""
+        return self.digits if self.name == "hierarchy" else 0
+
+    def check_values(self, size: int, labels: Sequence[str]) -> None:
+        """Raise TaskError unless buckets and digits can represent `size` items."""
+        del labels
+        if self.name in {"grr", "warner"} and (self.buckets != size or self.digits != 1):
+            raise TaskError(
+                f"GRR over {size} items needs {size} buckets and 1 digit; "
+                f"the task has {self.buckets} and {self.digits}"
+            )
+        if self.name == "local-hashing" and self.buckets**self.digits < size:
+            raise TaskError(
+                f"{self.digits} digits in base {self.buckets} cannot represent {size} items"
+            )
+
 
 MAX_DIMENSIONS: Final = 8192
 """Maximum number of numbers in one person's value."""
@@ -153,8 +181,18 @@ MIX_SUM: Final = 2**32
 """Sum of the weights of the hybrid mechanism's two parts."""
 
 
+class _OtherSpec:
+    """Base of the specs of kinds of values other than items."""
+
+    __slots__ = ()
+
+    item_buckets: ClassVar[Literal[0]] = 0
+    hash_buckets: ClassVar[int] = 0
+    levels: ClassVar[Literal[0]] = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberSpec:
+class NumberSpec(_OtherSpec):
     """
     A mechanism for one number, or for several, all in one range.
 
@@ -195,6 +233,15 @@ class NumberSpec:
             raise TaskError(f"steps is {self.steps}; it must be even")
         check_int_range("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
 
+    def check_values(self, size: int, labels: Sequence[str]) -> None:
+        """Raise TaskError unless a report's coordinates are among a person's `size` numbers."""
+        del labels
+        if max(self.sampled, self.projected) > size:
+            raise TaskError(
+                f"sampled is {self.sampled} and projected {self.projected}; "
+                f"a person has only {size} numbers"
+            )
+
 
 def check_end(name: str, end: float) -> None:
     """Raise TaskError unless an end of a range is in bounds, and not -0.0, a second form of 0.0."""
@@ -233,7 +280,7 @@ Encoding = Literal["bloom", "labels"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RapporSpec:
+class RapporSpec(_OtherSpec):
     """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
     name: RapporMechanismName
@@ -296,12 +343,38 @@ class RapporSpec:
         certain = self.unset_weight == 0 or self.set_weight == INSTANT_SUM
         return self.permanent_weight == 0 and certain
 
+    def check_values(self, size: int, labels: Sequence[str]) -> None:
+        """Raise TaskError unless the labels fit the encoding, and devices can send each as text."""
+        if self.encoding == "labels" and (len(labels), self.bits) != (size, size):
+            raise TaskError(
+                f"the encoding labels needs {size} bits and labels, as many as domain_size; "
+                f"the task has {self.bits} and {len(labels)}"
+            )
+        if self.encoding == "bloom" and (labels or size != 1):
+            raise TaskError(
+                f"the encoding bloom needs 0 labels and a domain_size of 1; "
+                f"the task has {len(labels)} and {size}"
+            )
+        for item, label in enumerate(labels):
+            length = len(label.encode())
+            if length > self.most_bytes:
+                raise TaskError(
+                    f"the label of item {item} has {length} bytes in UTF-8; most_bytes is "
+                    f"{self.most_bytes}, and nobody could answer it"
+                )
+            if label != normalize(label):
+                raise TaskError(
+                    f"the label of item {item} is not in Unicode's normal form C without "
+                    "whitespace at either end, in which devices send every text: nobody could "
+                    "answer it"
+                )
+
 
 MAX_KEYS: Final = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyValueSpec:
+class KeyValueSpec(_OtherSpec):
     """PrivKV's weights: one pair for a key's ownership, one for the key's value [YHMZ19]."""
 
     noiseless: ClassVar[Literal[False]] = False
@@ -342,6 +415,12 @@ class KeyValueSpec:
                     f"a fake value is {fake}; it must lie between {self.low} and {self.high}"
                 )
 
+    def check_values(self, size: int, labels: Sequence[str]) -> None:
+        """Raise TaskError unless there is no fake value, or one for each of `size` keys."""
+        del labels
+        if self.fakes and len(self.fakes) != size:
+            raise TaskError(f"there are {len(self.fakes)} fake values and {size} keys")
+
 
 MAX_CODE_BYTES: Final = 16
 _HASH_BYTES: Final = 5
@@ -356,7 +435,7 @@ OpenEncoding = Literal["text", "code", "hash", "spell"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSpec:
+class OpenSpec(_OtherSpec):
     """
     Local hashing of a random part of a value that no list holds, with its integer weights.
 
@@ -390,9 +469,35 @@ class OpenSpec:
         check_int_range("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
 
     @property
+    def hash_buckets(self) -> int:  # type: ignore[override]  # others have none
+        """Number of buckets."""
+        return self.buckets
+
+    @property
     def most_value_bytes(self) -> int:
         """Maximum length of a user's value in bytes."""
         return self.code_bytes if self.encoding in {"text", "code"} else self.most_bytes
+
+    def check_values(self, size: int, labels: Sequence[str]) -> None:
+        """Raise TaskError unless a task that spells texts has their hashes as labels, else none."""
+        if self.encoding != "spell":
+            if labels or size != 1:
+                raise TaskError(
+                    f"with the encoding {self.encoding}, labels and domain_size are left out; "
+                    f"there are {len(labels)} labels, and domain_size is {size}"
+                )
+            return
+        digits = re.compile(f"[0-9a-f]{{{2 * self.code_bytes}}}")
+        if len(labels) != size or not all(map(digits.fullmatch, labels)):
+            raise TaskError(
+                f"the encoding spell needs as many labels as domain_size, {size}, each a hash of "
+                f"{2 * self.code_bytes} hexadecimal digits"
+            )
+        check_int_range("domain_size times most_bytes", size * self.most_bytes, 1, MAX_SPELLED)
+        if size >= self.buckets:
+            raise TaskError(
+                f"there are {size} hashes; buckets is {self.buckets}, and must exceed them"
+            )
 
 
 AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec

@@ -5,7 +5,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from dataclasses import dataclass, is_dataclass
@@ -227,14 +227,18 @@ def page_beside(output: Path, html: Path | None, name: str) -> Path:
     return page
 
 
-def check_kinds(context: typer.Context, kinds: Mapping[str, Collection[Kind]]) -> None:
-    """Raise UsageError if an option is given that is not for the kind of data."""
-    kind = context.params["task_kind"]
+def check_kinds(context: typer.Context, requirements: Collection[str] = ()) -> None:
+    """Raise UsageError for an option, or one of these requirements, that is for other kinds."""
+    from common.task.kinds import kinds_with
+
+    asked = context.params["task_kind"]
     for option in context.command.params:
-        source, fits = context.get_parameter_source(option.name or ""), kinds.get(option.name or "")
-        if fits and kind not in fits and source and source.name != "DEFAULT":
+        name = option.name or ""
+        source = context.get_parameter_source(name)
+        fits = kinds_with("requirements" if name in requirements else "options", name)
+        if fits and asked not in fits and source and source.name != "DEFAULT":
             rule = f"{option.opts[0]} is for data of these kinds: {', '.join(fits)}"
-            raise UsageError(f"{rule}; --task-kind is {kind}")
+            raise UsageError(f"{rule}; --task-kind is {asked}")
 
 
 def parse_cap(text: str) -> float:

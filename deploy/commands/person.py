@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -20,9 +20,6 @@ from deploy.terminal.json_output import print_answer
 if TYPE_CHECKING:
     from protos.shuffledp.v1 import user_agent_pb2
 app = typer.Typer()
-
-_MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
-"""Kinds for which an empty value is valid: an empty text, or no keys."""
 
 
 @options.command(
@@ -57,7 +54,10 @@ def contribute(
 
 def prompt_for_value(kind: Kind | None) -> str:
     """Prompt for a value; repeat while it is empty, unless its kind allows an empty value."""
-    nothing = "" if kind in _MAY_BE_EMPTY else None
+    from common.task.kinds import KINDS
+
+    may_be_empty = kind is not None and "empty_values" in KINDS[kind].options
+    nothing = "" if may_be_empty else None
     return str(typer.prompt("Your value", default=nothing, hide_input=True, show_default=False))
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,8 @@ _WIDE: Final = 100
 _MAX_CANDIDATES: Final = 1000
 _PATIENTS: Final = 100_000
 """Default number of people drawn from the 31,670,031 COVID-19 cases."""
+_ASKED: Final = 20_000
+"""Default number of other people."""
 _OPEN_BYTES: Final = 8
 """Bytes of a text or code that no list holds."""
 _NARROW: Final = 1e-5
@@ -64,44 +66,40 @@ class SamplePeople:
 
 def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
     """Draw n_users people; by default 100,000 for items and texts, 20,000 for other kinds."""
-    rng = np.random.default_rng(seed)
-    if kind in {"categorical", "string", "open"}:
-        return _patients(kind, _PATIENTS if n_users is None else n_users, rng)
-    people = 20_000 if n_users is None else n_users
-    if kind == "ordered":
-        return _residents(people, rng)
-    check_int_range("users", people, 1, MAX_SAMPLE)
-    title, draft, answer = _QUESTIONS[kind]
-    size = draft.get("domain_size", 1)
-    values = answer(people, size, rng)
-    return SamplePeople(
-        kind=kind,
-        title=f"A value is {title}. The data is synthetic.",
-        values=values,
-        draft=draft,
-        **_truth(values, np.ones(people, dtype=np.int64), size),
-    )
+    return _PEOPLE[kind].sample(kind, n_users, np.random.default_rng(seed))
 
 
-def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeople:
-    data = load(COVID_US_STATES)
-    items = data.draw(n_users, rng)
-    shares = np.bincount(items, minlength=data.domain_size) / n_users
-    names: tuple[str, ...] = ()
-    form = "until 18 April 2021"
+_States = tuple[str, tuple[str, ...], dict[str, Any]]
+"""A clause on the form of the values, their texts, and the draft."""
+
+
+def _states(data: Dataset) -> _States:
     draft = {"domain_size": data.domain_size, "labels": data.labels, **DEMO_PARAMETERS}
-    if kind == "open":
-        names = tuple(label.encode()[:_OPEN_BYTES].decode().strip() for label in data.labels)
-        form = f"cut to {_OPEN_BYTES} letters; no list of states is given"
-        draft = {"protocol": "discover", "local_epsilon": 4.0}
-    elif kind == "string":
-        names = (*data.labels, *_ABSENT)
-        form = "as a text; ten Canadian provinces without cases are candidates too"
-        # One-time RAPPOR of local epsilon 4, as in the demo for items.
-        texts = TextDraft(
-            bits=128, hashes=1, cohorts=8, permanent=0.0, unset=0.018, set=0.5, most_bytes=64
-        )
-        draft = {"protocol": "rappor", "texts": texts}
+    return "until 18 April 2021", (), draft
+
+
+def _states_as_texts(data: Dataset) -> _States:
+    # One-time RAPPOR of local epsilon 4, as in the demo for items.
+    texts = TextDraft(
+        bits=128, hashes=1, cohorts=8, permanent=0.0, unset=0.018, set=0.5, most_bytes=64
+    )
+    form = "as a text; ten Canadian provinces without cases are candidates too"
+    return form, (*data.labels, *_ABSENT), {"protocol": "rappor", "texts": texts}
+
+
+def _states_that_no_list_holds(data: Dataset) -> _States:
+    names = tuple(label.encode()[:_OPEN_BYTES].decode().strip() for label in data.labels)
+    form = f"cut to {_OPEN_BYTES} letters; no list of states is given"
+    return form, names, {"protocol": "discover", "local_epsilon": 4.0}
+
+
+def _patients(
+    states: Callable[[Dataset], _States], kind: Kind, n_users: int | None, rng: np.random.Generator
+) -> SamplePeople:
+    data, people = load(COVID_US_STATES), _PATIENTS if n_users is None else n_users
+    items = data.draw(people, rng)
+    shares = np.bincount(items, minlength=data.domain_size) / people
+    form, names, draft = states(data)
     return SamplePeople(
         kind=kind,
         title=f"A value is the US state of a confirmed case of COVID-19, {form}.",
@@ -128,7 +126,7 @@ def numbers_of(
         numbers = np.multiply(100.0, data.counts)  # a sample of 1 %
         (low, high), unit = (100.0, 1e7), "inhabitants"
     else:
-        parsed = data.parsed(_reader(data, "ordered", span))
+        parsed = data.parsed(_number_reader(data, span))
         numbers = np.array(parsed if data.labels else np.arange(data.domain_size), dtype=np.float64)
         (low, high), unit = span or _range(numbers.tolist()), ""
     spacing: Spacing = "logarithmic" if 0 < _WIDE * low < high else "equal"
@@ -136,9 +134,10 @@ def numbers_of(
     return numbers, data, edges
 
 
-def _residents(n_users: int, rng: np.random.Generator) -> SamplePeople:
+def _residents(_kind: Kind, n_users: int | None, rng: np.random.Generator) -> SamplePeople:
+    people = _ASKED if n_users is None else n_users
     numbers, data, edges = numbers_of(None, _DEMO_BUCKETS)
-    values = numbers[data.draw(n_users, rng)]
+    values = numbers[data.draw(people, rng)]
     shares, _ = np.histogram(values, edges.edges)
     return SamplePeople(
         kind="ordered",
@@ -151,7 +150,22 @@ def _residents(n_users: int, rng: np.random.Generator) -> SamplePeople:
             "dummies_per_user": 1.0,
             "edges": edges,
         },
-        truth=shares / n_users,
+        truth=shares / people,
+    )
+
+
+def _respondents(kind: Kind, n_users: int | None, rng: np.random.Generator) -> SamplePeople:
+    people = _ASKED if n_users is None else n_users
+    check_int_range("users", people, 1, MAX_SAMPLE)
+    title, draft, answer = _QUESTIONS[kind]
+    size = draft.get("domain_size", 1)
+    values = answer(people, size, rng)
+    return SamplePeople(
+        kind=kind,
+        title=f"A value is {title}. The data is synthetic.",
+        values=values,
+        draft=draft,
+        **_truth(values, np.ones(people, dtype=np.int64), size),
     )
 
 
@@ -228,9 +242,9 @@ def people_of(
     open dictionaries, items without labels are random 64-bit codes, and long texts are hashed.
     Raises TaskError if a label or n_users does not fit.
     """
-    users = data.n_users if n_users is None else n_users
-    codes = kind == "open" and not data.labels
-    if codes:
+    users, people = data.n_users if n_users is None else n_users, _PEOPLE[kind]
+    coded = people.may_be_codes and not data.labels
+    if coded:
         drawn = np.random.default_rng(seed).integers(0, 2**64, data.domain_size, dtype=np.uint64)
         data = dataclasses.replace(data, labels=tuple(map(str, drawn.tolist())))
     if not data.labels or users > MAX_SAMPLE:
@@ -238,60 +252,95 @@ def people_of(
             f"{users:,} people with {kind} data cannot be drawn from {data.name}; it must be a "
             f"file of values, and users must be at most {MAX_SAMPLE:,}"
         )
-    parsed: list[Any] = data.parsed(_reader(data, kind, span))
+    parsed: list[Any] = data.parsed(people.reader(data, span))
     counts = data.sample_counts(users, np.random.default_rng(seed))
     kept = np.flatnonzero(counts)
-    counts, parsed = counts[kept], [parsed[item] for item in kept]
-    title, facts = data.title, dict[str, Any]()
-    if kind in {"string", "open"}:
-        order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
-        names = tuple(parsed[at] for at in order)
-        long = max(len(text.encode()) for text in parsed) > _OPEN_BYTES
-        encoding = "code" if codes else "hash" if long else "text"
-        form = {"open": OpenDraft(encoding=encoding)} if kind == "open" else {}
-        title += f", each value sent as a {encoding}" * bool(form)
-        facts = {"draft": form, "truth": counts[order] / users, "candidates": names}
-    else:
-        if pairs := kind == "key-value":
-            size = 1 + max((key for value in parsed for key in value), default=0)
-            numbers = [number for value in parsed for number in value.values()]
-        else:
-            size, numbers = np.size(parsed[0]), np.ravel(parsed).tolist()
-        low, high = span or _range(numbers)
-        number_draft = PairDraft(low=low, high=high) if pairs else NumberDraft(low=low, high=high)
-        draft = {"domain_size": size, "pairs" if pairs else "numbers": number_draft}
-        facts = {"draft": draft, **_truth(parsed, counts, size)}
-        title += f", range {low:,.15g} to {high:,.15g}"
-    values = [value for value, many in zip(parsed, counts, strict=True) for _ in range(many)]
-    return SamplePeople(kind=kind, title=title, values=values, **facts)
+    drawn_values = _Drawn([parsed[item] for item in kept], counts[kept], span, coded)
+    form, facts = people.facts(drawn_values)
+    values = [value for value, many in zip(*drawn_values[:2], strict=True) for _ in range(many)]
+    return SamplePeople(kind=kind, title=data.title + form, values=values, **facts)
 
 
-def _reader(data: Dataset, kind: Kind, span: Span | None) -> Callable[[str], Any]:
-    """Return a function that reads labels, and refuses what devices refuse by default."""
-    if kind == "string":
-        return partial(checked_text, most=TextDraft().most_bytes)
-    if kind == "open":
-        return partial(open_text, most=OpenDraft().most_bytes)
+class _Drawn(NamedTuple):
+    """Different values, and how many people have each."""
+
+    values: list[Any]
+    counts: Counts
+    span: Span | None
+    coded: bool
+
+
+def _text_facts(drawn: _Drawn) -> tuple[str, dict[str, Any]]:
+    order = np.argsort(-drawn.counts, kind="stable")[:_MAX_CANDIDATES]
+    names = tuple(drawn.values[at] for at in order)
+    shares = drawn.counts[order] / drawn.counts.sum()
+    return "", {"draft": {}, "truth": shares, "candidates": names}
+
+
+def _open_facts(drawn: _Drawn) -> tuple[str, dict[str, Any]]:
+    long = max(len(text.encode()) for text in drawn.values) > _OPEN_BYTES
+    encoding = "code" if drawn.coded else "hash" if long else "text"
+    facts = _text_facts(drawn)[1] | {"draft": {"open": OpenDraft(encoding=encoding)}}
+    return f", each value sent as a {encoding}", facts
+
+
+def _number_facts(drawn: _Drawn) -> tuple[str, dict[str, Any]]:
+    numbers, size = np.ravel(drawn.values).tolist(), np.size(drawn.values[0])
+    return _ranged(drawn, numbers, size, "numbers", NumberDraft)
+
+
+def _pair_facts(drawn: _Drawn) -> tuple[str, dict[str, Any]]:
+    size = 1 + max((key for value in drawn.values for key in value), default=0)
+    numbers = [number for value in drawn.values for number in value.values()]
+    return _ranged(drawn, numbers, size, "pairs", PairDraft)
+
+
+def _ranged(
+    drawn: _Drawn, numbers: list[float], size: int, table: str, form: Callable[..., Any]
+) -> tuple[str, dict[str, Any]]:
+    low, high = drawn.span or _range(numbers)
+    draft = {"domain_size": size, table: form(low=low, high=high)}
+    facts = {"draft": draft, **_truth(drawn.values, drawn.counts, size)}
+    return f", range {low:,.15g} to {high:,.15g}", facts
+
+
+def _in_span(number: float, span: Span | None) -> float:
     low, high = span or (-_MOST, _MOST)
-    size, rule = 1, "a value is a number, such as 36.6"
-    if kind == "vector":
-        size = 1 + data.labels[0 if data.rows is None else data.rows.argmin()].count(",")
-        rule = f"a value has as many numbers as the first, {size}, with commas between"
+    if not low <= number <= high:
+        raise ValueRangeError(f"a number must lie between {low:,} and {high:,}")
+    return number
 
-    def in_span(number: float) -> float:
-        if not low <= number <= high:
-            raise ValueRangeError(f"a number must lie between {low:,} and {high:,}")
-        return number
 
-    def parse(text: str) -> Any:  # noqa: ANN401  # any kind of numbers
-        if kind == "key-value":
-            return {key: in_span(value) for key, value in parse_pairs(text, {}, MAX_KEYS).items()}
-        numbers = tuple(map(in_span, parse_numbers(text, rule)))
-        if len(numbers) != size:
-            raise ValueRangeError(rule)
-        return numbers if kind == "vector" else numbers[0]
+def _vector(text: str, *, size: int, rule: str, span: Span | None) -> tuple[float, ...]:
+    numbers = tuple(_in_span(number, span) for number in parse_numbers(text, rule))
+    if len(numbers) != size:
+        raise ValueRangeError(rule)
+    return numbers
 
-    return parse
+
+def _number_reader(_data: Dataset, span: Span | None) -> Callable[[str], float]:
+    rule = "a value is a number, such as 36.6"
+    return lambda text: _vector(text, size=1, rule=rule, span=span)[0]
+
+
+def _vector_reader(data: Dataset, span: Span | None) -> Callable[[str], tuple[float, ...]]:
+    size = 1 + data.labels[0 if data.rows is None else data.rows.argmin()].count(",")
+    rule = f"a value has as many numbers as the first, {size}, with commas between"
+    return partial(_vector, size=size, rule=rule, span=span)
+
+
+def _pair_reader(_data: Dataset, span: Span | None) -> Callable[[str], dict[int, float]]:
+    return lambda text: {
+        key: _in_span(value, span) for key, value in parse_pairs(text, {}, MAX_KEYS).items()
+    }
+
+
+def _text_reader(_data: Dataset, _span: Span | None) -> Callable[[str], str]:
+    return partial(checked_text, most=TextDraft().most_bytes)
+
+
+def _open_reader(_data: Dataset, _span: Span | None) -> Callable[[str], str]:
+    return partial(open_text, most=OpenDraft().most_bytes)
 
 
 def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
@@ -315,3 +364,27 @@ def _range(numbers: list[float]) -> Span:
         return low, high
     size = size if size > _TINY else 1.0
     return max(low - size, -_MOST), min(high + size, _MOST)
+
+
+class _KindPeople(NamedTuple):
+    """How people with values of one kind are drawn, or read from a data set."""
+
+    sample: Callable[[Kind, int | None, np.random.Generator], SamplePeople]
+    reader: Callable[[Dataset, Span | None], Callable[[str], Any]] = _number_reader
+    """Returns a function that reads labels, and refuses what devices refuse by default."""
+    facts: Callable[[_Drawn], tuple[str, dict[str, Any]]] = _number_facts
+    """Returns a clause on the form of the values, and fields of the people."""
+    may_be_codes: bool = False
+
+
+_PEOPLE: Final[Mapping[Kind, _KindPeople]] = {
+    "categorical": _KindPeople(partial(_patients, _states)),
+    "ordered": _KindPeople(_residents),
+    "string": _KindPeople(partial(_patients, _states_as_texts), _text_reader, _text_facts),
+    "open": _KindPeople(
+        partial(_patients, _states_that_no_list_holds), _open_reader, _open_facts, may_be_codes=True
+    ),
+    "mean": _KindPeople(_respondents),
+    "vector": _KindPeople(_respondents, _vector_reader),
+    "key-value": _KindPeople(_respondents, _pair_reader, _pair_facts),
+}

@@ -18,7 +18,7 @@ from common.errors import BatchStateError
 from common.messages.batch import BatchStatus
 from common.messages.result import Result
 from common.messages.submission import Value
-from common.protocols import ITEM_KINDS
+from common.task.kinds import KINDS
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
@@ -60,7 +60,7 @@ class DemoRun:
 
     def view(self) -> ResultView:
         """Return the estimates with the true values for comparison."""
-        most = _MAX_ITEMS if self.people.kind in ITEM_KINDS else MAX_ROWS
+        most = _MAX_ITEMS if KINDS[self.people.kind].histogram else MAX_ROWS
         asked = Questions(batch=self.result, task=self.task)
         return result_view(
             self.result.estimate, self.task, most=most, people=self.people, questions=asked

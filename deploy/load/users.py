@@ -17,7 +17,7 @@ from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import SettingsError, TaskError
 from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.messages.submission import Value
-from common.protocols import ITEM_KINDS
+from common.task.kinds import KINDS
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset, is_file
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
@@ -150,16 +150,17 @@ def draw_values(
     fit the task.
     """
     counted, items = is_counted(kinds), np.zeros(len(kinds), dtype=np.uint32)
-    if not (task.kind in ITEM_KINDS or is_file(name)):
+    of_items = KINDS[task.kind].histogram
+    if not (of_items or is_file(name)):
         return [sample_value(task, rng) for _ in kinds], items
     chosen = dataset(name, people := int(counted.sum()))
     drawn = np.zeros(len(kinds), dtype=np.int64)
     drawn[counted] = chosen.draw(people, rng)
     known = np.arange(chosen.domain_size)
-    if is_file(name) and (task.labels or task.edges or task.kind not in ITEM_KINDS):
+    if is_file(name) and (task.labels or task.edges or not of_items):
         encode = encoder_for(task, None)
         encoded = chosen.parsed(lambda text: encode(text, rng))
-        if task.kind not in ITEM_KINDS:
+        if not of_items:
             return [chosen.labels[person] for person in drawn.tolist()], items
         known = np.concatenate(encoded)
     elif chosen.domain_size != task.domain_size:

@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from common.messages.result import Figures
-from common.messages.submission import KIND_DESCRIPTIONS
 from common.protocols import protocol_named
+from common.task.kinds import KINDS
 from deploy.pages.page import render
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.series import SeriesResults
@@ -28,12 +28,13 @@ def series_page(series: Series, results: SeriesResults) -> str:
     ends = (table.ends for table in results.tables)
     drawn = np.concatenate([[0.0], *map(np.ravel, results.ends), *chain(*ends)])
     scale = (float(drawn[np.isfinite(drawn)].min()), float(drawn[np.isfinite(drawn)].max()))
+    kind = protocol_named(series.draft.protocol).kind
     return render(
         "series.html",
         styles=("releases.css", "series.css"),
         series=series,
-        kind=protocol_named(series.draft.protocol).kind,
-        values=KIND_DESCRIPTIONS,
+        kind=kind,
+        description=KINDS[kind].description,
         budgets=results.budgets,
         rows=results.rows(),
         times=format_times([each.deadline for each in results.rounds]),

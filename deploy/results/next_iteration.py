@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from common.errors import TaskError
 from common.protocols import protocol_named
 from common.task.draft import PairDraft, TaskDraft
+from common.task.kinds import KINDS
 from deploy.results.privkvm import iteration
 
 
@@ -33,7 +34,7 @@ def next_draft(
 
     The local_epsilon of `total` is that of all iterations. `previous` is None for the first.
     """
-    if protocol_named(total.protocol).kind != "key-value":
+    if "pairs" not in KINDS[protocol_named(total.protocol).kind].tables:
         raise TaskError(f"the protocol {total.protocol} is not for pairs, so it has no iterations")
     if not total.population:
         raise TaskError(

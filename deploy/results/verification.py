@@ -9,7 +9,6 @@ from common.errors import WireError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.guarantee import rounded_up
 from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Result
-from common.protocols import ITEM_KINDS
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec
 from common.task.task import Task
 
@@ -20,7 +19,7 @@ _MIN_STATED_SHARE: Final = 0.99
 def check_fits(result: Result, task: Task) -> None:
     """Check a result's digest, parameters and counts; raise WireError with the first difference."""
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
-    buckets = task.item_mechanism.buckets if task.kind in ITEM_KINDS else 0
+    buckets = task.mechanism.item_buckets
     for name, stated, signed in (
         ("estimate", _estimate_shape(result.estimate), _task_shape(task)),
         ("digest", result.task_digest.hex(), digest.hex()),

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
@@ -13,6 +13,7 @@ from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.signed import Signed
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
+from common.protocols import Kind
 from common.task.draft import TaskDraft
 from common.task.shuffler_spec import ShufflerSpec
 from common.task.specs import (
@@ -22,6 +23,7 @@ from common.task.specs import (
     NumberSpec,
     OpenSpec,
     RapporSpec,
+    spec_as,
 )
 from common.task.task import NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
@@ -114,7 +116,6 @@ _OPEN_VALUES: Final = {
     "hash": "any text, found by its hash,",
     "spell": "a text with one of the labels as its hash,",
 }
-_HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
 def preview(draft: TaskDraft, *, now: float) -> Task:
@@ -178,8 +179,7 @@ def print_task(task: Task, console: Console) -> None:
 def parameter_rows(task: Task) -> list[tuple[str, str]]:
     """Return a task's parameters as (name, description) pairs."""
     mechanism, dummies = task.mechanism, task.dummies
-    hashes = isinstance(mechanism, OpenSpec) or mechanism.name in _HASHING
-    hashed = f" into {getattr(mechanism, 'buckets', 0):,} buckets" if hashes else ""
+    hashed = f" into {mechanism.hash_buckets:,} buckets" if mechanism.hash_buckets else ""
     if task.level_sizes:
         sizes = ", ".join(f"{size:,}" for size in task.level_sizes)
         hashed = f" of {sizes} nodes, fan-out {task.item_mechanism.buckets:,}"
@@ -200,7 +200,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     size = f"{least} to {larger[-1]}, {average}" if larger else least
     return [
         ("protocol", task.protocol),
-        ("values", _describe_values(task)),
+        ("values", _DESCRIPTIONS[task.kind](task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
         ("dummies by users", added if dummies.maximum else "none"),
@@ -226,23 +226,27 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     ]
 
 
-def _describe_values(task: Task) -> str:
-    """Describe the kind, number and range of the values that a task collects."""
-    spec, size = task.mechanism, task.domain_size
-    if isinstance(spec, RapporSpec):
-        f = spec.permanent_weight / PERMANENT_SUM
-        p, q = spec.unset_weight / INSTANT_SUM, spec.set_weight / INSTANT_SUM
-        values = f"one of {spec.bits:,} texts"
-        if spec.encoding != "labels":
-            values = (
-                f"a text of up to {spec.most_bytes:,} bytes; Bloom filters of {spec.bits:,} bits, "
-                f"{spec.hashes} hashes, {spec.cohorts:,} cohorts"
-            )
-        return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
-    if isinstance(spec, OpenSpec):
-        values, levels = _OPEN_VALUES[spec.encoding], PrefixHashing.of(spec).levels
-        return f"{values} of up to {spec.most_value_bytes:,} bytes; {levels} levels"
-    values = f"one of {size:,} items"
+def _texts(task: Task) -> str:
+    spec = spec_as(task.mechanism, RapporSpec)
+    f = spec.permanent_weight / PERMANENT_SUM
+    p, q = spec.unset_weight / INSTANT_SUM, spec.set_weight / INSTANT_SUM
+    values = f"one of {spec.bits:,} texts"
+    if spec.encoding != "labels":
+        values = (
+            f"a text of up to {spec.most_bytes:,} bytes; Bloom filters of {spec.bits:,} bits, "
+            f"{spec.hashes} hashes, {spec.cohorts:,} cohorts"
+        )
+    return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
+
+
+def _open_values(task: Task) -> str:
+    spec = spec_as(task.mechanism, OpenSpec)
+    values, levels = _OPEN_VALUES[spec.encoding], PrefixHashing.of(spec).levels
+    return f"{values} of up to {spec.most_value_bytes:,} bytes; {levels} levels"
+
+
+def _items(task: Task) -> str:
+    values = f"one of {task.domain_size:,} items"
     if task.edges is not None:
         low, high = task.edges.edges[[0, -1]]
         values = (
@@ -252,14 +256,34 @@ def _describe_values(task: Task) -> str:
         )
     if task.breakdown is not None:
         values += f"; {len(task.breakdown.groups):,} groups by {task.breakdown.attribute}"
-    if isinstance(spec, NumberSpec):
-        numbers = "a number" if size == 1 else f"{size:,} numbers, each"
-        values = f"{numbers} from {spec.low:,.15g} to {spec.high:,.15g}"
-    elif isinstance(spec, KeyValueSpec):
-        values = (
-            f"a number from {spec.low:,.15g} to {spec.high:,.15g} for each owned key (of {size:,})"
-        )
-    return f"{values}{', labelled' * bool(task.labels)}"
+    return values + _labelled(task)
+
+
+def _numbers(task: Task) -> str:
+    spec, size = spec_as(task.mechanism, NumberSpec), task.domain_size
+    numbers = "a number" if size == 1 else f"{size:,} numbers, each"
+    return f"{numbers} from {spec.low:,.15g} to {spec.high:,.15g}{_labelled(task)}"
+
+
+def _pairs(task: Task) -> str:
+    spec, keys = spec_as(task.mechanism, KeyValueSpec), f"each owned key (of {task.domain_size:,})"
+    return f"a number from {spec.low:,.15g} to {spec.high:,.15g} for {keys}{_labelled(task)}"
+
+
+def _labelled(task: Task) -> str:
+    return ", labelled" * bool(task.labels)
+
+
+_DESCRIPTIONS: Final[Mapping[Kind, Callable[[Task], str]]] = {
+    "categorical": _items,
+    "ordered": _items,
+    "string": _texts,
+    "open": _open_values,
+    "mean": _numbers,
+    "vector": _numbers,
+    "key-value": _pairs,
+}
+"""Descriptions of the number and range of the values that a task collects."""
 
 
 def _describe_shuffler(shuffler: ShufflerSpec) -> str:

@@ -1,14 +1,12 @@
 """`shuffledp plan`: find the best parameters that meet a guarantee."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import typer
 
 from common.errors import UsageError
 from common.messages.guarantee import default_delta, rounded_up
-from common.protocols import Kind
 from common.runtime.clock import SystemClock
 from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
@@ -16,23 +14,6 @@ from deploy.terminal.files import write
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
-
-_COUNTED: Final[Mapping[Kind, str]] = {
-    "categorical": "the number of possible values",
-    "ordered": "the number of buckets",
-    "vector": "the length of a vector",
-    "key-value": "the number of keys",
-}
-"""Meaning of the domain size, for kinds that need it."""
-_RANGED: Final = ("ordered", "mean", "vector", "key-value")
-_KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
-    "domain_size": (*_COUNTED,),
-    **dict.fromkeys(("low", "high"), _RANGED),
-    **dict.fromkeys(("spacing", "unit", "prefix"), ("ordered",)),
-    "breakdown": ("categorical", "ordered"),
-    **dict.fromkeys(("encoding", "code_bytes"), ("open",)),
-}
-"""The kinds that an option is for, if it is not for all."""
 
 
 @options.command(
@@ -112,32 +93,33 @@ def plan(
     from common.mechanisms.hashing.local_hashing import most_seeds
     from common.task.domain_spec import EdgesSpec, group_count
     from common.task.draft import NumberDraft, OpenDraft, PairDraft
+    from common.task.kinds import KINDS
     from deploy.tasks.value_parser import parse_breakdown
     from lab.planning import plan_view
     from lab.planning.planner import plan as find_plan
     from lab.planning.requirements import Requirements
 
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
-    options.check_kinds(context, _KINDS)
-    if task_kind in _COUNTED and domain_size is None:
-        raise UsageError(f"--domain-size is missing: {_COUNTED[task_kind]}")
+    options.check_kinds(context)
+    facts = KINDS[task_kind]
+    if facts.counted and domain_size is None:
+        raise UsageError(f"--domain-size is missing: {facts.counted}")
     size = 1 if domain_size is None else domain_size
     low, high = (end and end + 0.0 for end in (low, high))  # 0.0 for -0.0
     fields: dict[str, Any] = {"population": population}
     if breakdown:
         fields["breakdown"] = parse_breakdown(breakdown)
-    if task_kind == "ordered":
+    if "spacing" in facts.options:
         if low is None or high is None:
             absent = "--low" if low is None else "--high"
             raise UsageError(f"{absent} is missing: an end of the range of the buckets")
         fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
-    elif task_kind == "open":
+    if "open" in facts.tables:
         fields["open"] = OpenDraft(encoding=encoding, code_bytes=code_bytes)
-    elif task_kind in _RANGED:
-        given = {"low": low, "high": high}
-        ends: dict[str, Any] = {name: end for name, end in given.items() if end is not None}
-        pairs = task_kind == "key-value"
-        fields |= {"pairs": PairDraft(**ends)} if pairs else {"numbers": NumberDraft(**ends)}
+    given = {"low": low, "high": high}
+    ends: dict[str, Any] = {name: end for name, end in given.items() if end is not None}
+    ranged = {"numbers": NumberDraft, "pairs": PairDraft}
+    fields |= {table: ranged[table](**ends) for table in ranged.keys() & facts.tables}
     groups = group_count(fields.get("breakdown"))
     target = Requirements(
         kind=task_kind,

@@ -1,11 +1,10 @@
 """`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
 
-import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -18,28 +17,11 @@ from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import write
 from deploy.terminal.json_output import print_json
 
-if TYPE_CHECKING:
-    from deploy.datasets.catalogue import Dataset
-    from lab.simulate.populations import Population
 app = typer.Typer()
 
 _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """Protocols that the OD-HP paper compares."""
-_DEFAULTS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "categorical": ("od-hp",),
-    "ordered": ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw"),
-}
-"""Protocols to compare, for kinds that many protocols collect."""
-_KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
-    "accounting": ("categorical",),
-    "figure_number": ("categorical",),
-    "messages_cap": ("categorical", "ordered"),
-    "buckets": ("ordered",),
-    "empty_values": ("string", "key-value"),
-    "value_range": ("ordered", "mean", "vector", "key-value"),
-}
-"""The kinds that an option is for, if it is not for all."""
 _RUN_TIME: Final = 5
 """Number of the figure of run times, for which every report must be simulated."""
 _FIGURES: Final = {
@@ -124,11 +106,13 @@ def simulate(
     from deploy.datasets.sources import dataset as read_dataset
     from lab.simulate import table
     from lab.simulate.plot import comparison, draw
+    from lab.simulate.populations import SIMULATED_KINDS, Asked
     from lab.simulate.sweep import Sweep, run
     from lab.simulate.sweep_row import ACCOUNTINGS
 
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
-    options.check_kinds(context, _KINDS)
+    options.check_kinds(context, requirements=("messages_cap",))
+    simulated = SIMULATED_KINDS[kind]
     if figure_number not in {None, *_FIGURES}:
         raise UsageError(f"figure is {figure_number}; it must be 3, 4 or 5")
     if accounting not in ACCOUNTINGS:
@@ -138,15 +122,16 @@ def simulate(
         targets, names = targets or list(epsilons), names or list(_COMPARED)
         source = source or shipped
         accounting, plot = "both", plot or Path(f"figure{figure_number}")
-    # Random codes, with shares by Zipf's law, for an open dictionary.
-    source = source or {"categorical": IPUMS_1940_CITY, "open": "zipf:50000"}.get(kind)
+    source = source or simulated.dataset
     if source is None and {column, value_range} != {None}:
         raise UsageError("--column and --range need a file; use --dataset")
     data = None if source is None else read_dataset(source, users, column, empty=empty_values)
-    people = _population(kind, data, users, value_range, buckets, seed)
+    asked = Asked(kind, data, users, _span(value_range), buckets, seed)
+    people = simulated.draw(asked)
+    _check_protocols(kind, names or ())
     sweep = Sweep(
         population=people,
-        protocols=_protocols(kind, names),
+        protocols=tuple(names or simulated.compared or protocols_of(kind)),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
         accounting=ACCOUNTINGS[accounting],
@@ -175,38 +160,20 @@ def simulate(
         raise SettingsError("every setting was skipped")
 
 
-def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
-    if not names:
-        return _DEFAULTS.get(kind) or protocols_of(kind)
+def _span(value_range: str | None) -> tuple[float, float] | None:
+    from deploy.tasks.value_parser import parse_range
+
+    if value_range is None:
+        return None
+    span = parse_range(value_range)
+    check_range(*span)
+    return span
+
+
+def _check_protocols(kind: Kind, names: Iterable[str]) -> None:
     for name in names:
         if not protocol_named(name).collects(kind):
             raise UsageError(f"the protocol {name} is not for {kind} data")
-    return tuple(names)
-
-
-def _population(  # each is an option
-    kind: Kind,
-    data: "Dataset | None",
-    users: int | None,
-    value_range: str | None,
-    buckets: int,
-    seed: int,
-) -> "Population":
-    from deploy.datasets.sample_people import people_of, sample_people
-    from deploy.tasks.value_parser import parse_range
-    from lab.simulate.populations import Population
-
-    span = None if value_range is None else parse_range(value_range)
-    if span is not None:
-        check_range(*span)
-    if kind == "ordered":
-        return Population.of_numbers(data, users, buckets, span)
-    if data is None:
-        return Population.of_values(sample_people(kind, users, seed))
-    if kind == "categorical":
-        return Population.of_items(data, data.n_users if users is None else users)
-    population = Population.of_values(people_of(data, kind, users, seed, span), data.name)
-    return dataclasses.replace(population, remarks=data.remarks)
 
 
 @options.command(app, "shuffledp reproduce key-value --plot pairs", no_args_is_help=True)

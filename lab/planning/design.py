@@ -14,7 +14,6 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.signed import influence_of
 from common.mechanisms.support import Support, bernoulli_variance, variance
 from common.mechanisms.weights import ResponseWeights
-from common.protocols import PROTOCOLS
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
 from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
@@ -23,8 +22,6 @@ from lab.planning.requirements import Requirements, item_report
 
 USUAL_MESSAGES: Final = 5.0
 """Default cap on messages per user, for protocols that can trade messages for accuracy."""
-NOT_AMPLIFIED: Final = frozenset(name for name, row in PROTOCOLS.items() if not row.amplified)
-"""Protocols whose central ε is the local ε."""
 _CUT_PROBABILITY: Final = 1e-40
 """Largest probability that any user in a batch needs more dummies than the maximum."""
 _ROUNDING: Final = 1e-6

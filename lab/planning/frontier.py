@@ -20,14 +20,11 @@ from common.accounting.epsilon_search import gaussian_mu
 from common.limits import MAX_ENVELOPE_BYTES
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, seeds_of
+from common.protocols import PROTOCOLS, Protocol
 from common.task.task import envelope_bytes
 from lab.planning.design import Design, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 
-HASHING_PROTOCOLS: Final = frozenset({"murs", "od-hp", "fe1"})
-WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
-NOISELESS: Final = frozenset({"puredump", "fe1"})
-"""Protocols without local noise: only dummies hide the values."""
 SEARCHED: Final = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
 """Protocols to search; the blanket of each consists of uniform reports."""
 
@@ -76,16 +73,16 @@ class Frontier:
         Sorted by dummies rounded up, then by seeds to decode, then by error; may be empty.
         """
         target = self.target
-        answers, hashed = np.array([[float(target.domain_size)]]), protocol in HASHING_PROTOCOLS
-        if hashed:
+        answers, known = np.array([[float(target.domain_size)]]), PROTOCOLS[protocol]
+        if known.hashes:
             answers = fields(target.domain_size, target.most_seeds)[:, None]
-        if not len(answers) or (protocol in NOISELESS and not target.may_be_plain):
+        if not len(answers) or (known.noiseless and not target.may_be_plain):
             return []  # too few items to hash, or reports need local noise
-        most = self._numbers_of_dummies(protocol)
-        tightness = _interpolated(answers, self.known[hashed])
+        most = self._numbers_of_dummies(known)
+        tightness = _interpolated(answers, self.known[known.hashes])
         blanket, dummies = self.solve(protocol, answers, most, tightness)
-        errors = share_errors(target, answers, blanket, dummies, hashed=hashed)
-        if protocol in {"mixdump", "od-hp"}:
+        errors = share_errors(target, answers, blanket, dummies, hashed=known.hashes)
+        if known.dummy_distributions and not known.noiseless:
             errors[dummies < _MIN_DUMMIES] = math.inf  # without dummies, it is another protocol
         least = float(errors.min())
         if not math.isfinite(least):
@@ -98,7 +95,7 @@ class Frontier:
                 dummies_per_user=float(most[column]),
                 mse=float(errors[row, column]),
             )
-            seeds = seeds_of(target.domain_size, point.answers) if hashed else 0
+            seeds = seeds_of(target.domain_size, point.answers) if known.hashes else 0
             ranked.append((math.ceil(dummies[row, column] - 1e-9), seeds, point.mse, point))
         return [point for *_, point in sorted(ranked, key=lambda entry: entry[:3])]
 
@@ -112,9 +109,9 @@ class Frontier:
         enough. Dummies are NaN if reports carry no noise and more than `most` dummies per user
         would be needed. `answers`, `most` and `tightness` (ln of a factor on μ) broadcast.
         """
-        target = self.target
+        target, row = self.target, PROTOCOLS[protocol]
         others = target.honest - 1
-        independence = 1 - 1 / answers if protocol in HASHING_PROTOCOLS else np.ones_like(answers)
+        independence = 1 - 1 / answers if row.hashes else np.ones_like(answers)
         # The largest μ of Gaussian differential privacy allowed for one round.
         mu = gaussian_mu(target.central_epsilon, target.delta) / math.sqrt(target.rounds)
         scale = np.exp(2 * np.asarray(tightness)) * mu**2 / (2 * independence * answers)
@@ -124,9 +121,9 @@ class Frontier:
         root = np.sqrt(np.maximum(half**2 - 4 * rest, 0))
         blanket = np.where(rest > 0, 2 * rest / (half + root), 0.0)
         least_noise = blanket_probability(answers, target.noise_cap)
-        if target.may_be_plain and protocol == "od-hp":
+        if target.may_be_plain and row.may_be_noiseless:
             least_noise = np.where(blanket > least_noise, least_noise, 0.0)
-        if protocol in NOISELESS:
+        if row.noiseless:
             blanket = np.zeros_like(blanket)
             needed = (1 / scale - 1) / target.honest
             return blanket, np.where(needed <= most, np.maximum(needed, 0.0), np.nan)
@@ -152,21 +149,21 @@ class Frontier:
         return Design(
             protocol=point.protocol,
             target=self.target,
-            buckets=point.answers if point.protocol in HASHING_PROTOCOLS else 0,
+            buckets=point.answers if PROTOCOLS[point.protocol].hashes else 0,
             local_epsilon=epsilon,
             dummies_per_user=min(_rounded(dummies, up=True), point.dummies_per_user),
         )
 
-    def _numbers_of_dummies(self, protocol: str) -> Vector:
+    def _numbers_of_dummies(self, row: Protocol) -> Vector:
         """Return numbers of dummies per user that caps, envelopes and the accountant allow."""
         empty, one = (envelope_bytes(_LARGEST_REPORT, number) for number in (0, 1))
         carried = (MAX_ENVELOPE_BYTES - empty) // (one - empty) - 1
         counted = MAX_COUNT / self.target.n_min
-        messages = self.target.most_messages(hashed=protocol in HASHING_PROTOCOLS)
+        messages = self.target.most_messages(hashed=row.hashes)
         most = min(messages - 1, carried, counted)
-        if protocol in WITHOUT_DUMMIES or self.target.trust == "none" or most < _MIN_DUMMIES:
+        if not row.dummy_distributions or self.target.trust == "none" or most < _MIN_DUMMIES:
             return np.zeros(1)
-        if protocol in NOISELESS:
+        if row.noiseless:
             return np.array([most])
         whole = np.arange(1.0, 1 + min(_WHOLE, math.floor(most)))
         steps = np.geomspace(_MIN_DUMMIES, most, _STEPS)

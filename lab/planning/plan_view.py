@@ -10,7 +10,7 @@ from rich.table import Table
 
 from common.errors import PlanError
 from common.messages.guarantee import delta_warnings, rounded_up
-from common.protocols import ITEM_KINDS, Kind
+from common.task.kinds import KINDS
 from deploy.tasks.drafts import as_toml
 from deploy.terminal.tables import (
     add_columns,
@@ -20,7 +20,7 @@ from deploy.terminal.tables import (
 )
 from lab.planning.design import Design
 from lab.planning.planner import Plan
-from lab.planning.value_design import ValueDesign
+from lab.planning.value_design import PLANNED_KINDS, ValueDesign
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
@@ -32,23 +32,8 @@ _DEVICE_CAPS: Final = (
 """Default caps of devices: local ε per answer, total local ε, total central ε."""
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
-_ERROR_OF: Final[dict[Kind, str]] = {
-    "categorical": "a share",
-    "ordered": "the share below an edge",
-    "string": "a rare text's share",
-    "open": "a rare value's share",
-    "mean": "the mean",
-    "vector": "a mean",
-    "key-value": "the share of a key that half of the users own",
-}
-"""The estimate whose error is predicted, by kind of data."""
 _WITHOUT_BIAS: Final = " without its bias"
 """Follows the error of a biased estimate."""
-_OPEN_FORMS: Final = {
-    "text": "texts of at most {} bytes, ",
-    "code": "integers of {} bytes, ",
-    "hash": "texts by hashes of {} bytes, ",
-}
 
 
 def default_local_cap(rounds: int) -> float:
@@ -123,6 +108,7 @@ def draft(plan: Plan, now: float) -> str:
     names no population.
     """
     target, best, central = plan.target, plan.best, plan.central_guarantee
+    kind = PLANNED_KINDS[target.kind]
     if target.rounds > 1 and not target.draft_fields.get("population"):
         raise PlanError(
             f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
@@ -137,7 +123,7 @@ def draft(plan: Plan, now: float) -> str:
     )
     rounds = f", over {target.rounds} tasks" * (target.rounds > 1)
     comments = f"""\
-# Predicted for {target.n_users} users: mean squared error of {_ERROR_OF[target.kind]} \
+# Predicted for {target.n_users} users: mean squared error of {kind.ERROR_OF} \
 {best.mse:.4g}{" or more" * best.floor}{_WITHOUT_BIAS * best.biased}.{_smallest(best)}
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
@@ -160,6 +146,7 @@ def _smallest(design: Design) -> str:
 def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     """Print a plan: the best design of each protocol, then the best one and its guarantee."""
     target, best = plan.target, plan.best
+    kind = PLANNED_KINDS[target.kind]
     table = Table(title="Best design of each protocol under these requirements")
     table.caption = "claim: the central epsilon that the task will state, rounded up"
     if not isinstance(best, ValueDesign):
@@ -175,11 +162,11 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     for name, why in plan.left_out.items():
         console.print(f"{name} is skipped: {why}.", style="dim")
     console.print(
-        f"[bold]{best.protocol}[/bold]: {_describe(best)} and {best.bytes_per_user:,} bytes per "
-        f"user{' and round' * (target.rounds > 1)}."
+        f"[bold]{best.protocol}[/bold]: {kind.describe(best)} and {best.bytes_per_user:,} bytes "
+        f"per user{' and round' * (target.rounds > 1)}."
     )
     console.print(
-        f"Predicted for {target.n_users:,} users: mean squared error of {_ERROR_OF[target.kind]} "
+        f"Predicted for {target.n_users:,} users: mean squared error of {kind.ERROR_OF} "
         f"{best.mse:.3g}{_WITHOUT_BIAS * best.biased} (standard error "
         f"{math.sqrt(best.mse):.2g}).{_smallest(best)}"
     )
@@ -219,7 +206,6 @@ def _notes(plan: Plan) -> Iterator[str]:
             "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
             "needs {}, {} and {}."
         ).format(*_DEVICE_CAPS, *map(rounded_up, costs))
-    largest = {"categorical": max(target.head), "mean": math.inf, "vector": math.inf}
     epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
     unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
     # For other designs, binding constraints say so.
@@ -229,7 +215,7 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"{rounded_up(epsilon)} only. --local-cap none or a larger one may have less error; "
             "devices must allow it."
         )
-    if math.sqrt(design.mse) > largest.get(target.kind, 1.0):
+    if math.sqrt(design.mse) > PLANNED_KINDS[target.kind].largest_error(target):
         yield "too few users: the error exceeds every share; raise --users or --central-epsilon."
     if target.n_min == target.n_users:
         yield (
@@ -269,7 +255,7 @@ def _cells(design: Design) -> dict[str, str]:
     cells["local epsilon"] = rounded_up(design.local_epsilon)
     if task is not None:
         cells["claim"] = rounded_up(task.central_epsilon)
-    if design.target.kind in ITEM_KINDS:
+    if KINDS[design.target.kind].histogram:
         cells["messages"] = f"{design.messages_per_user:.4g}"
     cells |= {
         "bytes": f"{design.bytes_per_user:,}",
@@ -279,26 +265,3 @@ def _cells(design: Design) -> dict[str, str]:
         cells["ratio"] = f"{design.ratio_to_central_gaussian:.3g}"
         cells["one liar"] = "+{:.3g} / -{:.3g}".format(*design.influence)
     return cells
-
-
-def _describe(design: Design) -> str:
-    if isinstance(design, ValueDesign) and design.target.kind != "ordered":
-        open_values, form = design.draft.open, ""
-        if open_values is not None:
-            form = _OPEN_FORMS[open_values.encoding].format(open_values.code_bytes)
-        return f"{form}local epsilon {rounded_up(design.local_epsilon)}; one report"
-    name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
-    if design.dummy_spec.levels:
-        name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
-    plain = math.isinf(design.local_epsilon)
-    noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
-    mean, _ = design.shuffler.moments()
-    dummies = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
-    if design.dummy_spec.clusters is not None:
-        dummies, most = ", clusters of positive and negative reports", design.dummy_spec.maximum
-        dummies += f"; at most {1 + most:,} messages"
-    elif number := design.dummy_spec.expected_per_user:
-        dummies = f", {number:g} {'dummy' if number == 1 else 'dummies'} per user"
-    number = design.messages_per_user
-    messages = "one message" if number == 1 else f"{number:.5g} messages"
-    return f"{name} {noise}{dummies}; {messages}"

@@ -6,23 +6,25 @@ A plan states exact privacy figures and exact variances; approximations only gui
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
 from common.errors import PlanError, TaskError
 from common.limits import MAX_USERS
 from common.messages.guarantee import Guarantee
-from common.protocols import protocols_of
+from common.protocols import Kind, protocols_of
 from common.task.task import MAX_LOCAL_EPSILON
 from lab.planning.design import Design
 from lab.planning.frontier import Frontier
-from lab.planning.ordered_design import ordered_designs
+from lab.planning.ordered_design import ordered_design, ordered_designs
+from lab.planning.published_design import published_design
 from lab.planning.requirements import Progress, Requirements
-from lab.planning.search import approximate_mse, search_protocols
+from lab.planning.search import approximate_mse, search_protocols, tight_design
 from lab.planning.signed_design import approximate_signed_mse
 from lab.planning.value_design import ValueDesign, value_design
 
@@ -88,28 +90,42 @@ def plan(target: Requirements, progress: Progress = lambda _: None) -> Plan:
     about thirty evaluations of δ, seconds at a million users; for kinds other than items, about ten
     tasks per protocol, tenths of a second each.
     """
-    designs: Sequence[Design]
-    binding, left_out = tuple[str, ...](), dict[str, str]()
-    if target.kind == "categorical":
-        frontier, designs, left_out = search_protocols(target, progress)
-        binding = _binding(frontier, designs[0])
-        if designs[0].mse > target.max_mse:
-            raise _infeasible(frontier, designs[0], binding)
-    else:
-        find = ordered_designs if target.kind == "ordered" else _value_designs
-        designs, left_out = find(target, progress)
-        if designs[0].mse > target.max_mse:
-            raise PlanError(
-                f"a mean squared error of {target.max_mse:g} cannot be reached: the least is "
-                f"{designs[0].mse:.3g}, by {designs[0].protocol}; raise users or epsilon"
-            )
+    return FAMILIES[target.kind].plan(target, progress)
+
+
+def _planned(
+    designs: Sequence[Design], left_out: Mapping[str, str], binding: tuple[str, ...] = ()
+) -> Plan:
+    best, *others = designs
     return Plan(
-        best=designs[0],
-        runners_up=tuple(designs[1:]),
-        central_guarantee=claimed_guarantee(designs[0].parameters, target.n_min),
+        best=best,
+        runners_up=tuple(others),
+        central_guarantee=claimed_guarantee(best.parameters, best.target.n_min),
         binding=binding,
         left_out=left_out,
     )
+
+
+def _plan_items(target: Requirements, progress: Progress) -> Plan:
+    frontier, designs, left_out = search_protocols(target, progress)
+    binding = _binding(frontier, designs[0])
+    if designs[0].mse > target.max_mse:
+        raise _infeasible(frontier, designs[0], binding)
+    return _planned(designs, left_out, binding)
+
+
+def _plan_tasks(
+    find: Callable[[Requirements, Progress], tuple[Sequence[ValueDesign], dict[str, str]]],
+    target: Requirements,
+    progress: Progress,
+) -> Plan:
+    designs, left_out = find(target, progress)
+    if designs[0].mse > target.max_mse:
+        raise PlanError(
+            f"a mean squared error of {target.max_mse:g} cannot be reached: the least is "
+            f"{designs[0].mse:.3g}, by {designs[0].protocol}; raise users or epsilon"
+        )
+    return _planned(designs, left_out)
 
 
 def _value_designs(
@@ -195,3 +211,28 @@ def _least_sufficient(frontier: Frontier, name: str, most: float) -> float | Non
         low, high = (low, middle) if sufficient(middle) else (middle, high)
     digit = 10.0 ** (math.floor(math.log10(high)) - 1)
     return min(math.ceil(high / digit) * digit, most)
+
+
+class Family(NamedTuple):
+    """How designs for a kind of value are found."""
+
+    plan: Callable[[Requirements, Progress], Plan]
+    """Finds the best design of every protocol."""
+    tight: Callable[[str, Requirements], Design]
+    """Finds a protocol's design, by exact accounting."""
+    published: Callable[[str, Requirements], Design]
+    """Finds a protocol's design by its published bound, if the kind's protocols have any."""
+
+
+_VALUES: Final = Family(partial(_plan_tasks, _value_designs), value_design, value_design)
+FAMILIES: Final[Mapping[Kind, Family]] = MappingProxyType(
+    {
+        "categorical": Family(_plan_items, tight_design, published_design),
+        "ordered": Family(partial(_plan_tasks, ordered_designs), ordered_design, ordered_design),
+        "string": _VALUES,
+        "open": _VALUES,
+        "mean": _VALUES,
+        "vector": _VALUES,
+        "key-value": _VALUES,
+    }
+)

@@ -23,7 +23,6 @@ from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON
 from lab.planning.design import (
-    NOT_AMPLIFIED,
     USUAL_MESSAGES,
     Design,
     blanket_probability,
@@ -44,30 +43,35 @@ _OUT_OF_REACH: Final = "its bound cannot reach the target epsilon, so the local 
 
 def published_design(protocol: str, target: Requirements) -> Design:
     """Return the design that meets the target by the protocol's own bound, or raise PlanError."""
-    if protocol in NOT_AMPLIFIED:
+    if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
-    if protocol not in _PUBLISHED:
+    find = _PUBLISHED.get(protocol)
+    if find is None:
         raise PlanError(f"no paper states a bound for {protocol}")
-    return within_caps(_PUBLISHED[protocol](target))
+    return within_caps(find(target))
 
 
-def _one_report(protocol: str, target: Requirements) -> Design:
-    """Return the least-error design of SH [BBGN19] or SOLH [WDX+20], which also serves hp-sdp."""
+def _one_report(protocol: str, target: Requirements, *, plain: bool, hashed: bool) -> Design:
+    """Return the least-error design of SH [BBGN19], SOLH [WDX+20], or the better of both."""
     # b = ε²(n-1) / (14·ln(2/δ)) is the largest e^ε0 + l - 1 by the closed form [BBGN19].
     blanket = target.central_epsilon**2 * (target.honest - 1) / (14 * math.log(2 / target.delta))
     best_error, best = math.inf, _noisy(protocol, 0.0, 0, target)
-    for numbers, hashed in _options(target, plain=protocol != "hp-sdp", hashed=protocol != "sh"):
+    for numbers, hashes in _options(target, plain=plain, hashed=hashed):
         answers = numbers[numbers < blanket]
         # A report's blanket probability is γ = l/b.
-        errors = share_errors(target, answers, answers / blanket, np.zeros(1), hashed=hashed)
+        errors = share_errors(target, answers, answers / blanket, np.zeros(1), hashed=hashes)
         if len(answers) and errors.min() < best_error:
             l_best = int(answers[int(np.argmin(errors))])
             best_error = float(errors.min())
-            best = _noisy(protocol, blanket - l_best + 1, l_best if hashed else 0, target)
-    if protocol == "hp-sdp":
-        note = "; ".join(filter(None, (best.note, "SOLH's bound replaces that of the paper")))
-        return dataclasses.replace(best, note=note)
+            best = _noisy(protocol, blanket - l_best + 1, l_best if hashes else 0, target)
     return best
+
+
+def _hp_sdp(target: Requirements) -> Design:
+    """Return the least-error design of SOLH, which serves hp-sdp."""
+    design = _one_report("hp-sdp", target, plain=False, hashed=True)
+    note = "; ".join(filter(None, (design.note, "SOLH's bound replaces that of the paper")))
+    return dataclasses.replace(design, note=note)
 
 
 def _ddps(target: Requirements) -> Design:
@@ -146,14 +150,15 @@ def _among_dummies(protocol: str, target: Requirements) -> Design:
     Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)) for x = γ(n-1) and |S| dummies, for
     every l and |S| at once. Random dummies count by their lower tail, which costs half of δ.
     """
-    options = _options(target, plain=True, hashed=protocol == "od-hp")
+    known = PROTOCOLS[protocol]
+    options = _options(target, plain=True, hashed=known.hashes)
     dummies = _numbers_of_dummies(min(float(numbers.min()) for numbers, _ in options), target)
     delta = np.where(dummies % 1 > 0, target.delta / 2, target.delta)
     n, others, part = target.honest, max(target.honest - 1, 1), dummies % 1
     # |S|: the certain dummies, and the lower tail of the random ones.
     tail = n * part - np.sqrt(2 * n * part * math.log(2 / target.delta))
     counted = n * np.floor(dummies) + np.maximum(tail, 0)
-    plain = protocol == "od-hp" and target.may_be_plain
+    plain = known.may_be_noiseless and target.may_be_plain
     best_error, best = math.inf, _noisy(protocol, 0.0, 0, target)
     for numbers, hashed in options:
         answers = numbers[:, None]
@@ -230,26 +235,29 @@ def _numbers_of_dummies(least_answers: float, target: Requirements) -> Vector:
     return np.unique(numbers[numbers <= most])
 
 
-def _item_noise(protocol: str, target: Requirements) -> Design:
-    """Return the design of SBin or SAGeo [MSE25]: dummies of each item, without sampling."""
-    if protocol == "sageo":
-        spec = published_sageo_spec(target.central_epsilon, target.delta)
-    else:
-        trials = sbin_trials(target.central_epsilon, target.delta, 1.0)
-        spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
-    return Design(protocol=protocol, target=target, shuffler=spec)
+def _sageo(target: Requirements) -> Design:
+    """Return the design of SAGeo [MSE25]: geometric noise of each item, without sampling."""
+    spec = published_sageo_spec(target.central_epsilon, target.delta)
+    return Design(protocol="sageo", target=target, shuffler=spec)
+
+
+def _sbin(target: Requirements) -> Design:
+    """Return the design of SBin [MSE25]: binomial noise of each item, without sampling."""
+    trials = sbin_trials(target.central_epsilon, target.delta, 1.0)
+    spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
+    return Design(protocol="sbin", target=target, shuffler=spec)
 
 
 _PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {
-    "sh": partial(_one_report, "sh"),
-    "murs": partial(_one_report, "murs"),
-    "hp-sdp": partial(_one_report, "hp-sdp"),
+    "sh": partial(_one_report, "sh", plain=True, hashed=False),
+    "murs": partial(_one_report, "murs", plain=True, hashed=True),
+    "hp-sdp": _hp_sdp,
     "ddps": _ddps,
     "aue": _aue,
     "puredump": _pure_dump,
     "mixdump": partial(_among_dummies, "mixdump"),
     "od-hp": partial(_among_dummies, "od-hp"),
     "fe1": _fe1,
-    "sbin": partial(_item_noise, "sbin"),
-    "sageo": partial(_item_noise, "sageo"),
+    "sbin": _sbin,
+    "sageo": _sageo,
 }

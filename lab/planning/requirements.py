@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Final, Literal
@@ -15,9 +15,10 @@ from common.mechanisms.base import Vector
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE as HASHED_REPORT
 from common.messages.submission import PLAIN_REPORT
-from common.protocols import ITEM_KINDS, Kind
+from common.protocols import Kind
 from common.task.domain_spec import group_count
 from common.task.draft import TaskDraft
+from common.task.kinds import KINDS, kinds_with
 from common.task.specs import MAX_DOMAIN_SIZE
 from common.task.task import MAX_LOCAL_EPSILON, MIN_DELTA, envelope_bytes, honest_share
 
@@ -36,12 +37,6 @@ _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
 _WHOLE: Final = frozenset({"users", "n_min", "the domain size", "rounds"})
-_KINDS: Final[Mapping[str, Collection[Kind]]] = {
-    **dict.fromkeys(("rounds", "trust", "max_mse"), ITEM_KINDS),
-    **dict.fromkeys(("messages_cap", "bytes_cap", "influence_cap"), ITEM_KINDS),
-    "head": {"categorical"},
-}
-"""The kinds of data that a requirement is for, if it is not for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +79,14 @@ class Requirements:
 
     def __post_init__(self) -> None:
         """Raise UsageError if a field breaks a rule."""
-        items = self.kind in ITEM_KINDS
+        items = KINDS[self.kind].histogram
         for option in dataclasses.fields(self):
-            name, kinds = option.name.replace("_", "-"), _KINDS.get(option.name, (self.kind,))
+            name, kinds = option.name.replace("_", "-"), kinds_with("requirements", option.name)
             given = getattr(self, option.name) != option.default
-            kinds_of = ", ".join(sorted(kinds))
-            rule = f"--{name} is for data of these kinds: {kinds_of}; this is {self.kind} data"
-            _require(self.kind in kinds or not given, rule)
+            rule = (
+                f"--{name} is for data of these kinds: {', '.join(kinds)}; this is {self.kind} data"
+            )
+            _require(not kinds or self.kind in kinds or not given, rule)
         least_cap = MIN_CENTRAL_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (
             ("users", self.n_users, 1, MAX_USERS),

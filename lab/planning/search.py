@@ -2,15 +2,16 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from common.errors import PlanError
+from common.protocols import PROTOCOLS
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM
 from common.task.task import MAX_LOCAL_EPSILON
 from lab.planning.calibration import least_noise
 from lab.planning.design import (
-    NOT_AMPLIFIED,
     USUAL_MESSAGES,
     Design,
     check_bit,
@@ -20,7 +21,6 @@ from lab.planning.design import (
 )
 from lab.planning.frontier import (
     CLOSE_ENOUGH,
-    HASHING_PROTOCOLS,
     SEARCHED,
     Frontier,
     SearchPoint,
@@ -52,18 +52,6 @@ _MAX_STEP: Final = 1.5
 """Largest step in ln μ before the target is bracketed."""
 _ONLY_CAPS: Final = 20.0
 """A tightness at which only the caps limit a design; its negative gives the noisiest design."""
-_SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
-    "sh": (("sh",),),
-    "murs": (("murs", "sh"),),
-    "hp-sdp": (("murs", "sh"),),
-    "ddps": (("sh",),),
-    "puredump": (("puredump",),),
-    "mixdump": (("mixdump",), ("sh",)),
-    "od-hp": (("od-hp", "mixdump"), ("murs", "sh")),
-    "fe1": (("fe1", "puredump"),),
-}
-"""Groups of protocols to search, by protocol; the first group with any design is used.
-Second groups are for targets that allow no dummies, or hardly need any."""
 
 
 def tight_design(protocol: str, target: Requirements) -> Design:
@@ -74,32 +62,39 @@ def tight_design(protocol: str, target: Requirements) -> Design:
     or AccountingError if no design within the caps meets the target. Cost: three to ten
     evaluations of δ.
     """
-    if protocol in NOT_AMPLIFIED:
+    if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
-    if protocol in SHUFFLER_PROTOCOLS:
-        return within_caps(shuffler_design(protocol, target))
-    if protocol == "aue":
-        return within_caps(_aue(target))
-    if protocol == "signed":
-        return within_caps(signed_designs(_with_usual_cap(target))[0])
-    if protocol == "ddps":
-        check_bit(target)
-    if protocol != "puredump":
-        target = _with_usual_cap(target)
-    for names in _SEARCHED_AS[protocol]:
-        designs = [
-            design
-            for name in names
-            for design in _search_protocol(Frontier(target), name, _POINTS_OF_ONE)
-        ]
-        if designs:
-            best = min(designs, key=lambda design: design.mse)
-            return within_caps(dataclasses.replace(best, protocol=protocol))
-    capped = f" and at most {target.messages_cap:g} messages per user"
-    raise PlanError(
-        f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with a local "
-        f"epsilon of at most {target.local_cap:g}{capped * math.isfinite(target.messages_cap)}"
-    )
+    return within_caps(_TIGHT[protocol](target))
+
+
+def _searched(
+    protocol: str, *groups: tuple[str, ...], capped: bool = True
+) -> Callable[[Requirements], Design]:
+    """
+    Return a search of the frontier that names its design by the protocol.
+
+    Of the groups of protocols to search, the first with any design is used. Second groups are for
+    targets that allow no dummies, or hardly need any. If `capped`, messages have the usual cap.
+    """
+
+    def find(target: Requirements) -> Design:
+        target = _with_usual_cap(target) if capped else target
+        for names in groups:
+            designs = [
+                design
+                for name in names
+                for design in _search_protocol(Frontier(target), name, _POINTS_OF_ONE)
+            ]
+            if designs:
+                best = min(designs, key=lambda design: design.mse)
+                return dataclasses.replace(best, protocol=protocol)
+        most = f" and at most {target.messages_cap:g} messages per user"
+        raise PlanError(
+            f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with a local "
+            f"epsilon of at most {target.local_cap:g}{most * math.isfinite(target.messages_cap)}"
+        )
+
+    return find
 
 
 def _with_usual_cap(target: Requirements) -> Requirements:
@@ -211,7 +206,8 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
         design, tightness = calibrated
         if points[0].dummies_per_user > design.dummies_per_user == 0:
             break  # without dummies, it is another protocol
-        frontier.known[protocol in HASHING_PROTOCOLS].append(Tightness(design.answers, tightness))
+        known = frontier.known[PROTOCOLS[protocol].hashes]
+        known.append(Tightness(design.answers, tightness))
         designs.append(design)
     return sorted(designs, key=lambda design: design.mse)[:1]
 
@@ -252,7 +248,7 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] |
         return design, excess
 
     slack = _SLACK if frontier.target.rounds == 1 else _SLACK_OF_ROUNDS
-    known = frontier.known[point.protocol in HASHING_PROTOCOLS]
+    known = frontier.known[PROTOCOLS[point.protocol].hashes]
     near = min(known, key=lambda row: abs(math.log(row.answers / point.answers)), default=None)
     start = 0.0 if near is None else near.log_factor
     best = least_noise(attempt, start=start, slack=slack, max_step=_MAX_STEP)
@@ -261,3 +257,28 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] |
         if noisiest is not None and design_excess(noisiest) <= 0:
             best = (noisiest, -_ONLY_CAPS)
     return best
+
+
+def _ddps(target: Requirements) -> Design:
+    check_bit(target)
+    return _searched("ddps", ("sh",))(target)
+
+
+def _signed(target: Requirements) -> Design:
+    return signed_designs(_with_usual_cap(target))[0]
+
+
+_TIGHT: Final[Mapping[str, Callable[[Requirements], Design]]] = {
+    "sh": _searched("sh", ("sh",)),
+    "murs": _searched("murs", ("murs", "sh")),
+    "hp-sdp": _searched("hp-sdp", ("murs", "sh")),
+    "ddps": _ddps,
+    "aue": _aue,
+    "puredump": _searched("puredump", ("puredump",), capped=False),
+    "mixdump": _searched("mixdump", ("mixdump",), ("sh",)),
+    "od-hp": _searched("od-hp", ("od-hp", "mixdump"), ("murs", "sh")),
+    "fe1": _searched("fe1", ("fe1", "puredump")),
+    "signed": _signed,
+    **{name: partial(shuffler_design, name) for name in SHUFFLER_PROTOCOLS},
+}
+"""The search for a design, by protocol."""

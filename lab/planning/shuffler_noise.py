@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from common.accounting.count_distributions import Binomial, least_whole
@@ -12,6 +12,7 @@ from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
+from common.protocols import PROTOCOLS, ShufflerDistribution
 from common.task.shuffler_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
 from lab.planning.calibration import least_noise, log_excess
 from lab.planning.design import Design
@@ -85,18 +86,14 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
     AccountingError if no possible number of dummies meets the target. Cost: about twenty
     evaluations of δ, and a few compositions.
     """
-    hybrid, delta = protocol == "hybrid", MARGIN * target.delta
-    local, room = (_hybrid_local(target), 1.0) if hybrid else (math.inf, CLAIM_ROOM)
+    row, delta = PROTOCOLS[protocol], MARGIN * target.delta
+    local, room = (math.inf, CLAIM_ROOM) if row.noiseless else (_hybrid_local(target), 1.0)
 
     def at(epsilon: float) -> Design:
-        if protocol == "sbin":
-            trials = binomial_trials(epsilon / room, delta)
-            spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
-        else:
-            spec = geometric_spec(epsilon / room, delta / target.rounds)
+        spec = _SPECS[row.shuffler_distribution](epsilon / room, delta, target.rounds)
         return Design(protocol=protocol, target=target, local_epsilon=local, shuffler=spec)
 
-    if target.rounds == 1 and not hybrid:
+    if target.rounds == 1 and row.noiseless:
         return at(target.central_epsilon)  # its noise is exact for one round
 
     def attempt(level: float) -> tuple[Design | None, float]:
@@ -124,6 +121,22 @@ def binomial_trials(epsilon: float, delta: float) -> int:
         return ItemNoiseRelease(noise=Binomial(trials, 0.5))
 
     return _least_count(coins, 1, epsilon, delta)
+
+
+def _binomial_spec(epsilon: float, delta: float, _rounds: int) -> ShufflerSpec:
+    trials = binomial_trials(epsilon, delta)
+    return ShufflerSpec(law="binomial", trials=trials, most=trials)
+
+
+def _geometric_spec(epsilon: float, delta: float, rounds: int) -> ShufflerSpec:
+    return geometric_spec(epsilon, delta / rounds)
+
+
+_SPECS: Final[Mapping[ShufflerDistribution, Callable[[float, float, int], ShufflerSpec]]] = {
+    "binomial": _binomial_spec,
+    "geometric": _geometric_spec,
+}
+"""The noise for an ε of one round and a δ of all rounds, by its distribution."""
 
 
 def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:

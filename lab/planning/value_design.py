@@ -2,9 +2,12 @@
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
@@ -18,26 +21,26 @@ from common.mechanisms.discovery.prefix_search import planned_share
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor import bloom
-from common.mechanisms.registry import (
-    number_mechanism_of,
-    prefix_hashing_of,
-    rappor_of,
-)
-from common.protocols import ITEM_KINDS
+from common.mechanisms.registry import number_mechanism_of, prefix_hashing_of, rappor_of
+from common.messages.guarantee import rounded_up
+from common.protocols import PROTOCOLS, Kind
 from common.task.draft import TaskDraft, TextDraft
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import MAX_LOCAL_EPSILON, Task
 from lab.planning.design import Design
 from lab.planning.requirements import MIN_VALUE_EPSILON, UNUSED_KEY, Requirements
 
-BIASED: Final = frozenset({"multi-rphm"})
-"""Protocols with a bias, from a projection, that the predicted error does not include."""
 _REL_TOL: Final = 1e-2
 """Relative tolerance of the search for the largest local ε."""
 _SPREAD: Final = np.linspace(-1, 1, 5)
 """Values for which the error of means is predicted, evenly spaced over the scaled range."""
 _OWNERS: Final = 0.5
 """Share of owners for which the error of shares is predicted."""
+_OPEN_FORMS: Final = {
+    "text": "texts of at most {} bytes, ",
+    "code": "integers of {} bytes, ",
+    "hash": "texts by hashes of {} bytes, ",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,35 +85,14 @@ class ValueDesign(Design):
 
     @property
     def mse(self) -> float:
-        """The predicted mean squared error; see `predicted_mse`, or of a prefix of buckets."""
-        if self.task.kind in ITEM_KINDS:
-            return self.target.prefix_error(prefix_variances(self.task, self.target.n_users))
-        return predicted_mse(self.task, self.target.n_users)
+        """The predicted mean squared error; of buckets, that of the prefix that counts."""
+        errors = PLANNED_KINDS[self.task.kind].errors(self.task, self.target.n_users)
+        return self.target.prefix_error(errors)
 
     @property
     def smallest_share(self) -> float:
         """The smallest share that is found with 95 % probability; 0 for other kinds."""
-        if self.target.kind != "open":
-            return 0.0
-        return planned_share(spec_as(self.task.mechanism, OpenSpec), self.target.n_users)
-
-
-@lru_cache(maxsize=16)
-def prefix_variances(task: Task, n_users: int) -> Vector:
-    """
-    Return the predicted variance of the share of users up to each bucket of their group.
-
-    Assumes evenly spread values, and for hashed reports independent errors of shares that sum to 1.
-    Shape (domain_size,).
-    """
-    size, items = task.domain_size, np.arange(1.0, task.domain_size // task.groups + 1)
-    sent = n_users * (task.own_reports + task.dummies.expected_per_user)
-    mixture = mixture_of(task, n_users, counted=round(sent))
-    covariance = ShareCovariance.of(task, np.full(size, 1 / size), mixture)
-    if isinstance(covariance.mechanism, LocalHashing):  # exact variances take seconds per design
-        each = covariance.mechanism.variance(covariance.shares, mixture).mean()
-        return np.tile(each * items * (1 - items / size), task.groups)
-    return covariance.of_prefixes()
+        return PLANNED_KINDS[self.task.kind].smallest_share(self.task, self.target.n_users)
 
 
 def value_design(protocol: str, target: Requirements) -> ValueDesign:
@@ -141,17 +123,202 @@ def value_design(protocol: str, target: Requirements) -> ValueDesign:
 
 def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> ValueDesign | None:
     """Return the design with this local ε, or None if its task does not meet the target."""
-    draft = target.draft(protocol, local_epsilon=local_epsilon)
-    if target.kind == "string":
-        texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
-        if texts is None:
-            return None
-        draft = dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
-    floor = target.kind == "string" and not draft.labels
-    design = ValueDesign.of(draft, target, biased=protocol in BIASED, floor=floor)
+    kind = PLANNED_KINDS[target.kind]
+    draft = kind.draft(protocol, local_epsilon, target)
+    if draft is None:
+        return None
+    floor = kind.is_floor(draft)
+    design = ValueDesign.of(draft, target, biased=PROTOCOLS[protocol].biased, floor=floor)
     if design.task.central_epsilon > target.central_epsilon:
         return None
     return design if design.local_epsilon <= target.local_cap else None
+
+
+class PlannedKind(ABC):
+    """The planner's part of one kind of value."""
+
+    ERROR_OF: ClassVar[str]
+    """The estimate whose error is predicted."""
+
+    def draft(self, protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:
+        """Return a protocol's draft with this local ε; None if no parameters have it."""
+        return target.draft(protocol, local_epsilon=local_epsilon)
+
+    @abstractmethod
+    def errors(self, task: Task, n_users: int) -> Vector:
+        """Return the predicted squared errors of a task's estimates, or only their mean; (n,)."""
+
+    def is_floor(self, draft: TaskDraft) -> bool:
+        """Return whether `errors` omits some that decoding adds."""
+        del draft
+        return False
+
+    def smallest_share(self, task: Task, n_users: int) -> float:
+        """Return the smallest share that is found with 95 % probability; 0 by default."""
+        del task, n_users
+        return 0.0
+
+    def largest_error(self, target: Requirements) -> float:
+        """Return the largest standard error with which an estimate says something."""
+        del target
+        return 1.0
+
+    def describe(self, design: Design) -> str:
+        """Return a clause on a design's parameters and number of reports."""
+        return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
+
+
+class _Buckets(PlannedKind):
+    ERROR_OF = "the share below an edge"
+
+    def errors(self, task: Task, n_users: int) -> Vector:
+        return prefix_variances(task, n_users)
+
+    def describe(self, design: Design) -> str:
+        dummies = design.dummy_spec
+        name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
+        if dummies.levels:
+            name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
+        plain = math.isinf(design.local_epsilon)
+        noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
+        mean, _ = design.shuffler.moments()
+        added = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
+        if dummies.clusters is not None:
+            added = ", clusters of positive and negative reports"
+            added += f"; at most {1 + dummies.maximum:,} messages"
+        elif number := dummies.expected_per_user:
+            added = f", {number:g} {'dummy' if number == 1 else 'dummies'} per user"
+        number = design.messages_per_user
+        messages = "one message" if number == 1 else f"{number:.5g} messages"
+        return f"{name} {noise}{added}; {messages}"
+
+
+class _Items(_Buckets):
+    ERROR_OF = "a share"
+
+    def largest_error(self, target: Requirements) -> float:
+        return max(target.head)
+
+
+class _Texts(PlannedKind):
+    ERROR_OF = "a rare text's share"
+
+    def draft(self, protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:
+        draft = target.draft(protocol)
+        texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
+        return None if texts is None else dataclasses.replace(draft, texts=texts)
+
+    def is_floor(self, draft: TaskDraft) -> bool:
+        """Return whether texts are decoded, rather than each one label's bit counted."""
+        return not draft.labels
+
+    def errors(self, task: Task, n_users: int) -> Vector:
+        """
+        Return the variance of the estimated share of a rare text that is the only candidate.
+
+        Further candidates and frequent other texts add errors. For labels it is the noise of the
+        label's bit, p*(1-p*) / (n·(q*-p*)²) [EPK14]. Bit i of a Bloom filter is also set by a share
+        b_i of users with other texts, which is noise; hash collisions in the m cohorts add a
+        variance of b_i(1-b_i)(1-1/m).
+        """
+        spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
+        signal = rappor.set_probability - rappor.unset_probability
+        var_unset, var_set = (
+            chance * (1 - chance) / signal**2
+            for chance in (rappor.unset_probability, rappor.set_probability)
+        )
+        if spec.encoding == "labels":
+            return np.array([var_unset / n_users])
+        others = 1 - (1 - bloom.hash_distribution(spec.bits)) ** spec.hashes
+        leverage = others * (1 - others)
+        noise = var_unset + others * (var_set - var_unset)
+        collisions = leverage * (1 - 1 / spec.cohorts)
+        total = (leverage * (noise + collisions)).sum()
+        return np.array([total / (n_users * leverage.sum() ** 2)])
+
+
+class _OpenValues(PlannedKind):
+    ERROR_OF = "a rare value's share"
+
+    def errors(self, task: Task, n_users: int) -> Vector:
+        mechanism = prefix_hashing_of(task)
+        per_report = mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
+        return np.array([per_report * mechanism.levels / n_users])
+
+    def smallest_share(self, task: Task, n_users: int) -> float:
+        return planned_share(spec_as(task.mechanism, OpenSpec), n_users)
+
+    def describe(self, design: Design) -> str:
+        form, values = "", design.draft.open
+        if values is not None:
+            form = _OPEN_FORMS[values.encoding].format(values.code_bytes)
+        return f"{form}{super().describe(design)}"
+
+
+class _Vectors(PlannedKind):
+    ERROR_OF = "a mean"
+
+    def errors(self, task: Task, n_users: int) -> Vector:
+        """Return the error of the mean of values spread evenly over the range."""
+        numbers = spec_as(task.mechanism, NumberSpec)
+        half = (numbers.high - numbers.low) / 2
+        people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
+        per_user = number_mechanism_of(task).variance(people) * len(people)
+        return np.array([half**2 * per_user.mean() / n_users])
+
+    def largest_error(self, target: Requirements) -> float:
+        del target
+        return math.inf
+
+
+class _Numbers(_Vectors):
+    ERROR_OF = "the mean"
+
+
+class _KeyValues(PlannedKind):
+    ERROR_OF = "the share of a key that half of the users own"
+
+    def errors(self, task: Task, n_users: int) -> Vector:
+        owners = np.full(task.domain_size, _OWNERS)
+        expected = PrivKv.of(task).expected(owners, np.zeros(task.domain_size), n_users)
+        squares: Vector = expected.frequency_errors**2
+        return squares
+
+
+PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = MappingProxyType(
+    {
+        "categorical": _Items(),
+        "ordered": _Buckets(),
+        "string": _Texts(),
+        "open": _OpenValues(),
+        "mean": _Numbers(),
+        "vector": _Vectors(),
+        "key-value": _KeyValues(),
+    }
+)
+
+
+def predicted_mse(task: Task, n_users: int) -> float:
+    """Return the predicted mean squared error of a task's estimates."""
+    return float(PLANNED_KINDS[task.kind].errors(task, n_users).mean())
+
+
+@lru_cache(maxsize=16)
+def prefix_variances(task: Task, n_users: int) -> Vector:
+    """
+    Return the predicted variance of the share of users up to each bucket of their group.
+
+    Assumes evenly spread values, and for hashed reports independent errors of shares that sum to 1.
+    Shape (domain_size,).
+    """
+    size, items = task.domain_size, np.arange(1.0, task.domain_size // task.groups + 1)
+    sent = n_users * (task.own_reports + task.dummies.expected_per_user)
+    mixture = mixture_of(task, n_users, counted=round(sent))
+    covariance = ShareCovariance.of(task, np.full(size, 1 / size), mixture)
+    if isinstance(covariance.mechanism, LocalHashing):  # exact variances take seconds per design
+        each = covariance.mechanism.variance(covariance.shares, mixture).mean()
+        return np.tile(each * items * (1 - items / size), task.groups)
+    return covariance.of_prefixes()
 
 
 def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> TextDraft | None:
@@ -173,51 +340,3 @@ def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> Tex
     if unset >= 1 / 2:
         return None
     return dataclasses.replace(rappor, unset=unset, set=1 - unset)
-
-
-def predicted_mse(task: Task, n_users: int) -> float:
-    """
-    Return the predicted mean squared error of a task's estimate.
-
-    For numbers, it is the error of a mean of values spread evenly over the range; for pairs, of the
-    share of a key that half of the users own; for texts, of a rare text's share, without the errors
-    that further candidates and frequent other texts add; for open dictionaries, of a rare value's.
-    """
-    if task.kind == "open":
-        mechanism = prefix_hashing_of(task)
-        per_report = mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
-        return per_report * mechanism.levels / n_users
-    if task.kind == "string":
-        return _text_mse(task, n_users)
-    if task.kind == "key-value":
-        owners = np.full(task.domain_size, _OWNERS)
-        expected = PrivKv.of(task).expected(owners, np.zeros(task.domain_size), n_users)
-        return float((expected.frequency_errors**2).mean())
-    numbers = spec_as(task.mechanism, NumberSpec)
-    half = (numbers.high - numbers.low) / 2
-    people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
-    per_user = number_mechanism_of(task).variance(people) * len(people)
-    return float(half**2 * per_user.mean() / n_users)
-
-
-def _text_mse(task: Task, n_users: int) -> float:
-    """
-    Return the variance of the estimated share of a rare text that is the only candidate.
-
-    For labels it is the noise of the label's bit, p*(1-p*) / (n·(q*-p*)²) [EPK14]. Bit i of a Bloom
-    filter is also set by a share b_i of users with other texts, which is noise; hash collisions in
-    the m cohorts add a variance of b_i(1-b_i)(1-1/m).
-    """
-    spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
-    signal = rappor.set_probability - rappor.unset_probability
-    var_unset, var_set = (
-        chance * (1 - chance) / signal**2
-        for chance in (rappor.unset_probability, rappor.set_probability)
-    )
-    if spec.encoding == "labels":
-        return var_unset / n_users
-    others = 1 - (1 - bloom.hash_distribution(spec.bits)) ** spec.hashes
-    leverage = others * (1 - others)
-    noise = var_unset + others * (var_set - var_unset)
-    collisions = leverage * (1 - 1 / spec.cohorts)
-    return float((leverage * (noise + collisions)).sum() / (n_users * leverage.sum() ** 2))

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Self, cast
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -26,13 +27,15 @@ from common.messages.result import FoundValues, Means
 from common.protocols import Kind, protocol_named
 from common.task.domain_spec import EdgesSpec
 from common.task.draft import NumberDraft
+from common.task.kinds import KINDS
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
-from deploy.datasets.sample_people import SamplePeople, numbers_of
+from deploy.datasets.names import IPUMS_1940_CITY
+from deploy.datasets.sample_people import SamplePeople, numbers_of, people_of, sample_people
 from deploy.results.decoder import decode
 from deploy.results.estimate_table import mse_of
-from lab.planning.value_design import predicted_mse, prefix_variances
+from lab.planning.value_design import predicted_mse
 from lab.simulate import baselines
 from lab.simulate.accuracy import (
     LEAST_REPEATS,
@@ -135,42 +138,26 @@ class Population:
         labelled = protocol_named(protocol).domain == "labelled"
         return {"labels": tuple(self.value_names)} if labelled else {}
 
+    def sample_counts(self, *seed: int) -> Counts:
+        """Draw the users by item; only of a histogram."""
+        data = cast("Dataset", self.source)
+        return data.sample_counts(self.n_users, np.random.default_rng(seed))
+
     def repeat(self, task: Task, seed: Seed, *, one_by_one: bool) -> Repeat:
         """Collect every answer once, estimate as the services do, and compare with the truth."""
-        if isinstance(self.source, SamplePeople):
-            return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
-        users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
-        return _repeat_items(task, users, seed, one_by_one=one_by_one)
+        return SIMULATED_KINDS[self.kind].repeat(self, task, seed, one_by_one)
 
     def central_errors(self, epsilon: float, delta: float, seed: int) -> baselines.CentralErrors:
-        """
-        Return the errors of central mechanisms; for items, on the first repeat's users.
-
-        Texts are released as a histogram, the owners of each key as means of 0 or 1. There are none
-        for ordered buckets and open dictionaries.
-        """
-        if self.kind in {"ordered", "open"}:
-            return {}
-        if not isinstance(self.source, SamplePeople):
-            users = self.source.sample_counts(self.n_users, np.random.default_rng((seed, 0)))
-            return baselines.central_errors_of_items(users, epsilon, delta)
-        if self.kind == "string":
-            errors = baselines.central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
-            return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}
-        half = 0.5
-        if self.kind != "key-value":
-            numbers = self.source.draft.get("numbers") or NumberDraft()
-            half = (numbers.high - numbers.low) / 2
-        return baselines.central_errors_of_means(
-            self.n_users, self.domain_size, half, epsilon, delta
-        )
+        """Return the errors of central mechanisms; for items, on the first repeat's users."""
+        return SIMULATED_KINDS[self.kind].central(self, epsilon, delta, seed)
 
 
 _mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
 
 
-def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) -> Repeat:
+def _repeat_items(people: Population, task: Task, seed: Seed, one_by_one: bool) -> Repeat:  # noqa: FBT001
     """Simulate items; the errors of ordered buckets are those of shares below an edge."""
+    users = people.sample_counts(seed[0], seed[2])
     mechanism, n_users, rng = _mechanism(task), int(users.sum()), np.random.default_rng(seed)
     started = time.perf_counter()
     one_by_one = one_by_one or few_enough_reports(task, n_users)
@@ -180,14 +167,14 @@ def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) ->
     truth = users / n_users
     if task.edges is None:
         errors = histogram_errors(histogram, truth)
-        theory = ShareCovariance.of_mechanism(mechanism, truth, mixture).of_shares()
+        theory = float(ShareCovariance.of_mechanism(mechanism, truth, mixture).of_shares().mean())
     else:
         errors = prefix_errors(histogram.frequencies, histogram.refined, truth)
-        theory = prefix_variances(task, n_users)
+        theory = predicted_mse(task, n_users)
     return Repeat(
         seconds=seconds,
         errors=errors,
-        mse_theory=float(theory.mean()),
+        mse_theory=theory,
         one_by_one=one_by_one,
         by_value=ByValue(truth, histogram.frequencies, histogram.standard_errors),
     )
@@ -272,10 +259,113 @@ def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) ->
     )
 
 
-_REPEATS: Final[Mapping[Kind, Callable[[Task, SamplePeople, np.random.Generator], Repeat]]] = {
-    "string": _repeat_texts,
-    "open": _repeat_open,
-    "mean": _repeat_numbers,
-    "vector": _repeat_numbers,
-    "key-value": _repeat_pairs,
-}
+def _no_errors(*_: object) -> baselines.CentralErrors:
+    return {}
+
+
+def _errors_of_items(
+    people: Population, epsilon: float, delta: float, seed: int
+) -> baselines.CentralErrors:
+    return baselines.central_errors_of_items(people.sample_counts(seed, 0), epsilon, delta)
+
+
+def _errors_of_texts(
+    people: Population, epsilon: float, delta: float, _seed: int
+) -> baselines.CentralErrors:
+    """Return the errors of a histogram of texts."""
+    errors = baselines.central_errors_of_items(np.array([people.n_users, 0]), epsilon, delta)
+    return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}
+
+
+def _errors_of_means(
+    people: Population, epsilon: float, delta: float, _seed: int
+) -> baselines.CentralErrors:
+    """Return the errors of means; the owners of a key are a mean of 0 or 1."""
+    draft = cast("SamplePeople", people.source).draft
+    numbers = draft.get("numbers") or NumberDraft()
+    half = 0.5 if "pairs" in KINDS[people.kind].tables else (numbers.high - numbers.low) / 2
+    return baselines.central_errors_of_means(
+        people.n_users, people.domain_size, half, epsilon, delta
+    )
+
+
+class Asked(NamedTuple):
+    """The people to simulate, as a command asks for them."""
+
+    kind: Kind
+    data: Dataset | None
+    users: int | None
+    span: tuple[float, float] | None
+    buckets: int
+    seed: int
+
+
+def _draw_items(asked: Asked) -> Population:
+    data = cast("Dataset", asked.data)
+    return Population.of_items(data, data.n_users if asked.users is None else asked.users)
+
+
+def _draw_numbers(asked: Asked) -> Population:
+    return Population.of_numbers(asked.data, asked.users, asked.buckets, asked.span)
+
+
+def _draw_values(asked: Asked) -> Population:
+    if asked.data is None:
+        return Population.of_values(sample_people(asked.kind, asked.users, asked.seed))
+    people = people_of(asked.data, asked.kind, asked.users, asked.seed, asked.span)
+    population = Population.of_values(people, asked.data.name)
+    return dataclasses.replace(population, remarks=asked.data.remarks)
+
+
+def _of_people(
+    simulate: Callable[[Task, SamplePeople, np.random.Generator], Repeat],
+) -> Callable[[Population, Task, Seed, bool], Repeat]:
+    """Return the simulation of users with fixed values."""
+    return lambda people, task, seed, _: simulate(
+        task, cast("SamplePeople", people.source), np.random.default_rng(seed)
+    )
+
+
+class SimulatedKind(NamedTuple):
+    """The simulator's part of one kind of value."""
+
+    units: str
+    """The figures whose mean squared error is measured."""
+    repeat: Callable[[Population, Task, Seed, bool], Repeat]
+    central: Callable[[Population, float, float, int], baselines.CentralErrors]
+    draw: Callable[[Asked], Population] = _draw_values
+    true_figure: str = "true share"
+    dataset: str | None = None
+    """The data set by default; None for the demo's people."""
+    compared: tuple[str, ...] = ()
+    """The protocols to compare by default; empty for all."""
+
+
+_ORDERED: Final = ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw")
+SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = MappingProxyType(
+    {
+        "categorical": SimulatedKind(
+            *("shares", _repeat_items, _errors_of_items, _draw_items),
+            dataset=IPUMS_1940_CITY,
+            compared=("od-hp",),
+        ),
+        "ordered": SimulatedKind(
+            *("shares below an edge", _repeat_items, _no_errors, _draw_numbers), compared=_ORDERED
+        ),
+        "string": SimulatedKind(
+            "shares of candidates", _of_people(_repeat_texts), _errors_of_texts
+        ),
+        # Random codes, with shares by Zipf's law.
+        "open": SimulatedKind(
+            *("shares of the values found", _of_people(_repeat_open), _no_errors),
+            dataset="zipf:50000",
+        ),
+        "mean": SimulatedKind(
+            *("a mean", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
+        ),
+        "vector": SimulatedKind(
+            *("means", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
+        ),
+        "key-value": SimulatedKind("shares of owners", _of_people(_repeat_pairs), _errors_of_means),
+    }
+)

@@ -14,14 +14,12 @@ from analyzer.task_builder import complete
 from common.accounting.guarantees import published_claim
 from common.crypto.hpke_pool import worker_pool
 from common.errors import ShuffleDpError
-from common.protocols import ITEM_KINDS
+from common.protocols import PROTOCOLS
+from common.task.kinds import KINDS
 from common.task.task import Task
-from lab.planning.design import NOT_AMPLIFIED, Design
-from lab.planning.ordered_design import ordered_design
-from lab.planning.published_design import published_design
+from lab.planning.design import Design
+from lab.planning.planner import FAMILIES
 from lab.planning.requirements import UNUSED_KEY, Requirements
-from lab.planning.search import tight_design
-from lab.planning.value_design import value_design
 from lab.simulate.accuracy import Repeat
 from lab.simulate.populations import Population, Seed
 from lab.simulate.sweep_row import Accounting, SweepRow
@@ -54,7 +52,7 @@ class Sweep:
         """Return the planner's requirements for a protocol at a target ε."""
         people = self.population
         item_options: dict[str, Any] = {}
-        if people.kind in ITEM_KINDS:
+        if KINDS[people.kind].histogram:
             item_options = {"trust": "shuffler-dummies", "messages_cap": self.messages_cap}
             item_options["most_seeds"] = _MAX_SEEDS
         return Requirements(
@@ -122,17 +120,14 @@ def _track(results: Iterator[T], progress: Progress, step: str, total: int) -> I
 def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -> dict[str, Any]:
     """Return a row's task and notes, or its refusal if no parameters reach the target."""
     protocol, accounting, _ = setting
-    find: Callable[[str, Requirements], Design] = value_design
-    if target.kind == "categorical":
-        find = published_design if accounting == "published" else tight_design
-    elif target.kind == "ordered":
-        find = ordered_design
+    family = FAMILIES[target.kind]
+    find = family.published if accounting == "published" else family.tight
     try:
         design = find(protocol, target)
         task = task_of(design)
     except ShuffleDpError as error:
         return {"refusal": str(error)}
-    amplified = target.kind in ITEM_KINDS and protocol not in NOT_AMPLIFIED
+    amplified = KINDS[target.kind].histogram and PROTOCOLS[protocol].amplified
     claim = published_claim(task, target.n_users, 0) if amplified else ""
     return {"task": task, "note": design.note, "published": claim}
 

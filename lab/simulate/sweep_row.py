@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from common.messages.guarantee import REPLACE_ONE
-from common.protocols import ITEM_KINDS
+from common.task.kinds import KINDS
 from common.task.task import Task
 from lab.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
 from lab.simulate.baselines import CentralErrors
@@ -62,7 +62,7 @@ class SweepRow:
         }
         if task is None:
             return fields | {"refusal": self.refusal}
-        items = people.kind in ITEM_KINDS
+        items = KINDS[people.kind].histogram
         for name, summary in self.errors.items():
             error = f"{name}_se" if items else f"{name}_standard_error"
             fields[name] = summary.mean

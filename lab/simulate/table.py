@@ -15,15 +15,15 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from common.messages.guarantee import rounded_up
-from common.protocols import ITEM_KINDS
+from common.task.kinds import KINDS
 from common.task.task import Task
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fit_table, print_whole
 from lab.planning.plan_view import default_local_cap
-from lab.planning.value_design import BIASED
 from lab.simulate.accuracy import LEAST_REPEATS
 from lab.simulate.baselines import CENTRAL_NAMES
 from lab.simulate.plot import Point
+from lab.simulate.populations import SIMULATED_KINDS
 from lab.simulate.sweep_row import SweepRow
 
 Progress = Callable[[int, int], None]
@@ -39,15 +39,6 @@ _FIXED_COLUMNS: Final = 3
 _ACCOUNTINGS: Final = {"published": "paper", "tight": "tight"}
 _TEXT_HEADINGS: Final = {"protocol", "by", "parameters", "value"}
 """Headings of text columns, which are aligned left; numbers are aligned right."""
-_UNITS: Final = {
-    "categorical": "shares",
-    "ordered": "shares below an edge",
-    "string": "shares of candidates",
-    "open": "shares of the values found",
-    "mean": "a mean",
-    "vector": "means",
-    "key-value": "shares of owners",
-}
 _LIMITS_OF_THEORY: Final = {
     "rappor": "For rappor, theory is a lower bound: candidates that share bits, and frequent texts "
     "that are not candidates, increase the error.",
@@ -125,7 +116,7 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
         interval = f", ± half of a 95 % interval (Student's t) over {repeats} repeats"
     console.print(
         f"[bold]{title}:[/bold] {people.n_users:,} users{values}; mean squared errors of "
-        f"{_UNITS[people.kind]}{interval}."
+        f"{SIMULATED_KINDS[people.kind].units}{interval}."
     )
     both = len({row.accounting for row in rows}) > 1
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
@@ -187,7 +178,7 @@ def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence
 
 def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     fields = row.as_json()
-    has_theory = fields["mse_theory"] > 0 and row.protocol not in BIASED
+    has_theory = fields["mse_theory"] > 0 and not task.composition.biased
     fields |= {
         "written_mse": row.errors["mse"].format(".3g"),
         "theory": f"×{fields['mse'] / fields['mse_theory']:.2f}" if has_theory else "-",
@@ -196,7 +187,7 @@ def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     }
     if both:
         fields["by"] = _ACCOUNTINGS[row.accounting]
-    if row.population.kind in ITEM_KINDS:
+    if KINDS[row.population.kind].histogram:
         fields["parameters"] = _parameters(task)
     return {
         heading: format(fields[name], form)
@@ -222,8 +213,8 @@ def _central_cells(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
 
 
 def _parameters(task: Task) -> str:
-    hashes = task.mechanism.name in {"local-hashing", "string-hashing"}
-    parts = [f"g {task.item_mechanism.buckets}" if hashes else "plain"]
+    hashed = task.mechanism.hash_buckets
+    parts = [f"g {hashed}" if hashed else "plain"]
     if task.level_sizes:
         parts = [f"{len(task.level_sizes)} levels, fan-out {task.item_mechanism.buckets}"]
     if math.isfinite(task.local_epsilon):
@@ -242,14 +233,14 @@ def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
         return
     people, truth = rows[0].population, shown[0][1].truth
     largest = np.argsort(-truth, kind="stable")[:_MAX_VALUES]
-    true = "true mean" if people.kind in {"mean", "vector"} else "true share"
+    true = SIMULATED_KINDS[people.kind].true_figure
     lines = [
         {"value": escaped(people.value_names[index]), true: f"{truth[index]:.4g}"}
         for index in largest
     ]
     for row, (_, estimates, errors) in shown:
         heading = f"{row.protocol} ε {row.target_epsilon:g}"
-        if people.kind in ITEM_KINDS:
+        if KINDS[people.kind].histogram:
             heading += f" {_ACCOUNTINGS[row.accounting]}"
         for cells, index in zip(lines, largest, strict=True):
             cells[heading] = f"{estimates[index]:.4g} ± {errors[index]:.2g}"

@@ -165,3 +165,65 @@ def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) ->
         assert "scipy" not in outcome.stdout
         assert "common.mechanisms" not in outcome.stdout
         assert "common.accounting" not in outcome.stdout
+
+
+_FORMS: Final = {"kind", "law", "protocol"}
+"""Names that hold the form of a thing: a value's kind, a distribution, a protocol."""
+_OPTIONAL: Final = {"clusters", "levels"}
+"""Fields that are absent in all forms but one."""
+_TABLES: Final = {"common/protocols.py", "common/task/dummy_spec.py"}
+"""Files that hold a row for each form, and so may ask."""
+_MOST_QUESTIONS: Final = 90
+
+
+def _name_of(node: ast.expr) -> str:
+    """Return the last part of a name or attribute; empty for other expressions."""
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
+def _questions(tree: ast.Module, classes: set[str]) -> int:
+    """Count the places that compare a form, or ask for the class of a spec or mechanism."""
+    found = 0
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                absent = any(isinstance(operator, ast.Is | ast.IsNot) for operator in ops)
+                names = {_name_of(side) for side in (left, *others)}
+                found += bool(names & (_OPTIONAL if absent else _FORMS))
+            case ast.Match(subject=subject, cases=cases) if _name_of(subject) in _FORMS:
+                found += len(cases)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
+                found += not classes.isdisjoint(_name_of(part) for part in ast.walk(kinds))  # type: ignore[arg-type]
+    return found
+
+
+def test_hardly_any_code_asks_which_form_a_thing_has() -> None:
+    """What differs by kind, distribution or spec is a method of the thing, or a row of a table."""
+    paths = [path for path in _sources(*_FOLDERS) if _name(path) not in _TABLES]
+    classes = {
+        node.name
+        for path in _sources("common/task", "common/mechanisms")
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ClassDef)
+    }
+    found = {_name(path): _questions(_tree(path), classes) for path in paths}
+
+    assert sum(found.values()) <= _MOST_QUESTIONS, {name: n for name, n in found.items() if n}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("task.kind == 'open'", 1),
+        ("kind in kinds", 1),
+        ("spec.clusters is not None", 1),
+        ("isinstance(spec, Grr | RapporSpec)", 1),
+        ("match spec.law:\n    case 'fixed': ...\n    case _: ...", 2),
+        ("ROWS[task.kind](task)", 0),
+        ("spec.clusters == other", 0),
+        ("isinstance(spec, int)", 0),
+    ],
+)
+def test_a_question_for_a_form_is_found(source: str, expected: int) -> None:
+    """The count finds comparisons, matches and questions for a class, and no look-up."""
+    assert expected == _questions(ast.parse(source), {"Grr", "RapporSpec"})

@@ -27,6 +27,7 @@ from common.mechanisms.base import (
 from common.mechanisms.bits import batches
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, HashedResponse, mix
 from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.support import IndependentSupport
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MechanismSpec
 from common.task.task import Task
@@ -53,7 +54,7 @@ def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:
 
 
 @dataclass(frozen=True)
-class StringHashing(HashedResponse):
+class StringHashing(IndependentSupport, HashedResponse):
     """Local hashing of strings, estimated for a list of candidates."""
 
     candidates: tuple[str, ...]

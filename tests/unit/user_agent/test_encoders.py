@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from common.errors import ValueRangeError
-from common.messages.submission import KIND_DESCRIPTIONS, Value
+from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import NumberDraft
+from common.task.kinds import KINDS
 from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
@@ -48,8 +49,8 @@ def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
         _encoded(_OF_KIND[asked], value)
 
     wanted = (
-        f"this task asks for {KIND_DESCRIPTIONS[asked]} (kind {asked}); the value is "
-        f"{KIND_DESCRIPTIONS[given]} (kind {given})"
+        f"this task asks for {KINDS[asked].description} (kind {asked}); the value is "
+        f"{KINDS[given].description} (kind {given})"
     )
     assert wanted == str(caught.value)
 
