@@ -11,7 +11,9 @@ from rich.table import Table
 from common.errors import PlanError
 from common.messages.guarantee import delta_warnings, rounded_up
 from common.protocols import ITEM_KINDS, Kind
-from deploy.tasks.drafts import as_toml
+from common.task.cluster_dummies import ClusterDummies
+from common.task.named_dummies import LevelDummies
+from deploy.tasks.drafts import as_toml, shuffler_table
 from deploy.terminal.tables import (
     add_columns,
     guarantee_summary,
@@ -99,18 +101,18 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "floor": design.floor,
             **({"smallest_share": share} if share else {}),
         }
-    clusters, (up, down) = design.dummy_spec.clusters, design.influence
+    dummies, (up, down) = design.dummy_spec, design.influence
     return common | {
         "mechanism": {
             "name": "local-hashing" if design.buckets else "grr",
             "buckets": design.answers,
             "local_epsilon": design.local_epsilon,
         },
-        "dummies_per_user": design.dummy_spec.expected_per_user,
-        "shuffler": asdict(design.shuffler),
+        "dummies_per_user": dummies.expected_per_user,
+        "shuffler": shuffler_table(design.shuffler),
         "messages_per_user": design.messages_per_user,
-        "largest_submission": 1 + design.dummy_spec.maximum,
-        "clusters": None if clusters is None else asdict(clusters),
+        "largest_submission": 1 + dummies.maximum,
+        "clusters": asdict(dummies) if isinstance(dummies, ClusterDummies) else None,
         "influence": {"up": up, "down": down},
     }
 
@@ -236,7 +238,7 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
             "--n-min."
         )
-    if design.dummy_spec.clusters is not None:
+    if isinstance(design.dummy_spec, ClusterDummies):
         up, down = map(rounded_up, design.influence)
         yield (
             f"one dishonest submission can add {up} users to a value, or take {down} away"
@@ -288,13 +290,13 @@ def _describe(design: Design) -> str:
             form = _OPEN_FORMS[open_values.encoding].format(open_values.code_bytes)
         return f"{form}local epsilon {rounded_up(design.local_epsilon)}; one report"
     name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
-    if design.dummy_spec.levels:
+    if isinstance(design.dummy_spec, LevelDummies):
         name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
     plain = math.isinf(design.local_epsilon)
     noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
-    mean, _ = design.shuffler.moments()
+    mean, _ = design.shuffler.noise.moments()
     dummies = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
-    if design.dummy_spec.clusters is not None:
+    if isinstance(design.dummy_spec, ClusterDummies):
         dummies, most = ", clusters of positive and negative reports", design.dummy_spec.maximum
         dummies += f"; at most {1 + most:,} messages"
     elif number := design.dummy_spec.expected_per_user:

@@ -12,7 +12,13 @@ from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
-from common.task.shuffler_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import (
+    MAX_PER_ITEM,
+    RATIO_SUM,
+    BinomialNoise,
+    GeometricNoise,
+    ShufflerSpec,
+)
 from lab.planning.calibration import least_noise, log_excess
 from lab.planning.design import Design
 from lab.planning.requirements import Requirements
@@ -91,7 +97,7 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
     def at(epsilon: float) -> Design:
         if protocol == "sbin":
             trials = binomial_trials(epsilon / room, delta)
-            spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
+            spec = ShufflerSpec(noise=BinomialNoise(trials=trials))
         else:
             spec = geometric_spec(epsilon / room, delta / target.rounds)
         return Design(protocol=protocol, target=target, local_epsilon=local, shuffler=spec)
@@ -167,13 +173,10 @@ def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
     cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
     if peak + cut > MAX_PER_ITEM:
         raise _too_many()
-    return ShufflerSpec(
-        law="geometric",
-        peak=peak,
-        left_weight=left_weight,
-        right_weight=right_weight,
-        most=peak + cut,
+    noise = GeometricNoise(
+        peak=peak, left_weight=left_weight, right_weight=right_weight, most=peak + cut
     )
+    return ShufflerSpec(noise=noise)
 
 
 def _ratio_weight(ratio: float) -> int:

@@ -6,7 +6,7 @@ from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.releases import AmplifiedRelease
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec
 from lab.planning.shuffler_noise import geometric_spec
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 from tests.support.reductions import reduction_for
@@ -14,11 +14,12 @@ from tests.support.reductions import reduction_for
 
 def _spec(peak: int, left: float, right: float, most: int) -> ShufflerSpec:
     return ShufflerSpec(
-        law="geometric",
-        peak=peak,
-        left_weight=int(left * RATIO_SUM),
-        right_weight=int(right * RATIO_SUM),
-        most=most,
+        noise=GeometricNoise(
+            peak=peak,
+            left_weight=int(left * RATIO_SUM),
+            right_weight=int(right * RATIO_SUM),
+            most=most,
+        )
     )
 
 
@@ -47,7 +48,8 @@ def test_delta_is_never_below_the_worst_data_set(
     """Enumerated; exact for one user and two items."""
     release = _release(users, items, local_epsilon, spec)
     distributions = [grr_distribution(value, items, local_epsilon) for value in range(items)]
-    distribution = dict(enumerate(spec.probabilities()))
+    assert isinstance(spec.noise, GeometricNoise)
+    distribution = dict(enumerate(spec.noise.probabilities()))
     for epsilon in (0.0, 1e-6, 0.2, 0.6, 1.2, 2.5):
         true = true_delta_with_item_noise(
             distributions, users=users, noise=distribution, epsilon=epsilon

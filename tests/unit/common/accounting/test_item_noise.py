@@ -10,14 +10,14 @@ import pytest
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemDistribution, ItemNoiseRelease
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 
 _HALF, _QUARTER = RATIO_SUM // 2, RATIO_SUM // 4
 
 
-def _geometric(peak: int, left: int, right: int, most: int) -> ShufflerSpec:
-    return ShufflerSpec(law="geometric", peak=peak, left_weight=left, right_weight=right, most=most)
+def _geometric(peak: int, left: int, right: int, most: int) -> GeometricNoise:
+    return GeometricNoise(peak=peak, left_weight=left, right_weight=right, most=most)
 
 
 def _distribution(noise: ItemDistribution) -> dict[int, float]:
