@@ -92,10 +92,7 @@ def refuse_excess_padding(counts: BatchCounts, task: Task, batch: BatchManifest)
     the task's lengths, or fills rooms without a cluster.
     """
     fixed, n_users = task.own_reports + task.dummies.certain, batch.n_users
-    padding = int(np.diff(task.lengths, prepend=fixed - 1).max()) - 1
-    if task.dummies.clusters is not None:
-        padding = task.dummies.maximum  # a room may be empty
-    room = min(batch.n_reports - n_users * fixed, n_users * padding)
+    room = min(batch.n_reports - n_users * fixed, n_users * task.dummies.most_padding)
     excess = max(0, counts.null - max(0, room))
     refused: dict[RefusalCause, int] = {
         **counts.refused,

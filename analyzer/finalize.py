@@ -58,13 +58,13 @@ def mixture_of(
     """
     shuffler, dummies = task.shuffler, task.dummies
     if not shuffler.only_permutes:
-        mean, spread = shuffler.moments()
+        mean, spread = shuffler.noise.moments()
         return Mixture(
             n_real=max(1.0, n_users - refused / shuffler.keep_probability),
             keep_probability=shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,
-            item_law=Draws(*shuffler.summed),
+            item_law=Draws(*shuffler.noise.summed),
             total_is_known=False,
         )
     accepted = counted + padding

@@ -20,8 +20,9 @@ from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
 from common.task.composition import check_domain_size
 from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
-from common.task.dummy_spec import DummySpec
+from common.task.dummy_forms import AnyDummies
 from common.task.kinds import KINDS, TABLES
+from common.task.named_dummies import LevelDummies
 from common.task.specs import (
     MAX_DOMAIN_SIZE,
     AnySpec,
@@ -37,6 +38,7 @@ from common.task.specs import (
     spec_as,
 )
 from common.task.task import MAX_LOCAL_EPSILON, Task
+from common.task.uniform_dummies import averaging
 
 MIN_DRAFT_EPSILON: Final = 1e-6
 """Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""
@@ -116,13 +118,13 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
     return dataclasses.replace(draft, domain_size=size, labels=labels)
 
 
-def _dummies(draft: TaskDraft, spec: AnySpec) -> DummySpec:
+def _dummies(draft: TaskDraft, spec: AnySpec) -> AnyDummies:
     if draft.dummies is None:
         if spec.levels:
             groups = group_count(draft.breakdown)
             sizes = hierarchy_sizes(draft.domain_size // groups, spec.item_buckets, groups)
-            return DummySpec.by_level(draft.dummies_per_user, sizes)
-        return DummySpec.averaging(draft.dummies_per_user)
+            return LevelDummies.averaging(draft.dummies_per_user, sizes)
+        return averaging(draft.dummies_per_user)
     if draft.dummies_per_user:
         raise TaskError(
             f"dummies_per_user is {draft.dummies_per_user}; with a table [dummies] it must be 0"

@@ -29,11 +29,13 @@ from common.mechanisms.registry import prefix_hashing_of, randomizer_of
 from common.messages.submission import Value
 from common.protocols import ITEM_KINDS
 from common.task import specs
-from common.task.cluster_spec import ClusterSpec
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.cluster_dummies import ClusterDummies
+from common.task.dummy_forms import AnyDummies
+from common.task.named_dummies import LevelDummies
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ItemNoise
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
+from common.task.uniform_dummies import NegativeBinomialDummies
 from deploy.tasks.encoded_values import joined
 from deploy.tasks.value_parser import value_of
 from user_agent.contribution import encoder_for
@@ -116,7 +118,7 @@ def seed_count(mechanism: Mechanism) -> int:
 
 def level_shares(task: Task) -> Vector:
     """Return the share of each level of a hierarchy among all dummies."""
-    weights = np.array(task.dummies.levels, dtype=np.float64)
+    weights = np.array(cast("LevelDummies", task.dummies).levels, dtype=np.float64)
     return np.asarray(weights / weights.sum())
 
 
@@ -130,16 +132,18 @@ def _response(power: float, answers: int, *, other: float | None) -> SupportDist
     )
 
 
-def extra_dummies(spec: DummySpec) -> Vector:
+def extra_dummies(spec: AnyDummies) -> Vector:
     """Return the probabilities that a user adds 0, 1, … dummies beyond the certain ones."""
-    if spec.levels:
+    if isinstance(spec, LevelDummies):
         fractions = np.array(spec.levels) % 2**32 / 2**32
         total = np.ones(1)
         for chance in fractions[fractions > 0]:
             total = np.convolve(total, [1 - chance, chance])
         return total
+    if isinstance(spec, ClusterDummies):
+        raise NotCoveredError(spec.distribution)
     places, chance = np.arange(spec.most + 1), spec.extra_weight / 2**32
-    if not spec.bounded and spec.uniform:
+    if isinstance(spec, NegativeBinomialDummies):
         kept = stats.nbinom.pmf(places, spec.trials, 1 - chance)
     else:
         kept = stats.binom.pmf(places, spec.trials, chance)
@@ -168,8 +172,8 @@ class SubmissionSizes:
 
 def submission_sizes(task: Task) -> SubmissionSizes:
     """Return the distribution of the sizes of submissions. Cost: grows with trials of clusters."""
-    if task.dummies.clusters is not None:
-        sizes = _cluster_sizes(task.dummies.clusters)
+    if isinstance(task.dummies, ClusterDummies):
+        sizes = _cluster_sizes(task.dummies)
         return SubmissionSizes(sizes=np.array(list(sizes)), chances=np.array(list(sizes.values())))
     chances, lengths = extra_dummies(task.dummies), task.lengths
     numbers = task.own_reports + task.dummies.certain + np.arange(len(chances))
@@ -178,7 +182,7 @@ def submission_sizes(task: Task) -> SubmissionSizes:
     return SubmissionSizes(sizes=columns, chances=chances)
 
 
-def _cluster_sizes(spec: ClusterSpec) -> dict[tuple[int, int, int], float]:
+def _cluster_sizes(spec: ClusterDummies) -> dict[tuple[int, int, int], float]:
     """Convolve a user's own report with the trials: the smallest room that holds each cluster."""
     rooms = {size: (shown / 2**32, filled / 2**32) for size, shown, filled in spec.rooms}
     room_of = {(i, j): min(size for size in rooms if i + j <= size) for i, j, _ in spec.clusters}
@@ -200,10 +204,10 @@ def _cluster_sizes(spec: ClusterSpec) -> dict[tuple[int, int, int], float]:
     return found
 
 
-def added_dummies(spec: ShufflerSpec) -> Vector:
+def added_dummies(spec: ItemNoise) -> Vector:
     """Return the probabilities that the shuffler adds 0, 1, …, `most` dummies of one item."""
     places = np.arange(spec.most + 1)
-    if not spec.geometric:
+    if not isinstance(spec, GeometricNoise):
         return np.asarray(stats.binom.pmf(places, spec.trials, 0.5))
     steps = places - spec.peak
     left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM

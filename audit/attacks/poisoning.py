@@ -39,6 +39,7 @@ from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
 from common.messages.submission import plain_reports
 from common.protocols import Kind
+from common.task.cluster_dummies import ClusterDummies
 from common.task.task import Task
 from lab.simulate.collection import collect, few_enough_reports
 from shuffler.collection import check_length
@@ -97,8 +98,11 @@ def leverage(
     if not isinstance(mechanism, SupportCounting):
         raise NotCoveredError(type(mechanism).__name__)
     worst, r = crafted(mechanism, targets, rng), len(targets)
-    high, clusters = 1.0 if one_item else float(r), task.dummies.clusters
-    w = 1 if clusters is None else clusters.negative_weight
+    high = 1.0 if one_item else float(r)
+    spread = high
+    if isinstance(clusters := task.dummies, ClusterDummies):
+        w = clusters.negative_weight
+        spread = float(max(i + w * j for i, j, _ in clusters.clusters))
     if negative:
         worst = plain_reports(targets[:1] + mechanism.domain_size)
     weight = float(supported(mechanism, worst, targets)[0])
@@ -109,7 +113,7 @@ def leverage(
         own_floor=r * mechanism.q,
         dummy_floor=r * expected,
         extreme=weight if negative else high,
-        spread=high if clusters is None else float(max(i + w * j for i, j, _ in clusters.clusters)),
+        spread=spread,
         uniform=r / 2 if bits else r * mechanism.q_dummy,
         crafted=worst,
         weight=weight,

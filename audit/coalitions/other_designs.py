@@ -21,12 +21,12 @@ from common.mechanisms.base import Vector
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.weights import ResponseWeights
 from common.messages.guarantee import REPLACE_ONE, Guarantee
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec
 
 _ITEMS: Final = 26
 _USERS: Final = 10_000
 _GEOMETRIC: Final = ShufflerSpec(
-    law="geometric", peak=20, left_weight=RATIO_SUM // 2, right_weight=RATIO_SUM // 2, most=60
+    noise=GeometricNoise(peak=20, left_weight=RATIO_SUM // 2, right_weight=RATIO_SUM // 2, most=60)
 )
 _SHUFFLER_MADE: Final = (
     ("sageo: dummies by the shuffler alone", "sageo", math.inf),

@@ -10,11 +10,13 @@ from analyzer.task_builder import complete
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import ShuffleDpError
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 from common.task.domain_spec import EdgesSpec, hierarchy_sizes
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec
+from common.task.named_dummies import LevelDummies
+from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ItemNoise, NoNoise
 from common.task.task import NONCE_BYTES, Task
+from common.task.uniform_dummies import FixedDummies
 from lab.planning.requirements import UNUSED_KEY
 
 FAR_FUTURE: Final = 4_000_000_000
@@ -24,7 +26,7 @@ _MAX_EPSILON: Final = 100.0
 _MAX_ITEMS: Final = 32
 _MAX_BUCKETS: Final = 7
 _MAX_DUMMIES: Final = 8
-_FEW_CLUSTERS: Final = ClusterSpec(
+_FEW_CLUSTERS: Final = ClusterDummies(
     negative_weight=2,
     trials=4,
     clusters=((2, 1, 40), (1, 0, 20), (0, 1, 6), (3, 0, 3)),
@@ -76,23 +78,30 @@ def reduced_draft(task: Task, *, most_reports: int, n_users: tuple[int, ...]) ->
     return None
 
 
+def _fewer(noise: ItemNoise) -> ItemNoise:
+    """Return a distribution of the shuffler's dummies with at most a few dozen of an item."""
+    if isinstance(noise, GeometricNoise):
+        most = min(noise.most, 3 * _MAX_DUMMIES)
+        return dataclasses.replace(noise, peak=min(noise.peak, _MAX_DUMMIES), most=most)
+    if isinstance(noise, NoNoise):
+        return noise
+    return BinomialNoise(trials=min(noise.trials, 4 * _MAX_DUMMIES))
+
+
 def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
-    size, dummies, shuffler = min(task.domain_size, _MAX_ITEMS), task.dummies, task.shuffler
-    if dummies.item_chance:
-        dummies = dataclasses.replace(dummies, trials=size, most=min(dummies.most, size))
-    elif cut and dummies.clusters is not None:
-        dummies = dataclasses.replace(dummies, clusters=_FEW_CLUSTERS)
-    elif cut and dummies.maximum > _MAX_DUMMIES:
-        dummies = DummySpec(law="fixed", per_user=_MAX_DUMMIES)
+    size, shuffler = min(task.domain_size, _MAX_ITEMS), task.shuffler
+    dummies = task.dummies.resized(size)
+    if cut and isinstance(dummies, ClusterDummies):
+        dummies = _FEW_CLUSTERS
+    elif cut and dummies.maximum > _MAX_DUMMIES and not dummies.item_chance:
+        dummies = FixedDummies(per_user=_MAX_DUMMIES)
     if cut:
-        trials, peak = min(shuffler.trials, 4 * _MAX_DUMMIES), min(shuffler.peak, _MAX_DUMMIES)
-        most = trials or min(shuffler.most, 3 * _MAX_DUMMIES)
-        shuffler = dataclasses.replace(shuffler, trials=trials, peak=peak, most=most)
+        shuffler = dataclasses.replace(shuffler, noise=_fewer(shuffler.noise))
     edges, buckets = None, 0
     if task.level_sizes:
         edges, buckets = EdgesSpec(low=0.0, high=1.0, buckets=size), task.item_mechanism.buckets
         mean = min(dummies.expected_per_user, _MAX_DUMMIES)
-        dummies = DummySpec.by_level(mean, hierarchy_sizes(size, min(buckets, size)))
+        dummies = LevelDummies.averaging(mean, hierarchy_sizes(size, min(buckets, size)))
     elif task.composition.hashes:
         buckets = min(task.item_mechanism.buckets, _MAX_BUCKETS)
     return TaskDraft(

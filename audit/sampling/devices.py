@@ -23,7 +23,9 @@ from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context,
 from common.mechanisms.base import Reports, is_null
 from common.mechanisms.hierarchy import Hierarchy
 from common.messages.submission import split_submission
+from common.task.cluster_dummies import ClusterDummies
 from common.task.task import Task
+from common.task.uniform_dummies import UniformDummies
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.tasks.value_parser import value_of
 from user_agent.contribution import Contributor
@@ -123,7 +125,7 @@ def _sizes(
 ) -> NDArray[np.int64]:
     """Return the size of each user's submission, shape (users, 3); see SubmissionSizes."""
     null, negative = is_null(reports), np.zeros(len(reports), dtype=np.bool_)
-    if task.dummies.clusters is not None:
+    if isinstance(task.dummies, ClusterDummies):
         negative = ~null & (reports["item"] >= task.domain_size)
     counts = [np.bincount(owners[of], minlength=len(total)) for of in (~null & ~negative, negative)]
     return np.stack([*counts, total], axis=1)
@@ -154,11 +156,11 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
     if not task.dummies.maximum and spec.only_permutes:
         return
     mechanism = subject.mechanism
-    if task.dummies.uniform:
+    if isinstance(task.dummies, UniformDummies):
         counts = np.maximum(task.dummies.draw_numbers(number, rng) - left_out, 0)
         extra = counts - task.dummies.per_user
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
-    elif task.dummies.clusters is not None:
+    elif isinstance(task.dummies, ClusterDummies):
         _check_clusters(checks, subject, number // _SLOW_DIVISOR, rng)
     elif task.dummies.maximum:
         users = range(number // _SLOW_DIVISOR)
@@ -179,10 +181,11 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
         batches = np.array([spec.draw_kept(_SMALL_BATCH, rng).sum() for _ in range(_BATCHES)])
         binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, chance)
         checks.cells("number of reports kept in a small batch", batches, binomial)
-    if spec.most:
-        numbers, chances = spec.draw_item_dummies(number, rng) - left_out, added_dummies(spec)
+    if spec.noise.most:
+        chances = added_dummies(spec.noise)
+        numbers = spec.draw_item_dummies(number, rng) - left_out
         numbers = np.maximum(numbers, 0)
-        checks.cells(f"the shuffler's {spec.law} dummies", numbers, chances)
+        checks.cells(f"the shuffler's {spec.noise.distribution} dummies", numbers, chances)
         pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
         checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))
     yield checks.finding(

@@ -25,7 +25,7 @@ from common.accounting.count_distributions import (
 )
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
-from common.task.dummy_spec import DummySpec
+from common.task.uniform_dummies import NegativeBinomialDummies, UniformDummies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ _MIN_EVENT_PROBABILITY: Final = 1e-6
 """Minimum probability of the conditioning event; bounds for rarer events are useless."""
 
 
-def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
+def uniform_dummies(spec: UniformDummies, users: int) -> CountDistribution:
     """
     Return the distribution of the total number of the users' random uniform dummies.
 
@@ -84,7 +84,7 @@ def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     # Dummies of users beyond MAX_COUNT are not counted.
     users = min(users, MAX_COUNT // max(1, spec.trials))
     trials, chance = users * spec.trials, spec.extra_probability
-    if spec.bounded:
+    if not isinstance(spec, NegativeBinomialDummies):
         return Binomial(trials, chance)
     odds = chance / (1 - chance)
     redrawn = beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most)

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from common.accounting.count_distributions import MAX_COUNT
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
-from common.task.cluster_spec import CHANCE_SUM
-from common.task.dummy_spec import DummySpec
+from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
+from common.task.dummy_forms import AnyDummies
+from common.task.named_dummies import ItemDummies, LevelDummies
+from common.task.uniform_dummies import UniformDummies
 
 _FEWER: Final = 2.0**-48
 """Probability charged if a length leaves the number of dummies of a kind to chance. Chernoff's
@@ -42,7 +44,7 @@ class Arrivals:
     """Probability of each number of further ones, given the length; shape (lengths, numbers)."""
 
     @classmethod
-    def of(cls, spec: DummySpec, by_length: Sequence[int]) -> "tuple[Self, ...]":
+    def of(cls, spec: AnyDummies, by_length: Sequence[int]) -> "tuple[Self, ...]":
         """
         Return the arrivals of each kind of dummies: uniform, of each level, or in each room.
 
@@ -54,15 +56,16 @@ class Arrivals:
             raise AccountingError(
                 f"{len(by_length)} lengths arrived; the task has {len(lengths)} lengths"
             )
-        if spec.uniform:
+        if isinstance(spec, UniformDummies):
             # Padding fills up to the next length, so a length tells more than the one before.
             fixed = np.array([spec.per_user, *(lengths[:-1] + 1)], dtype=np.float64)
             return (cls(numbers, fixed, np.ones((len(lengths), 1))),)
-        rooms = () if spec.clusters is None else spec.clusters.rooms
-        found = []
-        for kind, least in enumerate(
-            [each.per_user for each in spec.each_level] or [0] * len(rooms)
-        ):
+        if isinstance(spec, ItemDummies):
+            return ()  # all submissions have one length
+        found, fewest = [], [each.per_user for each in spec.views]
+        if isinstance(spec, ClusterDummies):
+            fewest = [0] * len(spec.rooms)
+        for kind, least in enumerate(fewest):
             table = _numbers_by_length(spec, kind)
             if not by_length:
                 numbers, table = np.array([MAX_COUNT]), table.sum(axis=0, keepdims=True)
@@ -93,13 +96,13 @@ class Arrivals:
         return float(np.diff(taken, prepend=0) @ each[order])
 
 
-def _numbers_by_length(spec: DummySpec, kind: int) -> Vector:
+def _numbers_by_length(spec: ClusterDummies | LevelDummies, kind: int) -> Vector:
     """Return the probability of each length with each random number of dummies of one kind."""
-    if spec.clusters is not None:
-        rooms = [(k, room[0], room[1] / CHANCE_SUM) for k, room in enumerate(spec.clusters.rooms)]
-        trials = [[*rooms, (-1, 0, 1 - spec.clusters.shown)]] * spec.clusters.trials
+    if isinstance(spec, ClusterDummies):
+        rooms = [(k, room[0], room[1] / CHANCE_SUM) for k, room in enumerate(spec.rooms)]
+        trials = [[*rooms, (-1, 0, 1 - spec.shown)]] * spec.trials
     else:
-        chances = [each.extra_probability for each in spec.each_level]
+        chances = [each.extra_probability for each in spec.views]
         trials = [[(level, 1, c), (-1, 0, 1 - c)] for level, c in enumerate(chances)]
     found = {(spec.certain, 0): 1.0}
     for options in trials:

@@ -6,7 +6,7 @@ from typing import Final
 
 from common.messages.guarantee import rounded_up
 from common.messages.waived import Check
-from common.task.dummy_spec import DummySpec
+from common.task.dummies import Dummies
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 
 FORMULA_1: Final = (
@@ -129,22 +129,22 @@ def permanent_assumptions(permanent_epsilon: float) -> tuple[str, ...]:
     )
 
 
-def with_dummies(dummies: DummySpec) -> str:
+def with_dummies(dummies: Dummies) -> str:
     """Describe honest users' dummies, as the end of a sentence; empty if they add none."""
     return f" and add {dummies.words}" if dummies.maximum else ""
 
 
 def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
     """Return the assumptions on the shuffler's dummies and sampling; empty if it only permutes."""
-    stated = []
+    stated, noise = [], spec.noise
     if spec.keep_probability < 1:
         stated.append(
             f"the shuffler keeps each user's report with probability {spec.keep_probability:.6g} "
             f"({spec.keep_weight} in {KEEP_SUM}), drawn independently, and reveals to nobody which"
         )
-    if spec.most:
+    if noise.most:
         stated.append(
-            f"the shuffler adds dummies that name each item, for each item {spec.words}, drawn "
+            f"the shuffler adds dummies that name each item, for each item {noise.words}, drawn "
             "independently after the batch has closed, and reveals to nobody which or how many"
         )
         stated.append("none of these dummies are refused: an honest shuffler's are always valid")

@@ -52,7 +52,7 @@ from common.accounting.releases import Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
-from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
+from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 
 DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7, 8)
 """Low edges of the bins, in standard deviations below the mean number of rooms."""
@@ -136,7 +136,7 @@ class ClusterRelease(Release):
     @classmethod
     def of_shown(
         cls,
-        clusters: ClusterSpec,
+        clusters: ClusterDummies,
         shown: Sequence[tuple[int, float]],
         reduction: MatchCountReduction,
     ) -> Self:
@@ -154,7 +154,7 @@ class ClusterRelease(Release):
         return replace(release, rooms=rooms, missing=sum(fewer for _, fewer in shown))
 
     @classmethod
-    def of(cls, clusters: ClusterSpec, trials: int, reduction: MatchCountReduction) -> Self:
+    def of(cls, clusters: ClusterDummies, trials: int, reduction: MatchCountReduction) -> Self:
         """Return one round in which all honest users together make these trials."""
         rooms = []
         for (_, shown, filled), types in zip(clusters.rooms, clusters.types_by_room(), strict=True):

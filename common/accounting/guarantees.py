@@ -8,10 +8,10 @@ second, or for several rounds a composition; those of local noise and encryption
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from common.accounting import assumptions as stated
 from common.accounting.anonymity_set import AnonymitySet, uniform_dummies
@@ -41,9 +41,12 @@ from common.messages.guarantee import (
     sum_upper,
 )
 from common.messages.waived import NONE_WAIVED, Waived
-from common.task.dummy_spec import DummySpec
+from common.task.cluster_dummies import ClusterDummies
+from common.task.dummies import Dummies
+from common.task.named_dummies import ItemDummies
 from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
 from common.task.task import Task, honest_share
+from common.task.uniform_dummies import UniformDummies
 
 _MAX_SHARE_SHOWN: Final = 0.99
 """A guarantee by the user's own dummies is omitted if its ε exceeds this share of the local ε."""
@@ -57,7 +60,7 @@ class PrivacyParameters:
     """The reduction of one report; None if the guarantee relies on no shuffler."""
     local_epsilon: float
     """The promised local ε of one round, at least the reduction's own."""
-    dummies: DummySpec
+    dummies: Dummies
     shuffler: ShufflerSpec = PERMUTE_ONLY
     delta: float
     """δ of all rounds together."""
@@ -82,7 +85,7 @@ class PrivacyParameters:
 
         Raises AccountingError if the waived lengths are not the task's.
         """
-        randomizer, clusters = randomizer_of(task), task.dummies.clusters is not None
+        randomizer, clusters = randomizer_of(task), isinstance(task.dummies, ClusterDummies)
         by_arrivals = waived.by_length or (clusters and "refusals" in waived.checks)
         permanent = None
         if task.lasting:
@@ -141,10 +144,9 @@ class PrivacyParameters:
         _check_users(n_users)
         left = self.still_adding(adding, n_refused)
         users, adding = max(1, honest - n_refused), max(1, adding)
-        if not self.dummies.uniform:
-            clusters = self.dummies.clusters
-            draws = left if clusters is None else min(left * clusters.trials, MAX_COUNT)
-            chance = self.dummies.extra_probability if clusters is None else clusters.shown
+        trials, chance = self.dummies.hiding
+        if trials:
+            draws = min(left * trials, MAX_COUNT)
             return AnonymitySet(users=users, random_dummies=Binomial(draws, chance))
         per_user = self.dummies.per_user
         if self.arrivals:
@@ -152,7 +154,7 @@ class PrivacyParameters:
             all_or_none = Groups(Binomial(1, 1 - fewer), dummies) if dummies else None
             return AnonymitySet(users=users, random_dummies=all_or_none)
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
-        if not self.dummies.random:
+        if not (isinstance(self.dummies, UniformDummies) and self.dummies.random):
             return AnonymitySet(users=users, dummies=dummies)
         # Subtracting a user also subtracts at least one fixed dummy for each refusal. Without fixed
         # dummies, or without a user left to subtract, random ones may have been refused.
@@ -172,8 +174,8 @@ class PrivacyParameters:
         Each refusal may concern one of them. If dummies are uniform, in all or within levels, the
         victim always counts.
         """
-        counts = self.dummies.uniform or bool(self.levels)
-        return max(1 if counts else 0, max(1, adding) - n_refused)
+        trials, _ = self.dummies.hiding
+        return max(0 if trials else 1, max(1, adding) - n_refused)
 
     def _arrived(self, adding: int, n_refused: int) -> list[tuple[int, float]]:
         """Return the `least` dummies of each kind; a refused report may have been any of them."""
@@ -189,13 +191,13 @@ class PrivacyParameters:
         """
         if "sentinels" in self.waived.checks:
             return self.own_release()
-        clusters, counted = self.dummies.clusters, self.match_count
-        if clusters and self.arrivals and counted:
-            return ClusterRelease.of_shown(clusters, self._arrived(adding, n_refused), counted)
+        dummies, counted = self.dummies, self.match_count
+        if isinstance(dummies, ClusterDummies) and self.arrivals and counted:
+            return ClusterRelease.of_shown(dummies, self._arrived(adding, n_refused), counted)
         if not self.levels:
             return self.release(self.anonymity_set_of(n_users, honest, adding, n_refused))
         releases = []
-        for level, added in enumerate(self.dummies.each_level):
+        for level, added in enumerate(self.dummies.views):
             of_level = dataclasses.replace(
                 self,
                 levels=(),
@@ -234,12 +236,7 @@ class PrivacyParameters:
         adding = anonymity_set.random_dummies
         draws = adding.trials if isinstance(adding, Binomial) else 0
         if not by_shuffler:
-            clusters = self.dummies.clusters
-            return (
-                ClusterRelease.of(clusters, draws, counted)
-                if clusters
-                else each_item_release(self.dummies, draws)
-            )
+            return _NAMING[type(self.dummies)](self.dummies, draws, counted)
         if math.isinf(counted.local_epsilon):
             return ItemNoiseRelease.of_shuffler(self.shuffler)
         amplified = AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
@@ -358,6 +355,11 @@ def central_epsilon(parameters: PrivacyParameters, release: Release) -> float:
     return min(composed_epsilon(releases, parameters.delta), parameters.local_epsilon_of_all_rounds)
 
 
+_NAMING: Final[Mapping[type[Dummies], Callable[[Any, int, MatchCountReduction], Release]]] = {
+    ItemDummies: lambda dummies, users, _: each_item_release(dummies, users),
+    ClusterDummies: ClusterRelease.of,
+}
+"""One round hidden by the draws of dummies that name items."""
 _THEOREMS: Final[Mapping[type, tuple[str, str]]] = {
     AmplifiedRelease: (stated.FORMULA_1, stated.COMPOSED[stated.FORMULA_1]),
     CloneRelease: (stated.CLONES, stated.COMPOSED[stated.CLONES]),

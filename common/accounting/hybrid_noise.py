@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -44,7 +44,7 @@ from common.accounting.releases import AmplifiedRelease
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec
 
 _TAIL: Final = 1e-20
 """Maximum probability beyond a side of a window, and below the first bin of K; charged to δ."""
@@ -78,7 +78,8 @@ class HybridRelease:
 
     def __post_init__(self) -> None:
         spec, reduction = self.shuffler, self.amplified.reduction
-        if reduction.collision != 0 or spec.keep_probability < 1 or not spec.geometric:
+        geometric = isinstance(spec.noise, GeometricNoise)
+        if reduction.collision != 0 or spec.keep_probability < 1 or not geometric:
             raise AccountingError(
                 "the hybrid bound needs reports that name items, all kept, and geometric noise"
             )
@@ -129,7 +130,7 @@ class HybridRelease:
             hidden = epsilon >= reduction.local_epsilon
             return 0.0 if hidden else reduction.signal * noise.delta(epsilon)
 
-        lattice = _lattice(reduction, others, self.shuffler)
+        lattice = _lattice(reduction, others, cast("GeometricNoise", self.shuffler.noise))
         return [noise_alone] if lattice is None else [noise_alone, lattice.delta]
 
 
@@ -190,7 +191,7 @@ def _excesses(
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) -> _Lattice | None:
+def _lattice(reduction: MatchCountReduction, others: int, spec: GeometricNoise) -> _Lattice | None:
     """Lay out the lattices of all K; None if even K = 0 has too many cells."""
     noise, lost = _noise(spec)
     on_both = Binomial(others, min(1.0, 2 * reduction.blanket / reduction.answers))
@@ -213,7 +214,7 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) ->
     return _Lattice(reduction, joints, certain, *_low_ratio(spec, round(reduction.answers) - 2))
 
 
-def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:
+def _noise(spec: GeometricNoise) -> tuple[Vector, float]:
     """Return the distribution of z within its window, and the mass cut off; both rounded up."""
     masses = spec.probabilities() * (1 + _GEOMETRIC_ERROR)
     below, above = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
@@ -253,7 +254,7 @@ def _joint(coins: Vector, noise: Vector) -> Vector:
     return joint
 
 
-def _low_ratio(spec: ShufflerSpec, items: int) -> tuple[float, float]:
+def _low_ratio(spec: GeometricNoise, items: int) -> tuple[float, float]:
     """
     Return a low value of u over the other items, and a bound on the probability that u is lower.
 

@@ -35,8 +35,8 @@ from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.releases import Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.named_dummies import ItemDummies
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec
 
 _TAIL: Final = 1e-30
 """Maximum probability beyond either side of a window, which is charged to δ."""
@@ -50,8 +50,8 @@ _CACHE_SIZE: Final = 64
 _THRESHOLD_FACTOR: Final = 1 - 16 * ROUNDING
 
 
-ItemDistribution = Binomial | ShufflerSpec
-"""Distribution of the noise on one item's count; that of a shuffler is geometric."""
+ItemDistribution = Binomial | GeometricNoise
+"""Distribution of the noise on one item's count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +76,9 @@ class ItemNoiseRelease(Release):
     @classmethod
     def of_shuffler(cls, spec: ShufflerSpec) -> Self:
         """Return one round of reports without noise, whose shuffler adds dummies or samples."""
-        noise = spec if spec.geometric else Binomial(spec.trials, 0.5)
-        return cls(noise=noise, keep_probability=spec.keep_probability)
+        noise = spec.noise
+        added = noise if isinstance(noise, GeometricNoise) else Binomial(noise.trials, 0.5)
+        return cls(noise=added, keep_probability=spec.keep_probability)
 
     def delta(self, epsilon: float) -> float:
         """
@@ -91,7 +92,7 @@ class ItemNoiseRelease(Release):
         return min(1.0, self.missing + _classes(self.noise, self.keep_probability).delta(epsilon))
 
 
-def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
+def each_item_release(spec: ItemDummies, users: int) -> ItemNoiseRelease:
     """
     Return a round in which each user adds a dummy of each item with probability c [BC20].
 
@@ -99,7 +100,7 @@ def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     items other than x and x' are excluded (docs/theory/accounting.md); a user is with probability
     P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most).
     """
-    chance = spec.extra_probability
+    chance = spec.item_chance
     few_left = beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
     accepted = 1 - beyond(Binomial(spec.trials, chance), spec.most)
     share = few_left / accepted * (1 + RELATIVE_ERROR) if accepted > 0 else 1.0
@@ -167,7 +168,7 @@ def _binomial_classes(distribution: Binomial, beta: float) -> RatioClasses:
     return RatioClasses((1 - beta) + beta * before, window.masses, certain)
 
 
-def _geometric_classes(spec: ShufflerSpec, beta: float) -> RatioClasses:
+def _geometric_classes(spec: GeometricNoise, beta: float) -> RatioClasses:
     """
     Return outcomes grouped by g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond.
 

@@ -20,8 +20,15 @@ from common.accounting.epsilon_search import check_delta
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import rounded_up
-from common.task.dummy_spec import NO_DUMMIES, DummySpec
-from common.task.shuffler_spec import PERMUTE_ONLY, RATIO_SUM, ShufflerSpec
+from common.task.dummies import Dummies
+from common.task.shuffler_spec import (
+    PERMUTE_ONLY,
+    RATIO_SUM,
+    BinomialNoise,
+    GeometricNoise,
+    ShufflerSpec,
+)
+from common.task.uniform_dummies import NO_DUMMIES
 
 _MIN_EPSILON: Final = 1e-6
 _MAX_EPSILON: Final = 50.0
@@ -39,7 +46,7 @@ class BoundSetting:
     reduction: MatchCountReduction
     anonymity_set: AnonymitySet
     delta: float
-    dummies: DummySpec = NO_DUMMIES
+    dummies: Dummies = NO_DUMMIES
     """Distribution of a user's dummies; `anonymity_set` has the honest users' total."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
 
@@ -69,12 +76,12 @@ def aue(setting: BoundSetting) -> float:
 
 def sbin(setting: BoundSetting) -> float:
     """Return SBin's published central ε: the least for which the coins suffice [MSE25]."""
-    shuffler, delta = setting.shuffler, setting.delta
-    if not shuffler.trials:
-        raise BoundRangeError(f"it is for fair coins; the distribution is {shuffler.law}")
+    noise, delta = setting.shuffler.noise, setting.delta
+    if not isinstance(noise, BinomialNoise) or not noise.trials:
+        raise BoundRangeError(f"it is for fair coins; the distribution is {noise.distribution}")
 
     def missing_noise(epsilon: float) -> float:
-        return _sbin_coins(epsilon, delta, shuffler.keep_probability) - shuffler.trials
+        return _sbin_coins(epsilon, delta, setting.shuffler.keep_probability) - noise.trials
 
     return _least_epsilon(missing_noise, _MAX_EPSILON)
 
@@ -85,13 +92,13 @@ def sageo(setting: BoundSetting) -> float:
 
     The paper ignores the upper cut-off; the theorem's range is β ≥ 1 - e^(-ε/2).
     """
-    shuffler, delta = setting.shuffler, setting.delta
-    if not shuffler.geometric:
+    noise, delta = setting.shuffler.noise, setting.delta
+    if not isinstance(noise, GeometricNoise):
         raise BoundRangeError(
-            f"it is for two-sided geometric noise; the distribution is {shuffler.law}"
+            f"it is for two-sided geometric noise; the distribution is {noise.distribution}"
         )
-    beta = shuffler.keep_probability
-    left, right = shuffler.left_weight / RATIO_SUM, shuffler.right_weight / RATIO_SUM
+    beta = setting.shuffler.keep_probability
+    left, right = noise.left_weight / RATIO_SUM, noise.right_weight / RATIO_SUM
     unit = _WEIGHT_ROUNDING / RATIO_SUM
 
     def missing_noise(epsilon: float) -> float:
@@ -100,7 +107,7 @@ def sageo(setting: BoundSetting) -> float:
         )
         if steep > 0:
             return math.inf
-        return _sageo_peak(epsilon, delta, beta, left, right) - shuffler.peak
+        return _sageo_peak(epsilon, delta, beta, left, right) - noise.peak
 
     top = _MAX_EPSILON if beta == 1 else min(_MAX_EPSILON, -2 * math.log1p(-beta))
     return _least_epsilon(missing_noise, top)

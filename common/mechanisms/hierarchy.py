@@ -19,7 +19,7 @@ nothing off the variances of a tree's estimates, where it moves all siblings ali
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.messages.result import IntervalTable
 from common.messages.submission import PLAIN_REPORT, plain_reports
 from common.task.domain_spec import hierarchy_sizes
-from common.task.dummy_spec import DummySpec
+from common.task.named_dummies import LevelDummies
 from common.task.specs import MechanismSpec
 from common.task.task import Task
 
@@ -50,7 +50,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
     fan_out: int
     groups: int
     """Number of trees, one for each group of a breakdown."""
-    added: DummySpec
+    added: LevelDummies
     """The users' dummies."""
     weights: ResponseWeights
 
@@ -72,7 +72,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
             sizes=task.level_sizes,
             fan_out=task.item_mechanism.buckets,
             groups=task.groups,
-            added=task.dummies,
+            added=cast("LevelDummies", task.dummies),  # as the protocol needs
             weights=ResponseWeights.of(task.item_mechanism),
         )
 
@@ -154,7 +154,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         del n_dummies
         n_users, cells = int(users.sum()), []
         paths = self._paths(np.arange(self.domain_size))
-        for nodes, size, spec in zip(paths, self.sizes, self.added.each_level, strict=True):
+        for nodes, size, spec in zip(paths, self.sizes, self.added.views, strict=True):
             number = n_users * spec.per_user + rng.binomial(n_users, spec.extra_probability)
             own = np.bincount(nodes, weights=users, minlength=size).astype(np.int64)
             cells.append(own + rng.multinomial(number, np.full(size, 1 / size)))
@@ -170,7 +170,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         """Return the variance of each level's counts."""
         return [
             n_users * each.expected_per_user / size
-            for each, size in zip(self.added.each_level, self.sizes, strict=True)
+            for each, size in zip(self.added.views, self.sizes, strict=True)
         ]
 
     def _sum_children(self, level: int, figures: Vector) -> Vector:
@@ -232,7 +232,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         An estimate averages counts of several levels and is nearer to normal, so intervals are a
         little wide.
         """
-        dummies = round(mixture.n_real * self.added.each_level[-1].expected_per_user)
+        dummies = round(mixture.n_real * self.added.views[-1].expected_per_user)
         added = Draws.coins(dummies, 1 / self.sizes[-1])
         return interval_table(mixture.n_real, 1.0, 0.0, (added,))
 

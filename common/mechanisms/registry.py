@@ -22,7 +22,7 @@ from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
-from common.protocols import Kind, MechanismName, NumberMechanismName
+from common.protocols import DummyDistribution, Kind, MechanismName, NumberMechanismName
 from common.task.specs import NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
@@ -38,6 +38,9 @@ ITEM_MECHANISMS: Final[Mapping[MechanismName, type[Mechanism]]] = MappingProxyTy
         "hierarchy": Hierarchy,
     }
 )
+
+_AMONG: Final[Mapping[DummyDistribution, type[Mechanism]]] = {"clusters": Signed}
+"""Mechanisms that count items among dummies of this distribution."""
 
 NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = MappingProxyType(
     {
@@ -55,9 +58,8 @@ NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = 
 
 def mechanism_of(task: Task) -> Mechanism:
     """Build the mechanism of a task that collects items; raise TaskError if the spec is wrong."""
-    clusters = task.dummies.clusters is not None
-    factory = Signed if clusters else ITEM_MECHANISMS[task.item_mechanism.name]
-    mechanism = factory.of(task)
+    plain = ITEM_MECHANISMS[task.item_mechanism.name]
+    mechanism = _AMONG.get(task.dummies.distribution, plain).of(task)
     check_report_bytes(task.mechanism, mechanism.report_dtype)
     return mechanism
 

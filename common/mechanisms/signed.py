@@ -26,17 +26,22 @@ from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import IntervalTable
 from common.messages.submission import PLAIN_REPORT
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 from common.task.task import Task
 
 _UNEXPLAINED: Final = 5.0
 """Standard deviations from the expected total that are a reason for a warning."""
 
 
-def influence_of(clusters: ClusterSpec, signal: float) -> tuple[float, float]:
+def influence_of(clusters: ClusterDummies, signal: float) -> tuple[float, float]:
     """Return `Signed.influence` for p - q = signal. Run by the planner and the analyzer."""
     up, down = clusters.influence
     return up / signal, down / signal
+
+
+def influence_on(task: Task) -> tuple[float, float] | None:
+    """Return `Signed.influence` of a task with clusters, and None for other tasks."""
+    return Signed.of(task).influence if isinstance(task.dummies, ClusterDummies) else None
 
 
 @dataclass(frozen=True)
@@ -45,15 +50,14 @@ class Signed(Grr):
 
     PLACE: ClassVar[str] = "a report"
 
-    clusters: ClusterSpec
+    clusters: ClusterDummies
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """Build the mechanism of a task, which must have clusters."""
-        if task.dummies.clusters is None:
+        if not isinstance(task.dummies, ClusterDummies):
             raise TaskError("the task has no clusters")
-        weights = ResponseWeights.of(task.item_mechanism)
-        return cls(task.domain_size, weights, task.dummies.clusters)
+        return cls(task.domain_size, ResponseWeights.of(task.item_mechanism), task.dummies)
 
     @property
     def places(self) -> int:
@@ -62,7 +66,7 @@ class Signed(Grr):
 
     def draw_clusters(self, rng: np.random.Generator) -> Reports:
         """Draw one user's clusters, and the null reports that fill their rooms."""
-        numbers, size = self.clusters.draw(self.domain_size, rng)
+        numbers, size = self.clusters.draw_one(self.domain_size, rng)
         reports = null_reports(size, PLAIN_REPORT).copy()
         reports["item"][: len(numbers)] = numbers
         return reports

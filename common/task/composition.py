@@ -6,7 +6,7 @@ from typing import Final
 
 from common.errors import TaskError
 from common.protocols import Kind, Protocol
-from common.task.dummy_spec import DummySpec
+from common.task.dummies import Dummies
 from common.task.kinds import KINDS
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.task.specs import AnySpec, check_choice, check_int_range
@@ -25,7 +25,7 @@ def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
 def check_composition(
     protocol: Protocol,
     spec: AnySpec,
-    dummies: DummySpec,
+    dummies: Dummies,
     shuffler: ShufflerSpec,
     *,
     domain_size: int,
@@ -52,46 +52,41 @@ def check_composition(
     _check_shuffler(protocol, shuffler, domain_size)
     _check_domain(protocol, spec, domain_size, labels)
     spec.check_values(domain_size, labels)
-    if spec.levels and len(dummies.levels) != spec.levels:
+    if spec.levels and len(dummies.views) != spec.levels:
         raise TaskError(
-            f"the dummies have {len(dummies.levels)} levels; the hierarchy has {spec.levels}"
+            f"the dummies have {len(dummies.views)} levels; the hierarchy has {spec.levels}"
         )
 
 
-def _check_dummies(protocol: Protocol, dummies: DummySpec, domain_size: int) -> None:
-    if "clusters" in protocol.dummy_distributions and dummies.clusters is None:
-        raise TaskError(
-            f"the protocol {protocol.name} needs a table of clusters; the distribution of the "
-            f"dummies is {dummies.law}"
-        )
-    if dummies.maximum > 0:
-        if not protocol.dummy_distributions:
-            raise TaskError(
-                f"the protocol {protocol.name} has no dummies; "
-                f"the task has up to {dummies.maximum} for each user"
-            )
+def _check_dummies(protocol: Protocol, dummies: Dummies, domain_size: int) -> None:
+    if protocol.dummy_distributions:
         check_choice(
-            "the distribution of this protocol's dummies", dummies.law, protocol.dummy_distributions
+            "the distribution of this protocol's dummies",
+            dummies.distribution,
+            protocol.dummy_distributions,
         )
-    if dummies.item_chance and dummies.trials != domain_size:
+    elif dummies.maximum > 0:
         raise TaskError(
-            f"trials is {dummies.trials}; for the distribution each-item it must be domain_size, "
-            f"{domain_size}"
+            f"the protocol {protocol.name} has no dummies; "
+            f"the task has up to {dummies.maximum} for each user"
         )
+    dummies.check_domain_size(domain_size)
 
 
 def _check_shuffler(protocol: Protocol, spec: ShufflerSpec, domain_size: int) -> None:
     check_choice(
-        "the distribution of this protocol's shuffler", spec.law, (protocol.shuffler_distribution,)
+        "the distribution of this protocol's shuffler",
+        spec.noise.distribution,
+        (protocol.shuffler_distribution,),
     )
     if spec.keep_probability < 1 and not protocol.samples:
         raise TaskError(
             f"the protocol {protocol.name} keeps every report; keep_weight is "
             f"{spec.keep_weight}, and must be {KEEP_SUM}"
         )
-    expected = math.ceil(domain_size * spec.moments()[0])
+    expected = math.ceil(domain_size * spec.noise.moments()[0])
     check_int_range("the shuffler's expected dummies", expected, 0, MAX_SHUFFLER_DUMMIES)
-    draws = math.ceil(domain_size * spec.draws_per_item)
+    draws = math.ceil(domain_size * spec.noise.draws_per_item)
     check_int_range("the shuffler's expected draws", draws, 0, MAX_SHUFFLER_DRAWS)
 
 

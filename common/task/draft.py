@@ -12,7 +12,8 @@ from common.crypto.hpke import DEFAULT_SUITE
 from common.errors import TaskError
 from common.limits import MAX_USERS, parse_amount, parse_bounded, parse_count
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.dummy_spec import MAX_DUMMIES, DummySpec
+from common.task.dummies import MAX_DUMMIES
+from common.task.dummy_forms import AnyDummies
 from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
 from common.task.specs import MAX_DOMAIN_SIZE, Labels
 from common.task.task import MAX_POPULATION_CHARACTERS
@@ -129,7 +130,7 @@ class TaskDraft(_Draft):
     means the optimal one."""
     dummies_per_user: Annotated[float, partial(parse_amount, maximum=MAX_DUMMIES)] = 0.0
     """Average number, 0 or more. If 1.3, each user adds one dummy, or two with probability .3."""
-    dummies: DummySpec | None = None
+    dummies: AnyDummies | None = None
     """Explicit distribution of the users' dummies; dummies_per_user must then be 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""

@@ -4,7 +4,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args
 
@@ -41,28 +41,11 @@ def check_fields(spec: Any) -> None:  # noqa: ANN401  # any spec
             rule(name, getattr(spec, name))
 
 
-Rules = Mapping[str, Callable[[str, Any], object]]
-"""The rule of each field, which raises TaskError for a wrong value."""
-
-
-def check_distribution(table: Any, rows: Mapping[str, Rules], noun: str) -> None:  # noqa: ANN401
-    """
-    Raise TaskError unless a table's fields keep the rules of the row that its field `law` names.
-
-    A field without a rule in the row is not the distribution's, and must have its default value.
-    """
-    check_choice(f"the distribution of {noun}", table.law, tuple(rows))
-    rules: Rules = {"law": lambda _, law: law, **rows[table.law]}
-    for field in fields(table):
-        value = getattr(table, field.name)
-        if field.name in rules:
-            rules[field.name](field.name, value)
-        elif type(value) is not type(field.default) or value != field.default:
-            stated = value if isinstance(value, int) else "set"
-            raise TaskError(
-                f"{field.name} is {stated}; the distribution {table.law} of {noun} has none, so it "
-                f"must be {field.default} or left out"
-            )
+def check_truth(name: str, value: object) -> bool:
+    """Return a field; raise TaskError unless it is true or false."""
+    if not isinstance(value, bool):
+        raise TaskError(f"{name} must be true or false")
+    return value
 
 
 def check_open_range(

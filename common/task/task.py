@@ -25,6 +25,7 @@ from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
 from common.protocols import ITEM_KINDS, Kind, Protocol, Refinement, protocol_named
+from common.task.cluster_dummies import ClusterDummies
 from common.task.composition import check_composition, check_domain_size
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
@@ -33,8 +34,9 @@ from common.task.domain_spec import (
     group_count,
     hierarchy_sizes,
 )
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_forms import DUMMIES, AnyDummies
+from common.task.named_dummies import LevelDummies
+from common.task.shuffler_spec import NOISES, ItemNoise, ShufflerSpec
 from common.task.specs import (
     AnySpec,
     MechanismSpec,
@@ -49,6 +51,7 @@ from common.task.specs import (
     spec_from_fields,
 )
 from common.task.token_spec import TokenSpec
+from common.task.uniform_dummies import FixedDummies, UniformDummies
 from common.task_digest import TaskDigest
 
 FORMAT_VERSION: Final = 1
@@ -72,8 +75,10 @@ _PARSE_ERRORS: Final = (
 """Exceptions that parsing arbitrary bytes may raise."""
 _HEXADECIMAL: Final = ("analyzer_key", "shuffler_key", "shuffler_key_proof", "nonce")
 _ADDED: Final = ("shuffler_key_proof", "tokens", "edges", "breakdown")
-_ADDED_TO_DUMMIES: Final = ("clusters", "levels")
 """Fields that former versions lacked."""
+_OF_DUMMIES: Final = ("per_user", "trials", "extra_weight", "most")
+_OF_SHUFFLER: Final = ("trials", "peak", "left_weight", "right_weight", "most")
+"""Numbers that the tables of the bytes have for every distribution; 0 if it has none."""
 _PER_PUBLICATION: Final = {*_HEXADECIMAL, "tokens", "central_epsilon"}
 """Fields in which two tasks from one draft may differ."""
 _INFINITE: Final = "inf"
@@ -96,7 +101,7 @@ class Task:
     labels: tuple[str, ...]
     """Names of the items, numbers or keys; may be empty."""
     mechanism: AnySpec
-    dummies: DummySpec
+    dummies: AnyDummies
     shuffler: ShufflerSpec
     delta: float
     n_min: int
@@ -395,7 +400,7 @@ class Task:
     @property
     def expected_shuffler_dummies(self) -> int:
         """Average number of the shuffler's dummies in one batch, rounded up."""
-        return math.ceil(self.domain_size * self.shuffler.moments()[0])
+        return math.ceil(self.domain_size * self.shuffler.noise.moments()[0])
 
     @property
     def sealed_report_bytes(self) -> int:
@@ -432,12 +437,12 @@ class Task:
         if math.isinf(self.local_epsilon):
             fields["local_epsilon"] = _INFINITE
         # Without the fields of later versions, other tasks keep their bytes.
-        for table, names in ((fields, _ADDED), (fields["dummies"], _ADDED_TO_DUMMIES)):
-            for name in names:
-                if not table[name]:
-                    del table[name]
-        if self.dummies.one_length or not self.dummies.random:
-            fields["dummies"].pop("one_length", None)
+        for name in _ADDED:
+            if not fields[name]:
+                del fields[name]
+        fields["dummies"] = _dummies_table(self.dummies)
+        noise, keep = self.shuffler.noise, {"keep_weight": self.shuffler.keep_weight}
+        fields["shuffler"] = keep | _distribution_table(noise, _OF_SHUFFLER)
         text = json.dumps(
             fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
@@ -499,8 +504,8 @@ class Task:
             raise TaskError("labels must be text")
         return cls(
             mechanism=spec_from_fields(fields.pop("mechanism")),
-            dummies=DummySpec.from_fields(fields.pop("dummies")),
-            shuffler=ShufflerSpec(**fields.pop("shuffler")),
+            dummies=_dummies_of(fields.pop("dummies")),
+            shuffler=_shuffler_of(fields.pop("shuffler")),
             labels=tuple(labels),
             tokens=None if tokens is None else TokenSpec.from_fields(tokens),
             edges=None if edges is None else EdgesSpec(**edges | {"given": tuple(edges["given"])}),
@@ -509,6 +514,43 @@ class Task:
             else BreakdownSpec(**breakdown | {"groups": tuple(breakdown["groups"])}),
             **fields,
         )
+
+
+def _distribution_table(
+    distribution: AnyDummies | ItemNoise, names: Sequence[str]
+) -> dict[str, Any]:
+    numbers = {name: getattr(distribution, name, 0) for name in names}
+    return {"law": distribution.distribution, **numbers}
+
+
+def _dummies_table(dummies: AnyDummies) -> dict[str, Any]:
+    if isinstance(dummies, ClusterDummies):
+        return {"law": "clusters", **dict.fromkeys(_OF_DUMMIES, 0), "clusters": asdict(dummies)}
+    table = _distribution_table(dummies, _OF_DUMMIES)
+    if isinstance(dummies, LevelDummies):
+        table["levels"] = dummies.levels
+    if isinstance(dummies, UniformDummies) and dummies.random and not dummies.one_length:
+        table["one_length"] = False
+    return table
+
+
+def _dummies_of(table: dict[str, Any]) -> AnyDummies:
+    form = DUMMIES[table["law"]]
+    own = table.get("clusters", table)
+    given = {each.name: own[each.name] for each in fields(form) if each.init and each.name in own}
+    if "one_length" in form.__dataclass_fields__ and form is not FixedDummies:
+        given.setdefault("one_length", True)
+    return form(**{name: _as_tuples(value) for name, value in given.items()})
+
+
+def _shuffler_of(table: dict[str, Any]) -> ShufflerSpec:
+    form = NOISES[table["law"]]
+    noise = form(**{each.name: table[each.name] for each in fields(form) if each.init})
+    return ShufflerSpec(keep_weight=table["keep_weight"], noise=noise)
+
+
+def _as_tuples(value: Any) -> Any:  # noqa: ANN401  # any JSON
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 _KINDS: Final[tuple[tuple[str, Any], ...]] = tuple(

@@ -16,13 +16,14 @@ from common.limits import (
     parse_word,
 )
 from common.messages.batch import TaskSummary
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec
+from common.task.dummy_forms import DUMMIES
+from common.task.shuffler_spec import NOISES, ShufflerSpec
 from common.task.task import MAX_TASK_BYTES
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
-from common.wire.fields import Codec, digest_from_wire
+from common.wire.fields import Codec, UnionCodec, digest_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, task_pb2
 
 MAX_LISTED_TASKS: Final = 50
@@ -60,17 +61,19 @@ def _triples_to_wire(triples: Sequence[Sequence[int]]) -> list[analyzer_pb2.Weig
 TOKENS: Final = Codec(TokenSpec, task_pb2.TokenSpec)
 """An issuer's token key, in drafts and from the issuer."""
 _CLUSTERS: Final = Codec(
-    ClusterSpec,
-    analyzer_pb2.ClusterSpec,
+    ClusterDummies,
+    analyzer_pb2.ClusterDummies,
     {"clusters": _triples, "rooms": _triples},
     {"clusters": _triples_to_wire, "rooms": _triples_to_wire},
 )
-_DUMMIES: Final = Codec(DummySpec, analyzer_pb2.DummySpec, {"clusters": _CLUSTERS})
+_DUMMIES: Final = UnionCodec(DUMMIES, analyzer_pb2.Dummies, {"clusters": _CLUSTERS})
+_NOISE: Final = UnionCodec(NOISES, analyzer_pb2.ItemNoise)
 _DRAFT: Final = Codec(
     TaskDraft,
     analyzer_pb2.CreateTaskRequest,
     {
         "dummies": _DUMMIES,
+        "shuffler": Codec(ShufflerSpec, analyzer_pb2.ShufflerSpec, {"noise": _NOISE}),
         "suite": lambda _, name: parse_word("the suite", name or DEFAULT_SUITE, tuple(SUITES)),
     },
 )

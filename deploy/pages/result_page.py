@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from common.crypto.hpke import fingerprint, suite_named
 from common.mechanisms.base import Vector
-from common.mechanisms.signed import Signed
+from common.mechanisms.signed import influence_on
 from common.messages.guarantee import REPLACE_ONE
 from common.messages.result import Histogram, Result, simultaneous_confidence
 from common.task.domain_spec import EdgesSpec
@@ -69,7 +69,7 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
         guarantees=guarantee_sentences(result.guarantees),
         replace_one=REPLACE_ONE,
         mechanism=_own_parameters(task),
-        influence=Signed.of(task).influence if task.dummies.clusters else None,
+        influence=influence_on(task),
         overhead=suite_named(task.suite).overhead_bytes,
         keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
         claim_room=CLAIM_ROOM_NOTE if task.central_epsilon < task.local_epsilon else "",

@@ -2,8 +2,9 @@
 
 import datetime
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,8 +13,12 @@ from pydantic import with_config
 from common.crypto.signing import SignedTask
 from common.errors import SettingsError, TaskError
 from common.limits import MAX_UNIX_TIME
-from common.runtime.validation import STRICT, read_file, read_toml, validated
+from common.runtime.validation import STRICT, read_file, read_toml, unknown_keys, validated
+from common.task.cluster_dummies import ClusterDummies
 from common.task.draft import TaskDraft
+from common.task.dummies import Dummies
+from common.task.dummy_forms import DUMMIES
+from common.task.shuffler_spec import KEEP_SUM, NOISES, ShufflerSpec
 from common.task.task import MAX_TASK_BYTES
 from common.task.token_spec import TokenSpec
 from deploy.terminal.files import all_or_nothing, atomic_output
@@ -23,6 +28,10 @@ MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 TASK_FILES: Final = ("task.json", "task.sig")
 """File names of a task's bytes and of its signature."""
 _DRAFT: Final = with_config(STRICT)(TaskDraft)
+for _form in (*DUMMIES.values(), *NOISES.values()):
+    with_config(STRICT)(_form)
+_OF_NOISE: Final = ("trials", "peak", "left_weight", "right_weight", "most")
+"""Keys of the distributions of the shuffler's dummies."""
 _OF_OTHERS: Final = {"shuffler_key": "shuffler", "tokens": "issuer"}
 """Fields that are not in the file, with the party whose key they hold."""
 
@@ -46,9 +55,70 @@ def from_keys(keys: dict[str, Any], path: Path) -> TaskDraft:
     if isinstance(edges, dict) and edges.get("spacing") != "given" and "given" not in edges:
         check_keys(edges, ("low", "high", "buckets"), "edges", path)
     keys["shuffler_key"] = ""
+    tables = {name: keys.pop(name) for name in ("dummies", "shuffler") if name in keys}
     draft = validated(_DRAFT, keys, TaskError, "key in the draft", str(path))
     _check_whole_numbers(asdict(draft).items())
-    return replace(draft, shuffler_key=b"")
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise TaskError(f"{name} must be a table")
+        try:
+            tables[name] = _PARSERS[name](table, path)
+        except TaskError as error:
+            raise TaskError(f"[{name}]: {error}") from error
+    return replace(draft, shuffler_key=b"", **tables)
+
+
+def _distribution(forms: Mapping[str, type[Any]], table: dict[str, Any], path: Path) -> Any:  # noqa: ANN401  # of one of the forms
+    """
+    Return the distribution that a draft's table names as its `law`, or raise TaskError.
+
+    Its own keys may be in an inner table of its name. Keys of other distributions may have the
+    value that it implies, or 0, false or [].
+    """
+    law = table.pop("law", None)
+    if not isinstance(law, str) or law not in forms:
+        raise TaskError(f"law must be one of: {', '.join(forms)}")
+    if isinstance(table.get(law), dict):
+        given = table.pop(law)
+    else:
+        own = {field.name for field in fields(forms[law]) if field.init}
+        given = {key: table.pop(key) for key in own & table.keys()}
+    found = validated(forms[law], given, TaskError, "key", str(path))
+    known = {"most", *forms, *(field.name for form in forms.values() for field in fields(form))}
+    if unknown := table.keys() - known:
+        raise TaskError(unknown_keys(unknown, known, "key", str(path)))
+    for key, value in table.items():
+        if value and value != getattr(found, key, 0):
+            raise TaskError(
+                f"{key} is {value if isinstance(value, int) else 'set'}; with the other keys of "
+                f"the law {law} it must be {getattr(found, key, 0)} or left out"
+            )
+    return found
+
+
+def _shuffler(table: dict[str, Any], path: Path) -> ShufflerSpec:
+    keep_weight = table.pop("keep_weight", KEEP_SUM)
+    noise = _distribution(NOISES, {"law": "none", **table}, path)
+    return ShufflerSpec(keep_weight=keep_weight, noise=noise)
+
+
+_PARSERS: Final[Mapping[str, Callable[[dict[str, Any], Path], Any]]] = {
+    "dummies": partial(_distribution, DUMMIES),
+    "shuffler": _shuffler,
+}
+"""Parsers of the tables of a draft that hold a distribution."""
+
+
+def shuffler_table(spec: ShufflerSpec) -> dict[str, Any]:
+    """Return the keys of the table [shuffler] of a draft, those of other distributions as 0."""
+    numbers = {key: getattr(spec.noise, key, 0) for key in _OF_NOISE}
+    return {"law": spec.noise.distribution, "keep_weight": spec.keep_weight, **numbers}
+
+
+def _dummies_table(dummies: Dummies) -> dict[str, Any]:
+    """Return the keys of the table [dummies] of a draft; those of clusters in an inner table."""
+    own, law = asdict(dummies), dummies.distribution  # type: ignore[call-overload]  # a dataclass
+    return {"law": law, **({law: own} if isinstance(dummies, ClusterDummies) else own)}
 
 
 def check_keys(table: Mapping[str, Any], needed: Iterable[str], name: str, path: Path) -> None:
@@ -90,7 +160,9 @@ def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
 def as_toml(draft: TaskDraft) -> str:
     """Return a draft as TOML for `read`, without others' keys and fields with default values."""
     whole = asdict(draft) | {
-        "deadline": datetime.datetime.fromtimestamp(draft.deadline, datetime.UTC)
+        "deadline": datetime.datetime.fromtimestamp(draft.deadline, datetime.UTC),
+        "dummies": draft.dummies and _dummies_table(draft.dummies),
+        "shuffler": shuffler_table(draft.shuffler),
     }
     own = (field for field in fields(draft) if field.name not in _OF_OTHERS)
     changed = [field.name for field in own if getattr(draft, field.name) != field.default]

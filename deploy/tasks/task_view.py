@@ -10,7 +10,7 @@ from rich.table import Table
 
 from common.crypto.hpke import HpkePrivateKey
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.signed import Signed
+from common.mechanisms.signed import influence_on
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
 from common.protocols import Kind
@@ -183,18 +183,10 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     if task.level_sizes:
         sizes = ", ".join(f"{size:,}" for size in task.level_sizes)
         hashed = f" of {sizes} nodes, fan-out {task.item_mechanism.buckets:,}"
-    added = f"{dummies.law}, {dummies.expected_per_user:.4g} per user on average"
-    if dummies.levels:
-        each = ", ".join(f"{spec.expected_per_user:.4g}" for spec in dummies.each_level)
-        added = f"{each} per user on average, by level"
-    if dummies.clusters is not None:
-        nulls = dummies.expected_sent - dummies.expected_per_user
-        up, down = map(rounded_up, Signed.of(task).influence)
-        added = (
-            f"clusters of {dummies.expected_per_user:.4g} reports per user on average, and "
-            f"{nulls:.4g} null reports; one dishonest submission moves an item by up to +{up} or "
-            f"-{down} users"
-        )
+    added, influence = dummies.summary, influence_on(task)
+    if influence is not None:
+        up, down = map(rounded_up, influence)
+        added += f"; one dishonest submission moves an item by up to +{up} or -{down} users"
     least, *larger = map("{:,}".format, task.envelope_sizes)
     average = f"{task.expected_envelope_bytes:,.0f} on average"
     size = f"{least} to {larger[-1]}, {average}" if larger else least
@@ -293,8 +285,8 @@ def _describe_shuffler(shuffler: ShufflerSpec) -> str:
             f"keeps each report with probability {shuffler.keep_probability:.4g} and drops the "
             "others"
         )
-    if shuffler.most:
-        steps.append(f"adds dummies: {shuffler.law}")
+    if shuffler.noise.most:
+        steps.append(f"adds dummies: {shuffler.noise.distribution}")
     return ", ".join(steps)
 
 

@@ -17,7 +17,7 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import REPLACE_ONE, Guarantee
 from common.messages.submission import parse_numbers
 from common.runtime.validation import STRICT, validated
-from common.task.dummy_spec import DummySpec
+from common.task.uniform_dummies import averaging
 from lab.bounds import general_blanket, randomizers
 from lab.bounds.attack import epsilon_lower
 from lab.bounds.other_bounds import compare
@@ -176,7 +176,7 @@ class Query:
                 f"{self.n} users"
             )
         try:
-            per_user = DummySpec.averaging(self.m or 0.0)
+            per_user = averaging(self.m or 0.0)
         except TaskError as error:
             raise AccountingError(str(error)) from error
         random_dummies = self._random_dummies()

@@ -23,7 +23,7 @@ from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
-from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
+from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from lab.planning.calibration import least_noise, log_excess
 from lab.planning.cluster_law import ClusterLaw, poisson_delta, shipped_laws
 from lab.planning.shuffler_noise import CLAIM_ROOM, MARGIN
@@ -75,7 +75,7 @@ class ClusterTarget:
     influence_cap: float = math.inf
     """Most that one dishonest submission may move an item's count, either way."""
     useful_noise: float = math.inf
-    """`ClusterSpec.noise` from which on another protocol has less error."""
+    """`ClusterDummies.noise` from which on another protocol has less error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +87,10 @@ class _Candidate:
     """Probability that each shown room is filled; empty if everybody shows the law's only room."""
     scale: float
     """Factor of the law's rates."""
-    spec: ClusterSpec
+    spec: ClusterDummies
 
 
-def cluster_specs(target: ClusterTarget) -> list[ClusterSpec]:
+def cluster_specs(target: ClusterTarget) -> list[ClusterDummies]:
     """
     Return one calibrated design, or two if the second may err less; the least error comes first.
 
@@ -104,7 +104,7 @@ def cluster_specs(target: ClusterTarget) -> list[ClusterSpec]:
         raise PlanError(_NO_GAIN)
     predicted = _all_predicted(target)
     fitting = [each for each in predicted if _fits(each.spec, target)]
-    found: list[ClusterSpec] = []
+    found: list[ClusterDummies] = []
     level = 0.0
     for candidate in _most_promising(fitting):
         # The model errs nearly alike for all candidates.
@@ -147,7 +147,7 @@ def _all_predicted(target: ClusterTarget) -> list[_Candidate]:
     return predicted
 
 
-def cluster_release(spec: ClusterSpec, honest_users: int, domain_size: int) -> ClusterRelease:
+def cluster_release(spec: ClusterDummies, honest_users: int, domain_size: int) -> ClusterRelease:
     """Return one round with the clusters of these users, for the accountant."""
     plain = MatchCountReduction.for_weights(
         answers=domain_size, weights=ResponseWeights.for_epsilon(math.inf), hashed=False
@@ -155,9 +155,9 @@ def cluster_release(spec: ClusterSpec, honest_users: int, domain_size: int) -> C
     return ClusterRelease.of(spec, honest_users * spec.trials, plain)
 
 
-def expected_reports(spec: ClusterSpec) -> float:
+def expected_reports(spec: ClusterDummies) -> float:
     """Return the mean number of reports in a submission, its own and null reports included."""
-    return 1 + spec.expected_length
+    return 1 + spec.expected_sent
 
 
 def _predicted(law: ClusterLaw, target: ClusterTarget) -> Iterator[_Candidate]:
@@ -239,7 +239,7 @@ class _Model:
 
 def _spec(
     law: ClusterLaw, filled: tuple[float, ...], scale: float, target: ClusterTarget
-) -> ClusterSpec:
+) -> ClusterDummies:
     """Return a law's integers for a factor of its rates. Raises TaskError if a rule forbids it."""
     rates, rooms = law.rates, law.rooms
     by_room = law.by_room(rates)
@@ -255,7 +255,7 @@ def _spec(
         weights = [(CHANCE_SUM, chances[0])]
     largest = np.array([rates[rooms == room].max() for room in rooms])
     shares = np.maximum(np.rint(rates / largest * _MAX_WEIGHT), 1).astype(int).tolist()
-    return ClusterSpec(
+    return ClusterDummies(
         negative_weight=law.negative_weight,
         trials=trials,
         clusters=tuple((i, j, share) for (i, j, _), share in zip(law.types, shares, strict=True)),
@@ -263,7 +263,7 @@ def _spec(
     )
 
 
-def _at(candidate: _Candidate, level: float, target: ClusterTarget) -> ClusterSpec | None:
+def _at(candidate: _Candidate, level: float, target: ClusterTarget) -> ClusterDummies | None:
     """Return a candidate's clusters with the log of μ changed by `level`, or None if impossible."""
     with contextlib.suppress(TaskError):  # too many trials or lengths
         scale = candidate.scale * math.exp(-2 * level)  # μ² is inversely proportional to it
@@ -273,11 +273,11 @@ def _at(candidate: _Candidate, level: float, target: ClusterTarget) -> ClusterSp
 
 def _calibrated(
     candidate: _Candidate, start: float, target: ClusterTarget
-) -> tuple[ClusterSpec, float] | None:
+) -> tuple[ClusterDummies, float] | None:
     """Return the clusters with nearly the least noise for the target, and their level; or None."""
     epsilon, allowed = target.epsilon / CLAIM_ROOM, MARGIN * target.delta
 
-    def attempt(level: float) -> tuple[ClusterSpec | None, float]:
+    def attempt(level: float) -> tuple[ClusterDummies | None, float]:
         spec = _at(candidate, level, target)
         with contextlib.suppress(AccountingError):  # too many counts
             if spec is not None:
@@ -303,22 +303,22 @@ def _most_promising(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     return [*first, *frugal[:_MAX_FRUGAL]]
 
 
-def _ranked(specs: Sequence[ClusterSpec]) -> list[ClusterSpec]:
+def _ranked(specs: Sequence[ClusterDummies]) -> list[ClusterDummies]:
     """Return designs by error; among those within .3 % of the least, by reports."""
     close = _SAME_ERROR * min(spec.noise for spec in specs)
     return sorted(
         specs,
-        key=lambda spec: (0, spec.expected_length) if spec.noise <= close else (1, spec.noise),
+        key=lambda spec: (0, spec.expected_sent) if spec.noise <= close else (1, spec.noise),
     )
 
 
-def _fits(spec: ClusterSpec, target: ClusterTarget) -> bool:
+def _fits(spec: ClusterDummies, target: ClusterTarget) -> bool:
     return all(figure(spec) <= cap for _, cap, figure in _caps(target))
 
 
 def _caps(
     target: ClusterTarget,
-) -> tuple[tuple[str, float, Callable[[ClusterSpec], float]], ...]:
+) -> tuple[tuple[str, float, Callable[[ClusterDummies], float]], ...]:
     """Return what each cap limits, the cap, and the figure of a design."""
     return (
         ("expected reports per user", target.messages_cap, expected_reports),
@@ -326,7 +326,7 @@ def _caps(
     )
 
 
-def _refusal(specs: Sequence[ClusterSpec], target: ClusterTarget) -> PlanError:
+def _refusal(specs: Sequence[ClusterDummies], target: ClusterTarget) -> PlanError:
     goal = f"epsilon {target.epsilon:g} at delta {target.delta:g}"
     if not specs:
         return PlanError(f"no tabulated clusters meet {goal} with {target.honest_users:,} users")

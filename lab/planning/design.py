@@ -14,10 +14,14 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.signed import influence_of
 from common.mechanisms.support import Support, bernoulli_variance, variance
 from common.mechanisms.weights import ResponseWeights
+from common.task.cluster_dummies import ClusterDummies
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
+from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
+from common.task.dummy_forms import AnyDummies
+from common.task.named_dummies import ItemDummies, LevelDummies
 from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON, envelope_bytes
+from common.task.uniform_dummies import averaging
 from lab.planning.requirements import Requirements, item_report
 
 USUAL_MESSAGES: Final = 5.0
@@ -40,7 +44,7 @@ class Design:
     """Infinite for reports without local noise."""
     dummies_per_user: float = 0.0
     """Mean number of dummies per user, drawn with the least variance possible for this mean."""
-    dummies: DummySpec | None = None
+    dummies: AnyDummies | None = None
     """A given distribution of the users' dummies; dummies_per_user is then 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     note: str = ""
@@ -56,9 +60,9 @@ class Design:
         return self.buckets or self.target.domain_size
 
     @property
-    def dummy_spec(self) -> DummySpec:
+    def dummy_spec(self) -> AnyDummies:
         """The distribution of the users' dummies."""
-        return self.dummies or DummySpec.averaging(self.dummies_per_user)
+        return self.dummies or averaging(self.dummies_per_user)
 
     @property
     def reduction(self) -> MatchCountReduction:
@@ -82,7 +86,7 @@ class Design:
     @property
     def own_reports(self) -> int:
         """Reports of a user's own value: one, or one for each level of a hierarchy."""
-        return max(1, len(self.dummy_spec.levels))
+        return len(self.dummy_spec.views)
 
     @property
     def messages_per_user(self) -> float:
@@ -100,10 +104,10 @@ class Design:
         projection.
         """
         most, support = self.own_reports + self.dummy_spec.maximum, self.support
-        if self.dummy_spec.levels:
+        if isinstance(self.dummy_spec, LevelDummies):
             return most, most
-        if self.dummy_spec.clusters is not None:
-            return influence_of(self.dummy_spec.clusters, support.p - support.q)
+        if isinstance(self.dummy_spec, ClusterDummies):
+            return influence_of(self.dummy_spec, support.p - support.q)
         up_to = 1 - support.q + (most - 1) * (1 - support.q_dummy)
         down_to = support.q + (most - 1) * support.q_dummy
         return up_to / (support.p - support.q), down_to / (support.p - support.q)
@@ -164,11 +168,11 @@ class Design:
 
     @property
     def _mixture(self) -> Mixture:
-        clusters, n_users = self.dummy_spec.clusters, self.target.n_users
-        if clusters is not None:
+        clusters, n_users = self.dummies, self.target.n_users
+        if isinstance(clusters, ClusterDummies):
             variance = clusters.item_variance(n_users, self.target.domain_size)
             return Mixture(n_real=n_users, item_variance=variance)
-        mean, spread = self.shuffler.moments()
+        mean, spread = self.shuffler.noise.moments()
         added = self.dummies.expected_per_user if self.dummies else self.dummies_per_user
         return Mixture(
             n_real=n_users,
@@ -216,7 +220,7 @@ def check_bit(target: Requirements) -> None:
         raise PlanError(f"the domain size is {target.domain_size}; for ddps it must be 2")
 
 
-def each_item_dummies(extra_weight: int, target: Requirements) -> DummySpec:
+def each_item_dummies(extra_weight: int, target: Requirements) -> ItemDummies:
     """
     Return the distribution that adds each item as a dummy with probability extra_weight / 2^32.
 
@@ -230,13 +234,7 @@ def each_item_dummies(extra_weight: int, target: Requirements) -> DummySpec:
     most = min(math.ceil(mean + excess), target.domain_size)
     if most > MAX_DUMMIES:
         raise PlanError(f"aue needs up to {most} dummies per user; the limit is {MAX_DUMMIES}")
-    return DummySpec(
-        law="each-item",
-        per_user=0,
-        trials=target.domain_size,
-        extra_weight=extra_weight,
-        most=most,
-    )
+    return ItemDummies(trials=target.domain_size, extra_weight=extra_weight, most=most)
 
 
 def share_errors(

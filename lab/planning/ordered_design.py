@@ -14,7 +14,7 @@ from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.domain_spec import hierarchy_sizes
-from common.task.dummy_spec import DummySpec
+from common.task.named_dummies import LevelDummies
 from common.task.task import envelope_bytes
 from lab.planning.calibration import least_noise, log_excess
 from lab.planning.design import within_caps
@@ -129,7 +129,7 @@ def _approximate(fan_out: int, target: Requirements) -> tuple[float, float, floa
         sizes=sizes,
         fan_out=fan_out,
         groups=target.groups,
-        added=DummySpec.by_level(dummies, sizes),
+        added=LevelDummies.averaging(dummies, sizes),
         weights=ResponseWeights(true=1, other=0),
     )
     messages = len(sizes) + dummies
@@ -147,7 +147,7 @@ def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) ->
             answers=sizes[-1], weights=ResponseWeights.for_epsilon(math.inf), hashed=False
         ),
         local_epsilon=math.inf,
-        dummies=DummySpec.by_level(dummies, sizes).each_level[-1],
+        dummies=LevelDummies.averaging(dummies, sizes).views[-1],
         delta=target.delta,
         assumed_honest_fraction=target.honest_fraction,
     )

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from common.errors import PlanError
 from common.messages.guarantee import delta_warnings, rounded_up
+from common.task.cluster_dummies import ClusterDummies
 from common.task.kinds import KINDS
-from deploy.tasks.drafts import as_toml
+from deploy.tasks.drafts import as_toml, shuffler_table
 from deploy.terminal.tables import (
     add_columns,
     guarantee_summary,
@@ -84,18 +85,18 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "floor": design.floor,
             **({"smallest_share": share} if share else {}),
         }
-    clusters, (up, down) = design.dummy_spec.clusters, design.influence
+    dummies, (up, down) = design.dummy_spec, design.influence
     return common | {
         "mechanism": {
             "name": "local-hashing" if design.buckets else "grr",
             "buckets": design.answers,
             "local_epsilon": design.local_epsilon,
         },
-        "dummies_per_user": design.dummy_spec.expected_per_user,
-        "shuffler": asdict(design.shuffler),
+        "dummies_per_user": dummies.expected_per_user,
+        "shuffler": shuffler_table(design.shuffler),
         "messages_per_user": design.messages_per_user,
-        "largest_submission": 1 + design.dummy_spec.maximum,
-        "clusters": None if clusters is None else asdict(clusters),
+        "largest_submission": 1 + dummies.maximum,
+        "clusters": asdict(dummies) if isinstance(dummies, ClusterDummies) else None,
         "influence": {"up": up, "down": down},
     }
 
@@ -222,7 +223,7 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
             "--n-min."
         )
-    if design.dummy_spec.clusters is not None:
+    if isinstance(design.dummy_spec, ClusterDummies):
         up, down = map(rounded_up, design.influence)
         yield (
             f"one dishonest submission can add {up} users to a value, or take {down} away"

@@ -19,9 +19,10 @@ from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, optimal_buckets
 from common.protocols import PROTOCOLS
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummies import EXTRA_WEIGHT_SUM
+from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON
+from common.task.uniform_dummies import BinomialDummies, averaging
 from lab.planning.design import (
     USUAL_MESSAGES,
     Design,
@@ -207,10 +208,10 @@ def _fewest(needed: float, flexible: float, target: Requirements) -> float:
     return min(whole + part if part < 1 else math.inf, fixed)
 
 
-def _at_least(dummies_per_user: float) -> DummySpec:
+def _at_least(dummies_per_user: float) -> BinomialDummies:
     """Return the distribution of dummies with this mean, rounded up to a valid weight."""
     up = math.ceil(dummies_per_user % 1 * EXTRA_WEIGHT_SUM) / EXTRA_WEIGHT_SUM
-    return DummySpec.averaging(math.floor(dummies_per_user) + up)
+    return averaging(math.floor(dummies_per_user) + up)
 
 
 def _solve_blanket(short: Vector, least: Vector, log: Vector) -> Vector:
@@ -244,7 +245,7 @@ def _sageo(target: Requirements) -> Design:
 def _sbin(target: Requirements) -> Design:
     """Return the design of SBin [MSE25]: binomial noise of each item, without sampling."""
     trials = sbin_trials(target.central_epsilon, target.delta, 1.0)
-    spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
+    spec = ShufflerSpec(noise=BinomialNoise(trials=trials))
     return Design(protocol="sbin", target=target, shuffler=spec)
 
 

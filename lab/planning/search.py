@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from common.errors import PlanError
 from common.protocols import PROTOCOLS
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM
+from common.task.dummies import EXTRA_WEIGHT_SUM
 from common.task.task import MAX_LOCAL_EPSILON
 from lab.planning.calibration import least_noise
 from lab.planning.design import (

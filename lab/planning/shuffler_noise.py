@@ -13,7 +13,13 @@ from common.accounting.published import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
 from common.protocols import PROTOCOLS, ShufflerDistribution
-from common.task.shuffler_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import (
+    MAX_PER_ITEM,
+    RATIO_SUM,
+    BinomialNoise,
+    GeometricNoise,
+    ShufflerSpec,
+)
 from lab.planning.calibration import least_noise, log_excess
 from lab.planning.design import Design
 from lab.planning.requirements import Requirements
@@ -125,7 +131,7 @@ def binomial_trials(epsilon: float, delta: float) -> int:
 
 def _binomial_spec(epsilon: float, delta: float, _rounds: int) -> ShufflerSpec:
     trials = binomial_trials(epsilon, delta)
-    return ShufflerSpec(law="binomial", trials=trials, most=trials)
+    return ShufflerSpec(noise=BinomialNoise(trials=trials))
 
 
 def _geometric_spec(epsilon: float, delta: float, rounds: int) -> ShufflerSpec:
@@ -180,13 +186,10 @@ def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
     cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
     if peak + cut > MAX_PER_ITEM:
         raise _too_many()
-    return ShufflerSpec(
-        law="geometric",
-        peak=peak,
-        left_weight=left_weight,
-        right_weight=right_weight,
-        most=peak + cut,
+    noise = GeometricNoise(
+        peak=peak, left_weight=left_weight, right_weight=right_weight, most=peak + cut
     )
+    return ShufflerSpec(noise=noise)
 
 
 def _ratio_weight(ratio: float) -> int:

@@ -5,7 +5,6 @@ import math
 from typing import Any, Final
 
 from common.errors import PlanError
-from common.task.dummy_spec import DummySpec
 from lab.planning.cluster_search import ClusterTarget, cluster_specs, predicted_noise
 from lab.planning.design import USUAL_MESSAGES, Design
 from lab.planning.requirements import Requirements
@@ -33,10 +32,7 @@ def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[D
     found = cluster_specs(
         dataclasses.replace(clusters, useful_noise=(useful_mse - alone.mse) / per_noise)
     )
-    return [
-        dataclasses.replace(alone, dummies=DummySpec(law="clusters", per_user=0, clusters=clusters))
-        for clusters in found
-    ]
+    return [dataclasses.replace(alone, dummies=clusters) for clusters in found]
 
 
 def approximate_signed_mse(target: Requirements, **changes: Any) -> float:  # noqa: ANN401
@@ -50,7 +46,7 @@ def approximate_signed_mse(target: Requirements, **changes: Any) -> float:  # no
 
 
 def _error_of_noise(alone: Design) -> float:
-    """Return the error that a `ClusterSpec.noise` of 1 adds, by `ClusterSpec.item_variance`."""
+    """Return the error that a noise of 1 adds, by `ClusterDummies.item_variance`."""
     size, n_users = alone.target.domain_size, alone.target.n_users
     return (size - 1) / (size**2 * n_users * alone.reduction.signal**2)
 

@@ -177,20 +177,15 @@ class _Buckets(PlannedKind):
     def describe(self, design: Design) -> str:
         dummies = design.dummy_spec
         name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
-        if dummies.levels:
+        if design.own_reports > 1:
             name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
         plain = math.isinf(design.local_epsilon)
         noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
-        mean, _ = design.shuffler.moments()
-        added = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
-        if dummies.clusters is not None:
-            added = ", clusters of positive and negative reports"
-            added += f"; at most {1 + dummies.maximum:,} messages"
-        elif number := dummies.expected_per_user:
-            added = f", {number:g} {'dummy' if number == 1 else 'dummies'} per user"
+        mean, _ = design.shuffler.noise.moments()
+        by_shuffler = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
         number = design.messages_per_user
         messages = "one message" if number == 1 else f"{number:.5g} messages"
-        return f"{name} {noise}{added}; {messages}"
+        return f"{name} {noise}{dummies.clause or by_shuffler}; {messages}"
 
 
 class _Items(_Buckets):

@@ -28,10 +28,8 @@ class CellCounts(NamedTuple):
 
 def few_enough_reports(task: Task, n_users: int) -> bool:
     """Return whether reports are few enough to simulate one by one, and dummies quick to draw."""
-    dummies = task.dummies
-    n_reports = n_users * (task.own_reports + dummies.expected_per_user)
-    quick = dummies.uniform or bool(dummies.levels)
-    return quick and n_reports * task.mechanism.report_bytes <= ONE_BY_ONE
+    n_reports = n_users * (task.own_reports + task.dummies.expected_per_user)
+    return task.dummies.quick and n_reports * task.mechanism.report_bytes <= ONE_BY_ONE
 
 
 def collect(
@@ -45,7 +43,7 @@ def collect(
     """
     simulate = _simulate_reports if one_by_one else _draw
     counts = simulate(task, mechanism, users, rng)
-    if task.shuffler.most == 0:
+    if task.shuffler.noise.most == 0:
         return counts
     added = task.shuffler.draw_item_dummies(task.domain_size, rng)
     return CellCounts(cells=counts.cells + added, n_reports=counts.n_reports + int(added.sum()))
@@ -65,20 +63,9 @@ def _simulate_reports(
 
 
 def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> CellCounts:
-    n_users, dummies = int(users.sum()), task.dummies
-    if dummies.clusters is not None or dummies.levels:
-        cells = mechanism.sample_cells(users, 0, rng)
-        return CellCounts(cells=cells, n_reports=int(cells.sum()))
     if task.shuffler.keep_probability < 1:
         users = rng.binomial(users, task.shuffler.keep_probability)
-    if dummies.uniform:
-        total = int(dummies.draw_numbers(n_users, rng).sum())
-        cells = mechanism.sample_cells(users, total, rng)
-    else:
-        item_dummies = rng.binomial(n_users, dummies.item_chance, size=task.domain_size)
-        total = int(item_dummies.sum())
-        cells = mechanism.sample_cells(users, 0, rng) + item_dummies
-    return CellCounts(cells=cells, n_reports=int(users.sum()) + total)
+    return CellCounts(*task.dummies.sample(mechanism, users, rng))
 
 
 def estimate_histogram(

@@ -68,7 +68,7 @@ class SweepRow:
             fields[name] = summary.mean
             fields[error] = summary.standard_error if len(repeats) >= LEAST_REPEATS else None
         if items:
-            mean, variance = task.shuffler.moments()
+            mean, variance = task.shuffler.noise.moments()
             fields |= {
                 "buckets": task.item_mechanism.buckets,
                 "dummies_per_user": task.dummies.expected_per_user,

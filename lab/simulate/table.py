@@ -221,8 +221,8 @@ def _parameters(task: Task) -> str:
         parts.append(f"ε0 {task.local_epsilon:.3g}")
     if task.shuffler.keep_probability < 1:
         parts.append(f"keeps {task.shuffler.keep_probability:.3g}")
-    if task.shuffler.most:
-        parts.append(f"{task.shuffler.moments()[0]:.4g} per item")
+    if task.shuffler.noise.most:
+        parts.append(f"{task.shuffler.noise.moments()[0]:.4g} per item")
     return ", ".join(parts)
 
 

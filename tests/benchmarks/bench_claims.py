@@ -14,11 +14,11 @@ from common.accounting.claims import delta_at_claim
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
 from common.crypto.hpke_pool import open_each, seal_each
 from common.protocols import PROTOCOLS
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 from common.task.domain_spec import EdgesSpec
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from common.task.task import Task
+from common.task.uniform_dummies import BinomialDummies
 from common.task_digest import TaskDigest
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
@@ -33,13 +33,14 @@ _OPENED: Final = 4000
 _REPORT_BYTES: Final = 12
 
 
-def _clusters(*rooms: tuple[int, int, int], types: tuple[tuple[int, int, int], ...]) -> DummySpec:
-    spec = ClusterSpec(negative_weight=20, trials=1, clusters=types, rooms=rooms)
-    return DummySpec(law="clusters", per_user=0, clusters=spec)
+def _clusters(
+    *rooms: tuple[int, int, int], types: tuple[tuple[int, int, int], ...]
+) -> ClusterDummies:
+    return ClusterDummies(negative_weight=20, trials=1, clusters=types, rooms=rooms)
 
 
-def _binomial() -> DummySpec:
-    return DummySpec(law="binomial", per_user=0, trials=1000, extra_weight=2**28, most=1000)
+def _binomial() -> BinomialDummies:
+    return BinomialDummies(per_user=0, trials=1000, extra_weight=2**28)
 
 
 _WIDE: Final = _clusters(
@@ -48,7 +49,7 @@ _WIDE: Final = _clusters(
 )  # fmt: skip
 _NARROW: Final = _clusters((2, 2**32, 19 * 2**32 // 20), types=((1, 1, 30), (1, 0, 30), (0, 1, 40)))
 _GEOMETRIC: Final = ShufflerSpec(
-    law="geometric", peak=500, left_weight=1047233814, right_weight=1047233814, most=2000
+    noise=GeometricNoise(peak=500, left_weight=1047233814, right_weight=1047233814, most=2000)
 )
 
 

@@ -23,8 +23,7 @@ from common.crypto.hpke import (
 from common.crypto.hpke_pool import HpkePool, open_each, seal_each
 from common.mechanisms.registry import mechanism_of
 from common.runtime.parts.executor import LocalExecutor
-from common.task.cluster_spec import ClusterSpec
-from common.task.dummy_spec import DummySpec
+from common.task.cluster_dummies import ClusterDummies
 from common.task.task import SUBMISSION_ID_BYTES
 from common.task_digest import TaskDigest
 from deploy.load.users import GroupContributor
@@ -105,15 +104,11 @@ _CLUSTERS: Final = {
     "protocol": "signed",
     "local_epsilon": math.inf,
     "dummies_per_user": 0,
-    "dummies": DummySpec(
-        law="clusters",
-        per_user=0,
-        clusters=ClusterSpec(
-            negative_weight=3,
-            trials=1,
-            clusters=((3, 1, 20), (1, 0, 20), (0, 1, 5), (9, 3, 3)),
-            rooms=((4, 2**29, 3 * 2**30), (12, 2**27, 3 * 2**30)),
-        ),
+    "dummies": ClusterDummies(
+        negative_weight=3,
+        trials=1,
+        clusters=((3, 1, 20), (1, 0, 20), (0, 1, 5), (9, 3, 3)),
+        rooms=((4, 2**29, 3 * 2**30), (12, 2**27, 3 * 2**30)),
     ),
     "n_min": 602_325,
     "target_size": 602_325,

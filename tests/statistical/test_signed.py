@@ -20,12 +20,12 @@ from common.mechanisms.base import Mixture
 from common.mechanisms.signed import Signed
 from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import plain_reports
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 
 _SIGNED: Final = Signed(
     6,
     ResponseWeights.for_epsilon(math.inf),
-    ClusterSpec(
+    ClusterDummies(
         negative_weight=3,
         trials=2,
         clusters=((3, 1, 9), (1, 0, 2), (0, 1, 1), (4, 0, 1)),
@@ -46,7 +46,7 @@ def _of_devices(mechanism: Signed) -> NDArray[np.int64]:
     batches = []
     for _ in range(_BATCHES):
         own = mechanism.randomize(np.repeat(np.arange(6), _USERS), rng)
-        drawn = [mechanism.clusters.draw(6, rng)[0] for _ in range(_N)]
+        drawn = [mechanism.clusters.draw_one(6, rng)[0] for _ in range(_N)]
         reports = np.concatenate([own, plain_reports(np.concatenate(drawn))])
         batches.append(mechanism.tally(reports))
     return np.array(batches)
@@ -113,7 +113,7 @@ def test_only_items_of_both_signs_are_valid() -> None:
 _PEAKED: Final = Signed(
     60,
     _SIGNED.weights,
-    ClusterSpec(
+    ClusterDummies(
         negative_weight=3,
         trials=1,
         clusters=((3, 1, 400), (1, 0, 80), (0, 1, 12), (12, 0, 4)),

@@ -6,11 +6,12 @@ from typing import Any, Final
 from analyzer.task_builder import complete
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.protocols import protocol_named, protocols_of
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 from common.task.domain_spec import EdgesSpec
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.named_dummies import ItemDummies
+from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
 from common.task.task import Task
+from common.task.uniform_dummies import NegativeBinomialDummies
 from tests.support.tasks import draft
 
 ANALYZER_KEY: Final = HpkePrivateKey(DEFAULT_SUITE, b"\x01" * 32)
@@ -18,11 +19,11 @@ SHUFFLER_KEY: Final = HpkePrivateKey(DEFAULT_SUITE, b"\x02" * 32)
 
 _ITEMS: Final = 30
 _NONE: Final[dict[str, Any]] = {"local_epsilon": float("inf")}
-_BINOMIAL: Final = ShufflerSpec(law="binomial", keep_weight=2**31, trials=200, most=200)
+_BINOMIAL: Final = ShufflerSpec(keep_weight=2**31, noise=BinomialNoise(trials=200))
 _GEOMETRIC: Final = ShufflerSpec(
-    law="geometric", peak=20, left_weight=2**29, right_weight=2**29, most=60
+    noise=GeometricNoise(peak=20, left_weight=2**29, right_weight=2**29, most=60)
 )
-_CLUSTERS: Final = ClusterSpec(
+_CLUSTERS: Final = ClusterDummies(
     negative_weight=2,
     trials=2,
     clusters=((2, 1, 40), (1, 0, 20), (0, 1, 6), (3, 0, 3)),
@@ -33,18 +34,14 @@ _OWN: Final[dict[str, dict[str, Any]]] = {
     "hp-sdp": {"buckets": 7},
     "aue": {
         **_NONE,
-        "dummies": DummySpec(
-            law="each-item", per_user=0, trials=_ITEMS, extra_weight=2**28, most=8
-        ),
+        "dummies": ItemDummies(trials=_ITEMS, extra_weight=2**28, most=8),
     },
-    "signed": {**_NONE, "dummies": DummySpec(law="clusters", per_user=0, clusters=_CLUSTERS)},
+    "signed": {**_NONE, "dummies": _CLUSTERS},
     "puredump": {**_NONE, "dummies_per_user": 3.5},
     "mixdump": {"dummies_per_user": 1.5},
     "od-hp": {
         "buckets": 7,
-        "dummies": DummySpec(
-            law="negative-binomial", per_user=1, trials=4, extra_weight=2**30, most=9
-        ),
+        "dummies": NegativeBinomialDummies(per_user=1, trials=4, extra_weight=2**30, most=9),
     },
     "hierarchy": {
         **_NONE,

@@ -1,7 +1,7 @@
 """Match-count reductions and noise of the shuffler for tests."""
 
 from common.mechanisms.reduction import MatchCountReduction
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise
 
 
 def reduction_for(answers: int, local_epsilon: float, *, hashing: bool) -> MatchCountReduction:
@@ -11,10 +11,9 @@ def reduction_for(answers: int, local_epsilon: float, *, hashing: bool) -> Match
     )
 
 
-def geometric_noise(peak: int, left: float, right: float, most: int) -> ShufflerSpec:
+def geometric_noise(peak: int, left: float, right: float, most: int) -> GeometricNoise:
     """Return noise whose flanks have these ratios."""
-    return ShufflerSpec(
-        law="geometric",
+    return GeometricNoise(
         peak=peak,
         left_weight=int(left * RATIO_SUM),
         right_weight=int(right * RATIO_SUM),

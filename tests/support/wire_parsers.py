@@ -24,8 +24,8 @@ from common.messages.ledger_entry import Decision, DecisionEntry, verify
 from common.messages.submission import Outcome
 from common.runtime.blocks import FolderBlocks
 from common.task.draft import PairDraft
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from common.task.uniform_dummies import NegativeBinomialDummies
 from common.task_digest import TaskDigest
 from common.wire import batches, fields, issuance, jobs, results, submissions, tasks
 from deploy.results.export import as_json
@@ -46,11 +46,11 @@ from tests.support.tokens import TOKENS
 EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _SIGNED: Final = published().signed
 _REPORT_BYTES: Final = 60
-_NEGATIVE_BINOMIAL: Final = DummySpec(
-    law="negative-binomial", per_user=1, trials=8, extra_weight=2**30, most=90
+_NEGATIVE_BINOMIAL: Final = NegativeBinomialDummies(
+    per_user=1, trials=8, extra_weight=2**30, most=90
 )
 _GEOMETRIC: Final = ShufflerSpec(
-    law="geometric", keep_weight=2**31, peak=20, left_weight=2**29, right_weight=2**29, most=60
+    keep_weight=2**31, noise=GeometricNoise(peak=20, left_weight=2**29, right_weight=2**29, most=60)
 )
 _OPEN: Final[dict[str, Any]] = {"buckets": 0, "dummies_per_user": 0.0}
 DRAFTS: Final = (

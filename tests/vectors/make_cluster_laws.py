@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from common.accounting.epsilon_search import gaussian_mu
 from common.mechanisms.base import Vector
-from common.task.cluster_spec import MAX_TYPES
+from common.task.cluster_dummies import MAX_TYPES
 from lab.planning import cluster_law
 from lab.planning.cluster_law import FILE, ClusterLaw, poisson_delta, shipped_laws
 

@@ -114,7 +114,7 @@ class CreateTaskRequest(_message.Message):
         """empty, or one per item"""
 
     @_builtins.property
-    def dummies(self) -> Global___DummySpec:
+    def dummies(self) -> Global___Dummies:
         """a distribution that dummies_per_user cannot express"""
 
     @_builtins.property
@@ -163,7 +163,7 @@ class CreateTaskRequest(_message.Message):
         population: _builtins.str = ...,
         budget_epsilon: _builtins.float | None = ...,
         budget_delta: _builtins.float | None = ...,
-        dummies: Global___DummySpec | None = ...,
+        dummies: Global___Dummies | None = ...,
         shuffler: Global___ShufflerSpec | None = ...,
         suite: _builtins.str = ...,
         numbers: Global___NumberDraft | None = ...,
@@ -387,57 +387,185 @@ class PairDraft(_message.Message):
 Global___PairDraft: _TypeAlias = PairDraft  # noqa: Y015
 
 @_typing.final
-class DummySpec(_message.Message):
-    """The number of dummies sent with each user's report: common/task/dummy_spec.py."""
+class Dummies(_message.Message):
+    """The dummies sent with each user's report: common/task/dummy_forms.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    LAW_FIELD_NUMBER: _builtins.int
+    FIXED_FIELD_NUMBER: _builtins.int
+    FRACTIONAL_FIELD_NUMBER: _builtins.int
+    BINOMIAL_FIELD_NUMBER: _builtins.int
+    NEGATIVE_BINOMIAL_FIELD_NUMBER: _builtins.int
+    EACH_ITEM_FIELD_NUMBER: _builtins.int
+    CLUSTERS_FIELD_NUMBER: _builtins.int
+    LEVELS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def fixed(self) -> Global___FixedDummies: ...
+    @_builtins.property
+    def fractional(self) -> Global___FractionalDummies: ...
+    @_builtins.property
+    def binomial(self) -> Global___BinomialDummies: ...
+    @_builtins.property
+    def negative_binomial(self) -> Global___NegativeBinomialDummies: ...
+    @_builtins.property
+    def each_item(self) -> Global___ItemDummies: ...
+    @_builtins.property
+    def clusters(self) -> Global___ClusterDummies: ...
+    @_builtins.property
+    def levels(self) -> Global___LevelDummies: ...
+    def __init__(
+        self,
+        *,
+        fixed: Global___FixedDummies | None = ...,
+        fractional: Global___FractionalDummies | None = ...,
+        binomial: Global___BinomialDummies | None = ...,
+        negative_binomial: Global___NegativeBinomialDummies | None = ...,
+        each_item: Global___ItemDummies | None = ...,
+        clusters: Global___ClusterDummies | None = ...,
+        levels: Global___LevelDummies | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binomial", b"binomial", "clusters", b"clusters", "distribution", b"distribution", "each_item", b"each_item", "fixed", b"fixed", "fractional", b"fractional", "levels", b"levels", "negative_binomial", b"negative_binomial"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binomial", b"binomial", "clusters", b"clusters", "distribution", b"distribution", "each_item", b"each_item", "fixed", b"fixed", "fractional", b"fractional", "levels", b"levels", "negative_binomial", b"negative_binomial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_distribution: _TypeAlias = _typing.Literal["fixed", "fractional", "binomial", "negative_binomial", "each_item", "clusters", "levels"]  # noqa: Y015
+    _WhichOneofArgType_distribution: _TypeAlias = _typing.Literal["distribution", b"distribution"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_distribution) -> _WhichOneofReturnType_distribution | None: ...
+
+Global___Dummies: _TypeAlias = Dummies  # noqa: Y015
+
+@_typing.final
+class FixedDummies(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PER_USER_FIELD_NUMBER: _builtins.int
+    per_user: _builtins.int
+    def __init__(
+        self,
+        *,
+        per_user: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["per_user", b"per_user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FixedDummies: _TypeAlias = FixedDummies  # noqa: Y015
+
+@_typing.final
+class FractionalDummies(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PER_USER_FIELD_NUMBER: _builtins.int
+    EXTRA_WEIGHT_FIELD_NUMBER: _builtins.int
+    ONE_LENGTH_FIELD_NUMBER: _builtins.int
+    per_user: _builtins.int
+    extra_weight: _builtins.int
+    one_length: _builtins.bool
+    """pad submissions to one length"""
+    def __init__(
+        self,
+        *,
+        per_user: _builtins.int = ...,
+        extra_weight: _builtins.int = ...,
+        one_length: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["extra_weight", b"extra_weight", "one_length", b"one_length", "per_user", b"per_user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FractionalDummies: _TypeAlias = FractionalDummies  # noqa: Y015
+
+@_typing.final
+class BinomialDummies(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PER_USER_FIELD_NUMBER: _builtins.int
+    TRIALS_FIELD_NUMBER: _builtins.int
+    EXTRA_WEIGHT_FIELD_NUMBER: _builtins.int
+    ONE_LENGTH_FIELD_NUMBER: _builtins.int
+    per_user: _builtins.int
+    trials: _builtins.int
+    extra_weight: _builtins.int
+    one_length: _builtins.bool
+    def __init__(
+        self,
+        *,
+        per_user: _builtins.int = ...,
+        trials: _builtins.int = ...,
+        extra_weight: _builtins.int = ...,
+        one_length: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["extra_weight", b"extra_weight", "one_length", b"one_length", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BinomialDummies: _TypeAlias = BinomialDummies  # noqa: Y015
+
+@_typing.final
+class NegativeBinomialDummies(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
     PER_USER_FIELD_NUMBER: _builtins.int
     TRIALS_FIELD_NUMBER: _builtins.int
     EXTRA_WEIGHT_FIELD_NUMBER: _builtins.int
     MOST_FIELD_NUMBER: _builtins.int
-    CLUSTERS_FIELD_NUMBER: _builtins.int
     ONE_LENGTH_FIELD_NUMBER: _builtins.int
-    LEVELS_FIELD_NUMBER: _builtins.int
-    law: _builtins.str
     per_user: _builtins.int
     trials: _builtins.int
     extra_weight: _builtins.int
     most: _builtins.int
     one_length: _builtins.bool
-    """pad random numbers of uniform dummies to the largest"""
-    @_builtins.property
-    def clusters(self) -> Global___ClusterSpec:
-        """only for the law clusters"""
-
-    @_builtins.property
-    def levels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """only for the law levels"""
-
     def __init__(
         self,
         *,
-        law: _builtins.str = ...,
         per_user: _builtins.int = ...,
         trials: _builtins.int = ...,
         extra_weight: _builtins.int = ...,
         most: _builtins.int = ...,
-        clusters: Global___ClusterSpec | None = ...,
         one_length: _builtins.bool = ...,
-        levels: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "extra_weight", b"extra_weight", "law", b"law", "levels", b"levels", "most", b"most", "one_length", b"one_length", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["extra_weight", b"extra_weight", "most", b"most", "one_length", b"one_length", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DummySpec: _TypeAlias = DummySpec  # noqa: Y015
+Global___NegativeBinomialDummies: _TypeAlias = NegativeBinomialDummies  # noqa: Y015
 
 @_typing.final
-class ClusterSpec(_message.Message):
-    """Clusters of positive and negative reports: common/task/cluster_spec.py."""
+class ItemDummies(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIALS_FIELD_NUMBER: _builtins.int
+    EXTRA_WEIGHT_FIELD_NUMBER: _builtins.int
+    MOST_FIELD_NUMBER: _builtins.int
+    trials: _builtins.int
+    extra_weight: _builtins.int
+    most: _builtins.int
+    def __init__(
+        self,
+        *,
+        trials: _builtins.int = ...,
+        extra_weight: _builtins.int = ...,
+        most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["extra_weight", b"extra_weight", "most", b"most", "trials", b"trials"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ItemDummies: _TypeAlias = ItemDummies  # noqa: Y015
+
+@_typing.final
+class ClusterDummies(_message.Message):
+    """Clusters of positive and negative reports: common/task/cluster_dummies.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -469,7 +597,7 @@ class ClusterSpec(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ClusterSpec: _TypeAlias = ClusterSpec  # noqa: Y015
+Global___ClusterDummies: _TypeAlias = ClusterDummies  # noqa: Y015
 
 @_typing.final
 class Weights(_message.Message):
@@ -492,21 +620,122 @@ class Weights(_message.Message):
 Global___Weights: _TypeAlias = Weights  # noqa: Y015
 
 @_typing.final
+class LevelDummies(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVELS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def levels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        levels: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["levels", b"levels"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LevelDummies: _TypeAlias = LevelDummies  # noqa: Y015
+
+@_typing.final
 class ShufflerSpec(_message.Message):
     """The reports that the shuffler drops and adds: common/task/shuffler_spec.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    LAW_FIELD_NUMBER: _builtins.int
     KEEP_WEIGHT_FIELD_NUMBER: _builtins.int
+    NOISE_FIELD_NUMBER: _builtins.int
+    keep_weight: _builtins.int
+    @_builtins.property
+    def noise(self) -> Global___ItemNoise: ...
+    def __init__(
+        self,
+        *,
+        keep_weight: _builtins.int = ...,
+        noise: Global___ItemNoise | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["noise", b"noise"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_weight", b"keep_weight", "noise", b"noise"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShufflerSpec: _TypeAlias = ShufflerSpec  # noqa: Y015
+
+@_typing.final
+class ItemNoise(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NONE_FIELD_NUMBER: _builtins.int
+    BINOMIAL_FIELD_NUMBER: _builtins.int
+    GEOMETRIC_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def none(self) -> Global___NoNoise: ...
+    @_builtins.property
+    def binomial(self) -> Global___BinomialNoise: ...
+    @_builtins.property
+    def geometric(self) -> Global___GeometricNoise: ...
+    def __init__(
+        self,
+        *,
+        none: Global___NoNoise | None = ...,
+        binomial: Global___BinomialNoise | None = ...,
+        geometric: Global___GeometricNoise | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binomial", b"binomial", "distribution", b"distribution", "geometric", b"geometric", "none", b"none"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binomial", b"binomial", "distribution", b"distribution", "geometric", b"geometric", "none", b"none"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_distribution: _TypeAlias = _typing.Literal["none", "binomial", "geometric"]  # noqa: Y015
+    _WhichOneofArgType_distribution: _TypeAlias = _typing.Literal["distribution", b"distribution"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_distribution) -> _WhichOneofReturnType_distribution | None: ...
+
+Global___ItemNoise: _TypeAlias = ItemNoise  # noqa: Y015
+
+@_typing.final
+class NoNoise(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoNoise: _TypeAlias = NoNoise  # noqa: Y015
+
+@_typing.final
+class BinomialNoise(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
     TRIALS_FIELD_NUMBER: _builtins.int
+    trials: _builtins.int
+    def __init__(
+        self,
+        *,
+        trials: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trials", b"trials"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BinomialNoise: _TypeAlias = BinomialNoise  # noqa: Y015
+
+@_typing.final
+class GeometricNoise(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
     PEAK_FIELD_NUMBER: _builtins.int
     LEFT_WEIGHT_FIELD_NUMBER: _builtins.int
     RIGHT_WEIGHT_FIELD_NUMBER: _builtins.int
     MOST_FIELD_NUMBER: _builtins.int
-    law: _builtins.str
-    keep_weight: _builtins.int
-    trials: _builtins.int
     peak: _builtins.int
     left_weight: _builtins.int
     right_weight: _builtins.int
@@ -514,9 +743,6 @@ class ShufflerSpec(_message.Message):
     def __init__(
         self,
         *,
-        law: _builtins.str = ...,
-        keep_weight: _builtins.int = ...,
-        trials: _builtins.int = ...,
         peak: _builtins.int = ...,
         left_weight: _builtins.int = ...,
         right_weight: _builtins.int = ...,
@@ -524,11 +750,11 @@ class ShufflerSpec(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_weight", b"keep_weight", "law", b"law", "left_weight", b"left_weight", "most", b"most", "peak", b"peak", "right_weight", b"right_weight", "trials", b"trials"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left_weight", b"left_weight", "most", b"most", "peak", b"peak", "right_weight", b"right_weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ShufflerSpec: _TypeAlias = ShufflerSpec  # noqa: Y015
+Global___GeometricNoise: _TypeAlias = GeometricNoise  # noqa: Y015
 
 @_typing.final
 class CreateTaskResponse(_message.Message):

@@ -20,7 +20,8 @@ from common.errors import SuspectBatchError
 from common.mechanisms.base import Reports, is_null, null_reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
-from common.task.dummy_spec import DummySpec
+from common.task.named_dummies import ItemDummies
+from common.task.uniform_dummies import NegativeBinomialDummies
 from common.task_digest import TaskDigest
 from tests.support.count_jobs import count, divide_finely, job_over
 from tests.support.protocol_tasks import protocol_task
@@ -115,8 +116,9 @@ def test_too_few_long_submissions_are_suspect(
     monkeypatch: pytest.MonkeyPatch, short: float, *, suspect: bool
 ) -> None:
     """By more than five standard deviations, as if somebody had dropped them with their dummies."""
-    monkeypatch.setattr(DummySpec, "lengths", property(lambda _: (0, 5)))
-    monkeypatch.setattr(DummySpec, "length_probabilities", lambda _: np.array([0.9, 0.1]))
+    own = type(_CASE.task.dummies)
+    monkeypatch.setattr(own, "lengths", property(lambda _: (0, 5)))
+    monkeypatch.setattr(own, "length_probabilities", lambda _: np.array([0.9, 0.1]))
     task = replace(_CASE.task, assumed_honest_fraction=0.9)
     long = math.floor(9000 * 0.1 - short * math.sqrt(9000 * 0.1 * 0.9))
     batch = replace(_batch(20), n_users=10_000, by_length=(10_000 - long, long))
@@ -125,7 +127,7 @@ def test_too_few_long_submissions_are_suspect(
         check_lengths(batch, task)
 
 
-_MANY: Final = DummySpec(law="negative-binomial", per_user=1, trials=2, extra_weight=2**31, most=60)
+_MANY: Final = NegativeBinomialDummies(per_user=1, trials=2, extra_weight=2**31, most=60)
 _MANY_TASK: Final = replace(protocol_task("od-hp"), dummies=_MANY, assumed_honest_fraction=1.0)
 
 
@@ -163,7 +165,7 @@ def test_dropped_long_submissions_are_suspect(users: int, fewest: int) -> None:
 
 def test_more_padding_than_the_lengths_allow_is_refused() -> None:
     """Uniform dummies need none, unless they have too many lengths to show; AUE's may."""
-    items = DummySpec(law="each-item", per_user=0, trials=30, extra_weight=2**28, most=8)
+    items = ItemDummies(trials=30, extra_weight=2**28, most=8)
     for dummies, most in ((_MANY, 0), (replace(_MANY, most=600), 2), (items, 8)):
         task = replace(protocol_task("aue" if dummies is items else "od-hp"), dummies=dummies)
         counts = BatchCounts.joined(

@@ -14,7 +14,7 @@ from common.errors import (
     UnusableBatchError,
 )
 from common.messages.batch import BatchId
-from common.task.dummy_spec import DummySpec
+from common.task.named_dummies import ItemDummies
 from common.task.task import Task
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.ledger_entries import releases
@@ -190,7 +190,7 @@ async def test_an_earlier_budget_holds_at_its_own_delta(core: AnalyzerCore) -> N
 
 async def test_nothing_follows_a_release_of_infinite_cost(core: AnalyzerCore) -> None:
     """Every later sum is infinite too."""
-    dummies = DummySpec(law="each-item", per_user=0, trials=4, extra_weight=2**30, most=3)
+    dummies = ItemDummies(trials=4, extra_weight=2**30, most=3)
     bare = await _publish(
         core,
         protocol="aue",

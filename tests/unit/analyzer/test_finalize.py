@@ -25,8 +25,15 @@ from common.messages.result import Estimate, Histogram, KeyValues, Means, Result
 from common.messages.submission import plain_reports
 from common.protocols import protocols_of
 from common.task.draft import PairDraft
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummies import EXTRA_WEIGHT_SUM
+from common.task.named_dummies import ItemDummies
+from common.task.shuffler_spec import (
+    KEEP_SUM,
+    RATIO_SUM,
+    BinomialNoise,
+    GeometricNoise,
+    ShufflerSpec,
+)
 from common.task.task import Task
 from lab.simulate.collection import collect
 from tests.support.analyzer_core import AnalyzerCore
@@ -38,13 +45,7 @@ from user_agent.contribution import encoder_for
 _FIXED = published(dummies_per_user=1)
 _FRACTIONAL = published(dummies_per_user=1.25)
 _PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 5, "delta": 1e-2, "n_min": 3, "target_size": 5}
-_EACH: Final = DummySpec(
-    law="each-item",
-    per_user=0,
-    trials=5,
-    extra_weight=EXTRA_WEIGHT_SUM // 4,
-    most=5,
-)
+_EACH: Final = ItemDummies(trials=5, extra_weight=EXTRA_WEIGHT_SUM // 4, most=5)
 _AUE: Final = {"protocol": "aue", "n_min": 100, "target_size": 100}
 _PADDED: Final = published(**_PLAIN | _AUE, dummies=_EACH)
 
@@ -157,10 +158,12 @@ def test_every_refused_report_weakens_the_guarantee_against_the_analyzer() -> No
     assert claimed(fewer).epsilon < claimed(result.guarantees).epsilon
 
 
-_COINS: Final = ShufflerSpec(law="binomial", trials=60, most=60)
+_COINS: Final = ShufflerSpec(noise=BinomialNoise(trials=60))
 _SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=KEEP_SUM // 2)
 _FLANKS: Final = ShufflerSpec(
-    law="geometric", peak=12, left_weight=RATIO_SUM * 3 // 4, right_weight=RATIO_SUM // 2, most=60
+    noise=GeometricNoise(
+        peak=12, left_weight=RATIO_SUM * 3 // 4, right_weight=RATIO_SUM // 2, most=60
+    )
 )
 _CASES: Final = {
     "sbin": published(**_PLAIN, shuffler=_COINS),

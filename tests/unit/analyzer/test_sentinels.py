@@ -17,7 +17,7 @@ from analyzer.storage.task_table import Sentinel
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import leaf
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from tests.support.leaves import some_leaves
@@ -28,7 +28,7 @@ _SAMPLES = published(
     **SHUFFLER_NOISE,
     n_min=1000,
     target_size=2000,
-    shuffler=ShufflerSpec(law="binomial", keep_weight=2**31, trials=4000, most=4000),
+    shuffler=ShufflerSpec(keep_weight=2**31, noise=BinomialNoise(trials=4000)),
 ).task
 
 

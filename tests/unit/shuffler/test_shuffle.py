@@ -15,14 +15,14 @@ from common.errors import DamagedStorageError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.shuffler_spec import KEEP_SUM, BinomialNoise, ShufflerSpec
 from shuffler.permutation import permute
 from shuffler.shuffle_job import PERMUTED, ShuffleJob, ShuffleSummary, shuffle
 from shuffler.storage.group import NUMBER_BITS, seal_group
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
 _PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 7, "delta": 1e-2}
-_COINS: Final = ShufflerSpec(law="binomial", trials=600, most=600)
+_COINS: Final = ShufflerSpec(noise=BinomialNoise(trials=600))
 _SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=KEEP_SUM // 4)
 _CASES: Final = {
     "permutes": published(),

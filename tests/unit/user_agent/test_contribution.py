@@ -14,9 +14,10 @@ from common.mechanisms.base import Reports, is_null
 from common.mechanisms.registry import mechanism_of
 from common.messages.submission import Value, split_submission
 from common.protocols import Kind
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 from common.task.draft import OpenDraft, TextDraft
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.task.dummies import EXTRA_WEIGHT_SUM
+from common.task.dummy_forms import DUMMIES
 from common.task.specs import OpenSpec, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
@@ -208,9 +209,10 @@ _CHANCE: Final = 1e-7
 """Probability of a false alarm over seeds."""
 
 
-def _dummies(law: str, **fields: Any) -> DummySpec:
-    wanted: dict[str, Any] = {"per_user": 0, "extra_weight": _QUARTER}
-    return DummySpec(law=law, **wanted | fields)  # type: ignore[arg-type]
+def _dummies(distribution: str, **fields: Any) -> Any:
+    own = {"per_user": 0, "extra_weight": _QUARTER} | fields
+    form = DUMMIES[distribution]
+    return form(**{name: own[name] for name in own.keys() & form.__dataclass_fields__.keys()})
 
 
 def _agrees(counts: NDArray[np.int64], distribution: NDArray[np.float64]) -> bool:
@@ -229,18 +231,22 @@ def _agrees(counts: NDArray[np.int64], distribution: NDArray[np.float64]) -> boo
 @pytest.mark.parametrize(
     ("distribution", "draws", "expected"),
     [
-        ({"law": "fractional", "per_user": 2, "trials": 1, "most": 1}, [[6, 7]], [3, 2]),
+        ({"distribution": "fractional", "per_user": 2}, [[6, 7]], [3, 2]),
         (
-            {"law": "binomial", "per_user": 1, "trials": 3, "most": 3},
+            {"distribution": "binomial", "per_user": 1, "trials": 3},
             [[6, 7], [0, EXTRA_WEIGHT_SUM - 1], [7, 6]],
             [3, 2],
         ),
         (
-            {"law": "negative-binomial", "per_user": 1, "trials": 2, "most": 9},
+            {"distribution": "negative-binomial", "per_user": 1, "trials": 2, "most": 9},
             [[6, 7, 7, 0], [6, 7], [7]],
             [3, 2],
         ),
-        ({"law": "negative-binomial", "trials": 1, "most": 1}, [[0, 0], [0, 9], [9], [9]], [0, 1]),
+        (
+            {"distribution": "negative-binomial", "trials": 1, "most": 1},
+            [[0, 0], [0, 9], [9], [9]],
+            [0, 1],
+        ),
     ],
     ids=["one trial", "each trial", "while trials succeed", "above the maximum"],
 )
@@ -331,7 +337,7 @@ def test_submissions_of_a_protocol_have_its_lengths(name: str) -> None:
     assert {*task.envelope_sizes} >= set(map(len, envelopes))
 
 
-_CLUSTERS: Final = ClusterSpec(
+_CLUSTERS: Final = ClusterDummies(
     negative_weight=4,
     trials=2,
     clusters=((4, 1, 30), (1, 0, 20), (0, 1, 10), (5, 0, 5)),
@@ -346,7 +352,7 @@ def test_clusters_have_the_chances_and_lengths_of_their_spec() -> None:
     Seed 11; each of three χ² tests fails by chance with probability 1e-7.
     """
     rng, items = np.random.default_rng(11), 7
-    drawn = [_CLUSTERS.draw(items, rng) for _ in range(20_000)]
+    drawn = [_CLUSTERS.draw_one(items, rng) for _ in range(20_000)]
     sizes = Counter(size for _, size in drawn)
     counts = np.array([sizes[length] for length in _CLUSTERS.lengths])
     assert set(sizes) <= set(_CLUSTERS.lengths)
@@ -356,7 +362,7 @@ def test_clusters_have_the_chances_and_lengths_of_their_spec() -> None:
 
     once = replace(_CLUSTERS, trials=1)
     kinds, places = Counter[tuple[int, int]](), Counter[int]()
-    for numbers, _ in (once.draw(items, rng) for _ in range(40_000)):
+    for numbers, _ in (once.draw_one(items, rng) for _ in range(40_000)):
         positive = int((numbers < items).sum())
         kinds[positive, len(numbers) - positive] += 1
         assert len({*(numbers % items).tolist()}) <= 1

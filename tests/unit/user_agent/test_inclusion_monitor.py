@@ -12,7 +12,7 @@ from audit.harness.clock import ManualClock
 from common.crypto.signing import SigningIdentity, envelope_hash, is_valid_receipt
 from common.errors import PeerError, StorageError, UnknownTaskError
 from common.messages.inclusion_proof import InclusionProof, prefix_of, salted, split
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from common.task_digest import TaskDigest
 from tests.support.devices import agent_of
 from tests.support.leaves import SALT, commitment_over, some_leaves
@@ -202,7 +202,7 @@ async def test_nothing_is_asked_or_kept_if_the_shuffler_samples(tmp_path: Path) 
         local_epsilon=float("inf"),
         n_min=1000,
         target_size=2000,
-        shuffler=ShufflerSpec(law="binomial", keep_weight=2**31, trials=4000, most=4000),
+        shuffler=ShufflerSpec(keep_weight=2**31, noise=BinomialNoise(trials=4000)),
     )
     device = Device(tmp_path, case)
     await device.agent.contribute(device.digest, 3, "")

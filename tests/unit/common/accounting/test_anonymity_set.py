@@ -14,8 +14,9 @@ from common.accounting.anonymity_set import (
 from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial, Poisson
 from common.accounting.item_noise import each_item_release
 from common.mechanisms.reduction import MatchCountReduction
-from common.protocols import DummyDistribution
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.task.dummies import EXTRA_WEIGHT_SUM
+from common.task.named_dummies import ItemDummies
+from common.task.uniform_dummies import NegativeBinomialDummies
 from tests.support.exhaustive_delta import (
     grr_distribution,
     own_dummies_distribution,
@@ -26,9 +27,9 @@ from tests.support.exhaustive_delta import (
 from tests.support.reference_bounds import delta_lower
 
 
-def _dummies(distribution: DummyDistribution, trials: int, chance: float, most: int) -> DummySpec:
+def _negative_binomial(trials: int, chance: float, most: int) -> NegativeBinomialDummies:
     weight = int(chance * EXTRA_WEIGHT_SUM)
-    return DummySpec(law=distribution, per_user=0, trials=trials, extra_weight=weight, most=most)
+    return NegativeBinomialDummies(per_user=0, trials=trials, extra_weight=weight, most=most)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -36,7 +37,9 @@ def _dummies(distribution: DummyDistribution, trials: int, chance: float, most: 
 @pytest.mark.parametrize("users", [1, 2, 3])
 def test_dummies_of_each_item_give_an_upper_bound(users: int, chance: float, most: int) -> None:
     """Three items, enumerated; exact if nothing is drawn again."""
-    release = each_item_release(_dummies("each-item", 3, chance, most), users)
+    weight = int(chance * EXTRA_WEIGHT_SUM)
+    dummies = ItemDummies(trials=3, extra_weight=weight, most=most)
+    release = each_item_release(dummies, users)
     distributions = [grr_distribution(value, 3, 500.0) for value in range(3)]
     for epsilon in (0.0, 0.2, 0.7, 2.0):
         true = true_delta_with_item_noise(
@@ -55,7 +58,7 @@ def test_dummies_of_each_item_give_an_upper_bound(users: int, chance: float, mos
 @pytest.mark.parametrize("users", [1, 2])
 def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: int) -> None:
     """Conditioned for each user: the true δ is between attack and bound."""
-    spec = _dummies("negative-binomial", 1, 0.25, most)
+    spec = _negative_binomial(1, 0.25, most)
     own = [0.75 * 0.25**number for number in range(most + 1)]
     distribution = {number: chance / sum(own) for number, chance in enumerate(own)}
     together = distribution
@@ -87,7 +90,7 @@ def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: i
 
 def test_conditioning_uniform_dummies_costs_its_probability() -> None:
     """By P(any user draws again); conditioning divides probabilities by that of the event."""
-    spec = _dummies("negative-binomial", 4, 0.5, 80)
+    spec = _negative_binomial(4, 0.5, 80)
     distribution = uniform_dummies(spec, 1000)
     assert isinstance(distribution, Conditioned)
     missing = 1000 * stats.nbinom.sf(80, 4, 0.5)
@@ -101,7 +104,7 @@ def test_conditioning_uniform_dummies_costs_its_probability() -> None:
 
 def test_dummies_that_are_almost_always_cut_are_not_counted() -> None:
     """No dummies are an upper bound."""
-    assert Binomial(0, 0.0) == uniform_dummies(_dummies("negative-binomial", 4, 0.5, 1), 10_000)
+    assert Binomial(0, 0.0) == uniform_dummies(_negative_binomial(4, 0.5, 1), 10_000)
 
 
 def test_mass_below_the_first_bin_is_charged() -> None:

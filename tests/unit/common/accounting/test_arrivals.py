@@ -18,8 +18,15 @@ from common.errors import AccountingError, WireError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import claimed
 from common.messages.waived import NONE_WAIVED, Check, Waived
-from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
-from common.task.dummy_spec import NO_DUMMIES, DummySpec
+from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
+from common.task.dummy_forms import AnyDummies
+from common.task.named_dummies import LevelDummies
+from common.task.uniform_dummies import (
+    NO_DUMMIES,
+    BinomialDummies,
+    FractionalDummies,
+    NegativeBinomialDummies,
+)
 from tests.support.exhaustive_delta import (
     Distribution,
     beside,
@@ -34,18 +41,16 @@ from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _EPSILONS: Final = (0.0, 0.5, 1.5, 4.0)
 _HALF: Final = CHANCE_SUM // 2
-_LAWS: Final = {
-    "fractional": DummySpec(law="fractional", per_user=0, trials=1, extra_weight=_HALF, most=1),
-    "one more": DummySpec(law="fractional", per_user=1, trials=1, extra_weight=_HALF, most=1),
-    "binomial": DummySpec(law="binomial", per_user=0, trials=2, extra_weight=_HALF, most=2),
-    "negative binomial": DummySpec(
-        law="negative-binomial", per_user=0, trials=1, extra_weight=_HALF, most=2
-    ),
+_LAWS: Final[dict[str, AnyDummies]] = {
+    "fractional": FractionalDummies(per_user=0, extra_weight=_HALF),
+    "one more": FractionalDummies(per_user=1, extra_weight=_HALF),
+    "binomial": BinomialDummies(per_user=0, trials=2, extra_weight=_HALF),
+    "negative binomial": NegativeBinomialDummies(per_user=0, trials=1, extra_weight=_HALF, most=2),
 }
 
 
 def _parameters(
-    spec: DummySpec, by_length: Sequence[int], *, answers: int = 3, local_epsilon: float = math.inf
+    spec: AnyDummies, by_length: Sequence[int], *, answers: int = 3, local_epsilon: float = math.inf
 ) -> PrivacyParameters:
     return PrivacyParameters(
         reduction=MatchCountReduction.for_epsilon(
@@ -107,14 +112,16 @@ def test_the_distribution_of_the_task_would_promise_too_much() -> None:
 
 _ONE: Final = ((1, 0, 3), (0, 1, 1))
 _CLUSTERS: Final = {
-    "one room": ClusterSpec(negative_weight=1, trials=1, clusters=_ONE, rooms=((1, _HALF, _HALF),)),
-    "two rooms": ClusterSpec(
+    "one room": ClusterDummies(
+        negative_weight=1, trials=1, clusters=_ONE, rooms=((1, _HALF, _HALF),)
+    ),
+    "two rooms": ClusterDummies(
         negative_weight=1,
         trials=1,
         clusters=(*_ONE, (1, 1, 1)),
         rooms=((1, _HALF // 2, _HALF), (2, _HALF, _HALF // 2)),
     ),
-    "a length with two meanings": ClusterSpec(
+    "a length with two meanings": ClusterDummies(
         negative_weight=1,
         trials=2,
         clusters=(*_ONE, (1, 1, 1)),
@@ -124,7 +131,7 @@ _CLUSTERS: Final = {
 View = tuple[int, ...]
 
 
-def _of_submission(spec: ClusterSpec, items: int) -> dict[int, dict[View, float]]:
+def _of_submission(spec: ClusterDummies, items: int) -> dict[int, dict[View, float]]:
     """Return the joint law of a submission's length and its clusters' counts, by length."""
     trial: dict[int, dict[View, float]] = {0: {(0,) * 2 * items: 1 - spec.shown}}
     for (size, shown, filled), types in zip(spec.rooms, spec.types_by_room(), strict=True):
@@ -149,7 +156,7 @@ def _of_submission(spec: ClusterSpec, items: int) -> dict[int, dict[View, float]
 def test_rooms_that_arrived_protect_as_stated(name: str, users: int, honest: int) -> None:
     """Enumerated: every batch, every choice of the honest, all lengths and all reports seen."""
     clusters, items = _CLUSTERS[name], 2
-    spec = DummySpec(law="clusters", per_user=0, clusters=clusters)
+    spec = clusters
     submissions = _of_submission(clusters, items)
     for by_length in _batches(len(spec.lengths), users):
         release = _parameters(spec, by_length, answers=items).release_of(users, honest, honest)
@@ -167,13 +174,13 @@ def test_rooms_that_arrived_protect_as_stated(name: str, users: int, honest: int
                 assert exact / total <= release.delta(epsilon) + 1e-12
 
 
-_LEVELS: Final = DummySpec(law="levels", per_user=0, levels=(_HALF, _HALF // 2, 5 * _HALF // 2))
+_LEVELS: Final = LevelDummies(levels=(_HALF, _HALF // 2, 5 * _HALF // 2))
 
 
 @pytest.mark.parametrize("users", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_hierarchys_dummies_that_arrived_protect_as_stated(users: int) -> None:
     """Enumerated: the numbers of each level, given all lengths, and the nodes they name."""
-    levels, sizes = _LEVELS.each_level, (2, 2, 3)
+    levels, sizes = _LEVELS.views, (2, 2, 3)
     reductions = tuple(
         MatchCountReduction.for_epsilon(answers=size, local_epsilon=math.inf, hashed=False)
         for size in sizes
@@ -212,9 +219,9 @@ def _histograms(numbers: tuple[int, ...], sizes: tuple[int, ...]) -> list[Mappin
 @pytest.mark.parametrize("name", [*_CLUSTERS, "levels"])
 def test_a_length_says_how_many_rooms_or_nodes_at_least(name: str) -> None:
     """The exact probability of fewer than stated is below the charge, for any honest users."""
-    spec = _LEVELS
+    spec: AnyDummies = _LEVELS
     if name != "levels":
-        spec = DummySpec(law="clusters", per_user=0, clusters=_CLUSTERS[name])
+        spec = _CLUSTERS[name]
     rng = np.random.default_rng(4)
     for of_kind in Arrivals.of(spec, rng.integers(0, 90, len(spec.lengths)).tolist()):
         users = int(of_kind.by_length.sum()) * 4 // 5
@@ -237,7 +244,7 @@ def test_a_length_says_how_many_rooms_or_nodes_at_least(name: str) -> None:
 
 def test_of_dummies_in_few_lengths_the_fewest_are_counted() -> None:
     """Of 601 numbers every third is a length: two of three are padded."""
-    spec = DummySpec(law="binomial", per_user=2, trials=600, extra_weight=_HALF, most=600)
+    spec = BinomialDummies(per_user=2, trials=600, extra_weight=_HALF)
     lengths = spec.lengths
     [arrived] = Arrivals.of(spec, [1] * len(lengths))
     assert [lengths[0], *(after - before for before, after in itertools.pairwise(lengths))] == [

@@ -20,6 +20,7 @@ from common.accounting.conditional import COARSE_GRID, ConditionalDelta
 from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, TaskError
 from common.task.domain_spec import MAX_COMPUTED_BUCKETS, EdgesSpec
+from common.task.named_dummies import LevelDummies
 from tests.support.protocol_tasks import protocol_task
 from tests.support.reductions import reduction_for
 
@@ -157,7 +158,7 @@ def test_composition_agrees_with_an_independent_library(counts: tuple[int, int])
 def test_a_loss_that_is_certainly_infinite_stays_so() -> None:
     """A level without dummies reveals its node."""
     task = protocol_task("hierarchy", n_min=1000)
-    levels = (0, *task.dummies.levels[1:])
-    bare = dataclasses.replace(task, dummies=dataclasses.replace(task.dummies, levels=levels))
+    assert isinstance(task.dummies, LevelDummies)
+    bare = dataclasses.replace(task, dummies=LevelDummies(levels=(0, *task.dummies.levels[1:])))
 
     assert 1 == delta_at_claim(bare)

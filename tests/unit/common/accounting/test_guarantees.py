@@ -28,7 +28,8 @@ from common.accounting.guarantees import (
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.registry import mechanism_of
 from common.messages.guarantee import claimed
-from common.task.dummy_spec import DummySpec
+from common.task.dummy_forms import AnyDummies
+from common.task.uniform_dummies import BinomialDummies, FixedDummies, FractionalDummies
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 from tests.support.tokens import TOKENS
@@ -116,12 +117,12 @@ def test_refusals_lower_the_stated_number_of_users_who_add_dummies(
 @pytest.mark.parametrize(
     "dummies",
     [
-        DummySpec(law="fixed", per_user=15),
-        DummySpec(law="binomial", per_user=15, trials=30, extra_weight=2**31, most=30),
-        DummySpec(law="fractional", per_user=15, trials=1, extra_weight=2**31, most=1),
+        FixedDummies(per_user=15),
+        BinomialDummies(per_user=15, trials=30, extra_weight=2**31),
+        FractionalDummies(per_user=15, extra_weight=2**31),
     ],
 )
-def test_certain_own_dummies_improve_epsilon_but_not_the_pure_one(dummies: DummySpec) -> None:
+def test_certain_own_dummies_improve_epsilon_but_not_the_pure_one(dummies: AnyDummies) -> None:
     """G = 8, ε0 = 4: 15 own dummies give 3.39 at δ = 1e-6; random ones do not count."""
     parameters = PrivacyParameters(
         reduction=MatchCountReduction.for_epsilon(answers=8, local_epsilon=4.0, hashed=True),
@@ -181,7 +182,7 @@ def test_local_guarantees_add_up_over_rounds_and_are_rounded_up(
     parameters = PrivacyParameters(
         reduction=None,
         local_epsilon=local_epsilon,
-        dummies=DummySpec(law="fixed", per_user=0),
+        dummies=FixedDummies(per_user=0),
         delta=1e-6,
         assumed_honest_fraction=1.0,
         rounds=rounds,

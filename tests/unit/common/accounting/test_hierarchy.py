@@ -20,8 +20,9 @@ from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.registry import mechanism_of
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec
+from common.task.named_dummies import LevelDummies
 from common.task.task import Task
+from common.task.uniform_dummies import BinomialDummies
 from tests.support.exhaustive_delta import beside, excess, histogram_distribution
 
 _KEY: Final = bytes(31) + b"\x09"
@@ -43,7 +44,7 @@ def _task(**changes: Any) -> Task:
     return complete(dataclasses.replace(_DRAFT, **changes), analyzer_key=_KEY, nonce=bytes(32))
 
 
-def _view(size: int, own: int, spec: DummySpec, users: int) -> Mapping[Any, float]:
+def _view(size: int, own: int, spec: BinomialDummies, users: int) -> Mapping[Any, float]:
     """Enumerate a level's histogram: the victim's node, and every user's dummies."""
     found: Counter[Any] = Counter()
     for more in range(users + 1 if spec.extra_weight else 1):
@@ -55,7 +56,8 @@ def _view(size: int, own: int, spec: DummySpec, users: int) -> Mapping[Any, floa
 
 def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float) -> float:
     """Return δ of replacing one value by another, from all joint views of all levels."""
-    levels = list(enumerate(zip(task.dummies.each_level, task.level_sizes, strict=True)))
+    assert isinstance(task.dummies, LevelDummies)
+    levels = list(enumerate(zip(task.dummies.views, task.level_sizes, strict=True)))
     last = len(levels) - 1  # of a binary tree
     views = [
         beside(*(_view(size, value >> last - level, spec, users) for level, (spec, size) in levels))
@@ -69,7 +71,7 @@ def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float
 def test_no_claim_is_below_the_exact_delta(users: int, dummies: float) -> None:
     """The bound holds for every pair, and is nearly reached by one that differs at all levels."""
     task = dataclasses.replace(
-        _task(), dummies=DummySpec.by_level(dummies, (2, 4)), n_min=users, target_size=users
+        _task(), dummies=LevelDummies.averaging(dummies, (2, 4)), n_min=users, target_size=users
     )
     release = claimed_release(task, users)
     for epsilon in (0.0, 0.3, 1.0, 2.5):
@@ -123,7 +125,8 @@ def test_a_device_draws_dummies_of_each_level_by_its_law() -> None:
     cells = np.bincount(np.concatenate(reports), minlength=20)
     numbers = np.array([len(report) for report in reports])
 
-    for spec, first, size in zip(task.dummies.each_level, (0, 6), (6, 14), strict=True):
+    assert isinstance(task.dummies, LevelDummies)
+    for spec, first, size in zip(task.dummies.views, (0, 6), (6, 14), strict=True):
         of_level = cells[first : first + size]
         extra = of_level.sum() - users * spec.per_user
         assert 1e-8 < stats.binomtest(int(extra), users, spec.extra_probability).pvalue
@@ -140,7 +143,7 @@ def test_a_device_draws_dummies_of_each_level_by_its_law() -> None:
         ({"buckets": 1}, "buckets, the fan-out, is 1; it must be at least 2"),
         ({"edges": None, "domain_size": 4}, "the protocol hierarchy needs a table .edges."),
         ({"local_epsilon": 2.0}, "the protocol hierarchy has no local noise"),
-        ({"dummies": DummySpec.by_level(2.0, (4,)), "dummies_per_user": 0.0}, "have 1 levels"),
+        ({"dummies": LevelDummies.averaging(2.0, (4,)), "dummies_per_user": 0.0}, "have 1 levels"),
         ({"dummies_per_user": 0.0}, "the task would guarantee nothing"),
     ],
 )

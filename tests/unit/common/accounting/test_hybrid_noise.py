@@ -6,7 +6,7 @@ from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.releases import AmplifiedRelease
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from lab.planning.shuffler_noise import geometric_spec
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 from tests.support.reductions import geometric_noise, reduction_for
@@ -19,11 +19,11 @@ def _release(users: int, items: int, local_epsilon: float, spec: ShufflerSpec) -
 
 
 _SPECS = [
-    geometric_noise(1, 0.5, 0.5, 3),
-    geometric_noise(2, 0.75, 0.5, 3),
-    geometric_noise(0, 0.5, 0.5, 2),
+    ShufflerSpec(noise=geometric_noise(1, 0.5, 0.5, 3)),
+    ShufflerSpec(noise=geometric_noise(2, 0.75, 0.5, 3)),
+    ShufflerSpec(noise=geometric_noise(0, 0.5, 0.5, 2)),
 ]
-_TALL = geometric_noise(7, 0.1, 0.5, 11)
+_TALL = ShufflerSpec(noise=geometric_noise(7, 0.1, 0.5, 11))
 """Adds nothing so rarely that other items' counts reveal little about a report."""
 _FEW_ITEMS = [(1, 2, 1.0), (4, 2, 1.0), (1, 3, 2.0), (3, 3, 0.7), (3, 3, 3.0)]
 
@@ -41,7 +41,8 @@ def test_delta_is_never_below_the_worst_data_set(
     """Enumerated; exact for one user and two items."""
     release = _release(users, items, local_epsilon, spec)
     distributions = [grr_distribution(value, items, local_epsilon) for value in range(items)]
-    distribution = dict(enumerate(spec.probabilities()))
+    assert isinstance(spec.noise, GeometricNoise)
+    distribution = dict(enumerate(spec.noise.probabilities()))
     for epsilon in (0.0, 1e-6, 0.2, 0.6, 1.2, 2.5):
         true = true_delta_with_item_noise(
             distributions, users=users, noise=distribution, epsilon=epsilon

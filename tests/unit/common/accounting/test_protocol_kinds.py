@@ -24,8 +24,9 @@ from common.accounting.published import PUBLISHED, BoundSetting
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import Guarantee, claimed
-from common.task.dummy_spec import DummySpec
+from common.task.dummy_forms import AnyDummies
 from common.task.shuffler_spec import ShufflerSpec
+from common.task.uniform_dummies import BinomialDummies, FixedDummies, averaging
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _LOCAL: Final = {"ldp-grr", "ldp-olh"}
@@ -128,7 +129,7 @@ def test_collusion_and_refusals_reduce_noise_of_users(protocol: str) -> None:
     assert (table[2].coalition == "analyzer+skippers") == (protocol == "aue")
 
 
-_BINOMIAL: Final = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=2**31, most=3)
+_BINOMIAL: Final = BinomialDummies(per_user=1, trials=3, extra_weight=2**31)
 
 
 @pytest.mark.parametrize(
@@ -141,22 +142,22 @@ _BINOMIAL: Final = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=
         (_BINOMIAL, "plus a binomial number (3 trials, probability 0.5 (2147483648"),
         (_task("aue").dummies, "a dummy of each item with probability 0.0625 (268435456"),
         (_task("aue").dummies, "redrawn above 8 in all"),
-        (DummySpec.averaging(2.0), " and add uniform dummies, 2 each"),
+        (averaging(2.0), " and add uniform dummies, 2 each"),
         (
-            DummySpec.averaging(0.5),
+            averaging(0.5),
             "add one uniform dummy with probability 0.5 (2147483648 in 4294",
         ),
         (
-            DummySpec.averaging(1.25),
+            averaging(1.25),
             "dummies, 1 each and one more with probability 0.25 (1073741824",
         ),
-        (DummySpec.averaging(1.25), "in 4294967296), drawn independently"),
+        (averaging(1.25), "in 4294967296), drawn independently"),
     ],
 )
-def test_distributions_of_dummies_are_described(dummies: DummySpec, words: str) -> None:
+def test_distributions_of_dummies_are_described(dummies: AnyDummies, words: str) -> None:
     """With their probability and largest number."""
     assert words in with_dummies(dummies)
-    assert not with_dummies(DummySpec.averaging(0))
+    assert not with_dummies(averaging(0))
 
 
 def test_the_anonymity_set_has_conditioned_dummies() -> None:
@@ -201,7 +202,7 @@ def test_published_claims_state_a_figure_rounded_up_or_a_reason(protocol: str) -
 def test_parameters_without_a_formula_are_refused() -> None:
     """Dummies of each item by users and shuffler, and under hashing."""
     reduction = MatchCountReduction.for_epsilon(answers=13, local_epsilon=2.0, hashed=True)
-    nothing = DummySpec(law="fixed", per_user=0)
+    nothing = FixedDummies(per_user=0)
     each_item, coins = _task("aue").dummies, _task("sbin").shuffler
     for dummies, shuffler in ((each_item, coins), (nothing, coins), (each_item, ShufflerSpec())):
         parameters = PrivacyParameters(

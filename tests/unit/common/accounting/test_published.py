@@ -28,8 +28,14 @@ from common.accounting.published import (
 )
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.named_dummies import ItemDummies
+from common.task.shuffler_spec import (
+    KEEP_SUM,
+    RATIO_SUM,
+    BinomialNoise,
+    GeometricNoise,
+    ShufflerSpec,
+)
 from lab.planning.shuffler_noise import published_sageo_spec
 from tests.support.reductions import reduction_for
 
@@ -49,7 +55,7 @@ def _setting(
 
 
 def _of_items(anonymity_set: AnonymitySet) -> BoundSetting:
-    each_item = DummySpec(law="each-item", per_user=0, trials=56, extra_weight=2**30, most=40)
+    each_item = ItemDummies(trials=56, extra_weight=2**30, most=40)
     return dataclasses.replace(_setting(_grr(56, 4.0), anonymity_set), dummies=each_item)
 
 
@@ -168,7 +174,7 @@ def test_theorem_1_needs_a_large_blanket() -> None:
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_every_bound_accepts_only_its_own_settings(name: str) -> None:
     """Plain, with users' dummies of each item, and with the shuffler's noise."""
-    noise = ShufflerSpec(law="binomial", trials=50_000, most=50_000)
+    noise = ShufflerSpec(noise=BinomialNoise(trials=50_000))
     dummies = AnonymitySet(users=10**6, random_dummies=Binomial(10**6, 0.25))
     plain = _setting(_grr(56, 4.0), AnonymitySet(users=10**6))
     settings = {
@@ -195,9 +201,7 @@ def test_every_bound_accepts_only_its_own_settings(name: str) -> None:
 
 
 def _coins(trials: int, kept: float = 1.0) -> ShufflerSpec:
-    return ShufflerSpec(
-        law="binomial", trials=trials, most=trials, keep_weight=int(kept * KEEP_SUM)
-    )
+    return ShufflerSpec(keep_weight=int(kept * KEEP_SUM), noise=BinomialNoise(trials=trials))
 
 
 def _flanks(epsilon: float, delta: float, kept: float) -> ShufflerSpec:
@@ -206,12 +210,13 @@ def _flanks(epsilon: float, delta: float, kept: float) -> ShufflerSpec:
     peak = sageo_peak(epsilon, delta, kept, left, right)
     cut = math.ceil(math.log(1e-3 * delta) / math.log(right))
     return ShufflerSpec(
-        law="geometric",
         keep_weight=int(kept * KEEP_SUM),
-        peak=max(0, peak),
-        left_weight=math.ceil(left * RATIO_SUM) + 1,
-        right_weight=math.ceil(right * RATIO_SUM) + 1,
-        most=max(0, peak) + cut,
+        noise=GeometricNoise(
+            peak=max(0, peak),
+            left_weight=math.ceil(left * RATIO_SUM) + 1,
+            right_weight=math.ceil(right * RATIO_SUM) + 1,
+            most=max(0, peak) + cut,
+        ),
     )
 
 
@@ -248,7 +253,9 @@ def test_bounds_on_noise_keep_to_their_range() -> None:
             bound(_noise(spec, 1e-6))
     with pytest.raises(BoundRangeError, match="more noise than there is"):
         sbin(_noise(_coins(5), 1e-12))
-    narrow = ShufflerSpec(law="geometric", peak=0, left_weight=2**29, right_weight=2**29, most=40)
+    narrow = ShufflerSpec(
+        noise=GeometricNoise(peak=0, left_weight=2**29, right_weight=2**29, most=40)
+    )
     with pytest.raises(BoundRangeError, match="more noise than there is"):
         sageo(_noise(narrow, 1e-12))
     with pytest.raises(BoundRangeError, match="does not cover"):

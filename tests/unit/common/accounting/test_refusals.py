@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -30,7 +31,7 @@ from common.accounting.published import (
 )
 from common.accounting.releases import AmplifiedRelease, LocalRelease
 from common.errors import AccountingError
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.shuffler_spec import KEEP_SUM, BinomialNoise, GeometricNoise, ShufflerSpec
 from lab.bounds.attack import epsilon_lower
 from lab.bounds.general_blanket import (
     BlanketPair,
@@ -55,13 +56,9 @@ _USERS: Final = AnonymitySet(users=10)
 _COINS: Final = Binomial(5, 0.5)
 _HALF: Final = np.full(2, 0.5)
 _ONES: Final = np.ones(2)
-_GEOMETRIC: Final[dict[str, Any]] = {
-    "law": "geometric",
-    "peak": 1,
-    "left_weight": 2**29,
-    "right_weight": 2**29,
-    "most": 3,
-}
+_GEOMETRIC: Final = ShufflerSpec(
+    noise=GeometricNoise(peak=1, left_weight=2**29, right_weight=2**29, most=3)
+)
 
 
 def _setting(delta: float = 1e-6, **changes: Any) -> BoundSetting:
@@ -77,10 +74,8 @@ _OF_DELTA: Final[list[Callable[[float], object]]] = [
     lambda delta: compare(_GRR, _USERS, delta),
     lambda delta: balle_closed_form(_setting(delta)),
     lambda delta: aue(_setting(delta)),
-    lambda delta: sbin(
-        _setting(delta, shuffler=ShufflerSpec(law="binomial", trials=100, most=100))
-    ),
-    lambda delta: sageo(_setting(delta, shuffler=ShufflerSpec(**_GEOMETRIC))),
+    lambda delta: sbin(_setting(delta, shuffler=ShufflerSpec(noise=BinomialNoise(trials=100)))),
+    lambda delta: sageo(_setting(delta, shuffler=_GEOMETRIC)),
     lambda delta: sbin_trials(0.1, delta, 1.0),
 ]
 
@@ -164,8 +159,8 @@ def test_described_randomizers_have_a_finite_local_epsilon(
         (lambda: _pair(_HALF * 0.8, _ONES * 1.25, _ONES * 1.25), "the probabilities of U"),
         (lambda: _pair(_HALF, _ONES * 1.1, _ONES), "the probabilities of R_x "),
         (lambda: _pair(_HALF, _ONES, _ONES * 0.9), "the probabilities of R_x'"),
-        (lambda: _hybrid(ShufflerSpec(**_GEOMETRIC), hashing=True), "hybrid"),
-        (lambda: _hybrid(ShufflerSpec(**_GEOMETRIC, keep_weight=KEEP_SUM // 2)), "hybrid"),
+        (lambda: _hybrid(_GEOMETRIC, hashing=True), "hybrid"),
+        (lambda: _hybrid(replace(_GEOMETRIC, keep_weight=KEEP_SUM // 2)), "hybrid"),
         (lambda: _hybrid(ShufflerSpec()), "hybrid"),
     ],
 )

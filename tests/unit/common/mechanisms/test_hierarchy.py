@@ -9,7 +9,7 @@ from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import plain_reports
 from common.task.domain_spec import hierarchy_sizes
-from common.task.dummy_spec import DummySpec
+from common.task.named_dummies import LevelDummies
 
 
 def _hierarchy() -> Hierarchy:
@@ -18,7 +18,7 @@ def _hierarchy() -> Hierarchy:
         sizes=hierarchy_sizes(7, 3, 3),
         fan_out=3,
         groups=3,
-        added=DummySpec.by_level(2.75, (9, 21)),
+        added=LevelDummies.averaging(2.75, (9, 21)),
         weights=ResponseWeights(true=1, other=0),
     )
 
@@ -42,7 +42,7 @@ def test_the_estimate_is_that_of_dense_least_squares() -> None:
     cells, incidence = rng.integers(0, 50, 30), _incidence()
     found = mechanism.debias(cells, Mixture(n_real=100.0)) * 100
 
-    levels = zip(mechanism.added.each_level, mechanism.sizes, strict=True)
+    levels = zip(mechanism.added.views, mechanism.sizes, strict=True)
     each = [spec.expected_per_user / size for spec, size in levels]
     spread = np.repeat(np.sqrt(each), mechanism.sizes)
     target = np.concatenate(

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -6,43 +7,32 @@ from scipy import signal, stats
 
 from common.errors import TaskError
 from common.task import shuffler_spec
-from common.task.shuffler_spec import KEEP_SUM, MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import (
+    KEEP_SUM,
+    MAX_PER_ITEM,
+    PERMUTE_ONLY,
+    RATIO_SUM,
+    BinomialNoise,
+    GeometricNoise,
+    ItemNoise,
+    ShufflerSpec,
+)
 from tests.support.mechanisms import Scripted
 
-_COINS: Final[dict[str, Any]] = {"law": "binomial", "trials": 9, "most": 9}
-_FLANKS: Final[dict[str, Any]] = {
-    "law": "geometric",
-    "peak": 3,
-    "left_weight": RATIO_SUM // 2,
-    "right_weight": RATIO_SUM * 2 // 3,
-    "most": 12,
-}
-_NOTHING: Final[dict[str, Any]] = {"law": "none"}
+_FLANKS: Final = GeometricNoise(
+    peak=3, left_weight=RATIO_SUM // 2, right_weight=RATIO_SUM * 2 // 3, most=12
+)
+_NINE_COINS: Final = BinomialNoise(trials=9)
 
 
 @pytest.mark.parametrize(
     ("base", "change", "message"),
     [
-        (_NOTHING, {"law": "poisson"}, "of the shuffler's dummies must be one of: none"),
-        (_NOTHING, {"keep_weight": 0}, "keep_weight is 0"),
-        (_NOTHING, {"keep_weight": KEEP_SUM + 1}, f"keep_weight is {KEEP_SUM + 1}"),
-        (_NOTHING, {"keep_weight": True}, "keep_weight must be a whole number"),
-        (_NOTHING, {"trials": 4}, "trials is 4; the distribution none .* must be 0 or left out"),
-        (_NOTHING, {"peak": 2}, "peak is 2; the distribution none .* must be 0 or left out"),
-        (_NOTHING, {"most": 5}, "most is 5; the distribution none .* must be 0 or left out"),
-        (_COINS, {"trials": 0, "most": 0}, "trials is 0; it must lie between 1"),
-        (_COINS, {"most": 8}, "trials is 9 and most is 8; for the distribution binomial"),
-        (_COINS, {"trials": MAX_PER_ITEM + 1}, f"trials is {MAX_PER_ITEM + 1}"),
-        (
-            _COINS,
-            {"right_weight": 7},
-            "right_weight is 7; the distribution binomial .* must be 0 or left out",
-        ),
-        (
-            _FLANKS,
-            {"trials": 2},
-            "trials is 2; the distribution geometric .* must be 0 or left out",
-        ),
+        (PERMUTE_ONLY, {"keep_weight": 0}, "keep_weight is 0"),
+        (PERMUTE_ONLY, {"keep_weight": KEEP_SUM + 1}, f"keep_weight is {KEEP_SUM + 1}"),
+        (PERMUTE_ONLY, {"keep_weight": True}, "keep_weight must be a whole number"),
+        (_NINE_COINS, {"trials": 0}, "trials is 0; it must lie between 1"),
+        (_NINE_COINS, {"trials": MAX_PER_ITEM + 1}, f"trials is {MAX_PER_ITEM + 1}"),
         (_FLANKS, {"left_weight": 0}, "left_weight is 0; it must lie between 1"),
         (_FLANKS, {"right_weight": 0}, "right_weight is 0; it must lie between 1"),
         (_FLANKS, {"right_weight": RATIO_SUM}, f"right_weight is {RATIO_SUM}"),
@@ -53,12 +43,11 @@ _NOTHING: Final[dict[str, Any]] = {"law": "none"}
     ],
 )
 def test_a_distribution_that_breaks_a_rule_cannot_exist(
-    base: dict[str, Any], change: dict[str, Any], message: str
+    base: Any, change: dict[str, Any], message: str
 ) -> None:
     """The message has the rule and the number that breaks it."""
-    ShufflerSpec(**base)
     with pytest.raises(TaskError, match=message):
-        ShufflerSpec(**base | change)
+        replace(base, **change)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +63,7 @@ def test_a_distribution_that_breaks_a_rule_cannot_exist(
 )
 def test_flanks_have_the_stated_ratios_and_moments(change: dict[str, Any]) -> None:
     """Ratios of neighbours are those of the weights; sum and moments match direct sums."""
-    spec = ShufflerSpec(**_FLANKS | change)
+    spec = replace(_FLANKS, **change)
     distribution, z = spec.probabilities(), np.arange(spec.most + 1)
     left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
     steps = np.where(z[1:] <= spec.peak, 1 / left, right)
@@ -88,7 +77,7 @@ def test_flanks_have_the_stated_ratios_and_moments(change: dict[str, Any]) -> No
 
 def test_coins_have_a_binomials_moments() -> None:
     """The moments equal direct sums."""
-    spec = ShufflerSpec(**_COINS)
+    spec = _NINE_COINS
     distribution = stats.binom.pmf(np.arange(10), 9, 0.5)
     mean = float(distribution @ np.arange(10))
 
@@ -101,28 +90,30 @@ def test_a_shuffler_without_noise_only_permutes() -> None:
     """A shuffler that drops reports or adds dummies does more."""
     assert ShufflerSpec().only_permutes
     assert not ShufflerSpec(keep_weight=KEEP_SUM - 1).only_permutes
-    assert not ShufflerSpec(**_COINS).only_permutes
-    assert (0.0, 0.0) == ShufflerSpec().moments()
+    assert not ShufflerSpec(noise=_NINE_COINS).only_permutes
+    assert (0.0, 0.0) == ShufflerSpec().noise.moments()
     assert 0.25 == ShufflerSpec(keep_weight=KEEP_SUM // 4).keep_probability
+
+
+def _probabilities(noise: ItemNoise) -> Any:
+    if isinstance(noise, GeometricNoise):
+        return noise.probabilities()
+    return stats.binom.pmf(np.arange(noise.most + 1), noise.trials, 0.5)
 
 
 @pytest.mark.parametrize("sent", [0, 1, 40])
 @pytest.mark.parametrize(
     "spec",
     [
-        ShufflerSpec(**_COINS, keep_weight=KEEP_SUM // 1000),
-        ShufflerSpec(**_COINS | {"trials": 2000, "most": 2000}),
-        ShufflerSpec(**_FLANKS | {"right_weight": RATIO_SUM * 199 // 200, "most": 20000}),
+        ShufflerSpec(noise=_NINE_COINS, keep_weight=KEEP_SUM // 1000),
+        ShufflerSpec(noise=BinomialNoise(trials=2000)),
+        ShufflerSpec(noise=replace(_FLANKS, right_weight=RATIO_SUM * 199 // 200, most=20000)),
     ],
 )
 def test_an_honest_batch_is_within_the_bounds(spec: ShufflerSpec, sent: int) -> None:
     """Except with probability 1e-12, by the exact distribution; the bounds are nearly tight."""
     n_kept = stats.binom.pmf(np.arange(sent + 1), sent, spec.keep_probability)
-    n_dummies = (
-        spec.probabilities()
-        if spec.law == "geometric"
-        else stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5)
-    )
+    n_dummies = _probabilities(spec.noise)
     for domain_size in (1, 3):
         n_reports = n_kept
         for _ in range(domain_size):
@@ -136,17 +127,21 @@ def test_an_honest_batch_is_within_the_bounds(spec: ShufflerSpec, sent: int) -> 
 
 
 _FLANKED = ShufflerSpec(
-    law="geometric", peak=6, left_weight=RATIO_SUM * 3 // 4, right_weight=RATIO_SUM // 2, most=40
+    noise=GeometricNoise(
+        peak=6, left_weight=RATIO_SUM * 3 // 4, right_weight=RATIO_SUM // 2, most=40
+    )
 )
 
 
 _SKEWED = ShufflerSpec(
-    law="geometric", peak=2, left_weight=RATIO_SUM // 3, right_weight=RATIO_SUM * 9 // 10, most=5
+    noise=GeometricNoise(
+        peak=2, left_weight=RATIO_SUM // 3, right_weight=RATIO_SUM * 9 // 10, most=5
+    )
 )
 
 
 _FROM_ZERO = ShufflerSpec(
-    law="geometric", left_weight=RATIO_SUM // 3, right_weight=RATIO_SUM * 9 // 10, most=60
+    noise=GeometricNoise(left_weight=RATIO_SUM // 3, right_weight=RATIO_SUM * 9 // 10, most=60)
 )
 
 
@@ -154,7 +149,7 @@ _FROM_ZERO = ShufflerSpec(
     "spec",
     [
         *(_FLANKED, _SKEWED, _FROM_ZERO),
-        *(ShufflerSpec(law="binomial", trials=coins, most=coins) for coins in (1, 5, 64, 100, 129)),
+        *(ShufflerSpec(noise=BinomialNoise(trials=coins)) for coins in (1, 5, 64, 100, 129)),
     ],
     ids=str,
 )
@@ -162,9 +157,7 @@ def test_dummies_have_the_stated_distribution(spec: ShufflerSpec) -> None:
     """300,000 draws agree by chi-square; cells of fewer than ten expected draws are pooled."""
     # Seed 1; fails by chance with probability 1e-7 for each.
     drawn = spec.draw_item_dummies(300_000, np.random.default_rng(1))
-    coins = stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5)
-    distribution = coins if spec.law == "binomial" else spec.probabilities()
-    expected = distribution * len(drawn)
+    expected = _probabilities(spec.noise) * len(drawn)
     counts = np.bincount(drawn, minlength=len(expected))
     rare = expected < 10
     pooled = np.append(counts[~rare], counts[rare].sum())
@@ -172,13 +165,13 @@ def test_dummies_have_the_stated_distribution(spec: ShufflerSpec) -> None:
     used = wanted > 0
     distance = float(((pooled - wanted)[used] ** 2 / wanted[used]).sum())
 
-    assert drawn.max() <= spec.most
+    assert drawn.max() <= spec.noise.most
     assert stats.chi2.sf(distance, used.sum() - 1) > 1e-7
 
 
 def test_items_drawn_in_different_parts_are_independent() -> None:
     """A million items at 400 coins are drawn in parts; no part repeats another."""
-    spec = ShufflerSpec(law="binomial", trials=400, most=400)
+    spec = ShufflerSpec(noise=BinomialNoise(trials=400))
     drawn = spec.draw_item_dummies(1_000_000, np.random.default_rng(5))
     together = shuffler_spec._WORDS_AT_ONCE // 7
     first, second = drawn[:together] - 200, drawn[together:][:together] - 200
@@ -188,7 +181,7 @@ def test_items_drawn_in_different_parts_are_independent() -> None:
     assert abs(correlation) < 6 / np.sqrt(len(second))
 
 
-@pytest.mark.parametrize("spec", [_FLANKED, ShufflerSpec(law="binomial", trials=9, most=9)])
+@pytest.mark.parametrize("spec", [_FLANKED, ShufflerSpec(noise=BinomialNoise(trials=9))])
 def test_numbers_of_dummies_are_independent_between_items(spec: ShufflerSpec) -> None:
     """No two items' numbers correlate. Seed 6; fails by chance with probability below 1e-7."""
     rng = np.random.default_rng(6)

@@ -11,8 +11,8 @@ from common.crypto.hpke import SUITES
 from common.crypto.signing import SigningIdentity
 from common.errors import ProofError, TaskError
 from common.task.draft import OpenDraft
-from common.task.dummy_spec import DummySpec
 from common.task.task import Task, honest_share
+from common.task.uniform_dummies import FixedDummies
 from common.task_digest import TaskDigest
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task, lasting_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -85,7 +85,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"population": 1}, "population has the type int; it must be str"),
         ({"labels": None}, "labels has the type NoneType; it must be tuple"),
         ({"mechanism": 4.0}, "mechanism has the type float; it must be "),
-        ({"dummies": None}, "dummies has the type NoneType; it must be DummySpec"),
+        ({"dummies": None}, "dummies has the type NoneType; it must be "),
         ({"shuffler": "none"}, "shuffler has the type str; it must be ShufflerSpec"),
         ({"nonce": 1}, "nonce has the type int; it must be bytes"),
         ({"shuffler_key_proof": None}, "shuffler_key_proof has the type NoneType"),
@@ -97,7 +97,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"budget_epsilon": 0.5}, "budget_epsilon is 0.5; this task alone claims"),
         ({"budget_delta": 1e-7}, "budget_delta is 1e-07; it must be at least delta, 1e-06"),
         ({"budget_delta": 1.0}, "budget_delta is 1.0"),
-        ({"dummies": DummySpec(law="fixed", per_user=20_000)}, "a submission would have"),
+        ({"dummies": FixedDummies(per_user=20_000)}, "a submission would have"),
         (
             {"domain_size": 5, "mechanism": dataclasses.replace(_SPEC, name="grr", buckets=6)},
             "GRR over 5 items",
@@ -319,17 +319,11 @@ def test_a_tasks_canonical_bytes_never_change(name: str, snapshot: SnapshotAsser
 def test_clusters_and_their_protocol_need_each_other() -> None:
     """A task with a table of clusters is read back; without one, or in vain, it is refused."""
     signed, other = protocol_task("signed"), protocol_task("puredump")
-    none = DummySpec(law="fixed", per_user=0)
-    with pytest.raises(TaskError, match="the protocol signed needs a table of clusters"):
+    none = FixedDummies(per_user=0)
+    with pytest.raises(TaskError, match="this protocol's dummies must be one of: clusters"):
         dataclasses.replace(signed, dummies=none)
     with pytest.raises(TaskError, match="the distribution of this protocol's dummies must be one"):
         dataclasses.replace(other, dummies=signed.dummies)
-    with pytest.raises(TaskError, match=r"needs the table \[dummies.clusters\]"):
-        DummySpec(law="clusters", per_user=0)
-    with pytest.raises(
-        TaskError, match="clusters is set; the distribution fixed of the dummies has none"
-    ):
-        dataclasses.replace(none, clusters=signed.dummies.clusters)
     assert signed == Task.from_bytes(signed.to_bytes())
 
 

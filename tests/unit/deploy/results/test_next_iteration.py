@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from analyzer.task_builder import complete
 from common.errors import SettingsError, TaskError
 from common.task.draft import PairDraft, TaskDraft
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from common.task.uniform_dummies import BinomialDummies
 from deploy.cli import app
 from deploy.results.export import as_json, read_result
 from deploy.results.next_iteration import Iterated, next_draft
@@ -108,10 +108,8 @@ _DRAFTS: Final[dict[str, TaskDraft]] = {
     "tables": draft(
         _KEY,
         dummies_per_user=0.0,
-        dummies=DummySpec(
-            law="binomial", per_user=1, trials=4, extra_weight=9, most=4, one_length=True
-        ),
-        shuffler=ShufflerSpec(law="geometric", peak=3, left_weight=5, right_weight=7, most=20),
+        dummies=BinomialDummies(per_user=1, trials=4, extra_weight=9, one_length=True),
+        shuffler=ShufflerSpec(noise=GeometricNoise(peak=3, left_weight=5, right_weight=7, most=20)),
     ),
     "infinite": draft(_KEY, local_epsilon=float("inf")),
     "second": _next(2),

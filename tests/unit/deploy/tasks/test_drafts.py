@@ -6,10 +6,9 @@ from typing import Final
 import pytest
 
 from common.errors import TaskError
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 from common.task.domain_spec import EdgesSpec
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec
 from deploy.tasks import drafts as draft_file
 
 _GOOD = """
@@ -75,8 +74,8 @@ def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) 
         (("n_min = 100", f"[{'a.' * 20_000}a]"), "too many parts"),
         (("n_min = 100", f"# {'x' * 5_000_000}"), "at most 4194304 bytes"),
         (("20Z", "20Z\nshuffler = 'geometric'"), "shuffler must be a table"),
-        (("20Z", '20Z\n[dummies]\nlaw = "fixed"'), "missing key in the draft: dummies.per_user"),
-        (("20Z", "20Z\n[shuffler]\nspeed = 3"), "unknown key in the draft: shuffler.speed"),
+        (("20Z", '20Z\n[dummies]\nlaw = "fixed"'), r"\[dummies\]: missing key: per_user"),
+        (("20Z", "20Z\n[shuffler]\nspeed = 3"), r"\[shuffler\]: .*draft.toml: unknown key: speed"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -105,14 +104,14 @@ rooms = [[1, 8, 9], [3, 6, 7]]
 def test_a_table_of_clusters_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     """With both of its tables, under `dummies`."""
     draft = _read(tmp_path, _GOOD + _CLUSTERS)
-    expected = ClusterSpec(
+    expected = ClusterDummies(
         negative_weight=2,
         trials=1,
         clusters=((2, 1, 40), (0, 1, 2**31)),
         rooms=((1, 8, 9), (3, 6, 7)),
     )
 
-    assert DummySpec(law="clusters", per_user=0, clusters=expected) == draft.dummies
+    assert expected == draft.dummies
     assert draft == _read(tmp_path, draft_file.as_toml(draft))
     assert replace(draft, dummies=None) == _read(tmp_path, _GOOD)
 
@@ -129,21 +128,24 @@ def test_a_unit_beyond_ascii_is_read_back(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (("2147483648", "2147483649"), "a cluster's weight is 2147483649; it must lie between 1"),
-        (("2147483648", str(2**63)), "dummies must be within 64 bits"),
-        (("2147483648", "1.5"), "dummies.clusters.clusters.1.2 must be a valid integer"),
-        (("[0, 1, 2147483648]", "[0, 1]"), "missing key in the draft: dummies.clusters.clusters.1"),
+        (("2147483648", str(2**63)), r"\[dummies\]: clusters must be within 64 bits"),
+        (("2147483648", "1.5"), r"\[dummies\]: clusters.1.2 must be a valid integer"),
+        (("[0, 1, 2147483648]", "[0, 1]"), "missing key: clusters.1"),
         (("[0, 1, 2147483648]", "[0, 1, 2, 3]"), "clusters.1 "),
         (
             ("rooms = [[1, 8, 9], [3, 6, 7]]", ""),
-            "missing key in the draft: dummies.clusters.rooms",
+            "missing key: rooms",
         ),
         (("trials = 1", "trials = -1"), "the number of trials of clusters is -1"),
         (("[3, 6, 7]", "[2, 6, 7]"), "a cluster has 3 reports; the largest room holds 2"),
         (
             ('"clusters"', '"fixed"'),
-            "clusters is set; the distribution fixed of the dummies has none",
+            "clusters is set; with the other keys of the law fixed it must be 0 or left out",
         ),
-        (("[dummies.clusters]", "[dummies.groups]"), "unknown key in the draft: dummies.groups"),
+        (
+            ("[dummies.clusters]", "[dummies.groups]"),
+            "missing key: clusters, negative_weight",
+        ),
     ],
 )
 def test_a_mistake_in_a_table_of_clusters_is_named(

@@ -9,7 +9,7 @@ import pytest
 from common.accounting.cluster_noise import _plans
 from common.accounting.epsilon_search import gaussian_mu
 from common.errors import PlanError
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 from lab.planning import cluster_search
 from lab.planning.cluster_law import poisson_delta, shipped_laws
 from lab.planning.cluster_search import (
@@ -29,7 +29,7 @@ def _target(users: dict[str, int], **changes: Any) -> ClusterTarget:
     return ClusterTarget(**{"epsilon": 1.0, "delta": 1e-6, **users, **changes})
 
 
-def _ratio(spec: ClusterSpec, target: ClusterTarget) -> float:
+def _ratio(spec: ClusterDummies, target: ClusterTarget) -> float:
     """Return the error of a count, divided by the central Gaussian mechanism's."""
     n, d = target.honest_users, target.domain_size
     error = n * spec.noise * (d - 1) / d**2
@@ -37,7 +37,7 @@ def _ratio(spec: ClusterSpec, target: ClusterTarget) -> float:
 
 
 def test_every_shipped_law_makes_a_valid_task() -> None:
-    """Each law gives a ClusterSpec with all its types and its noise."""
+    """Each law gives a ClusterDummies with all its types and its noise."""
     target = _target(_CITIES)
     for law in shipped_laws():
         spec = cluster_search._spec(law, (0.8,) * len(law.sizes), 1.0, target)

@@ -59,7 +59,7 @@ def _claim_of(design: Design, target: Requirements) -> float:
 def _in_steps(design: Design) -> bool:
     """Return whether noise comes in whole dummies, or the local ε is at its maximum."""
     dummies = design.dummy_spec
-    if design.shuffler.law != "none" or dummies.law in {"each-item", "fractional"}:
+    if design.shuffler.noise.most or dummies.distribution in {"each-item", "fractional"}:
         return False
     return dummies.per_user > 0 or design.local_epsilon > 19.9
 

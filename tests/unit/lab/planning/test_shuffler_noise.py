@@ -7,7 +7,7 @@ from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sbin_trials
 from common.errors import AccountingError
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from lab.planning.shuffler_noise import binomial_trials, geometric_spec, published_sageo_spec
 
 
@@ -21,7 +21,9 @@ def test_published_noise_is_more_than_enough() -> None:
         coins = sbin_trials(0.1, delta, 1.0)
         assert ratio == pytest.approx(coins / binomial_trials(0.1, delta), abs=0.05)
 
-    exact, published = geometric_spec(0.1, 1e-6), published_sageo_spec(0.1, 1e-6)
+    exact, published = geometric_spec(0.1, 1e-6).noise, published_sageo_spec(0.1, 1e-6).noise
+    assert isinstance(exact, GeometricNoise)
+    assert isinstance(published, GeometricNoise)
     assert (203, 217) == (exact.peak, published.peak)
     assert 799 == pytest.approx(exact.moments()[1], rel=1e-3)
 
@@ -48,15 +50,17 @@ def test_calibrated_noise_is_minimal(epsilon: float, delta: float) -> None:
     assert with_coins(trials) <= delta
     assert trials == 1 or with_coins(trials - 1) > delta
     assert _delta(spec, epsilon) <= delta
-    if spec.peak:
-        lower = dataclasses.replace(spec, peak=spec.peak - 1, most=spec.most - 1)
-        assert _delta(lower, epsilon) > delta
+    noise = spec.noise
+    assert isinstance(noise, GeometricNoise)
+    if noise.peak:
+        lower = dataclasses.replace(noise, peak=noise.peak - 1, most=noise.most - 1)
+        assert _delta(ShufflerSpec(noise=lower), epsilon) > delta
 
 
 def test_corners_have_an_answer_or_a_refusal() -> None:
     """ε from 1e-6 to 50, δ down to 1e-15; an ε of 0 or ∞ and a δ of 0 are refused."""
     for delta in (1e-15, 1e-6, 0.5):
-        assert geometric_spec(50.0, delta).peak <= 2
+        assert getattr(geometric_spec(50.0, delta).noise, "peak", 3) <= 2
         assert binomial_trials(50.0, delta) <= 51
     with pytest.raises(AccountingError, match="dummies per item"):
         geometric_spec(1e-6, 1e-6)

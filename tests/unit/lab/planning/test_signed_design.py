@@ -5,6 +5,7 @@ import pytest
 
 from common.accounting.guarantees import guarantees_under
 from common.errors import PlanError
+from common.task.cluster_dummies import ClusterDummies
 from lab.planning.signed_design import signed_designs
 from tests.support.requirements import small_requirements
 
@@ -40,8 +41,8 @@ def test_a_design_with_local_noise_meets_its_target(local_cap: float) -> None:
     assert 1e-6 == analyzer.delta
     assert local_cap == both.epsilon
     for design in designs:
-        clusters = design.dummy_spec.clusters
-        assert clusters is not None
+        clusters = design.dummy_spec
+        assert isinstance(clusters, ClusterDummies)
         assert math.isclose(
             max(design.influence), max(clusters.influence) / design.reduction.signal
         )

@@ -11,9 +11,11 @@ from analyzer.finalize import mixture_of
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from common.task.domain_spec import EdgesSpec
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummies import EXTRA_WEIGHT_SUM
+from common.task.named_dummies import ItemDummies
+from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, GeometricNoise, ShufflerSpec
 from common.task.task import Task
+from common.task.uniform_dummies import NegativeBinomialDummies
 from lab.simulate.collection import ONE_BY_ONE, collect, few_enough_reports
 from tests.support.moments import largest_deviation, moments
 from tests.support.protocol_tasks import protocol_task
@@ -23,26 +25,20 @@ _USERS: Final = np.array([6, 1, 0, 4])
 _RUNS: Final = 1000
 _LIMIT: Final = 7.0
 _QUARTER: Final = EXTRA_WEIGHT_SUM // 4
-_FLANKS: Final[dict[str, Any]] = {
-    "law": "geometric",
-    "peak": 3,
-    "left_weight": RATIO_SUM // 2,
-    "right_weight": RATIO_SUM // 3,
-    "most": 20,
-}
-_EACH: Final = DummySpec(law="each-item", per_user=0, trials=4, most=4, extra_weight=_QUARTER)
-_NEGATIVE: Final = DummySpec(
-    law="negative-binomial", per_user=0, trials=2, most=3, extra_weight=_QUARTER
+_FLANKS: Final = GeometricNoise(
+    peak=3, left_weight=RATIO_SUM // 2, right_weight=RATIO_SUM // 3, most=20
 )
+_EACH: Final = ItemDummies(trials=4, most=4, extra_weight=_QUARTER)
+_NEGATIVE: Final = NegativeBinomialDummies(per_user=0, trials=2, most=3, extra_weight=_QUARTER)
 _WANTED: Final[dict[str, dict[str, Any]]] = {
     "shuffler sampling": {
         "protocol": "sageo",
-        "shuffler": ShufflerSpec(keep_weight=KEEP_SUM // 2, **_FLANKS),
+        "shuffler": ShufflerSpec(keep_weight=KEEP_SUM // 2, noise=_FLANKS),
     },
     "noise of both": {
         "protocol": "hybrid",
         "local_epsilon": 1.0,
-        "shuffler": ShufflerSpec(**_FLANKS),
+        "shuffler": ShufflerSpec(noise=_FLANKS),
     },
     "a dummy of each item": {"protocol": "aue", "dummies": _EACH},
     "fractional": {"protocol": "puredump", "dummies_per_user": 0.25},

@@ -1,5 +1,5 @@
 """
-Clusters of positive and negative reports, which users add to their own report.
+Dummies in clusters of positive and negative reports, which users add to their own report.
 
 A user makes a few trials. Each adds at most one room to the submission: a fixed number of reports,
 which shows in its length. By chance, a shown room holds a cluster, and null reports otherwise. A
@@ -14,15 +14,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
+from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_LENGTHS, Drawn, Dummies
 from common.task.specs import check_int_range
 
-CHANCE_SUM: Final = 2**32
+CHANCE_SUM: Final = EXTRA_WEIGHT_SUM
 """Denominator of chances."""
 Triple = tuple[int, int, int]
 MAX_TYPES: Final = 64
@@ -33,13 +34,15 @@ _MAX_OF_A_SIGN: Final = 255
 _MAX_TYPE_WEIGHT: Final = 2**31
 _MAX_FILLED: Final = CHANCE_SUM * 19 // 20
 """The guarantee needs some empty rooms."""
-MAX_LENGTHS: Final = 256
-"""Maximum number of lengths of a task's submissions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSpec:
-    """The integers of a task's clusters. Chances are weights / CHANCE_SUM."""
+class ClusterDummies(Dummies):
+    """Positive and negative reports of random items. Chances are weights / CHANCE_SUM."""
+
+    distribution = "clusters"
+    quick = False
+    per_user = 0
 
     negative_weight: int
     """A negative report counts as minus this number of users."""
@@ -116,7 +119,12 @@ class ClusterSpec:
         return sum(shown for _, shown, _ in self.rooms) / CHANCE_SUM
 
     @property
-    def expected_reports(self) -> float:
+    def hiding(self) -> tuple[int, float]:
+        """Trials of one user that may show a room, and the chance of each."""
+        return self.trials, self.shown
+
+    @property
+    def expected_per_user(self) -> float:
         """Average number of positive and negative reports in one user's clusters."""
         return self.trials * math.fsum(
             chance * (positive + negative) for positive, negative, chance in self.chances()
@@ -134,7 +142,12 @@ class ClusterSpec:
         return tuple(sorted(_by_length(self)))
 
     @property
-    def expected_length(self) -> float:
+    def most_padding(self) -> int:
+        """Maximum number of null reports: every room may be empty."""
+        return self.lengths[-1]
+
+    @property
+    def expected_sent(self) -> float:
         """Average number of reports, null reports included, in the rooms that a user shows."""
         return float(self.length_probabilities() @ np.array(self.lengths))
 
@@ -142,7 +155,34 @@ class ClusterSpec:
         """Return the probability of each of the `lengths`; same shape."""
         return np.array([chance for _, chance in sorted(_by_length(self).items())])
 
-    def draw(self, domain_size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:
+    @property
+    def words(self) -> str:
+        """What each user adds."""
+        return (
+            "clusters of positive and negative reports of random items as the task's table says, "
+            f"{self.expected_per_user:.4g} reports on average"
+        )
+
+    @property
+    def clause(self) -> str:
+        """Clusters, and the most reports of a user, the own one included."""
+        return f", clusters of positive and negative reports; at most {1 + self.maximum:,} messages"
+
+    @property
+    def summary(self) -> str:
+        """The averages of reports and of null reports."""
+        nulls = self.expected_sent - self.expected_per_user
+        return (
+            f"clusters of {self.expected_per_user:.4g} reports per user on average, and "
+            f"{nulls:.4g} null reports"
+        )
+
+    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+        """Draw users' clusters, one user after the other, and the null reports of their rooms."""
+        drawn = [mechanism.draw_clusters(rng) for _ in range(n_users)]
+        return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)
+
+    def draw_one(self, domain_size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:
         """
         Draw one user's clusters, independently of the value. Run by the user agent.
 
@@ -170,7 +210,7 @@ class ClusterSpec:
 
 
 @lru_cache(maxsize=64)
-def _by_length(spec: ClusterSpec) -> dict[int, float]:
+def _by_length(spec: ClusterDummies) -> dict[int, float]:
     """Return the probability of each number of reports in the rooms that a user shows."""
     hidden = CHANCE_SUM - sum(shown for _, shown, _ in spec.rooms)
     one = [(size, weight / CHANCE_SUM) for size, weight, _ in spec.rooms]

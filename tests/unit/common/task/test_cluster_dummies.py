@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from common.errors import TaskError
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_dummies import ClusterDummies
 
 _VECTORS = json.loads(
     (Path(__file__).parents[3] / "vectors" / "signed.json").read_text(encoding="utf-8")
 )
-_SPEC = ClusterSpec(
+_SPEC = ClusterDummies(
     negative_weight=4,
     trials=1,
     clusters=((4, 1, 30), (1, 0, 20), (0, 1, 10), (5, 0, 5)),
@@ -22,8 +22,8 @@ _SPEC = ClusterSpec(
 )
 
 
-def _spec(law: Any) -> ClusterSpec:
-    return ClusterSpec(
+def _spec(law: Any) -> ClusterDummies:
+    return ClusterDummies(
         negative_weight=law["negative_weight"],
         trials=1,
         clusters=tuple(map(tuple, law["types"])),

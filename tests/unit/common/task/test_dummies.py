@@ -1,13 +1,15 @@
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from common.errors import TaskError
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
+from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
+from common.task.dummy_forms import DUMMIES
+from common.task.uniform_dummies import averaging
 
 
 @pytest.mark.parametrize(
@@ -27,61 +29,57 @@ def test_a_mean_becomes_a_certain_number_and_a_chance_of_one_more(
     mean: float, distribution: str, certain: int, extra: int, maximum: int
 ) -> None:
     """The fraction is rounded to 2^-32; a mean that is negative or too large is refused."""
-    spec = DummySpec.averaging(mean)
+    spec = averaging(mean)
 
-    assert (distribution, certain, extra) == (spec.law, spec.per_user, spec.extra_weight)
+    assert (distribution, certain, extra) == (spec.distribution, spec.per_user, spec.extra_weight)
     assert maximum == spec.maximum
     assert abs(spec.expected_per_user - mean) <= 0.5 / EXTRA_WEIGHT_SUM
     for wrong in (-0.1, math.nan, math.inf, MAX_DUMMIES + 0.5):
         with pytest.raises(TaskError, match="dummies_per_user is"):
-            DummySpec.averaging(wrong)
+            averaging(wrong)
 
 
-_DISTRIBUTIONS: dict[str, dict[str, Any]] = {
-    "fixed": {"per_user": 1, "extra_weight": 0},
-    "fractional": {"trials": 1, "most": 1},
-    "binomial": {"trials": 5, "most": 5},
-    "negative-binomial": {"trials": 3, "most": 60},
-    "each-item": {"trials": 8, "most": 4},
+_QUARTER: Final = EXTRA_WEIGHT_SUM // 4
+_DISTRIBUTIONS: Final[dict[str, dict[str, Any]]] = {
+    "fixed": {"per_user": 2},
+    "fractional": {"per_user": 2, "extra_weight": _QUARTER},
+    "binomial": {"per_user": 2, "trials": 5, "extra_weight": _QUARTER},
+    "negative-binomial": {"per_user": 2, "trials": 3, "extra_weight": _QUARTER, "most": 60},
+    "each-item": {"trials": 8, "extra_weight": _QUARTER, "most": 4},
+    "levels": {"levels": (2**33, 7)},
 }
 
 
-def _distribution(of: str, **changes: Any) -> DummySpec:
-    fields: dict[str, Any] = {
-        "law": of,
-        "per_user": 0 if of == "each-item" else 2,
-        "extra_weight": EXTRA_WEIGHT_SUM // 4,
-    }
-    return DummySpec(**fields | _DISTRIBUTIONS[of] | changes)
+def _distribution(of: str, **changes: Any) -> Any:
+    return DUMMIES[of](**_DISTRIBUTIONS[of] | changes)
 
 
 @pytest.mark.parametrize(
     ("distribution", "change", "message"),
     [
-        ("fixed", {"extra_weight": 1}, "extra_weight is 1; .* fixed .* must be 0 or left out"),
-        ("fixed", {"extra_weight": -1}, "extra_weight is -1; .* must be 0 or left out"),
         ("fixed", {"per_user": -1}, "per_user is -1"),
-        ("fixed", {"law": "poisson"}, "distribution of the dummies must be one of: fixed"),
-        ("fixed", {"trials": 1, "most": 1}, "trials is 1; .* fixed .* must be 0 or left out"),
+        ("fixed", {"per_user": MAX_DUMMIES + 1}, f"per_user is {MAX_DUMMIES + 1}"),
+        ("fractional", {"per_user": MAX_DUMMIES}, "most is 1; it must be 0"),
         ("fractional", {"extra_weight": 0}, "extra_weight is 0; it must lie between 1"),
         ("fractional", {"extra_weight": 2**32}, "extra_weight is 4294967296"),
         ("fractional", {"extra_weight": True}, "extra_weight must be a whole number"),
-        ("fractional", {"trials": 2, "most": 2}, "trials is 2; it must be 1"),
-        ("fractional", {"most": 2}, "most is 2 and trials is 1; they must be equal for"),
-        ("binomial", {"trials": 1, "most": 1}, "trials is 1; it must lie between 2"),
-        ("binomial", {"most": 4}, "most is 4 and trials is 5"),
+        ("fractional", {"one_length": 1}, "one_length must be true or false"),
+        ("binomial", {"trials": 1}, "trials is 1; it must lie between 2"),
         ("binomial", {"extra_weight": 0}, "extra_weight is 0; it must lie between 1"),
         ("negative-binomial", {"trials": 0}, "trials is 0; it must lie between 1"),
         ("negative-binomial", {"most": 0}, "most is 0; it must lie between 1"),
         ("negative-binomial", {"most": MAX_DUMMIES - 1}, f"most is {MAX_DUMMIES - 1}"),
         ("each-item", {"trials": 0}, "trials is 0; it must lie between 1"),
         ("each-item", {"trials": 16 * MAX_DUMMIES + 1}, f"trials is {16 * MAX_DUMMIES + 1}"),
+        ("each-item", {"trials": 800}, "most is 4 for a distribution with mean 200; too many"),
+        ("levels", {"levels": ()}, "levels is empty"),
+        ("levels", {"levels": (-1,)}, "a level's dummies is -1"),
     ],
 )
 def test_each_distribution_has_the_numbers_that_it_needs(
     distribution: str, change: dict[str, Any], message: str
 ) -> None:
-    """No other combination of distribution, weight, trials and maximum exists."""
+    """The message has the rule and the number that breaks it."""
     _distribution(distribution)
     with pytest.raises(TaskError, match=message):
         _distribution(distribution, **change)
@@ -115,7 +113,6 @@ def test_a_mean_is_the_direct_sum(
 
     assert (mean, maximum, uniform) == (spec.expected_per_user, spec.maximum, spec.uniform)
     assert mean == pytest.approx(spec.per_user + summed, rel=1e-12)
-    assert (distribution in {"fractional", "binomial"}) == spec.bounded
 
 
 @pytest.mark.parametrize(
@@ -127,7 +124,7 @@ def test_a_mean_is_the_direct_sum(
         ("negative-binomial", {}, stats.nbinom.pmf(range(61), 3, 0.75)),
         ("negative-binomial", {"most": 2}, stats.nbinom.pmf(range(3), 3, 0.75)),
         ("each-item", {}, [1.0]),
-        ("binomial", {"trials": 600, "most": 600}, stats.binom.pmf(range(601), 600, 0.25)),
+        ("binomial", {"trials": 600}, stats.binom.pmf(range(601), 600, 0.25)),
         ("negative-binomial", {"trials": 99, "most": 500}, stats.nbinom.pmf(range(501), 99, 0.75)),
     ],
 )
@@ -137,7 +134,7 @@ def test_lengths_show_the_number_of_uniform_dummies(
     """At most 256 lengths; a number between two of them is padded to the next."""
     spec = _distribution(distribution, **changes)
     summed = np.cumsum(wanted) / np.sum(wanted)
-    ends = np.array(spec.lengths) - spec.per_user
+    ends = np.array(spec.lengths) - spec.certain
 
     assert spec.maximum == spec.lengths[-1]
     assert len(wanted) == len(ends) or len(wanted) > 256 > len(ends) or not spec.uniform
@@ -148,8 +145,8 @@ def test_lengths_show_the_number_of_uniform_dummies(
 
 def test_a_task_may_pad_a_random_number_to_one_length() -> None:
     """Only where there is a choice."""
-    spec = _distribution("binomial", trials=9, most=9, one_length=True)
+    spec = _distribution("binomial", trials=9, one_length=True)
 
     assert ((spec.maximum,), [1.0]) == (spec.lengths, spec.length_probabilities().tolist())
-    with pytest.raises(TaskError, match=r"one_length is True; .* must be False or left out"):
-        DummySpec(law="fixed", per_user=1, one_length=True)
+    with pytest.raises(TypeError, match="one_length"):
+        _distribution("fixed", one_length=True)

@@ -1,0 +1,154 @@
+"""
+The dummies that users add: what all their distributions have in common.
+
+Each distribution is a class of its own, listed in `common.task.dummy_forms`. A user draws dummies
+independently of the value, from bounded integers only.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.protocols import DummyDistribution
+
+MAX_DUMMIES: Final = 2**20
+"""Maximum number of dummies of one user; no envelope holds more."""
+MAX_TRIALS: Final = 2**24
+"""Maximum of `trials`; `each-item` needs one trial for each item of the domain."""
+EXTRA_WEIGHT_SUM: Final = 2**32
+"""Denominator of extra_weight."""
+MAX_LENGTHS: Final = 256
+"""Maximum number of lengths of a task's submissions."""
+
+Drawn = tuple[NDArray[np.int64], NDArray[np.void]]
+"""The number of each user's dummies, shape (n_users,), and the dummies, user by user."""
+Sampled = tuple[NDArray[np.int64], int]
+"""Counts by a mechanism's cells, shape (cells,), and the number of reports."""
+
+
+class Dummies(ABC):
+    """The distribution of the dummies of one user."""
+
+    __slots__ = ()
+
+    distribution: ClassVar[DummyDistribution]
+    """Its name in tasks and drafts."""
+    uniform: ClassVar[bool] = False
+    """Whether dummies are uniform reports; if not, each names an item, or a level's node."""
+    quick: ClassVar[bool] = True
+    """Whether the dummies of many users are drawn at once."""
+    per_user: int
+    """Uniform dummies that each user always adds."""
+
+    @property
+    @abstractmethod
+    def lengths(self) -> tuple[int, ...]:
+        """Numbers of dummies, padding included, that a submission may have; ascending."""
+
+    @abstractmethod
+    def length_probabilities(self) -> NDArray[np.float64]:
+        """Return the probability of each of the `lengths`; same shape."""
+
+    @property
+    @abstractmethod
+    def expected_per_user(self) -> float:
+        """Average number of dummies of one user, before conditioning; nulls excluded."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What each user adds, to follow "and add" in the sentence of a guarantee."""
+
+    @abstractmethod
+    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+        """
+        Draw users' dummies as reports of a mechanism for items, independently of their values.
+
+        Run by the user agent for one user, and by simulations for many. Clusters include null
+        reports that fill their rooms, so that the length shows the rooms alone.
+        """
+
+    def sample(
+        self,
+        mechanism: Any,  # noqa: ANN401  # a mechanism for items
+        users: NDArray[np.int64],
+        rng: np.random.Generator,
+    ) -> Sampled:
+        """
+        Draw the counts of the reports of `users`, shape (domain_size,), and of all their dummies.
+
+        Run by simulations. Ignores the maximum of dummies per user, which is practically never
+        reached.
+        """
+        cells = mechanism.sample_cells(users, 0, rng)
+        return cells, int(cells.sum())
+
+    @property
+    def views(self) -> "tuple[Dummies, ...]":
+        """The dummies of each histogram that a user reports to: one, or a hierarchy's levels."""
+        return (self,)
+
+    @property
+    def certain(self) -> int:
+        """Number of dummies that each user always adds, in all views together."""
+        return self.per_user
+
+    @property
+    def maximum(self) -> int:
+        """Maximum number of dummies of one user; for clusters, null reports included."""
+        return self.lengths[-1]
+
+    @property
+    def most_padding(self) -> int:
+        """Maximum number of null reports in one submission."""
+        return int(np.diff(self.lengths, prepend=self.certain - 1).max()) - 1
+
+    @property
+    def expected_sent(self) -> float:
+        """Average number of dummies of one user, and of the null reports that fill rooms."""
+        return self.expected_per_user
+
+    @property
+    def item_chance(self) -> float:
+        """Probability that a user adds a dummy of one item; 0 unless dummies name each item."""
+        return 0.0
+
+    @property
+    def hiding(self) -> tuple[int, float]:
+        """
+        Trials of one user that may hide an item, and the chance of each.
+
+        No trials if dummies are uniform: their number hides an item.
+        """
+        return 0, 0.0
+
+    @property
+    def clause(self) -> str:
+        """What a user adds, to follow the description of a plan; empty if nothing."""
+        number = self.expected_per_user
+        return f", {number:g} {'dummy' if number == 1 else 'dummies'} per user" if number else ""
+
+    @property
+    def summary(self) -> str:
+        """The distribution and its average, for a table of a task's parameters."""
+        return f"{self.distribution}, {self.expected_per_user:.4g} per user on average"
+
+    def check_domain_size(self, domain_size: int) -> None:  # noqa: B027  # most are for any
+        """Raise TaskError unless the distribution is for this number of items."""
+
+    def resized(self, domain_size: int) -> Self:
+        """Return the distribution for another number of items."""
+        del domain_size
+        return self
+
+
+def successes(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw `count` trials: each is a bounded integer, and succeeds if it is below the weight."""
+    return rng.integers(0, EXTRA_WEIGHT_SUM, size=count, dtype=np.int64) < weight
+
+
+def chance_words(weight: int) -> str:
+    """State the probability weight / EXTRA_WEIGHT_SUM."""
+    return f"probability {weight / EXTRA_WEIGHT_SUM:.6g} ({weight} in {EXTRA_WEIGHT_SUM})"

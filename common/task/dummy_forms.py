@@ -1,0 +1,26 @@
+"""The distributions of users' dummies by name; one is added as a class and its row here."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from common.task.cluster_dummies import ClusterDummies
+from common.task.named_dummies import ItemDummies, LevelDummies
+from common.task.uniform_dummies import (
+    BinomialDummies,
+    FixedDummies,
+    FractionalDummies,
+    NegativeBinomialDummies,
+)
+
+AnyDummies = (
+    FixedDummies
+    | FractionalDummies
+    | BinomialDummies
+    | NegativeBinomialDummies
+    | ItemDummies
+    | ClusterDummies
+    | LevelDummies
+)
+DUMMIES: Final[Mapping[str, type[AnyDummies]]] = {
+    each.distribution: each for each in AnyDummies.__args__
+}

@@ -1,0 +1,209 @@
+"""Dummies that name each item, or a node of each level of a hierarchy."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import TaskError
+from common.task.dummies import (
+    EXTRA_WEIGHT_SUM,
+    MAX_DUMMIES,
+    MAX_TRIALS,
+    Drawn,
+    Dummies,
+    Sampled,
+    chance_words,
+    successes,
+)
+from common.task.specs import check_fields, check_int_range, whole
+from common.task.uniform_dummies import (
+    BinomialDummies,
+    averaging,
+    check_acceptance,
+    check_expected,
+    of_mean,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemDummies(Dummies):
+    """
+    A dummy that names the item, with probability item_chance, for each of the `trials` items of the
+    domain [BC20].
+
+    Their number is conditioned on being at most `most`: with more, all are drawn again. Accounting
+    uses the conditional distribution.
+    """
+
+    distribution = "each-item"
+    quick = False
+    per_user = 0
+
+    trials: Annotated[int, whole(1, MAX_TRIALS)]
+    extra_weight: Annotated[int, whole(1, EXTRA_WEIGHT_SUM - 1)]
+    most: Annotated[int, whole(1, MAX_DUMMIES)]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        n, k, chance = self.trials, self.most, self.item_chance
+        if n > k:
+            ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+            log_probability = ways + k * math.log(chance) + (n - k) * math.log1p(-chance)
+            check_acceptance(self.expected_per_user, k, log_probability)
+        check_expected(self.expected_per_user)
+
+    @property
+    def item_chance(self) -> float:
+        """extra_weight / EXTRA_WEIGHT_SUM; above 0 and below 1, exact."""
+        return self.extra_weight / EXTRA_WEIGHT_SUM
+
+    @property
+    def hiding(self) -> tuple[int, float]:
+        """Trials of one user that may add a dummy of a given item, and the chance of each."""
+        return 1, self.item_chance
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """One length: the number of dummies would reveal a little."""
+        return (self.most,)
+
+    def length_probabilities(self) -> NDArray[np.float64]:
+        """Return the certainty of the one length."""
+        return np.ones(1)
+
+    @property
+    def expected_per_user(self) -> float:
+        """Average number of dummies of one user, before conditioning on `most`."""
+        return self.trials * self.item_chance
+
+    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+        """Draw users' dummies, one user after the other: true reports of items."""
+        drawn = [mechanism.randomize(self._draw_items(rng), rng) for _ in range(n_users)]
+        return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)
+
+    def _draw_items(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw the items that one user's dummies name; all again if there are too many."""
+        while True:
+            items = np.flatnonzero(successes(self.extra_weight, self.trials, rng))
+            if len(items) <= self.most:
+                return items
+
+    def sample(
+        self,
+        mechanism: Any,  # noqa: ANN401
+        users: NDArray[np.int64],
+        rng: np.random.Generator,
+    ) -> Sampled:
+        """Draw the counts of users' reports and dummies by item."""
+        added = rng.binomial(int(users.sum()), self.item_chance, size=self.trials)
+        cells = mechanism.sample_cells(users, 0, rng) + added
+        return cells, int(users.sum()) + int(added.sum())
+
+    @property
+    def words(self) -> str:
+        """What each user adds."""
+        return (
+            f"a dummy of each item with {chance_words(self.extra_weight)}, drawn independently, "
+            f"redrawn above {self.most} in all"
+        )
+
+    def check_domain_size(self, domain_size: int) -> None:
+        """Raise TaskError unless there is a trial for each item."""
+        if self.trials != domain_size:
+            raise TaskError(
+                f"trials is {self.trials}; for the distribution each-item it must be domain_size, "
+                f"{domain_size}"
+            )
+
+    def resized(self, domain_size: int) -> Self:
+        """Return the distribution for another number of items, with the same probability."""
+        return replace(self, trials=domain_size, most=min(self.most, domain_size))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelDummies(Dummies):
+    """For each level of a hierarchy, a fixed or fractional number of uniform nodes."""
+
+    distribution = "levels"
+    per_user = 0
+
+    levels: tuple[int, ...]
+    """Average number of dummies of each level, the coarsest first, in units of
+    1 / EXTRA_WEIGHT_SUM."""
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            raise TaskError(
+                "levels is empty; the distribution levels needs a number for each level"
+            )
+        for number in self.levels:
+            check_int_range("a level's dummies", number, 0, MAX_DUMMIES * EXTRA_WEIGHT_SUM)
+        check_expected(self.expected_per_user)
+
+    @classmethod
+    def averaging(cls, dummies_per_user: float, sizes: Sequence[int]) -> Self:
+        """
+        Return dummies with this total mean, as many for each node of a hierarchy's levels.
+
+        `sizes` are the levels' numbers of nodes. Run by the analyzer. Errors: `averaging`.
+        """
+        each = dummies_per_user / sum(sizes)
+        levels = [averaging(each * size) for size in sizes]
+        return cls(
+            levels=tuple(each.per_user * EXTRA_WEIGHT_SUM + each.extra_weight for each in levels)
+        )
+
+    @property
+    def views(self) -> tuple[BinomialDummies, ...]:
+        """The dummies of each level, fixed or fractional."""
+        return tuple(map(of_mean, self.levels))
+
+    @property
+    def certain(self) -> int:
+        """Number of dummies that each user always adds, at all levels together."""
+        return sum(each.per_user for each in self.views)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Every number of dummies that is possible."""
+        return tuple(range(self.certain, sum(each.maximum for each in self.views) + 1))
+
+    def length_probabilities(self) -> NDArray[np.float64]:
+        """Return the probability of each of the `lengths`; same shape."""
+        total = np.ones(1)
+        for each in self.views:
+            total = np.convolve(total, each.length_probabilities())
+        return total
+
+    @property
+    def expected_per_user(self) -> float:
+        """Average number of dummies of one user."""
+        return sum(self.levels) / EXTRA_WEIGHT_SUM
+
+    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+        """Draw users' dummies: uniform nodes of each level, sorted by user."""
+        by_level = np.array([each.draw_numbers(n_users, rng) for each in self.views])
+        users = np.concatenate([np.repeat(np.arange(n_users), level) for level in by_level])
+        reports = mechanism.level_dummies(by_level.sum(axis=1).tolist(), rng)
+        return by_level.sum(axis=0), reports[np.argsort(users, kind="stable")]
+
+    @property
+    def _averages(self) -> str:
+        return ", ".join(f"{each.expected_per_user:.4g}" for each in self.views)
+
+    @property
+    def words(self) -> str:
+        """What each user adds."""
+        return (
+            f"uniform dummies of each level, {self._averages} on average from the coarsest on, the "
+            "fractions by independent draws"
+        )
+
+    @property
+    def summary(self) -> str:
+        """The averages by level."""
+        return f"{self._averages} per user on average, by level"

@@ -1,0 +1,307 @@
+"""Uniform dummies: a fixed number of them for each user, and a random number more."""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import TaskError
+from common.protocols import DummyDistribution
+from common.task.dummies import (
+    EXTRA_WEIGHT_SUM,
+    MAX_DUMMIES,
+    MAX_LENGTHS,
+    MAX_TRIALS,
+    Drawn,
+    Dummies,
+    Sampled,
+    chance_words,
+    successes,
+)
+from common.task.specs import check_fields, check_int_range, check_truth, whole
+
+MAX_GEOMETRICS: Final = 2**16
+"""Maximum number of geometric numbers that are summed to one negative binomial number."""
+_MIN_ACCEPTANCE: Final = 2.0**-8
+"""Minimum probability that a draw is accepted; below it, rejection sampling would take too long."""
+_Weight = Annotated[int, whole(1, EXTRA_WEIGHT_SUM - 1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformDummies(Dummies):
+    """
+    `per_user` uniform dummies, and a random number more, which is 0 without trials.
+
+    A submission may show how many there are (docs/theory/accounting.md#lengths).
+    """
+
+    uniform = True
+
+    per_user: Annotated[int, whole(0, MAX_DUMMIES)]
+    trials: Annotated[int, whole(2, MAX_TRIALS)]
+    extra_weight: _Weight
+    """Numerator of the probability or ratio; the denominator is EXTRA_WEIGHT_SUM."""
+    one_length: Annotated[bool, check_truth] = False
+    """Whether submissions are padded to one length."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_int_range("most", self.most, 0, MAX_DUMMIES - self.per_user)
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """Maximum of the random number."""
+
+    @abstractmethod
+    def _draw_more(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw each user's random number, shape (n_users,), from 0 to `most`."""
+
+    @abstractmethod
+    def _ratios(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return P(k + 1) / P(k) of the random number."""
+
+    @property
+    def extra_probability(self) -> float:
+        """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
+        return self.extra_weight / EXTRA_WEIGHT_SUM
+
+    @property
+    def random(self) -> bool:
+        """Whether a random number of dummies is added."""
+        return self.trials > 0
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """
+        Numbers of dummies, padding included, that a submission may have; ascending.
+
+        Every number from per_user to `maximum`; of more than MAX_LENGTHS numbers every k-th, down
+        from `maximum`.
+        """
+        step = self.most + 1 if self.one_length else self.most // MAX_LENGTHS + 1
+        return tuple(range(self.per_user + self.most % step, self.per_user + self.most + 1, step))
+
+    def length_probabilities(self) -> NDArray[np.float64]:
+        """Return the probability of each of the `lengths`; same shape."""
+        lengths = np.array(self.lengths)
+        if len(lengths) == 1:
+            return np.ones(1)
+        logs = np.cumsum([0.0, *np.log(self._ratios(np.arange(self.most)))])  # log P(k) - log P(0)
+        numbers = np.exp(logs - log_sum(logs))
+        chances: NDArray[np.float64] = np.add.reduceat(
+            numbers, np.concatenate([[0], lengths[:-1] + 1 - self.per_user])
+        )
+        return chances
+
+    def draw_numbers(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`."""
+        return self.per_user + self._draw_more(n_users, rng)
+
+    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+        """Draw users' dummies: uniform reports."""
+        numbers = self.draw_numbers(n_users, rng)
+        return numbers, mechanism.dummies(int(numbers.sum()), rng)
+
+    def sample(
+        self,
+        mechanism: Any,  # noqa: ANN401
+        users: NDArray[np.int64],
+        rng: np.random.Generator,
+    ) -> Sampled:
+        """Draw the counts of users' reports and dummies by cell."""
+        n_users = int(users.sum())
+        total = int(self.draw_numbers(n_users, rng).sum())
+        return mechanism.sample_cells(users, total, rng), n_users + total
+
+    @property
+    def words(self) -> str:
+        """What each user adds."""
+        return f"uniform dummies, {self.per_user} each"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinomialDummies(UniformDummies):
+    """The random number is that of successes in `trials` draws with extra_probability."""
+
+    distribution: ClassVar[DummyDistribution] = "binomial"
+
+    @property
+    def most(self) -> int:
+        """Maximum of the random number: every trial succeeds."""
+        return self.trials
+
+    @property
+    def expected_per_user(self) -> float:
+        """Average number of dummies of one user."""
+        return self.per_user + self.trials * self.extra_probability
+
+    def _draw_more(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        numbers = np.zeros(n_users, dtype=np.int64)
+        for _ in range(self.trials):
+            numbers += successes(self.extra_weight, n_users, rng)
+        return numbers
+
+    def _ratios(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
+        chance = self.extra_probability
+        ratios: NDArray[np.float64] = (self.trials - k) / (k + 1) * chance / (1 - chance)
+        return ratios
+
+    @property
+    def words(self) -> str:
+        """What each user adds."""
+        return (
+            f"{super(BinomialDummies, self).words}, plus a binomial number ({self.trials} trials, "
+            f"{chance_words(self.extra_weight)}), drawn independently"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FractionalDummies(BinomialDummies):
+    """The random number is 1 with extra_probability, and otherwise 0."""
+
+    distribution = "fractional"
+
+    trials: int = field(default=1, init=False)
+
+    @property
+    def words(self) -> str:
+        """What each user adds."""
+        more = f"uniform dummies, {self.per_user} each and one more"
+        return (
+            f"{more if self.per_user else 'one uniform dummy'} with "
+            f"{chance_words(self.extra_weight)}, drawn independently"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedDummies(BinomialDummies):
+    """No further dummies; a fixed number takes no draws."""
+
+    distribution = "fixed"
+
+    trials: int = field(default=0, init=False)
+    extra_weight: int = field(default=0, init=False)
+    one_length: bool = field(default=False, init=False)
+
+    @property
+    def words(self) -> str:
+        """What each user adds."""
+        return super(BinomialDummies, self).words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NegativeBinomialDummies(UniformDummies):
+    """
+    The random number is the sum of `trials` geometric numbers with ratio extra_probability [CC24].
+
+    It is conditioned on being at most `most`: a larger one is drawn again. Accounting uses the
+    conditional distribution.
+    """
+
+    distribution = "negative-binomial"
+
+    trials: Annotated[int, whole(1, MAX_GEOMETRICS)]
+    most: Annotated[int, whole(1, MAX_DUMMIES)] = field()
+
+    def __post_init__(self) -> None:
+        super(NegativeBinomialDummies, self).__post_init__()
+        n, k, chance = self.trials, self.most, self.extra_probability
+        ways = math.lgamma(n + k) - math.lgamma(n) - math.lgamma(k + 1)
+        log_probability = ways + n * math.log1p(-chance) + k * math.log(chance)
+        check_acceptance(self.expected_per_user - self.per_user, k, log_probability)
+        check_expected(self.expected_per_user)
+
+    @property
+    def expected_per_user(self) -> float:
+        """Average number of dummies of one user, before conditioning on `most`."""
+        chance = self.extra_probability
+        return self.per_user + self.trials * chance / (1 - chance)
+
+    def _draw_more(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        numbers, over = np.zeros(n_users, dtype=np.int64), np.ones(n_users, dtype=np.bool_)
+        while over.any():
+            numbers[over] = self._sums(int(over.sum()), rng)
+            over = numbers > self.most
+        return numbers
+
+    def _sums(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw each user's sum of geometric numbers: of successes before a failure."""
+        total = np.zeros(n_users, dtype=np.int64)
+        users = np.repeat(np.arange(n_users), self.trials)
+        while len(users):
+            users = users[successes(self.extra_weight, len(users), rng)]
+            total += np.bincount(users, minlength=n_users)
+        return total
+
+    def _ratios(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
+        ratios: NDArray[np.float64] = (self.trials + k) / (k + 1) * self.extra_probability
+        return ratios
+
+    @property
+    def words(self) -> str:
+        """What each user adds."""
+        return (
+            f"{super(NegativeBinomialDummies, self).words}, plus a negative binomial number (r = "
+            f"{self.trials}, continuing with {chance_words(self.extra_weight)}), drawn "
+            f"independently, redrawn above {self.most}"
+        )
+
+
+NO_DUMMIES: Final = FixedDummies(per_user=0)
+
+
+def averaging(dummies_per_user: float) -> BinomialDummies:
+    """
+    Return the distribution of uniform dummies with this mean and the least variance.
+
+    A mean of 1.3 gives one dummy, and a second with probability .3. The probability is rounded to a
+    multiple of 1 / EXTRA_WEIGHT_SUM. Run by the analyzer. Raises TaskError if the mean is not in
+    0 .. MAX_DUMMIES.
+    """
+    if not 0 <= dummies_per_user <= MAX_DUMMIES:
+        raise TaskError(
+            f"dummies_per_user is {dummies_per_user}; it must lie between 0 and {MAX_DUMMIES}"
+        )
+    certain = math.floor(dummies_per_user)
+    more = round((dummies_per_user - certain) * EXTRA_WEIGHT_SUM)
+    return of_mean(certain * EXTRA_WEIGHT_SUM + more)
+
+
+def of_mean(weight: int) -> BinomialDummies:
+    """Return a fixed or fractional number with the mean weight / EXTRA_WEIGHT_SUM."""
+    certain, extra = divmod(weight, EXTRA_WEIGHT_SUM)
+    if extra:
+        return FractionalDummies(per_user=certain, extra_weight=extra)
+    return FixedDummies(per_user=certain)
+
+
+def check_acceptance(mean: float, most: int, log_probability: float) -> None:
+    """
+    Check that a device can draw a number that is conditioned on being at most `most`.
+
+    `log_probability` is ln P(X = most), below ln P(X ≤ most). Raises TaskError.
+    """
+    if mean > most and log_probability < math.log(_MIN_ACCEPTANCE):
+        raise TaskError(
+            f"most is {most} for a distribution with mean {mean:.4g}; too many draws would be "
+            "rejected"
+        )
+
+
+def check_expected(mean: float) -> None:
+    """Raise TaskError if the average number of dummies of one user is too large."""
+    if mean > MAX_DUMMIES:
+        raise TaskError(
+            f"the expected number of dummies per user is {mean:.4g}; it must be at most "
+            f"{MAX_DUMMIES}"
+        )
+
+
+def log_sum(logs: NDArray[np.float64]) -> float:
+    """Return the logarithm of the sum of the exponentials of `logs`."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
