@@ -37,7 +37,9 @@ _ROWS: Final = [
 ]
 
 
-@pytest.mark.parametrize(("secret", "raw", "shown"), _ROWS, ids=[type(row[0]).__name__ for row in _ROWS])
+@pytest.mark.parametrize(
+    ("secret", "raw", "shown"), _ROWS, ids=[type(row[0]).__name__ for row in _ROWS]
+)
 def test_a_secret_neither_prints_nor_pickles(secret: Secret, raw: bytes, shown: str) -> None:
     """Its repr shows a fingerprint of its public half, if there is one."""
     assert shown == repr(secret) == str(secret)
