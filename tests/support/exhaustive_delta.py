@@ -82,12 +82,18 @@ def band_distribution(point: int, points: int, reach: int, odds: int = 3) -> Dis
     return {(place,): weight / sum(weights) for place, weight in enumerate(weights)}
 
 
+def averaged(parts: Iterable[tuple[float, Mapping[Any, float]]]) -> Mapping[Any, float]:
+    """Distribution of a draw from one of several, each chosen with its probability."""
+    total: dict[Any, float] = defaultdict(float)
+    for share, part in parts:
+        for seen, chance in part.items():
+            total[seen] += share * chance
+    return total
+
+
 def mixed(one: Distribution, other: Distribution, share: float) -> Distribution:
     """Distribution of a draw from one with probability `share`, and else from the other."""
-    chances = {message: share * chance for message, chance in one.items()}
-    for message, chance in other.items():
-        chances[message] = chances.get(message, 0.0) + (1 - share) * chance
-    return chances
+    return averaged([(share, one), (1 - share, other)])
 
 
 def sampled_distribution(numbers: Sequence[Distribution], sampled: int) -> Distribution:
@@ -106,16 +112,15 @@ def sampled_distribution(numbers: Sequence[Distribution], sampled: int) -> Distr
 def corner_distribution(point: Sequence[float], odds: int = 3) -> Distribution:
     """Distribution of MeanEST: corners on the side of the point's own, rounded to one at random."""
     corners = list(itertools.product((0, 1), repeat=len(point)))
-    distribution = dict.fromkeys(corners, 0.0)
-    for own in corners:
-        chance = math.prod(
-            (1 + t) / 2 if up else (1 - t) / 2 for t, up in zip(point, own, strict=True)
-        )
+
+    def of_corner(own: Message) -> Distribution:
         agreeing = [sum(map(int.__eq__, own, corner)) for corner in corners]
         weights = [odds if 2 * number > len(point) else 1 for number in agreeing]
-        for corner, weight in zip(corners, weights, strict=True):
-            distribution[corner] += chance * weight / sum(weights)
-    return distribution
+        return dict(zip(corners, (weight / sum(weights) for weight in weights), strict=True))
+
+    ends = [{1: (1 + number) / 2, 0: (1 - number) / 2} for number in point]
+    chances = [math.prod(end[bit] for end, bit in zip(ends, own, strict=True)) for own in corners]
+    return averaged(zip(chances, map(of_corner, corners), strict=True))
 
 
 def prefix_distribution(
@@ -213,11 +218,10 @@ def true_delta(
     numbers = {dummies: 1.0} if isinstance(dummies, int) else dummies
     worst = 0.0
     for others in itertools.combinations_with_replacement(distributions, users - 1):
-        around: dict[tuple[Message, ...], float] = defaultdict(float)
-        for number, weight in numbers.items():
-            sent = _spread([*others, *([dummy] * number)], {(): 1.0}, _with_message)
-            for messages, chance in sent.items():
-                around[messages] += weight * chance
+        around = averaged(
+            (weight, _spread([*others, *([dummy] * number)], {(): 1.0}, _with_message))
+            for number, weight in numbers.items()
+        )
         worlds = [_spread([distribution], around, _with_message) for distribution in distributions]
         worst = max(worst, _largest_excess(worlds, epsilon))
     return worst

@@ -1,7 +1,8 @@
 """A small example of every mechanism, and scripted generators."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,43 +20,34 @@ from examples.subset_selection import SubsetSelection
 NONCE: Final = b"n" * 32
 
 
-def _least_field(items: int, q: int) -> HashFamily:
-    """Return the smallest field that holds the items, so that seed 0 is drawn often."""
-    return HashFamily.holding(items, q, max(2, math.ceil(math.log(items, q))))
+def _hashing(items: int, weights: ResponseWeights, q: int) -> LocalHashing:
+    """Hash to q buckets, over the smallest field, so that seed 0 is drawn often."""
+    digits = max(2, math.ceil(math.log(items, q)))
+    return LocalHashing(items, HashFamily.holding(items, q, digits), weights, NONCE)
+
+
+def _of_strings(items: int, weights: ResponseWeights) -> StringHashing:
+    return StringHashing(tuple(f"item {item}" for item in range(items)), 4, weights, NONCE)
+
+
+_EXAMPLES: Final[dict[str, Callable[[int, ResponseWeights], Mechanism]]] = {
+    "grr": Grr,
+    "warner": lambda _, weights: Grr(2, weights),
+    "symmetric-unary": SymmetricUnary,
+    "optimized-unary": OptimizedUnary,
+    "binary-hashing": partial(_hashing, q=2),
+    "local-hashing": partial(_hashing, q=3),
+    "string-hashing": _of_strings,
+    "square-wave": lambda items, weights: SquareWave(items, 1, weights),
+    "wide square-wave": lambda items, weights: SquareWave(items, 3, weights),
+    "subset-selection": SubsetSelection,
+}
+EXAMPLES: Final = tuple(_EXAMPLES)
 
 
 def example(name: str, *, items: int = 6, odds: ResponseWeights | None = None) -> Mechanism:
     """Return a mechanism, by default over six items with weights 3 : 1."""
-    weights = ResponseWeights(true=3, other=1) if odds is None else odds
-    examples: dict[str, Mechanism] = {
-        "grr": Grr(items, weights),
-        "warner": Grr(2, weights),
-        "symmetric-unary": SymmetricUnary(items, weights),
-        "optimized-unary": OptimizedUnary(items, weights),
-        "binary-hashing": LocalHashing(items, _least_field(items, 2), weights, NONCE),
-        "local-hashing": LocalHashing(items, _least_field(items, 3), weights, NONCE),
-        "string-hashing": StringHashing(
-            tuple(f"item {item}" for item in range(items)), 4, weights, NONCE
-        ),
-        "square-wave": SquareWave(items, 1, weights),
-        "wide square-wave": SquareWave(items, 3, weights),
-        "subset-selection": SubsetSelection(items, weights),
-    }
-    return examples[name]
-
-
-EXAMPLES: Final = (
-    "grr",
-    "warner",
-    "symmetric-unary",
-    "optimized-unary",
-    "binary-hashing",
-    "local-hashing",
-    "string-hashing",
-    "square-wave",
-    "wide square-wave",
-    "subset-selection",
-)
+    return _EXAMPLES[name](items, odds or ResponseWeights(true=3, other=1))
 
 
 class Scripted(np.random.Generator):

@@ -18,8 +18,10 @@ from common.task.dummies import EXTRA_WEIGHT_SUM
 from common.task.named_dummies import ItemDummies
 from common.task.uniform_dummies import NegativeBinomialDummies
 from tests.support.exhaustive_delta import (
+    Added,
     grr_distribution,
     own_dummies_distribution,
+    summed,
     true_delta,
     true_delta_with_item_noise,
     uniform_distribution,
@@ -60,16 +62,8 @@ def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: i
     """Conditioned for each user: the true δ is between attack and bound."""
     spec = _negative_binomial(1, 0.25, most)
     own = [0.75 * 0.25**number for number in range(most + 1)]
-    distribution = {number: chance / sum(own) for number, chance in enumerate(own)}
-    together = distribution
-    if users == 2:
-        together = {
-            total: sum(
-                distribution.get(one, 0.0) * distribution.get(total - one, 0.0)
-                for one in range(total + 1)
-            )
-            for total in range(2 * most + 1)
-        }
+    distribution: Added = {(number,): chance / sum(own) for number, chance in enumerate(own)}
+    together = {number: chance for (number,), chance in summed(*[distribution] * users).items()}
     distributions = [grr_distribution(value, 3, 1.5) for value in range(3)]
     reduction = MatchCountReduction.for_epsilon(answers=3, local_epsilon=1.5, hashed=False)
     anonymity_set = AnonymitySet(users=users, random_dummies=uniform_dummies(spec, users))

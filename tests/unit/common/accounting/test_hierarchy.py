@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from common.task.draft import TaskDraft
 from common.task.named_dummies import LevelDummies
 from common.task.task import Task
 from common.task.uniform_dummies import BinomialDummies
-from tests.support.exhaustive_delta import beside, excess, histogram_distribution
+from tests.support.exhaustive_delta import averaged, beside, excess, histogram_distribution
 
 _KEY: Final = bytes(31) + b"\x09"
 _DRAFT: Final = TaskDraft(
@@ -46,12 +45,14 @@ def _task(**changes: Any) -> Task:
 
 def _view(size: int, own: int, spec: BinomialDummies, users: int) -> Mapping[Any, float]:
     """Enumerate a level's histogram: the victim's node, and every user's dummies."""
-    found: Counter[Any] = Counter()
-    for more in range(users + 1 if spec.extra_weight else 1):
-        chance = float(stats.binom.pmf(more, users, spec.extra_probability))
-        views = histogram_distribution(own, size, users * spec.per_user + more)
-        found.update({view: chance * p for view, p in views.items()})
-    return found
+    numbers = range(users + 1 if spec.extra_weight else 1)
+    return averaged(
+        (
+            float(stats.binom.pmf(more, users, spec.extra_probability)),
+            histogram_distribution(own, size, users * spec.per_user + more),
+        )
+        for more in numbers
+    )
 
 
 def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float) -> float:

@@ -322,6 +322,23 @@ def test_shares_are_unbiased_and_vary_as_stated(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [name for name, row in _ROWS.items() if row.dummy is not None and "unary" not in name],
+)
+def test_a_channel_is_the_distribution_of_cells(name: str) -> None:
+    """Of a mixture of users' own reports and dummies; the adjoint is its transpose."""
+    row, (reports, chances) = _ROWS[name], _found(name)
+    mechanism, rng = row.mechanism, np.random.default_rng(4)
+    truth, channel = rng.dirichlet(np.ones(len(row.values))), mechanism.channel(2 / 3)
+    cells = np.array([mechanism.tally(report) for report in reports])
+    expected = np.append(2 / 3 * truth, 1 / 3) @ chances.astype(np.float64) @ cells
+    weights = rng.random(len(expected))
+
+    assert expected == pytest.approx(channel.forward(truth), rel=1e-9)
+    assert weights @ expected == pytest.approx(channel.adjoint(weights) @ truth)
+
+
+@pytest.mark.parametrize(
     "name", [name for name, row in _ROWS.items() if isinstance(row.mechanism, _OF_NUMBERS)]
 )
 def test_means_are_unbiased_and_vary_as_stated(name: str) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -154,26 +155,22 @@ class _Party:
         self.keys = _store(path)
         self.clock = ManualClock(0.0)
         self.needed_keys: set[KeyId] = set()
-        self.asked = self.forgotten = self.published = 0
+        self.calls: Counter[str] = Counter()
         self.broken = False
         self.rotation = Rotation(
             keys=self.keys,
             clock=self.clock,
             needed=self.needed,
-            forget=lambda: self.count("forgotten"),
-            publish=lambda: self.count("published"),
+            forget=lambda: self.calls.update(["forget"]),
+            publish=lambda: self.calls.update(["publish"]),
         )
 
     async def needed(self) -> set[KeyId]:
         """Return the keys of unfinished tasks."""
-        self.count("asked")
+        self.calls.update(["needed"])
         if self.broken:
             raise OSError
         return self.needed_keys
-
-    def count(self, name: str) -> None:
-        """Count a call."""
-        setattr(self, name, getattr(self, name) + 1)
 
     async def at(self, *days: float) -> None:
         """Rotate on these days."""
@@ -190,13 +187,13 @@ async def test_keys_are_rotated_and_tasks_read_only_when_a_key_could_go(tmp_path
     party.needed_keys = {key.key_id for key in map(party.keys.public_key, SUITES)}
     await party.at(88, 90, 119)
     assert first.raw != party.keys.public_key().raw
-    assert (0, 0, 4) == (party.asked, party.forgotten, party.published)
+    assert {"publish": 4} == party.calls
 
     await party.at(120)
-    assert (1, 0, 5) == (party.asked, party.forgotten, party.published)
+    assert {"needed": 1, "publish": 5} == party.calls
     party.needed_keys = set()
     await party.at(121)
-    assert (2, 1, 6) == (party.asked, party.forgotten, party.published)
+    assert {"needed": 2, "forget": 1, "publish": 6} == party.calls
 
 
 async def test_keys_dated_by_a_clock_far_ahead_are_rotated_after_its_confirmation(
@@ -252,11 +249,11 @@ async def test_a_failed_rotation_is_tried_again(
     party.clock.seconds = 120 * DAY
     running = asyncio.create_task(party.rotation.run(tick=0.001))
     async with asyncio.timeout(10):
-        while party.asked < 3:
+        while party.calls["needed"] < 3:
             await asyncio.sleep(0.001)
-        assert 0 == party.forgotten
+        assert 0 == party.calls["forget"]
         party.broken = False
-        while party.forgotten == 0:
+        while party.calls["forget"] == 0:
             await asyncio.sleep(0.001)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
