@@ -39,7 +39,6 @@ from common.runtime.clock import retry_pause
 from common.task.kinds import KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.batches import commitment_from_bytes
 from common.wire.results import result_from_bytes, result_to_wire
 
 
@@ -74,7 +73,7 @@ class Releases:
         manifest = await self.staging.finish(digest)
         # Even if it was staged before: that earlier call may have been cancelled before this line.
         self._start_release(manifest)
-        return commitment_from_bytes(await self.store.commitment(digest))
+        return await self.staging.commitment(digest)
 
     async def resume(self) -> None:
         """Erase what a crash left, and resume the batches that an earlier run had staged."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from common.crypto.signed_key import KeyUse, prove_key
 from common.crypto.signing import SigningIdentity
 from common.task.token_spec import TokenSpec
-from common.wire.issuance import bulk_issuance_from_wire, end_from_wire, issuance_from_wire
-from common.wire.tasks import TOKENS
+from common.wire.issuance import TOKENS, bulk_issuance_from_wire, end_from_wire, issuance_from_wire
 from issuer.issuance import Issuance
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
 

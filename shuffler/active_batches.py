@@ -23,6 +23,7 @@ from common.errors import (
     UnknownTaskError,
 )
 from common.messages.batch import BATCH_ID_BYTES, BatchId, BatchState
+from common.receiving.staged_blocks import KEY_FILES, key_file
 from common.runtime import logs
 from common.runtime.key_store import KeyStore
 from common.runtime.shared_calls import SharedCalls
@@ -183,10 +184,10 @@ class ActiveBatches:
             StorageError: The disk cannot be read or written.
         """
         states = await self.store.states()
-        known = {_key_file(batch_id) for batch_id in states}
+        known = {key_file(batch_id) for batch_id in states}
         kept = [batch_id for batch_id, state in states.items() if state not in FINAL_STATES]
-        needed = {_key_file(batch_id) for batch_id in kept}
-        for name in self.state.names(_KEY_FILES):
+        needed = {key_file(batch_id) for batch_id in kept}
+        for name in self.state.names(KEY_FILES):
             if name not in known:
                 raise SettingsError(
                     f"the shuffler's store has no batch for the key file {name}; it is "
@@ -238,7 +239,7 @@ class ActiveBatches:
 
     def destroy_key(self, batch_id: BatchId) -> None:
         """Destroy a finished batch's key. Safe to repeat."""
-        self.state.destroy(_key_file(batch_id))
+        self.state.destroy(key_file(batch_id))
 
     def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
         """Record a batch as finished; `destroy_key` destroys its key. Safe to repeat."""
@@ -294,11 +295,4 @@ class ActiveBatches:
                 raise BatchStateError("the key of this unfinished batch is missing")
             return BatchKey.generate()
 
-        return BatchKey(self.state.secret(_key_file(stored.batch_id), create))
-
-
-_KEY_FILES: Final = "batch-*.key"
-
-
-def _key_file(batch_id: BatchId) -> str:
-    return _KEY_FILES.replace("*", batch_id.hex())
+        return BatchKey(self.state.secret(key_file(stored.batch_id), create))

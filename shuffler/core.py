@@ -90,7 +90,7 @@ class ShufflerCore(FrontEndCore):
             rng=self.rng,
         )
         super().__post_init__()
-        self.metrics = BatchMetrics(self.process_metrics, self.refusals)
+        self.metrics = BatchMetrics(self.process_metrics, self.refusals.of)
         self.store.observer = self.metrics.record_move
         self.deliveries = Deliveries(
             batches=self.batches,

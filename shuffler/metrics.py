@@ -1,14 +1,13 @@
-"""Metrics of the shuffler: their allow-list, and counts of its batches."""
+"""Metrics of the shuffler: their allow-list, counts of its batches, and its store."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import REFUSALS, Outcome
 from common.runtime.metrics import OF_KEY_HOLDERS, MetricDefinition, ProcessMetrics
 from common.runtime.parts.executor import OF_PARTS
-from shuffler.refusals import RefusalCounts
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
 """Counted states of a batch: all but collecting, which a single call can start."""
@@ -62,7 +61,10 @@ _WAITING: Final = frozenset({BatchState.CLOSED, BatchState.PERMUTED, BatchState.
 class BatchMetrics:
     """Counts batches by state. No figure changes with a submission or the start of a batch."""
 
-    def __init__(self, process_metrics: ProcessMetrics, refusals: RefusalCounts) -> None:
+    def __init__(
+        self, process_metrics: ProcessMetrics, refusals: Callable[[BatchId], Counter[Outcome]]
+    ) -> None:
+        """`refusals` counts the refused submissions of a batch."""
         self._metrics = process_metrics.metrics
         self._now = process_metrics.now
         self._note = process_metrics.note_failure
@@ -104,7 +106,7 @@ class BatchMetrics:
             self._metrics.add("shuffledp_users_released_total", n_users)
         if before is BatchState.CLOSED or state is BatchState.EXPIRED:  # the number is final now
             self._metrics.add("shuffledp_users_collected_total", n_users)
-            refused = self._refusals.of(batch_id)
+            refused = self._refusals(batch_id)
             for outcome in COUNTED_REFUSALS:
                 cause = {"cause": outcome.value}
                 self._metrics.add("shuffledp_submissions_refused_total", refused[outcome], cause)
@@ -124,3 +126,35 @@ class BatchMetrics:
         now = self._now()
         oldest = min(list(self._closed_at.values()), default=now)
         self._metrics.set("shuffledp_oldest_undelivered_seconds", round(max(0.0, now - oldest)))
+
+
+class StoreMetrics:
+    """Measures the connection to a store in PostgreSQL."""
+
+    def __init__(self, process_metrics: ProcessMetrics) -> None:
+        self._metrics = process_metrics.metrics
+        self._window = process_metrics.window
+        self._slowest: dict[int, float] = {}
+        """Seconds of the slowest transaction of each window."""
+        self._committed = False
+        """Whether there has been a transaction."""
+        self._metrics.on_collect(self._measure_slowest)
+
+    def record_connection(self, *, connected: bool) -> None:
+        """Record that the server is connected, or that the connection is lost."""
+        self._metrics.set("shuffledp_store_connected", int(connected))
+
+    def record_commit(self, seconds: float) -> None:
+        """Record a committed transaction, reading ones included."""
+        window = self._window()
+        self._committed = True
+        self._slowest[window] = max(seconds, self._slowest.get(window, 0.0))
+
+    def _measure_slowest(self) -> None:
+        now = self._window()
+        if self._committed:
+            slowest = self._slowest.get(now - 1, 0.0)
+            self._metrics.set("shuffledp_store_commit_seconds", slowest)
+        for window in list(self._slowest):
+            if window < now - 1:
+                self._slowest.pop(window, None)

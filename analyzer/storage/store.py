@@ -40,11 +40,6 @@ class Store(Database):
         # Version 4 would take a ledger with waived checks for a broken one.
         super().__init__(path, Schema(steps=steps, readable_from=5))
 
-    async def commitment(self, digest: TaskDigest) -> bytes:
-        """Look up the commitment to a task's staged batch."""
-        rows = await self.fetch("SELECT commitment FROM commitments WHERE task_digest = ?", digest)
-        return bytes(rows[0][0])
-
     async def staged(self) -> list[BatchManifest]:
         """List the staged batches that are neither released nor unusable."""
         rows = await self.fetch(

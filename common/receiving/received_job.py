@@ -17,13 +17,12 @@ from typing import Final, Self
 
 import numpy as np
 
-from common.crypto.batch_key import BatchKey
 from common.errors import DamagedStorageError, UnusableBatchError
 from common.messages.batch import CONTENT_HASH_BYTES
 from common.messages.inclusion_proof import HASH_BYTES, Tree, distinct_rows, range_count
 from common.receiving.delivery_table import Delivery
+from common.receiving.staged_blocks import StagedBlocks
 from common.receiving.tree_job import Rows, TreeJob, rows_from
-from common.runtime.blocks import Blocks
 from common.task_digest import TaskDigest
 
 ARRIVED: Final = "arrived"
@@ -59,9 +58,8 @@ class ReceivedJob(TreeJob):
         *,
         task_bytes: bytes,
         report_bytes: int,
-        key: BatchKey,
         salt: bytes,
-        blocks: Blocks,
+        blocks: StagedBlocks,
     ) -> Self:
         """Divide a batch, all of whose parts have arrived, into ranges and slices."""
         manifest, arrived = delivery.manifest, delivery.arrived
@@ -73,9 +71,9 @@ class ReceivedJob(TreeJob):
             task_digest=manifest.task_digest,
             task_bytes=task_bytes,
             report_bytes=report_bytes,
-            key=key.private_bytes(),
+            key=blocks.key(manifest.batch_id).private_bytes(),
             salt=salt,
-            blocks=blocks,
+            blocks=blocks.blocks,
             n_reports=manifest.n_reports,
             n_parts=delivery.n_parts,
             content_hashes=b"".join(arrived[part].content_hash for part in sorted(arrived)),

@@ -37,7 +37,7 @@ from common.runtime.parts.executor import Executor
 from common.runtime.shared_calls import SharedCalls
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
-from common.wire.batches import commitment_to_wire
+from common.wire.batches import commitment_from_bytes, commitment_to_wire
 
 J = TypeVar("J", bound=ReceivedJob)
 T = TypeVar("T")
@@ -224,6 +224,12 @@ class Receiver(ABC, Generic[J]):
             job.salt,
         )
 
+    async def commitment(self, digest: TaskDigest) -> BatchCommitment:
+        """Return the commitment to a task's staged batch."""
+        query = "SELECT commitment FROM commitments WHERE task_digest = ?"
+        [(kept,)] = await self.store.fetch(query, digest)
+        return commitment_from_bytes(kept)
+
     async def merged(self, manifest: BatchManifest) -> tuple[J, int]:
         """
         Return the job of a staged batch without repeats, and its number of distinct reports.
@@ -278,9 +284,8 @@ class Receiver(ABC, Generic[J]):
             delivery,
             task_bytes=task_bytes,
             report_bytes=self.report_bytes(cached_task(task_bytes)),
-            key=self.blocks.key(delivery.manifest.batch_id),
             salt=salt,
-            blocks=self.blocks.blocks,
+            blocks=self.blocks,
         )
 
     async def erase(self, manifest: BatchManifest) -> None:

@@ -9,7 +9,7 @@ from common.messages.batch import BATCH_ID_BYTES, BatchId
 from common.runtime.blocks import Blocks, SealedBlocks
 from common.runtime.state_directory import StateDirectory
 
-_KEY_FILES: Final = "batch-*.key"
+KEY_FILES: Final = "batch-*.key"
 _FOLDERS: Final = re.compile(f"[0-9a-f]{{{2 * BATCH_ID_BYTES}}}")
 
 
@@ -26,7 +26,7 @@ class StagedBlocks:
 
     def key(self, batch_id: BatchId) -> BatchKey:
         """Return a batch's staging key, created at the first call."""
-        return BatchKey(self._state.secret(_key_file(batch_id), BatchKey.generate))
+        return BatchKey(self._state.secret(key_file(batch_id), BatchKey.generate))
 
     def open(self, batch_id: BatchId) -> SealedBlocks:
         """Open a batch's blocks."""
@@ -34,13 +34,13 @@ class StagedBlocks:
 
     def erase(self, batch_id: BatchId) -> None:
         """Destroy a batch's staging key, then delete its blocks. Idempotent."""
-        self._state.destroy(_key_file(batch_id))
+        self._state.destroy(key_file(batch_id))
         self.blocks.delete(batch_id.hex())
 
     def sweep(self, kept: Collection[BatchId]) -> None:
         """Erase every batch that is not in `kept`. Run at start."""
-        key_files = {_key_file(batch_id) for batch_id in kept}
-        for name in self._state.names(_KEY_FILES):
+        key_files = {key_file(batch_id) for batch_id in kept}
+        for name in self._state.names(KEY_FILES):
             if name not in key_files:
                 self._state.destroy(name)
         folders = {batch_id.hex() for batch_id in kept}
@@ -49,5 +49,6 @@ class StagedBlocks:
                 self.blocks.delete(folder)
 
 
-def _key_file(batch_id: BatchId) -> str:
-    return _KEY_FILES.replace("*", batch_id.hex())
+def key_file(batch_id: BatchId) -> str:
+    """Return the name of a batch's key file in the state directory."""
+    return KEY_FILES.replace("*", batch_id.hex())

@@ -5,10 +5,14 @@ from typing import Final
 
 from common.crypto.privacy_tokens import KEY_ID_BYTES, MODULUS_BYTES
 from common.limits import MAX_UNIX_TIME, parse_bounded, parse_fixed, parse_positive
-from protos.shuffledp.v1 import issuer_pb2
+from common.task.token_spec import TokenSpec
+from common.wire.fields import Codec
+from protos.shuffledp.v1 import issuer_pb2, task_pb2
 
 MAX_CREDENTIAL_BYTES: Final = 8192
 MAX_BULK_TOKENS: Final = 256
+TOKENS: Final = Codec(TokenSpec, task_pb2.TokenSpec)
+"""An issuer's token key."""
 
 
 def issuance_from_wire(message: issuer_pb2.IssueTokenRequest) -> tuple[bytes, bytes, bytes]:

@@ -21,7 +21,6 @@ from common.task.draft import TaskDraft
 from common.task.dummy_forms import DUMMIES
 from common.task.shuffler_spec import NOISES, ShufflerSpec
 from common.task.task import MAX_TASK_BYTES
-from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 from common.wire.fields import Codec, UnionCodec, digest_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, task_pb2
@@ -58,8 +57,6 @@ def _triples_to_wire(triples: Sequence[Sequence[int]]) -> list[analyzer_pb2.Weig
     return [analyzer_pb2.Weights(numbers=each) for each in triples]
 
 
-TOKENS: Final = Codec(TokenSpec, task_pb2.TokenSpec)
-"""An issuer's token key, in drafts and from the issuer."""
 _CLUSTERS: Final = Codec(
     ClusterDummies,
     analyzer_pb2.ClusterDummies,

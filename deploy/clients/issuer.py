@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from common.runtime.rpc import LONG_DEADLINE
 from common.task.token_spec import TokenSpec
-from common.wire.issuance import signatures_from_wire
-from common.wire.tasks import TOKENS
+from common.wire.issuance import TOKENS, signatures_from_wire
 from deploy.clients.base import ServiceClient
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
 

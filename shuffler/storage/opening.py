@@ -8,9 +8,9 @@ from common.errors import SettingsError
 from common.runtime.clock import Clock
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
+from shuffler.metrics import StoreMetrics
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.sqlite_store import SqliteGroups, SqliteStore
-from shuffler.storage.store_metrics import StoreMetrics
 from shuffler.storage.submission_store import GroupSource, SubmissionStore
 
 _SQLITE: Final = "spool.sqlite"

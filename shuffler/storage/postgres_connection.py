@@ -23,8 +23,8 @@ from common.errors import DamagedStorageError, SettingsError, StorageError
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.confirmed_clock import TOLERANCE
+from shuffler.metrics import StoreMetrics
 from shuffler.storage.postgres_schema import check_schema, migrate
-from shuffler.storage.store_metrics import StoreMetrics
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,14 +19,12 @@ from analyzer.worker import run_part as run_analyzer_part
 from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import HpkePool
 from common.runtime.blocks import FolderBlocks
-from common.runtime.clock import SystemClock
-from common.runtime.metrics import ProcessMetrics
-from common.runtime.parts.executor import Executor, LocalExecutor, PartMetrics
-from shuffler.metrics import METRICS
+from common.runtime.parts.executor import Executor, LocalExecutor
 from shuffler.shuffle_job import shuffle
 from shuffler.worker import run_part as run_shuffler_part
 from tests.benchmarks.conftest import Best, Line
 from tests.support.count_jobs import count, job_over
+from tests.support.part_metrics import part_metrics
 from tests.support.tasks import published
 
 pytest.importorskip("distributed")
@@ -48,8 +46,7 @@ async def _compare(
 ) -> dict[str, float]:
     """Return the shortest of alternating rounds, and the first, which starts workers."""
     pool = HpkePool(2)
-    own = PartMetrics(ProcessMetrics("shuffler", METRICS, SystemClock()).metrics, SystemClock())
-    local = LocalExecutor(pool=pool, metrics=own)
+    local = LocalExecutor(pool=pool, metrics=part_metrics())
     found = np.array(
         [
             [await _seconds(run(local, "pool")), await _seconds(run(engine, "engine"))]

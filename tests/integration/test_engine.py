@@ -14,14 +14,13 @@ from common.errors import EngineAwayError
 from common.messages.batch import BatchState
 from common.messages.inclusion_proof import bits_for
 from common.runtime.blocks import FolderBlocks
-from common.runtime.clock import SystemClock
-from common.runtime.metrics import Metrics, ProcessMetrics
-from common.runtime.parts.executor import Executor, LocalExecutor, PartMetrics
+from common.runtime.metrics import Metrics
+from common.runtime.parts.executor import Executor, LocalExecutor
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.inclusion import ProofJob
-from shuffler.metrics import METRICS
 from shuffler.shuffle_job import PERMUTED, ShuffleJob, shuffle
 from tests.support.clients import DEADLINE, envelopes, final_state, result_of
+from tests.support.part_metrics import part_metrics
 from tests.support.scrapes import series_of
 from tests.support.services import Services
 from tests.support.tasks import published
@@ -88,8 +87,7 @@ async def test_an_engine_computes_what_one_machine_computes(party: EngineParty) 
     The workers are counted before the first part. When a key is destroyed, both are replaced.
     """
     job, pool = await _job(party), HpkePool(1)
-    own = PartMetrics(ProcessMetrics("shuffler", METRICS, SystemClock()).metrics, SystemClock())
-    expected = await _run(job, LocalExecutor(pool=pool, metrics=own))
+    expected = await _run(job, LocalExecutor(pool=pool, metrics=part_metrics()))
     pool.close()
     marks, metrics = party.folder / "marks", party.metrics.metrics
     waits = marks / "permute.wait"

@@ -9,13 +9,14 @@ import pytest
 from analyzer.batch_counts import BatchCounts
 from analyzer.count_job import CountJob
 from audit.harness.analyzer_core import InlineExecutor, part_header, parts_of
-from common.crypto.batch_key import BatchKey
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import Tree, bits_for
 from common.receiving.delivery_table import Delivery
 from common.receiving.received_job import ARRIVED
+from common.receiving.staged_blocks import StagedBlocks
 from common.runtime.blocks import FolderBlocks
 from common.runtime.parts.executor import Executor
+from common.runtime.state_directory import StateDirectory
 from tests.support.leaves import SALT
 from tests.support.tasks import PublishedTask
 
@@ -46,9 +47,8 @@ def job_over(
     job = CountJob.plan(
         Delivery(manifest=manifest, n_parts=n_parts, staged=False, arrived=arrived),
         report_bytes=case.task.sealed_report_bytes,
-        key=BatchKey(bytes(range(32))),
         salt=SALT,
-        blocks=FolderBlocks(path),
+        blocks=StagedBlocks(StateDirectory.open(path.with_suffix(".state")), FolderBlocks(path)),
         task_bytes=case.signed.task_bytes,
     )
     job = replace(job, private_key=case.analyzer_key.private_bytes(), **changes)

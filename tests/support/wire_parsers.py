@@ -330,8 +330,8 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         issuer_pb2.CreateTokenKeyRequest(end=2**33),
     ),
     (
-        *("new token key", tasks.TOKENS.from_wire),
-        tasks.TOKENS.to_wire(TOKENS),
+        *("new token key", issuance.TOKENS.from_wire),
+        issuance.TOKENS.to_wire(TOKENS),
     ),
     (
         *("question for a receipt", submissions.record_question_from_wire),

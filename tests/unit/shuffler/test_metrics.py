@@ -5,8 +5,7 @@ from common.errors import StorageError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.metrics import WINDOW, ProcessMetrics
-from shuffler.metrics import METRICS
-from shuffler.storage.store_metrics import StoreMetrics
+from shuffler.metrics import METRICS, StoreMetrics
 from tests.support.scrapes import series_of, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
