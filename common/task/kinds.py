@@ -7,7 +7,6 @@ common/mechanisms/registry.py, the device's encoders, the analyzer's estimators,
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, Literal
 
 from common.protocols import Kind
@@ -42,58 +41,56 @@ _ITEM_REQUIREMENTS: Final = frozenset(
 )
 _RANGE: Final = frozenset({"low", "high", "value_range"})
 
-KINDS: Final[Mapping[Kind, KindFacts]] = MappingProxyType(
-    {
-        "categorical": KindFacts(
-            description="an item's number",
-            sizes=(2, MAX_DOMAIN_SIZE),
-            counted="the number of possible values",
-            histogram=True,
-            tables=_ITEM_TABLES,
-            options=frozenset({"domain_size", "breakdown", "accounting", "figure_number"}),
-            requirements=_ITEM_REQUIREMENTS | {"head"},
-        ),
-        "ordered": KindFacts(
-            description="a number, counted in buckets",
-            sizes=(2, MAX_DOMAIN_SIZE),
-            counted="the number of buckets",
-            histogram=True,
-            tables=_ITEM_TABLES,
-            options=_RANGE | {"domain_size", "breakdown", "spacing", "unit", "prefix", "buckets"},
-            requirements=_ITEM_REQUIREMENTS,
-        ),
-        "string": KindFacts(
-            description="a text",
-            sizes=(1, MAX_DOMAIN_SIZE),
-            tables=frozenset({"texts"}),
-            options=frozenset({"empty_values"}),
-        ),
-        "open": KindFacts(
-            description="a text or a code that no list holds",
-            sizes=(1, OPEN_BUCKETS[1]),
-            counted_in_cells=False,
-            tables=frozenset({"open"}),
-            options=frozenset({"encoding", "code_bytes"}),
-        ),
-        "mean": KindFacts(
-            description="a number", sizes=(1, 1), tables=frozenset({"numbers"}), options=_RANGE
-        ),
-        "vector": KindFacts(
-            description="a list of numbers",
-            sizes=(2, MAX_DIMENSIONS),
-            counted="the length of a vector",
-            tables=frozenset({"numbers"}),
-            options=_RANGE | {"domain_size"},
-        ),
-        "key-value": KindFacts(
-            description="pairs of a key and a number",
-            sizes=(1, MAX_KEYS),
-            counted="the number of keys",
-            tables=frozenset({"pairs"}),
-            options=_RANGE | {"domain_size", "empty_values"},
-        ),
-    }
-)
+KINDS: Final[Mapping[Kind, KindFacts]] = {
+    "categorical": KindFacts(
+        description="an item's number",
+        sizes=(2, MAX_DOMAIN_SIZE),
+        counted="the number of possible values",
+        histogram=True,
+        tables=_ITEM_TABLES,
+        options=frozenset({"domain_size", "breakdown", "accounting", "figure_number"}),
+        requirements=_ITEM_REQUIREMENTS | {"head"},
+    ),
+    "ordered": KindFacts(
+        description="a number, counted in buckets",
+        sizes=(2, MAX_DOMAIN_SIZE),
+        counted="the number of buckets",
+        histogram=True,
+        tables=_ITEM_TABLES,
+        options=_RANGE | {"domain_size", "breakdown", "spacing", "unit", "prefix", "buckets"},
+        requirements=_ITEM_REQUIREMENTS,
+    ),
+    "string": KindFacts(
+        description="a text",
+        sizes=(1, MAX_DOMAIN_SIZE),
+        tables=frozenset({"texts"}),
+        options=frozenset({"empty_values"}),
+    ),
+    "open": KindFacts(
+        description="a text or a code that no list holds",
+        sizes=(1, OPEN_BUCKETS[1]),
+        counted_in_cells=False,
+        tables=frozenset({"open"}),
+        options=frozenset({"encoding", "code_bytes"}),
+    ),
+    "mean": KindFacts(
+        description="a number", sizes=(1, 1), tables=frozenset({"numbers"}), options=_RANGE
+    ),
+    "vector": KindFacts(
+        description="a list of numbers",
+        sizes=(2, MAX_DIMENSIONS),
+        counted="the length of a vector",
+        tables=frozenset({"numbers"}),
+        options=_RANGE | {"domain_size"},
+    ),
+    "key-value": KindFacts(
+        description="pairs of a key and a number",
+        sizes=(1, MAX_KEYS),
+        counted="the number of keys",
+        tables=frozenset({"pairs"}),
+        options=_RANGE | {"domain_size", "empty_values"},
+    ),
+}
 TABLES: Final = tuple(dict.fromkeys(name for row in KINDS.values() for name in sorted(row.tables)))
 """Tables of a draft that only some kinds have."""
 
