@@ -8,7 +8,7 @@ production, simulations or tests. Errors state the task's rule and never repeat 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -45,10 +45,6 @@ from user_agent.credentials import SECRET_BYTES
 
 class Encoder(ABC):
     """Encodes one person's values for a task's mechanism. Run by the user agent."""
-
-    @abstractmethod
-    def __init__(self, task: Task, secret: bytes | None) -> None:
-        """Prepare for a task; raise TaskError if this version does not know its mechanism."""
 
     @abstractmethod
     def __call__(self, value: Value, rng: np.random.Generator) -> Any:  # noqa: ANN401  # the mechanism's
@@ -261,7 +257,7 @@ class _KeyValues(Encoder):
         return Pairs.of_person(value, low, high)
 
 
-_ENCODERS: Final[Mapping[Kind, type[Encoder]]] = {
+_ENCODERS: Final[Mapping[Kind, Callable[[Task, bytes | None], Encoder]]] = {
     "categorical": _Items,
     "ordered": _Items,
     "string": _Texts,

@@ -40,9 +40,13 @@ class ShareErrors(CheckedArguments):
         """Return a batch's composition."""
         return mixture
 
+    @abstractmethod
+    def variance(self, shares: Vector, mixture: Mixture) -> Vector:
+        """Return the exact variance of each debiased share, given true shares."""
+
     def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
-        """Raise NotImplementedError: the mechanism is one with a linear estimator from cells."""
-        raise NotImplementedError
+        """Return the variances times the weights: errors of items are independent."""
+        return self.variance(shares, mixture) * weights
 
     def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector | None:
         """Return None: they follow from covariances."""
@@ -57,6 +61,8 @@ class ShareErrors(CheckedArguments):
 
 class SupportCounting(ShareErrors):
     """Base class of mechanisms whose estimator counts the reports that support each item."""
+
+    domain_size: int
 
     @property
     @abstractmethod
@@ -111,7 +117,7 @@ class SupportCounting(ShareErrors):
     def _linear(self, channel: Channel | None, *, exact_prefixes: bool = False) -> Linear:
         if channel is None:
             raise NotImplementedError(f"{type(self).__name__} has no covariances")
-        ones = np.ones_like(channel.incidence.adjoint(channel.scale))
+        ones = np.ones(self.domain_size)
         return Linear(
             gather=channel.incidence.adjoint,
             scatter=channel.incidence.forward,
@@ -136,15 +142,6 @@ class IndependentSupport(SupportCounting):
     def linear(self, real_share: float) -> None:
         """Return None."""
         del real_share
-
-    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the variances times the weights."""
-        return self.variance(shares, mixture) * weights
-
-    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
-        """Return sums of variances."""
-        single = self.variance(shares, mixture).reshape(groups, -1)
-        return np.cumsum(single, axis=1).ravel()
 
 
 class AnswerCounting(OddsOfWeights, SupportCounting):

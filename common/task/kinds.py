@@ -7,7 +7,6 @@ common/mechanisms/registry.py, the device's encoders, the analyzer's estimators,
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, Literal
 
 from common.protocols import Kind
@@ -28,73 +27,68 @@ class KindFacts:
     """Whether the result is a histogram of items, which dummies may hide."""
     counted_in_cells: bool = True
     """Whether reports are counted by cell; otherwise the estimator needs the reports themselves."""
-    tables: frozenset[str] = frozenset()
+    tables: tuple[str, ...] = ()
     """Tables that a draft may have, of those that not every draft may."""
-    options: frozenset[str] = frozenset()
+    options: tuple[str, ...] = ()
     """Options of tools for this kind, of those that are not for every kind."""
-    requirements: frozenset[str] = frozenset()
+    requirements: tuple[str, ...] = ()
     """Requirements on a plan for this kind, of those that are not for every kind."""
 
 
-_ITEM_TABLES: Final = frozenset({"edges", "breakdown"})
-_ITEM_REQUIREMENTS: Final = frozenset(
-    {"rounds", "trust", "max_mse", "messages_cap", "bytes_cap", "influence_cap"}
-)
-_RANGE: Final = frozenset({"low", "high", "value_range"})
+_ITEM_TABLES: Final = ("edges", "breakdown")
+_CAPS: Final = ("messages_cap", "bytes_cap", "influence_cap")
+_ITEM_REQUIREMENTS: Final = ("rounds", "trust", "max_mse", *_CAPS)
+_RANGE: Final = ("low", "high", "value_range")
 
-KINDS: Final[Mapping[Kind, KindFacts]] = MappingProxyType(
-    {
-        "categorical": KindFacts(
-            description="an item's number",
-            sizes=(2, MAX_DOMAIN_SIZE),
-            counted="the number of possible values",
-            histogram=True,
-            tables=_ITEM_TABLES,
-            options=frozenset({"domain_size", "breakdown", "accounting", "figure_number"}),
-            requirements=_ITEM_REQUIREMENTS | {"head"},
-        ),
-        "ordered": KindFacts(
-            description="a number, counted in buckets",
-            sizes=(2, MAX_DOMAIN_SIZE),
-            counted="the number of buckets",
-            histogram=True,
-            tables=_ITEM_TABLES,
-            options=_RANGE | {"domain_size", "breakdown", "spacing", "unit", "prefix", "buckets"},
-            requirements=_ITEM_REQUIREMENTS,
-        ),
-        "string": KindFacts(
-            description="a text",
-            sizes=(1, MAX_DOMAIN_SIZE),
-            tables=frozenset({"texts"}),
-            options=frozenset({"empty_values"}),
-        ),
-        "open": KindFacts(
-            description="a text or a code that no list holds",
-            sizes=(1, OPEN_BUCKETS[1]),
-            counted_in_cells=False,
-            tables=frozenset({"open"}),
-            options=frozenset({"encoding", "code_bytes"}),
-        ),
-        "mean": KindFacts(
-            description="a number", sizes=(1, 1), tables=frozenset({"numbers"}), options=_RANGE
-        ),
-        "vector": KindFacts(
-            description="a list of numbers",
-            sizes=(2, MAX_DIMENSIONS),
-            counted="the length of a vector",
-            tables=frozenset({"numbers"}),
-            options=_RANGE | {"domain_size"},
-        ),
-        "key-value": KindFacts(
-            description="pairs of a key and a number",
-            sizes=(1, MAX_KEYS),
-            counted="the number of keys",
-            tables=frozenset({"pairs"}),
-            options=_RANGE | {"domain_size", "empty_values"},
-        ),
-    }
-)
-TABLES: Final = tuple(dict.fromkeys(name for row in KINDS.values() for name in sorted(row.tables)))
+KINDS: Final[Mapping[Kind, KindFacts]] = {
+    "categorical": KindFacts(
+        description="an item's number",
+        sizes=(2, MAX_DOMAIN_SIZE),
+        counted="the number of possible values",
+        histogram=True,
+        tables=_ITEM_TABLES,
+        options=("domain_size", "breakdown", "accounting", "figure_number"),
+        requirements=(*_ITEM_REQUIREMENTS, "head"),
+    ),
+    "ordered": KindFacts(
+        description="a number, counted in buckets",
+        sizes=(2, MAX_DOMAIN_SIZE),
+        counted="the number of buckets",
+        histogram=True,
+        tables=_ITEM_TABLES,
+        options=(*_RANGE, "domain_size", "breakdown", "spacing", "unit", "prefix", "buckets"),
+        requirements=_ITEM_REQUIREMENTS,
+    ),
+    "string": KindFacts(
+        description="a text",
+        sizes=(1, MAX_DOMAIN_SIZE),
+        tables=("texts",),
+        options=("empty_values",),
+    ),
+    "open": KindFacts(
+        description="a text or a code that no list holds",
+        sizes=(1, OPEN_BUCKETS[1]),
+        counted_in_cells=False,
+        tables=("open",),
+        options=("encoding", "code_bytes"),
+    ),
+    "mean": KindFacts(description="a number", sizes=(1, 1), tables=("numbers",), options=_RANGE),
+    "vector": KindFacts(
+        description="a list of numbers",
+        sizes=(2, MAX_DIMENSIONS),
+        counted="the length of a vector",
+        tables=("numbers",),
+        options=(*_RANGE, "domain_size"),
+    ),
+    "key-value": KindFacts(
+        description="pairs of a key and a number",
+        sizes=(1, MAX_KEYS),
+        counted="the number of keys",
+        tables=("pairs",),
+        options=(*_RANGE, "domain_size", "empty_values"),
+    ),
+}
+TABLES: Final = tuple(dict.fromkeys(name for row in KINDS.values() for name in row.tables))
 """Tables of a draft that only some kinds have."""
 
 

@@ -1,8 +1,8 @@
 """Build the tables, columns and JSON fields of a result, for every kind of data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from rich.console import Console
@@ -17,7 +17,6 @@ from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, spec_as
 from common.task.task import Task
-from deploy.datasets.sample_people import SamplePeople
 from deploy.results.decoder import decode
 from deploy.results.distribution import Distribution
 from deploy.results.distribution_view import (
@@ -123,13 +122,39 @@ class ResultView:
         return self.tables[0].truth if self.tables else None
 
 
+class KnownPeople(Protocol):
+    """What a demo knows of its people."""
+
+    @property
+    def truth(self) -> Vector:
+        """True shares of items, candidates or owners, or true means of numbers."""
+
+    @property
+    def true_means(self) -> Vector | None:
+        """For pairs, the true mean of each key among its owners."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """For texts, the candidates, whose shares are `truth`."""
+
+
+class _Asked(NamedTuple):
+    """The arguments of `result_view` but for the estimate."""
+
+    task: Task
+    most: int
+    candidates: Sequence[str]
+    people: KnownPeople | None
+    questions: Questions | None
+
+
 def result_view(
     estimate: result.Estimate,
     task: Task,
     *,
     most: int,
     candidates: Sequence[str] = (),
-    people: SamplePeople | None = None,
+    people: KnownPeople | None = None,
     questions: Questions | None = None,
 ) -> ResultView:
     """
@@ -140,26 +165,14 @@ def result_view(
     of a task with edges or a breakdown is shown. Raises SettingsError if candidates are given
     for other data; ReportError, TaskError or ValueRangeError if they cannot be decoded.
     """
-    if isinstance(estimate, result.BitTable):
-        return _texts(estimate, task, most, candidates, people)
-    if candidates:
+    if candidates and not isinstance(estimate, result.BitTable):
         raise SettingsError(f"candidates are for texts; this task collects {task.kind} data")
-    truth = people.truth if people else None
-    if isinstance(estimate, result.Histogram):
-        view = DistributionView()
-        if questions is not None and (task.edges or task.breakdown):
-            view = distribution_view(estimate, questions, truth)
-        return _histogram(estimate, task, most, truth, view)
-    if isinstance(estimate, result.Means):
-        return _means(estimate, task, most, truth)
-    if isinstance(estimate, result.FoundValues):
-        return _found_values(estimate, task, most, people)
-    return _key_values(estimate, task, most, people)
+    asked = _Asked(task, most, candidates, people, questions)
+    return _VIEWS[type(estimate)](estimate, asked)
 
 
-def _found_values(
-    estimate: result.FoundValues, task: Task, most: int, people: SamplePeople | None
-) -> ResultView:
+def _found_values(estimate: result.FoundValues, asked: _Asked) -> ResultView:
+    task, most, _, people, _ = asked
     spec, values = spec_as(task.mechanism, OpenSpec), estimate.values
     if spec.encoding == "code":
         names = [str(int.from_bytes(value, "big")) for value in values]
@@ -216,13 +229,11 @@ def _found_values(
     return replace(view, errors=errors, error_fields=error_fields)
 
 
-def _histogram(
-    estimate: result.Histogram,
-    task: Task,
-    most: int,
-    truth: Vector | None,
-    view: DistributionView,
-) -> ResultView:
+def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
+    task, most, _, people, questions = asked
+    truth, view = people.truth if people else None, DistributionView()
+    if questions is not None and (task.edges or task.breakdown):
+        view = distribution_view(estimate, questions, truth)
     shares, size = estimate.frequencies, len(estimate.frequencies)
     labels, refined = item_names(task), estimate.refined.tolist()
     shown, part = _largest(shares, truth, most)
@@ -261,7 +272,9 @@ def _histogram(
     return replace(found, errors=errors, error_fields={"mse_vs_truth": mse})
 
 
-def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) -> ResultView:
+def _means(estimate: result.Means, asked: _Asked) -> ResultView:
+    task, most, _, people, _ = asked
+    truth = people.truth if people else None
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
     more = {"standard error": estimate.standard_errors.tolist()}
     note = f"{_OWN_INTERVAL.format('mean')}."
@@ -314,9 +327,8 @@ def _mean_ends(estimate: result.Means, task: Task, spec: NumberSpec) -> result.I
     return ends and (middle + half * ends[0], middle + half * ends[1])
 
 
-def _key_values(
-    estimate: result.KeyValues, task: Task, most: int, people: SamplePeople | None
-) -> ResultView:
+def _key_values(estimate: result.KeyValues, asked: _Asked) -> ResultView:
+    task, most, _, people, _ = asked
     spec, size = spec_as(task.mechanism, KeyValueSpec), len(estimate.means_with_fakes)
     shares, means = (people.truth, people.true_means) if people else (None, None)
     reported, owners = np.flatnonzero(estimate.reports), estimate.owners
@@ -407,13 +419,8 @@ def _key_values(
     return replace(view, errors=errors.format(*found), error_fields=error_fields)
 
 
-def _texts(
-    bit_table: result.BitTable,
-    task: Task,
-    most: int,
-    given: Sequence[str],
-    people: SamplePeople | None,
-) -> ResultView:
+def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
+    task, most, given, people, _ = asked
     candidates = given or (people.candidates if people else ()) or task.labels
     cohorts, bits = bit_table.bit_counts.shape
     columns: Columns = {
@@ -490,6 +497,15 @@ def _texts(
         "shares": shares.tolist(),
     }
     return replace(view, errors=errors, error_fields=error_fields)
+
+
+_VIEWS: Final[Mapping[type[result.Estimate], Callable[[Any, _Asked], ResultView]]] = {
+    result.BitTable: _texts,
+    result.FoundValues: _found_values,
+    result.Histogram: _histogram,
+    result.KeyValues: _key_values,
+    result.Means: _means,
+}
 
 
 def _too_wide(table: EstimateTable, width: float, *, every: bool = False) -> str:

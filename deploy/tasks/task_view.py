@@ -2,31 +2,21 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 from common.crypto.hpke import HpkePrivateKey
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.signed import influence_on
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
-from common.protocols import Kind
 from common.task.draft import TaskDraft
 from common.task.shuffler_spec import ShufflerSpec
-from common.task.specs import (
-    INSTANT_SUM,
-    PERMANENT_SUM,
-    KeyValueSpec,
-    NumberSpec,
-    OpenSpec,
-    RapporSpec,
-    spec_as,
-)
 from common.task.task import NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
+from deploy.tasks.value_parser import describe_values
 from deploy.terminal.durations import format_time, format_times
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import CLAIM_ROOM_NOTE, print_guarantees
@@ -110,12 +100,6 @@ LOST: Final = frozenset(
 """States in which the analyzer confirmed the batch, and in which it was not released."""
 SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met without them"
 """Printed beside every number of users."""
-_OPEN_VALUES: Final = {
-    "text": "any text",
-    "code": "a whole number",
-    "hash": "any text, found by its hash,",
-    "spell": "a text with one of the labels as its hash,",
-}
 
 
 def preview(draft: TaskDraft, *, now: float) -> Task:
@@ -192,7 +176,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     size = f"{least} to {larger[-1]}, {average}" if larger else least
     return [
         ("protocol", task.protocol),
-        ("values", _DESCRIPTIONS[task.kind](task)),
+        ("values", describe_values(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
         ("dummies by users", added if dummies.maximum else "none"),
@@ -216,66 +200,6 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         ("suite", task.suite),
         ("bytes per user", size),
     ]
-
-
-def _texts(task: Task) -> str:
-    spec = spec_as(task.mechanism, RapporSpec)
-    f = spec.permanent_weight / PERMANENT_SUM
-    p, q = spec.unset_weight / INSTANT_SUM, spec.set_weight / INSTANT_SUM
-    values = f"one of {spec.bits:,} texts"
-    if spec.encoding != "labels":
-        values = (
-            f"a text of up to {spec.most_bytes:,} bytes; Bloom filters of {spec.bits:,} bits, "
-            f"{spec.hashes} hashes, {spec.cohorts:,} cohorts"
-        )
-    return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
-
-
-def _open_values(task: Task) -> str:
-    spec = spec_as(task.mechanism, OpenSpec)
-    values, levels = _OPEN_VALUES[spec.encoding], PrefixHashing.of(spec).levels
-    return f"{values} of up to {spec.most_value_bytes:,} bytes; {levels} levels"
-
-
-def _items(task: Task) -> str:
-    values = f"one of {task.domain_size:,} items"
-    if task.edges is not None:
-        low, high = task.edges.edges[[0, -1]]
-        values = (
-            f"a number from {low:,.15g} to {high:,.15g} {task.edges.unit}".rstrip()
-            + f", in {task.edges.size:,} {task.edges.spacing} buckets; others are "
-            + ("counted in the nearest" if task.edges.outside == "clip" else "refused")
-        )
-    if task.breakdown is not None:
-        values += f"; {len(task.breakdown.groups):,} groups by {task.breakdown.attribute}"
-    return values + _labelled(task)
-
-
-def _numbers(task: Task) -> str:
-    spec, size = spec_as(task.mechanism, NumberSpec), task.domain_size
-    numbers = "a number" if size == 1 else f"{size:,} numbers, each"
-    return f"{numbers} from {spec.low:,.15g} to {spec.high:,.15g}{_labelled(task)}"
-
-
-def _pairs(task: Task) -> str:
-    spec, keys = spec_as(task.mechanism, KeyValueSpec), f"each owned key (of {task.domain_size:,})"
-    return f"a number from {spec.low:,.15g} to {spec.high:,.15g} for {keys}{_labelled(task)}"
-
-
-def _labelled(task: Task) -> str:
-    return ", labelled" * bool(task.labels)
-
-
-_DESCRIPTIONS: Final[Mapping[Kind, Callable[[Task], str]]] = {
-    "categorical": _items,
-    "ordered": _items,
-    "string": _texts,
-    "open": _open_values,
-    "mean": _numbers,
-    "vector": _numbers,
-    "key-value": _pairs,
-}
-"""Descriptions of the number and range of the values that a task collects."""
 
 
 def _describe_shuffler(shuffler: ShufflerSpec) -> str:

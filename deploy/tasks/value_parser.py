@@ -1,17 +1,33 @@
-"""Parse values from text with errors that never contain them, and draw random valid values."""
+"""Values: parsed from text with errors that never contain them, drawn at random, and described."""
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from common.errors import UsageError, ValueRangeError
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.submission import Value, parse_number
 from common.protocols import Kind
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
+from common.task.specs import (
+    INSTANT_SUM,
+    PERMANENT_SUM,
+    KeyValueSpec,
+    NumberSpec,
+    OpenSpec,
+    RapporSpec,
+    spec_as,
+)
 from common.task.task import Task
+
+_OPEN_VALUES: Final = {
+    "text": "any text",
+    "code": "a whole number",
+    "hash": "any text, found by its hash,",
+    "spell": "a text with one of the labels as its hash,",
+}
 
 
 def parse_breakdown(text: str) -> BreakdownSpec:
@@ -33,6 +49,11 @@ def parse_range(text: str) -> tuple[float, float]:
         raise UsageError("a range is two numbers, such as 18:65") from error
 
 
+def describe_values(task: Task) -> str:
+    """Describe the number and range of the values that a task collects."""
+    return _VALUES[task.kind].describe(task)
+
+
 def value_of(task: Task, item: int) -> Value:
     """Return a value that devices encode as this item: for ordered buckets, the middle of one."""
     if task.edges is None:
@@ -46,42 +67,97 @@ def value_of(task: Task, item: int) -> Value:
 
 def sample_value(task: Task, rng: np.random.Generator) -> Value:
     """Draw a random value that the task accepts, for sentinels and load runs."""
-    return _SAMPLES[task.kind](task, rng)
+    return _VALUES[task.kind].draw(task, rng)
 
 
-def _item(task: Task, rng: np.random.Generator) -> Value:
+def _draw_item(task: Task, rng: np.random.Generator) -> Value:
     return value_of(task, int(rng.integers(0, task.domain_size)))
 
 
-def _text(task: Task, rng: np.random.Generator) -> str:
+def _draw_text(task: Task, rng: np.random.Generator) -> str:
     if task.labels:
         return task.labels[int(rng.integers(0, len(task.labels)))]
     return rng.bytes(4).hex()[: spec_as(task.mechanism, RapporSpec).most_bytes]
 
 
-def _open_value(task: Task, rng: np.random.Generator) -> str:
+def _draw_open_value(task: Task, rng: np.random.Generator) -> str:
     """Draw digits, which are a text and a code."""
     return str(rng.integers(0, 2**32))[: spec_as(task.mechanism, OpenSpec).most_value_bytes]
 
 
-def _pairs(task: Task, rng: np.random.Generator) -> dict[int, float]:
+def _draw_pairs(task: Task, rng: np.random.Generator) -> dict[int, float]:
     pairs = spec_as(task.mechanism, KeyValueSpec)
     owned = np.flatnonzero(rng.integers(0, 2, task.domain_size))
     numbers = rng.uniform(pairs.low, pairs.high, len(owned))
     return dict(zip(owned.tolist(), numbers.tolist(), strict=True))
 
 
-def _numbers(task: Task, rng: np.random.Generator) -> tuple[float, ...]:
+def _draw_numbers(task: Task, rng: np.random.Generator) -> tuple[float, ...]:
     spec = spec_as(task.mechanism, NumberSpec)
     return tuple(rng.uniform(spec.low, spec.high, task.domain_size).tolist())
 
 
-_SAMPLES: Final[Mapping[Kind, Callable[[Task, np.random.Generator], Value]]] = {
-    "categorical": _item,
-    "ordered": _item,
-    "string": _text,
-    "open": _open_value,
-    "mean": lambda task, rng: _numbers(task, rng)[0],
-    "vector": _numbers,
-    "key-value": _pairs,
+def _describe_texts(task: Task) -> str:
+    spec = spec_as(task.mechanism, RapporSpec)
+    f = spec.permanent_weight / PERMANENT_SUM
+    p, q = spec.unset_weight / INSTANT_SUM, spec.set_weight / INSTANT_SUM
+    values = f"one of {spec.bits:,} texts"
+    if spec.encoding != "labels":
+        values = (
+            f"a text of up to {spec.most_bytes:,} bytes; Bloom filters of {spec.bits:,} bits, "
+            f"{spec.hashes} hashes, {spec.cohorts:,} cohorts"
+        )
+    return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
+
+
+def _describe_open_values(task: Task) -> str:
+    spec = spec_as(task.mechanism, OpenSpec)
+    values, levels = _OPEN_VALUES[spec.encoding], PrefixHashing.of(spec).levels
+    return f"{values} of up to {spec.most_value_bytes:,} bytes; {levels} levels"
+
+
+def _describe_items(task: Task) -> str:
+    values = f"one of {task.domain_size:,} items"
+    if task.edges is not None:
+        low, high = task.edges.edges[[0, -1]]
+        values = (
+            f"a number from {low:,.15g} to {high:,.15g} {task.edges.unit}".rstrip()
+            + f", in {task.edges.size:,} {task.edges.spacing} buckets; others are "
+            + ("counted in the nearest" if task.edges.outside == "clip" else "refused")
+        )
+    if task.breakdown is not None:
+        values += f"; {len(task.breakdown.groups):,} groups by {task.breakdown.attribute}"
+    return values + _labelled(task)
+
+
+def _describe_numbers(task: Task) -> str:
+    spec, size = spec_as(task.mechanism, NumberSpec), task.domain_size
+    numbers = "a number" if size == 1 else f"{size:,} numbers, each"
+    return f"{numbers} from {spec.low:,.15g} to {spec.high:,.15g}{_labelled(task)}"
+
+
+def _describe_pairs(task: Task) -> str:
+    spec, keys = spec_as(task.mechanism, KeyValueSpec), f"each owned key (of {task.domain_size:,})"
+    return f"a number from {spec.low:,.15g} to {spec.high:,.15g} for {keys}{_labelled(task)}"
+
+
+def _labelled(task: Task) -> str:
+    return ", labelled" * bool(task.labels)
+
+
+class _Values(NamedTuple):
+    """What is shown and drawn for one kind of value."""
+
+    describe: Callable[[Task], str]
+    draw: Callable[[Task, np.random.Generator], Value]
+
+
+_VALUES: Final[Mapping[Kind, _Values]] = {
+    "categorical": _Values(_describe_items, _draw_item),
+    "ordered": _Values(_describe_items, _draw_item),
+    "string": _Values(_describe_texts, _draw_text),
+    "open": _Values(_describe_open_values, _draw_open_value),
+    "mean": _Values(_describe_numbers, lambda task, rng: _draw_numbers(task, rng)[0]),
+    "vector": _Values(_describe_numbers, _draw_numbers),
+    "key-value": _Values(_describe_pairs, _draw_pairs),
 }

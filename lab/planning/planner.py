@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from common.accounting.epsilon_search import MAX_EPSILON
@@ -90,47 +89,39 @@ def plan(target: Requirements, progress: Progress = lambda _: None) -> Plan:
     about thirty evaluations of δ, seconds at a million users; for kinds other than items, about ten
     tasks per protocol, tenths of a second each.
     """
-    return FAMILIES[target.kind].plan(target, progress)
-
-
-def _planned(
-    designs: Sequence[Design], left_out: Mapping[str, str], binding: tuple[str, ...] = ()
-) -> Plan:
-    best, *others = designs
+    designs, left_out, binding = family_of(target.kind).search(target, progress)
     return Plan(
-        best=best,
-        runners_up=tuple(others),
-        central_guarantee=claimed_guarantee(best.parameters, best.target.n_min),
+        best=designs[0],
+        runners_up=tuple(designs[1:]),
+        central_guarantee=claimed_guarantee(designs[0].parameters, target.n_min),
         binding=binding,
         left_out=left_out,
     )
 
 
-def _plan_items(target: Requirements, progress: Progress) -> Plan:
+_Found = tuple[Sequence[Design], Mapping[str, str], tuple[str, ...]]
+"""Designs, the best one first, why other protocols have none, and the binding constraints."""
+
+
+def _item_designs(target: Requirements, progress: Progress) -> _Found:
     frontier, designs, left_out = search_protocols(target, progress)
     binding = _binding(frontier, designs[0])
     if designs[0].mse > target.max_mse:
         raise _infeasible(frontier, designs[0], binding)
-    return _planned(designs, left_out, binding)
+    return designs, left_out, binding
 
 
-def _plan_tasks(
-    find: Callable[[Requirements, Progress], tuple[Sequence[ValueDesign], dict[str, str]]],
-    target: Requirements,
-    progress: Progress,
-) -> Plan:
-    designs, left_out = find(target, progress)
+def _bucket_designs(target: Requirements, progress: Progress) -> _Found:
+    designs, left_out = ordered_designs(target, progress)
     if designs[0].mse > target.max_mse:
         raise PlanError(
             f"a mean squared error of {target.max_mse:g} cannot be reached: the least is "
             f"{designs[0].mse:.3g}, by {designs[0].protocol}; raise users or epsilon"
         )
-    return _planned(designs, left_out)
+    return designs, left_out, ()
 
 
-def _value_designs(
-    target: Requirements, progress: Progress
-) -> tuple[list[ValueDesign], dict[str, str]]:
+def _value_designs(target: Requirements, progress: Progress) -> _Found:
     """Return designs by bias, then error, and the other protocols' failures; raise if all fail."""
     designs, errors = list[ValueDesign](), dict[str, PlanError | TaskError]()
     for name in protocols_of(target.kind):
@@ -142,7 +133,7 @@ def _value_designs(
     if not designs:
         raise next(iter(errors.values()))
     designs.sort(key=lambda design: (design.biased, design.mse))
-    return designs, {name: str(error) for name, error in errors.items()}
+    return designs, {name: str(error) for name, error in errors.items()}, ()
 
 
 def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
@@ -216,23 +207,20 @@ def _least_sufficient(frontier: Frontier, name: str, most: float) -> float | Non
 class Family(NamedTuple):
     """How designs for a kind of value are found."""
 
-    plan: Callable[[Requirements, Progress], Plan]
-    """Finds the best design of every protocol."""
+    search: Callable[[Requirements, Progress], _Found]
     tight: Callable[[str, Requirements], Design]
     """Finds a protocol's design, by exact accounting."""
     published: Callable[[str, Requirements], Design]
     """Finds a protocol's design by its published bound, if the kind's protocols have any."""
 
 
-_VALUES: Final = Family(partial(_plan_tasks, _value_designs), value_design, value_design)
-FAMILIES: Final[Mapping[Kind, Family]] = MappingProxyType(
-    {
-        "categorical": Family(_plan_items, tight_design, published_design),
-        "ordered": Family(partial(_plan_tasks, ordered_designs), ordered_design, ordered_design),
-        "string": _VALUES,
-        "open": _VALUES,
-        "mean": _VALUES,
-        "vector": _VALUES,
-        "key-value": _VALUES,
-    }
-)
+_FAMILIES: Final[Mapping[Kind, Family]] = {
+    "categorical": Family(_item_designs, tight_design, published_design),
+    "ordered": Family(_bucket_designs, ordered_design, ordered_design),
+}
+_VALUES: Final = Family(_value_designs, value_design, value_design)
+
+
+def family_of(kind: Kind) -> Family:
+    """Return how designs for a kind of value are found."""
+    return _FAMILIES.get(kind, _VALUES)

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -280,17 +279,15 @@ class _KeyValues(PlannedKind):
         return squares
 
 
-PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = MappingProxyType(
-    {
-        "categorical": _Items(),
-        "ordered": _Buckets(),
-        "string": _Texts(),
-        "open": _OpenValues(),
-        "mean": _Numbers(),
-        "vector": _Vectors(),
-        "key-value": _KeyValues(),
-    }
-)
+PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
+    "categorical": _Items(),
+    "ordered": _Buckets(),
+    "string": _Texts(),
+    "open": _OpenValues(),
+    "mean": _Numbers(),
+    "vector": _Vectors(),
+    "key-value": _KeyValues(),
+}
 
 
 def predicted_mse(task: Task, n_users: int) -> float:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
@@ -36,13 +35,17 @@ from deploy.datasets.sample_people import SamplePeople, numbers_of, people_of, s
 from deploy.results.decoder import decode
 from deploy.results.estimate_table import mse_of
 from lab.planning.value_design import predicted_mse
-from lab.simulate import baselines
 from lab.simulate.accuracy import (
     LEAST_REPEATS,
     ByValue,
     Repeat,
     histogram_errors,
     prefix_errors,
+)
+from lab.simulate.baselines import (
+    CentralErrors,
+    central_errors_of_items,
+    central_errors_of_means,
 )
 from lab.simulate.collection import collect, estimate_histogram, few_enough_reports
 from user_agent.contribution import encoder_for
@@ -147,7 +150,7 @@ class Population:
         """Collect every answer once, estimate as the services do, and compare with the truth."""
         return SIMULATED_KINDS[self.kind].repeat(self, task, seed, one_by_one)
 
-    def central_errors(self, epsilon: float, delta: float, seed: int) -> baselines.CentralErrors:
+    def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
         """Return the errors of central mechanisms; for items, on the first repeat's users."""
         return SIMULATED_KINDS[self.kind].central(self, epsilon, delta, seed)
 
@@ -259,34 +262,26 @@ def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) ->
     )
 
 
-def _no_errors(*_: object) -> baselines.CentralErrors:
+def _no_errors(*_: object) -> CentralErrors:
     return {}
 
 
-def _errors_of_items(
-    people: Population, epsilon: float, delta: float, seed: int
-) -> baselines.CentralErrors:
-    return baselines.central_errors_of_items(people.sample_counts(seed, 0), epsilon, delta)
+def _errors_of_items(people: Population, epsilon: float, delta: float, seed: int) -> CentralErrors:
+    return central_errors_of_items(people.sample_counts(seed, 0), epsilon, delta)
 
 
-def _errors_of_texts(
-    people: Population, epsilon: float, delta: float, _seed: int
-) -> baselines.CentralErrors:
+def _errors_of_texts(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
     """Return the errors of a histogram of texts."""
-    errors = baselines.central_errors_of_items(np.array([people.n_users, 0]), epsilon, delta)
+    errors = central_errors_of_items(np.array([people.n_users, 0]), epsilon, delta)
     return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}
 
 
-def _errors_of_means(
-    people: Population, epsilon: float, delta: float, _seed: int
-) -> baselines.CentralErrors:
+def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
     """Return the errors of means; the owners of a key are a mean of 0 or 1."""
     draft = cast("SamplePeople", people.source).draft
     numbers = draft.get("numbers") or NumberDraft()
     half = 0.5 if "pairs" in KINDS[people.kind].tables else (numbers.high - numbers.low) / 2
-    return baselines.central_errors_of_means(
-        people.n_users, people.domain_size, half, epsilon, delta
-    )
+    return central_errors_of_means(people.n_users, people.domain_size, half, epsilon, delta)
 
 
 class Asked(NamedTuple):
@@ -332,7 +327,7 @@ class SimulatedKind(NamedTuple):
     units: str
     """The figures whose mean squared error is measured."""
     repeat: Callable[[Population, Task, Seed, bool], Repeat]
-    central: Callable[[Population, float, float, int], baselines.CentralErrors]
+    central: Callable[[Population, float, float, int], CentralErrors]
     draw: Callable[[Asked], Population] = _draw_values
     true_figure: str = "true share"
     dataset: str | None = None
@@ -342,30 +337,26 @@ class SimulatedKind(NamedTuple):
 
 
 _ORDERED: Final = ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw")
-SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = MappingProxyType(
-    {
-        "categorical": SimulatedKind(
-            *("shares", _repeat_items, _errors_of_items, _draw_items),
-            dataset=IPUMS_1940_CITY,
-            compared=("od-hp",),
-        ),
-        "ordered": SimulatedKind(
-            *("shares below an edge", _repeat_items, _no_errors, _draw_numbers), compared=_ORDERED
-        ),
-        "string": SimulatedKind(
-            "shares of candidates", _of_people(_repeat_texts), _errors_of_texts
-        ),
-        # Random codes, with shares by Zipf's law.
-        "open": SimulatedKind(
-            *("shares of the values found", _of_people(_repeat_open), _no_errors),
-            dataset="zipf:50000",
-        ),
-        "mean": SimulatedKind(
-            *("a mean", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
-        ),
-        "vector": SimulatedKind(
-            *("means", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
-        ),
-        "key-value": SimulatedKind("shares of owners", _of_people(_repeat_pairs), _errors_of_means),
-    }
-)
+SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
+    "categorical": SimulatedKind(
+        *("shares", _repeat_items, _errors_of_items, _draw_items),
+        dataset=IPUMS_1940_CITY,
+        compared=("od-hp",),
+    ),
+    "ordered": SimulatedKind(
+        *("shares below an edge", _repeat_items, _no_errors, _draw_numbers), compared=_ORDERED
+    ),
+    "string": SimulatedKind("shares of candidates", _of_people(_repeat_texts), _errors_of_texts),
+    # Random codes, with shares by Zipf's law.
+    "open": SimulatedKind(
+        *("shares of the values found", _of_people(_repeat_open), _no_errors),
+        dataset="zipf:50000",
+    ),
+    "mean": SimulatedKind(
+        *("a mean", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
+    ),
+    "vector": SimulatedKind(
+        *("means", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
+    ),
+    "key-value": SimulatedKind("shares of owners", _of_people(_repeat_pairs), _errors_of_means),
+}

@@ -18,7 +18,7 @@ from common.protocols import PROTOCOLS
 from common.task.kinds import KINDS
 from common.task.task import Task
 from lab.planning.design import Design
-from lab.planning.planner import FAMILIES
+from lab.planning.planner import family_of
 from lab.planning.requirements import UNUSED_KEY, Requirements
 from lab.simulate.accuracy import Repeat
 from lab.simulate.populations import Population, Seed
@@ -120,7 +120,7 @@ def _track(results: Iterator[T], progress: Progress, step: str, total: int) -> I
 def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -> dict[str, Any]:
     """Return a row's task and notes, or its refusal if no parameters reach the target."""
     protocol, accounting, _ = setting
-    family = FAMILIES[target.kind]
+    family = family_of(target.kind)
     find = family.published if accounting == "published" else family.tight
     try:
         design = find(protocol, target)

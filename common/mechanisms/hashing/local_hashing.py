@@ -153,8 +153,6 @@ class HashedResponse(AnswerCounting):
     independent of the value, so the odds of the weights bound the privacy loss.
     """
 
-    domain_size: int
-
     @abstractmethod
     def _hash(self, seeds: NDArray[Any], items: NDArray[np.int64]) -> NDArray[np.int64]:
         """Hash items with seeds to buckets below g; both have the shape (n,), or (1,)."""
