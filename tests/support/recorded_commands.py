@@ -33,7 +33,7 @@ class RecordedCommand:
     slow: bool
     output: Any
 
-    def run(self) -> Any:  # noqa: ANN401  # JSON
+    def run(self) -> Any:  # JSON
         """Run the commands in a folder of their own; return what the last one prints, as JSON."""
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             printed = [
@@ -45,7 +45,7 @@ class RecordedCommand:
         return _repeatable(json.loads(printed[-1]))
 
 
-def _repeatable(output: Any) -> Any:  # noqa: ANN401  # JSON
+def _repeatable(output: Any) -> Any:  # JSON
     """Leave out what differs between runs."""
     if isinstance(output, dict):
         return {key: _repeatable(each) for key, each in output.items() if key not in _DIFFERS}
