@@ -63,7 +63,7 @@ def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
         fields = [
             {
                 "scenario": result.scenario.name,
-                "weakness": result.scenario.weakness,
+                "weakness": result.scenario.weakness.sentence,
                 "applies": result.applies,
                 "rang": result.detected,
                 "said": [row.sentence for row in failed(result.weakened)],

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
+from audit.families.family import NotCoveredError
 from audit.finding import Finding, Findings, Verdict
 from audit.report.audit_report import AuditReport, SelfTestResult
-from audit.scenario import FULL, AuditSubject, NotCoveredError, Scenario
+from audit.scenario import FULL, AuditSubject, Scenario
 from audit.scenarios import SCENARIOS
 from common.accounting.guarantees import guarantees
 from common.crypto.hpke_pool import worker_pool
 from common.errors import SettingsError
-from common.protocols import ITEM_KINDS, Kind
 from common.task_digest import digest_of
 from common.version import VERSION
 
@@ -50,8 +50,7 @@ class AuditRun:
 
     @property
     def _fitting(self) -> list[Scenario]:
-        task = self.subject.task
-        kind: Kind = "categorical" if task.kind in ITEM_KINDS else task.kind
+        kind = self.subject.task.kind
         return [scenario for scenario in self.scenarios if kind in scenario.kinds]
 
     def audit(self, command: str = "") -> AuditReport:
@@ -77,12 +76,16 @@ class AuditRun:
 
     def self_test(self) -> tuple[SelfTestResult, ...]:
         """Run each scenario on correct code, and with its weakness, which it must detect."""
-        scenarios, subjects = self._fitting, (self.subject, replace(self.subject, weakened=True))
-        jobs = [(scenario, subject) for scenario in scenarios for subject in subjects]
-        outcomes = iter(self._run_all(jobs))
+        scenarios, subject = self._fitting, self.subject
+        weak = [scenario for scenario in scenarios if scenario.weakness.applies(subject)]
+        jobs = [(scenario, subject) for scenario in scenarios]
+        jobs += [(scenario, replace(subject, ports=scenario.weakness)) for scenario in weak]
+        outcomes = self._run_all(jobs)
+        names, weakened = (each.name for each in weak), outcomes[len(scenarios) :]
+        faulty = dict(zip(names, weakened, strict=True))
         return tuple(
-            SelfTestResult(scenario=scenario, honest=next(outcomes), weakened=next(outcomes))
-            for scenario in scenarios
+            SelfTestResult(scenario=one, honest=honest, weakened=faulty.get(one.name, ()))
+            for one, honest in zip(scenarios, outcomes, strict=False)
         )
 
     def _run_all(self, jobs: Sequence[tuple[Scenario, AuditSubject]]) -> list[Findings]:

@@ -1,28 +1,20 @@
 """One scenario of an audit, and its subject: a task and its number of users."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from numpy.random import Generator
 
+from audit.families.catalogue import family_of
 from audit.finding import Rows
+from audit.ports import Ports
 from common.accounting.guarantees import PrivacyParameters
-from common.errors import ShuffleDpError
-from common.mechanisms.base import Mechanism
-from common.mechanisms.registry import mechanism_of
-from common.protocols import Kind
+from common.protocols import ITEM_KINDS, Kind
 from common.task.task import Task
 
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
-
-
-class NotCoveredError(ShuffleDpError):
-    """The audit has no reference distribution or attack for a task's mechanism."""
-
-    def __init__(self, mechanism: str) -> None:
-        super().__init__(f"The audit has no reference for the mechanism {mechanism}")
 
 
 @dataclass(frozen=True)
@@ -57,18 +49,42 @@ class AuditSubject:
     n_users: int
     """Number of users for whom guarantees are stated."""
     sizes: SampleSizes = QUICK
-    weakened: bool = False
-    """Whether scenarios inject their weakness."""
+    ports: Ports = field(default_factory=Ports)
+    """The code that scenarios call: the deployed code, or faulty code in a self-test."""
+
+    @property
+    def of_items(self) -> bool:
+        """Whether the task collects items, whose result is a histogram."""
+        return self.task.kind in ITEM_KINDS
 
     @cached_property
-    def mechanism(self) -> Mechanism:
+    def family(self) -> Any:  # noqa: ANN401  # a family for items or for other values
+        """The reference for the task's mechanism."""
+        return family_of(self.task)
+
+    @property
+    def mechanism(self) -> Any:  # noqa: ANN401  # as different as their values
         """The task's mechanism."""
-        return mechanism_of(self.task)
+        return self.family.mechanism
 
     @cached_property
     def parameters(self) -> PrivacyParameters:
         """The privacy parameters of the task."""
         return PrivacyParameters.of(self.task)
+
+
+class Weakness(Ports):
+    """Faulty code, which the self-test injects; the docstring is its description, a sentence."""
+
+    @property
+    def sentence(self) -> str:
+        """The description."""
+        return " ".join((self.__doc__ or "").split())
+
+    def applies(self, subject: AuditSubject) -> bool:
+        """Return whether the fault would show on a task, by default on each with findings."""
+        del subject
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +96,6 @@ class Scenario:
     title: str
     check: Callable[[AuditSubject, Generator], Rows]
     """A seed reproduces the figures, except those of services and of the production generator."""
-    weakness: str
-    """
-    Weakness that `--self-test` injects, in one sentence.
-
-    `check` then fails, or has no findings if it does not apply.
-    """
-    kinds: tuple[Kind, ...] = ("categorical",)
+    weakness: Weakness
+    """Fault that `--self-test` injects, and `check` must detect."""
+    kinds: tuple[Kind, ...] = ("categorical", "ordered")

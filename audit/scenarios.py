@@ -1,119 +1,238 @@
 """All scenarios, in report order."""
 
+from functools import partial
 from typing import Final
 
-from audit.attacks import poisoning, shuffler_runs
+from audit import weaknesses
+from audit.attacks import detection_rates, poisoning, shuffler_runs
 from audit.coalitions import flood, other_designs, single_user, whole_batch
 from audit.observation.party_views import observe_services
 from audit.sampling import devices, orders, randomizer
 from audit.scenario import EVERY_KIND, Scenario
+from common.protocols import ITEM_KINDS
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="shuffler+analyzer",
         title="The shuffler and analyzer pool what they saw",
         check=single_user.run_pooled,
-        weakness="The task states a quarter of its local epsilon, at most 5.",
+        weakness=weaknesses.Understated(),
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="colluders",
         title="The analyzer, alone and with colluding users",
         check=whole_batch.run_colluders,
-        weakness="The claims count colluding users as honest.",
+        weakness=weaknesses.ColludersCounted(),
     ),
     Scenario(
         name="skippers",
         title="Users do not add their dummies",
         check=whole_batch.run_skippers,
-        weakness="The claims count skipped dummies and colluding users.",
+        weakness=weaknesses.SkippersCounted(),
     ),
     Scenario(
         name="n-1",
         title="The shuffler replaces all reports but one user's",
         check=single_user.run_n_minus_one,
-        weakness="The shuffler loses one report of each batch.",
+        weakness=weaknesses.ReportLost(),
     ),
     Scenario(
         name="flood",
         title="One attacker fills the batch around one person",
         check=flood.run_flood,
-        weakness="Devices do not blind their requests for tokens.",
+        weakness=weaknesses.NotBlinded(),
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="rounds",
         title="The same users answer again",
         check=whole_batch.run_rounds,
-        weakness="The claims count one round only.",
+        weakness=weaknesses.RoundsNotCounted(),
     ),
     Scenario(
         name="partition",
         title="The analyzer splits its users into groups",
         check=whole_batch.run_partition,
-        weakness="The task's digest does not cover n_min.",
+        weakness=weaknesses.DigestWithoutNMin(),
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="linking",
         title="Seeds link no two messages",
         check=single_user.run_linking,
-        weakness="Devices reuse their seed in the second round.",
+        weakness=weaknesses.SameSeed(),
     ),
     Scenario(
         name="reused-seeds",
         title="Dummies reuse their user's seed, as in OD-HP's paper",
         check=other_designs.run_printed,
-        weakness="The dummies have fresh seeds, so the attack does not refute the printed theorem.",
+        weakness=weaknesses.NoiseAlone(),
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="puredump",
         title="pureDUMP against the shuffler and analyzer together",
         check=other_designs.run_pure_dump,
-        weakness="Reports carry noise, so the attack cannot read them.",
+        weakness=weaknesses.NoiseAlone(),
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="shuffler-dummies",
         title="The shuffler knows the dummies that it made",
         check=other_designs.run_shuffler_dummies,
-        weakness="Users add more noise than the design specifies, so the attack gains less.",
+        weakness=weaknesses.NoiseAlone(),
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="orders",
         title="Every order of a batch is equally likely",
         check=orders.run_orders,
-        weakness="The shuffler cuts the batch once instead of shuffling it.",
+        weakness=weaknesses.CutOnce(),
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="randomizer",
         title="Reports and dummies have the task's distributions",
         check=randomizer.run_randomizer,
-        weakness="One device in five answers with a value other than its user's.",
+        weakness=weaknesses.WrongValues(),
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="draws",
         title="Numbers of dummies have the task's distributions",
         check=devices.run_draws,
-        weakness="Devices and the shuffler leave out one dummy.",
+        weakness=weaknesses.DummyLeftOut(),
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="devices",
         title="Contents of the submissions that devices seal",
         check=devices.run_devices,
-        weakness="Devices start their generator from the same seed each time.",
+        weakness=weaknesses.SameSeed(),
     ),
     Scenario(
         name="services",
         title="Data that each party of the running services received, stored and logged",
         check=observe_services,
-        weakness="The shuffler delivers reports in arrival order.",
+        weakness=weaknesses.OrderKept(),
     ),
-    *poisoning.SCENARIOS,
-    *shuffler_runs.SCENARIOS,
+    Scenario(
+        name="input-manipulation",
+        title="Fake users who answer honestly for values they do not hold",
+        check=poisoning.Poisoning(
+            first=poisoning.answer,
+            refused=True,
+            sentence="Users who only lie about their value raise the items they name by no more "
+            "than their share of all users, on average.",
+        ),
+        weakness=weaknesses.CountedTwice(),
+    ),
+    Scenario(
+        name="random-reports",
+        title="Fake users who send random reports",
+        check=poisoning.Poisoning(
+            first=poisoning.random_report,
+            sentence="Users who send random reports distort the estimate as calculated; nothing "
+            "distinguishes them from other users.",
+        ),
+        weakness=weaknesses.CountedTwice(),
+    ),
+    Scenario(
+        name="maximal-gain",
+        title="Fake users who craft their reports",
+        check=poisoning.Poisoning(
+            sentence="A report crafted for chosen items counts as much as {answers} for all of "
+            "them together; nothing distinguishes it from other reports.",
+        ),
+        weakness=weaknesses.CountedTwice(),
+        kinds=(*ITEM_KINDS, "open"),
+    ),
+    Scenario(
+        name="dummy-abuse",
+        title="Fake users who craft their dummies too",
+        check=poisoning.Poisoning(
+            submissions=1,
+            row_title="Fake users who craft all {number} reports of a submission",
+            sentence="A user who crafts every report of a submission counts as much as {answers} "
+            "for the chosen items; the number of reports in a submission bounds the attack.",
+        ),
+        weakness=weaknesses.CountedTwice(),
+    ),
+    Scenario(
+        name="negative-reports",
+        title="Fake users who send nothing but negative reports",
+        check=poisoning.Poisoning(
+            submissions=1,
+            negative=True,
+            row_title="Fake users who send {number} negative reports of one item",
+            sentence="A user who fills a submission with negative reports of one item counts as "
+            "much as {answers} for it: each negative report takes the negative weight away.",
+        ),
+        weakness=weaknesses.CountedTwice(),
+    ),
+    Scenario(
+        name="message-flood",
+        title="Fake users who send many more reports than the task allows",
+        check=poisoning.Poisoning(
+            submissions=poisoning.FLOOD_FACTOR,
+            refused=True,
+            row_title="Fake users who send {number} crafted reports, if their number were not "
+            "checked",
+            sentence="If the number of reports in a submission were not checked, the gain would "
+            "grow in proportion; the shuffler refuses every wrong number.",
+        ),
+        weakness=weaknesses.AnyLength(),
+    ),
+    Scenario(
+        name="honest-shuffler",
+        title="An honest shuffler raises no alarm",
+        check=partial(shuffler_runs.run_attack, shuffler_runs.honest),
+        weakness=weaknesses.UserDropped(),
+    ),
+    Scenario(
+        name="shuffler-drops",
+        title="A shuffler that drops submissions",
+        check=partial(shuffler_runs.run_losing, loss="dropped"),
+        weakness=weaknesses.NoDetection(),
+    ),
+    Scenario(
+        name="shuffler-replaces",
+        title="A shuffler that replaces submissions with its own reports",
+        check=partial(shuffler_runs.run_losing, loss="replaced"),
+        weakness=weaknesses.NoDetection(),
+    ),
+    Scenario(
+        name="shuffler-duplicates",
+        title="A shuffler that delivers copies of submissions",
+        check=partial(shuffler_runs.run_attack, shuffler_runs.duplicating),
+        weakness=weaknesses.CopiesAccepted(),
+    ),
+    Scenario(
+        name="shuffler-keeps-order",
+        title="A shuffler that does not shuffle",
+        check=detection_rates.run_kept_order,
+        weakness=weaknesses.NoDetection(),
+    ),
+    *(
+        Scenario(
+            name=name,
+            title=title,
+            check=partial(shuffler_runs.run_attack, attack),
+            weakness=weaknesses.NoRefusal(),
+        )
+        for name, title, attack in (
+            ("shuffler-replays", "A shuffler that delivers a batch again", shuffler_runs.replaying),
+            (
+                "shuffler-injects",
+                "A shuffler that adds or omits reports, or invents users",
+                shuffler_runs.injecting,
+            ),
+            (
+                "shuffler-closes-early",
+                "A shuffler that closes a batch too early",
+                shuffler_runs.closing_early,
+            ),
+        )
+    ),
 )

@@ -48,7 +48,7 @@ AnyMechanismName = (
 DummyDistribution = Literal[
     "fixed", "fractional", "binomial", "negative-binomial", "each-item", "clusters", "levels"
 ]
-"""Distribution of a user's dummies; see common/task/dummy_spec.py."""
+"""Distribution of a user's dummies; see common/task/dummy_forms.py."""
 ShufflerDistribution = Literal["none", "binomial", "geometric"]
 """Distribution of the shuffler's dummies for each item; see common/task/shuffler_spec.py."""
 Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from numpy.random import Generator
 from scipy import stats
 
-from analyzer.sentinels import FALSE_ALARM, SentinelMatches, check_sentinels, match_part
+from analyzer.sentinels import FALSE_ALARM, SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
 from audit.finding import Checks, Finding, Rows
 from audit.scenario import AuditSubject
@@ -60,7 +60,7 @@ def sentinel_rate(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Findi
             lost = s - int(rng.binomial(s, kept * (1 - _SAMPLED_SHARE)))
         remaining = [batch[place] for place in places[lost:].tolist()]
         remaining += _draw_reports(lost, rng) if loss == "replaced" else []
-        rejected += rejects(remaining, [] if subject.weakened else sentinels, task)
+        rejected += _rejects(subject, remaining, sentinels, task)
     checks = Checks()
     checks.test("rate of rejected batches", p_binomial(rejected, trials, expected))
     return checks.finding(
@@ -81,12 +81,13 @@ def run_kept_order(subject: AuditSubject, rng: Generator) -> Rows:
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, checks = replace(subject.task, shuffler=spec), Checks()
     sentinels = _draw_reports(ORDER_SENTINELS, rng)
-    known = [] if subject.weakened else sentinels
     for order in (sentinels, sentinels[::-1]):
-        checks.require("a kept or reversed order is detected", rejects(order, known, task))
+        checks.require(
+            "a kept or reversed order is detected", _rejects(subject, order, sentinels, task)
+        )
     alarms = sum(
-        rejects([sentinels[place] for place in rng.permutation(ORDER_SENTINELS)], known, task)
-        for _ in range(_ORDERS)
+        _rejects(subject, [sentinels[place] for place in order], sentinels, task)
+        for order in (rng.permutation(ORDER_SENTINELS) for _ in range(_ORDERS))
     )
     checks.test("false alarms", p_poisson(alarms, FALSE_ALARM * _ORDERS))
     yield checks.finding(
@@ -101,12 +102,12 @@ def run_kept_order(subject: AuditSubject, rng: Generator) -> Rows:
     )
 
 
-def rejects(batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
+def _rejects(subject: AuditSubject, batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
     """Return whether an analyzer that knows these sentinels rejects a batch."""
     known = [Sentinel(leaves=(leaf(report),), acknowledged=True) for report in sentinels]
     found = match_part(b"".join(batch), _REPORT_BYTES, list(map(leaf, sentinels)))
     try:
-        check_sentinels(SentinelMatches.joined(known, [found]), task)
+        subject.ports.check_sentinels(SentinelMatches.joined(known, [found]), task)
     except SuspectBatchError:
         return True
     return False

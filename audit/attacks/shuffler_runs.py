@@ -26,9 +26,9 @@ from audit.harness.in_process_run import (
     shuffles,
 )
 from audit.harness.tasks import reduced_draft
-from audit.scenario import AuditSubject, Scenario
+from audit.scenario import AuditSubject
 from common.errors import BatchStateError, ConflictError, UnusableBatchError, WireError
-from common.messages.batch import BatchId, BatchManifest
+from common.messages.batch import BatchId
 from common.messages.result import Result
 from common.task.draft import TaskDraft
 from deploy.results.verification import recompute_guarantees
@@ -42,8 +42,6 @@ _SIZES: Final = (16, 64, 256)
 _BEYOND_N_MIN: Final = 6
 _VICTIM: Final = 3
 _INVENTED: Final = 5
-_REFUSED_SHARE: Final = 0.05
-"""The analyzer's default maximum share of refused reports."""
 _SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
 
 
@@ -80,7 +78,7 @@ class _Attack:
     """An attack on collections of one task, with checks of its detection."""
 
     def __init__(self, subject: AuditSubject, draft: TaskDraft, rng: Generator) -> None:
-        self.draft, self.rng, self.weakened = draft, rng, subject.weakened
+        self.draft, self.rng, self._parties = draft, rng, subject.ports.parties
         self.checks, self.undetected = Checks(), Checks()
         self.findings: list[Finding] = []
         self.n_users = draft.n_min + _BEYOND_N_MIN
@@ -88,13 +86,10 @@ class _Attack:
         """Whether the task lets the shuffler drop reports."""
 
     @asynccontextmanager
-    async def collection(
-        self, *, sentinels: int = 0, most_refused_share: float = _REFUSED_SHARE
-    ) -> AsyncIterator[InProcessRun]:
+    async def collection(self, *, sentinels: int = 0) -> AsyncIterator[InProcessRun]:
         """Yield running parties, after users have submitted and sentinels are planted."""
         with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
-            parties = InProcessRun(Path(folder), seed=int(self.rng.integers(2**63)))
-            parties.analyzer.most_refused_share = most_refused_share
+            parties = self._parties(Path(folder), seed=int(self.rng.integers(2**63)))
             await parties.start(self.draft)
             try:
                 values = self.rng.integers(0, self.draft.domain_size, self.n_users)
@@ -105,9 +100,9 @@ class _Attack:
             finally:
                 await parties.stop()
 
-    async def run(self, tampering: Tampering, **options: Any) -> _Outcome:  # noqa: ANN401  # arguments of `collection`
+    async def run(self, tampering: Tampering, *, sentinels: int = 0) -> _Outcome:
         """Run one collection whose batch is tampered with."""
-        async with self.collection(**options) as parties:
+        async with self.collection(sentinels=sentinels) as parties:
             await parties.shuffler.deliver(tampering)
             return await _outcome(parties)
 
@@ -116,14 +111,6 @@ class _Attack:
         name = "the batch is released and no figure reveals the attack"
         self.undetected.require(name, outcome.unsuspicious)
 
-    async def deliver(
-        self, parties: InProcessRun, manifest: BatchManifest, reports: list[bytes]
-    ) -> None:
-        """Deliver a batch, and wait until it is released or rejected; if weakened, silently."""
-        with suppress(*(WireError, ConflictError) if self.weakened else ()):
-            await parties.analyzer.deliver_parts(manifest, reports)
-            await parties.analyzer.settle()
-
     def finding(self, title: str, sentence: str, **fields: Any) -> None:  # noqa: ANN401  # fields of a finding
         """Add the finding of a detected attack or, with `known_limit`, of an undetected one."""
         checks = self.undetected if fields.get("known_limit") else self.checks
@@ -131,7 +118,7 @@ class _Attack:
         self.findings.append(checks.finding(title=title, sentence=sentence, **fields))
 
 
-def _run(
+def run_attack(
     attack: Callable[[_Attack], Coroutine[Any, Any, None]], subject: AuditSubject, rng: Generator
 ) -> Rows:
     """Run an attack on a reduced task; no findings if no small batch has a finite claim."""
@@ -147,11 +134,10 @@ def _run(
     return attacked.findings
 
 
-async def _honest(attack: _Attack) -> None:
+async def honest(attack: _Attack) -> None:
     """Check that a shuffler that drops no user raises no alarm."""
     checks, n, sampled = attack.checks, attack.n_users, attack.samples
-    tampering = drops(0) if attack.weakened else shuffles
-    outcome = await attack.run(tampering, sentinels=ORDER_SENTINELS)
+    outcome = await attack.run(shuffles, sentinels=ORDER_SENTINELS)
     checks.require("the batch is released and no report is refused", outcome.unsuspicious)
     if outcome.result is not None:
         checks.require("sentinels do not count as users", outcome.n_users == n)
@@ -168,23 +154,22 @@ async def _honest(attack: _Attack) -> None:
     )
 
 
-def _losing(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Rows:
+def run_losing(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Rows:
     """Lose a user's submission, then a sentinel, then many submissions."""
-    rows = _run(partial(_lost, loss=loss), subject, rng)
+    rows = run_attack(partial(_lost, loss=loss), subject, rng)
     return (*rows, detection_rates.sentinel_rate(subject, rng, loss=loss))
 
 
 async def _lost(attack: _Attack, *, loss: Loss) -> None:
     """Lose a user's submission and, unless the shuffler samples, a sentinel in another run."""
-    checks, n, nothing = attack.checks, attack.n_users, Counter[InclusionState]()
+    checks, n = attack.checks, attack.n_users
     lose: Callable[[int], Tampering] = drops if loss == "dropped" else replaces
     async with attack.collection() as parties:
         await parties.shuffler.deliver(lose(_VICTIM))
         parties.shuffler.forges = True
-        forged = nothing if attack.weakened else (await _outcome(parties)).conclusions
+        forged = (await _outcome(parties)).conclusions
         parties.shuffler.forges = False
         outcome = await _outcome(parties)
-    conclusions = nothing if attack.weakened else outcome.conclusions
     attack.released(outcome)
     if attack.samples:
         attack.finding(
@@ -196,7 +181,7 @@ async def _lost(attack: _Attack, *, loss: Loss) -> None:
         return
     unproven = forged == {InclusionState.UNCHECKED: n}
     checks.require("no device accepts a proof that the shuffler signed", unproven)
-    proven = conclusions == {InclusionState.MISSING: 1, InclusionState.COUNTED: n - 1}
+    proven = outcome.conclusions == {InclusionState.MISSING: 1, InclusionState.COUNTED: n - 1}
     checks.require("the victim's device has proof, and all others are counted", proven)
     held_back = (await attack.run(lose(n + _VICTIM), sentinels=ORDER_SENTINELS)).result is None
     checks.require("a batch that lacks a sentinel is not released", held_back)
@@ -212,16 +197,16 @@ async def _lost(attack: _Attack, *, loss: Loss) -> None:
     )
 
 
-async def _duplicating(attack: _Attack) -> None:
+async def duplicating(attack: _Attack) -> None:
     """Replace one user's reports, then all but one user's, with copies of a user's reports."""
-    checks, share = attack.checks, 1.0 if attack.weakened else _REFUSED_SHARE
+    checks = attack.checks
     for times in (1, attack.n_users - 1):
-        outcome = await attack.run(duplicates(0, times=times), most_refused_share=share)
+        outcome = await attack.run(duplicates(0, times=times))
         copies = len(outcome.delivered) - len(set(outcome.delivered))
-        if copies > _REFUSED_SHARE * len(outcome.delivered):
+        if copies > InProcessRun.most_refused_share * len(outcome.delivered):
             checks.require("a batch of many copies is not released", outcome.result is None)
             continue
-        counted = {} if outcome.result is None or attack.weakened else outcome.result.refused
+        counted = {} if outcome.result is None else outcome.result.refused
         reported = counted == {"repeated": copies, "unreadable": 0, "malformed": 0}
         checks.require("copies are dropped and reported with the result", reported)
         proven = attack.samples or outcome.conclusions[InclusionState.MISSING] == times
@@ -233,7 +218,7 @@ async def _duplicating(attack: _Attack) -> None:
     )
 
 
-async def _replaying(attack: _Attack) -> None:
+async def replaying(attack: _Attack) -> None:
     """Deliver a batch again: unchanged, as another batch, and for another task."""
     checks = attack.checks
     async with attack.collection() as parties:
@@ -241,7 +226,7 @@ async def _replaying(attack: _Attack) -> None:
         await shuffler.deliver(shuffles)
         first, reports = await store.result(parties.digest), shuffler.delivered
         users, more = shuffler.users, [*shuffler.users, shuffler.invented_user()]
-        await attack.deliver(parties, shuffler.manifest(users, len(reports)), reports)
+        await parties.deliver(shuffler.manifest(users, len(reports)), reports)
         same = first is not None and first == await store.result(parties.digest)
         checks.require("a repeated delivery changes nothing", same)
         _, most = parties.analyzer.task.batch_reports(sum(map(len, more)))
@@ -250,9 +235,9 @@ async def _replaying(attack: _Attack) -> None:
             ("a second batch of a task", shuffler.manifest(users, len(reports), _SECOND)),
         ):
             with checks.refused(f"{name} is refused", ConflictError):
-                await attack.deliver(parties, manifest, reports)
+                await parties.deliver(manifest, reports)
         await parties.publish(attack.draft)
-        await attack.deliver(parties, shuffler.manifest(users, len(reports), _OTHER), reports)
+        await parties.deliver(shuffler.manifest(users, len(reports), _OTHER), reports)
         other = await store.result(parties.analyzer.signed.digest())
         checks.require("no other task counts its reports", other is None)
         checks.require("the ledger is charged once", len(await store.ledger(0)) == 1)
@@ -262,7 +247,7 @@ async def _replaying(attack: _Attack) -> None:
     )
 
 
-async def _injecting(attack: _Attack) -> None:
+async def injecting(attack: _Attack) -> None:
     """Deliver more or fewer reports than announced or allowed; then invent users."""
     n = attack.n_users
     async with attack.collection() as parties:
@@ -280,7 +265,7 @@ async def _injecting(attack: _Attack) -> None:
         ):
             manifest = shuffler.manifest(shuffler.users, announced, BatchId(bytes([number] * 16)))
             with attack.checks.refused(f"{name} are refused", WireError):
-                await attack.deliver(parties, manifest, sent)
+                await parties.deliver(manifest, sent)
         attack.checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
     outcome = await attack.run(invents(_INVENTED))
     attack.released(outcome)
@@ -300,13 +285,13 @@ async def _injecting(attack: _Attack) -> None:
     )
 
 
-async def _closing_early(attack: _Attack) -> None:
+async def closing_early(attack: _Attack) -> None:
     """Close a batch below n_min; then at n_min, cutting off users who have submitted."""
     checks, n_min = attack.checks, attack.draft.n_min
     async with attack.collection() as parties:
         manifest, reports = parties.shuffler.batch(drops(*range(n_min - 1, attack.n_users)))
         with checks.refused("a batch of one user fewer than n_min is refused", WireError):
-            await attack.deliver(parties, manifest, reports)
+            await parties.deliver(manifest, reports)
         checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
         counted = InclusionState.COUNTED in await parties.inclusions(attack.n_users)
     checks.require("no device concludes that it was counted", not counted)
@@ -337,56 +322,3 @@ async def _closing_early(attack: _Attack) -> None:
         measured=float(outcome.n_users),
         known_limit=True,
     )
-
-
-_NO_DETECTION: Final = "No device checks that it was counted, and the analyzer knows no sentinel."
-
-SCENARIOS: Final = (
-    Scenario(
-        name="honest-shuffler",
-        title="An honest shuffler raises no alarm",
-        check=partial(_run, _honest),
-        weakness="The shuffler drops one submission.",
-    ),
-    Scenario(
-        name="shuffler-drops",
-        title="A shuffler that drops submissions",
-        check=partial(_losing, loss="dropped"),
-        weakness=_NO_DETECTION,
-    ),
-    Scenario(
-        name="shuffler-replaces",
-        title="A shuffler that replaces submissions with its own reports",
-        check=partial(_losing, loss="replaced"),
-        weakness=_NO_DETECTION,
-    ),
-    Scenario(
-        name="shuffler-duplicates",
-        title="A shuffler that delivers copies of submissions",
-        check=partial(_run, _duplicating),
-        weakness="The analyzer accepts copies and does not report them.",
-    ),
-    Scenario(
-        name="shuffler-keeps-order",
-        title="A shuffler that does not shuffle",
-        check=detection_rates.run_kept_order,
-        weakness="The analyzer knows no sentinel.",
-    ),
-    *(
-        Scenario(
-            name=name,
-            title=title,
-            check=partial(_run, attack),
-            weakness="The analyzer reports no error when it refuses a batch.",
-        )
-        for name, title, attack in (
-            ("shuffler-replays", "A shuffler that delivers a batch again", _replaying),
-            (
-                "shuffler-injects",
-                "A shuffler that adds or omits reports, or invents users",
-                _injecting,
-            ),
-            ("shuffler-closes-early", "A shuffler that closes a batch too early", _closing_early),
-        )
-    ),
-)

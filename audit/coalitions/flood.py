@@ -11,7 +11,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,14 +23,14 @@ from audit.game import game_row, run_game
 from audit.harness.byte_search import words
 from audit.harness.services import Services, files_of, secrets_of
 from audit.harness.tasks import FAR_FUTURE, sample_draft
+from audit.ports import Ports
 from audit.scenario import AuditSubject
 from common.accounting.guarantees import alone_guarantee
-from common.crypto.privacy_tokens import MODULUS_BYTES, NONCE_BYTES, PendingToken
+from common.crypto.privacy_tokens import MODULUS_BYTES, NONCE_BYTES
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import SignedTask
 from common.errors import PeerRefusalError
 from common.messages.submission import Outcome
-from common.protocols import ITEM_KINDS
 from common.runtime.rpc import LONG_DEADLINE, reply
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
@@ -50,18 +49,18 @@ _BLINDING_BITS: Final = 1_900
 
 
 def run_flood(subject: AuditSubject, rng: Generator) -> Rows:
-    """Flood a batch with and without tokens; if weakened, devices do not blind their requests."""
+    """Flood a batch with and without tokens."""
     if subject.parameters.reduction is not None:
         yield _alone(subject, rng)
     with tempfile.TemporaryDirectory(prefix="shuffledp-flood-") as folder:
-        yield from asyncio.run(_flood(Path(folder), blinds=not subject.weakened))
+        yield from asyncio.run(_flood(Path(folder), subject.ports))
 
 
 def _alone(subject: AuditSubject, rng: Generator) -> Finding:
     """Run the game on the victim's messages, the only ones that the analyzer does not know."""
     parameters, task, result = subject.parameters, subject.task, None
     claimed = alone_guarantee(parameters, subject.n_users)
-    if task.kind in ITEM_KINDS and task.shuffler.only_permutes:
+    if subject.of_items and task.shuffler.only_permutes:
         trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
         result = run_game(*user_worlds(subject, trials, rng), delta=claimed.delta)
     who = "The issuer and the analyzer" if task.tokens else "Anybody, and the analyzer alone,"
@@ -78,7 +77,7 @@ def _alone(subject: AuditSubject, rng: Generator) -> Finding:
     )
 
 
-async def _flood(folder: Path, *, blinds: bool) -> Rows:
+async def _flood(folder: Path, ports: Ports) -> Rows:
     """Flood the running services; return the findings on what they stored and could compare."""
     services = Services(folder, [f"accomplice {number}" for number in range(_ENTITLED)])
     rng = secure_generator()
@@ -96,9 +95,7 @@ async def _flood(folder: Path, *, blinds: bool) -> Rows:
         async with services.channel("issuer", services.issuer.address) as channel:
             issuer: Issuer = RemoteIssuer(channel)
             for credential in CredentialFile(services.credentials).all():
-                pending, other = (PendingToken.draw(key, challenge, rng.bytes) for _ in range(2))
-                if not blinds:
-                    pending = replace(pending, r=2)
+                pending, other = (ports.draw_token(key, challenge, rng.bytes) for _ in range(2))
                 blinded = pending.blinded()
                 signature = await issuer.issue(key.key_id, blinded, credential)
                 tokens.append(pending.finalize(signature))

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.distributions import support_distribution
+from audit.families.family import SupportDistribution
 from audit.game import GameResult, run_game
 from audit.scenario import AuditSubject
 from common.accounting.guarantees import PrivacyParameters
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Mechanism, Reports, Vector
-from common.mechanisms.hierarchy import Hierarchy
+from common.messages.submission import Value
 from lab.bounds.attack import epsilon_lower, epsilon_of_rounds
 
 FEW_USERS: Final = 100
@@ -43,7 +43,7 @@ def draw_messages(
     `held` has the item of each user, shape (trials, users); `adding` of them add dummies.
     """
     task, mechanism, (trials, users) = subject.task, subject.mechanism, held.shape
-    reports = mechanism.randomize(held.ravel(), rng)
+    reports = subject.ports.randomize(mechanism, held.ravel(), rng)
     trial = np.repeat(np.arange(trials), users * task.own_reports)
     if not (adding and task.dummies.maximum):
         return reports, trial
@@ -71,9 +71,17 @@ def user_worlds(
     def world(item: int) -> Vector:
         held = np.full((trials, 1), item)
         drawn = [draw_messages(subject, held, int(dummies), rng) for _ in range(rounds)]
-        return np.asarray(sum(scores(subject.mechanism, *each, trials) for each in drawn))
+        return np.asarray(sum(scores(subject, *each, trials) for each in drawn))
 
     return [world(item) for item in compared_items(subject.mechanism)]
+
+
+def value_worlds(subject: AuditSubject, pair: tuple[Value, Value], rng: Generator) -> list[Vector]:
+    """Draw the log likelihood ratios of reports on the first value, then on the second."""
+    family, count = subject.family, subject.family.reports_each(subject.sizes.games)
+    drawn = [subject.ports.draw_reports(family, value, count, rng) for value in pair]
+    first, second = ([family.log_likelihood(value, r) for r in drawn] for value in pair)
+    return [np.nan_to_num(own - other) for own, other in zip(first, second, strict=True)]
 
 
 def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
@@ -84,11 +92,11 @@ def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
     return np.asarray(reduction.blanket + reduction.signal * reduction.answers * supported)
 
 
-def scores(mechanism: Mechanism, reports: Reports, trial: NDArray[np.int64], trials: int) -> Vector:
+def scores(
+    subject: AuditSubject, reports: Reports, trial: NDArray[np.int64], trials: int
+) -> Vector:
     """Return the log odds of the first item against the last; shape (trials,)."""
-    level = np.zeros(len(reports), dtype=np.int64)
-    if isinstance(mechanism, Hierarchy):
-        level = mechanism.level_of(reports)
+    mechanism, level = subject.mechanism, subject.family.level_of(reports)
     score: Vector = np.zeros(trials)
     for number in np.unique(level):
         there = level == number
@@ -106,8 +114,9 @@ def scores(mechanism: Mechanism, reports: Reports, trial: NDArray[np.int64], tri
 
 def recognised_epsilon(subject: AuditSubject) -> float:
     """Return the local ε, which one recognised report reveals; NotCoveredError if unknown."""
-    support_distribution(subject.task)
-    return subject.mechanism.local_epsilon
+    support: SupportDistribution = subject.family.support
+    local_epsilon: float = subject.mechanism.local_epsilon
+    return local_epsilon if support.own > 0 else 0.0
 
 
 def proven_epsilon(parameters: PrivacyParameters, honest: int, adding: int) -> float | None:
@@ -160,7 +169,7 @@ def run_batch_game(
             kept = ~mechanism.supports(reports, third)
             reports, trial = reports[kept], trial[kept]
         if task.shuffler.only_permutes:
-            return scores(mechanism, reports, trial, trials)
+            return scores(subject, reports, trial, trials)
         # If the shuffler adds dummies that name items, these two counts are all the evidence.
         kept = task.shuffler.draw_kept(len(reports), rng)
         counts = [

@@ -52,8 +52,8 @@ def run_pure_dump(subject: AuditSubject, rng: Generator) -> Rows:
     """Attack pureDUMP, which has dummies but no noise, as the shuffler and analyzer together."""
     other = _other_design(
         subject,
-        protocol="mixdump" if subject.weakened else "puredump",
-        local_epsilon=1.0 if subject.weakened else math.inf,
+        protocol="puredump",
+        local_epsilon=math.inf,
         dummies_per_user=2.0,
         n_min=_USERS,
         target_size=_USERS,
@@ -69,8 +69,8 @@ def run_shuffler_dummies(subject: AuditSubject, rng: Generator) -> Rows:
         other = _other_design(
             subject,
             shuffler=_GEOMETRIC,
-            protocol="hybrid" if subject.weakened else protocol,
-            local_epsilon=1.0 if subject.weakened else local_epsilon,
+            protocol=protocol,
+            local_epsilon=local_epsilon,
         )
         [row] = run_n_minus_one(other, rng)
         row = replace(
@@ -86,7 +86,7 @@ def run_shuffler_dummies(subject: AuditSubject, rng: Generator) -> Rows:
 
 def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa: ANN401  # fields of a draft
     task = sample_task(domain_size=_ITEMS, **fields)
-    return AuditSubject(task=task, n_users=_USERS, sizes=subject.sizes)
+    return replace(subject, task=task, n_users=_USERS)
 
 
 def _require_epsilon(row: Finding, epsilon: float) -> Finding:
@@ -103,8 +103,7 @@ def run_printed(subject: AuditSubject, rng: Generator) -> Rows:
     The analyzer can then group each user's messages by seed. Overwriting the seeds of the deployed
     code's dummies gives the printed algorithm. In the game that refutes Theorem 1 [CC24], all users
     but the victim hold one value z, and each group's likelihoods are divided by those of z. The
-    audited task does not matter. If weakened, dummies keep their own seeds, and the refutation
-    must fail.
+    audited task does not matter.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))
@@ -120,10 +119,9 @@ def run_printed(subject: AuditSubject, rng: Generator) -> Rows:
         """Draw batches whose first user holds an item; return their log odds of x against x'."""
         held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
         held[:, 0] = item
-        true = mechanism.randomize(held.ravel(), rng)
+        true = subject.ports.randomize(mechanism, held.ravel(), rng)
         dummies = mechanism.dummies(held.size * _DUMMIES, rng)
-        if not subject.weakened:
-            dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
+        dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
         messages = np.concatenate([true, dummies])
         _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
         users: NDArray[np.int64] = np.arange(held.size)

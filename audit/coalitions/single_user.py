@@ -13,20 +13,22 @@ from typing import Final
 import numpy as np
 from numpy.random import Generator
 
-from audit import distributions
 from audit.coalitions import messages
-from audit.coalitions.messages import proven_epsilon, recognised_epsilon, user_worlds
+from audit.coalitions.messages import (
+    proven_epsilon,
+    recognised_epsilon,
+    user_worlds,
+    value_worlds,
+)
 from audit.finding import Checks, Finding, Rows
 from audit.game import game_row, run_game
 from audit.scenario import AuditSubject
 from audit.statistics import p_poisson
 from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
-from common.messages.guarantee import Coalition, Guarantee
-from common.protocols import ITEM_KINDS
+from common.messages.guarantee import Coalition
 from common.task.shuffler_spec import PERMUTE_ONLY
 from deploy.pages.guarantee_sentences import best_guarantees
-from shuffler.permutation import permute
 
 TESTED_DELTA: Final = 0.01
 """δ of the game with a user's own dummies: large enough to be measured."""
@@ -56,32 +58,26 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
 def run_pooled(subject: AuditSubject, rng: Generator) -> Rows:
     """Run the game on one recognised report and, if users add dummies, on all of their messages."""
     yield _recognised_report(subject, rng)
-    if subject.task.kind in ITEM_KINDS and subject.task.dummies.maximum:
+    if subject.task.dummies.maximum:
         yield _with_dummies(subject, rng)
-
-
-def _stated(subject: AuditSubject, claimed: Guarantee) -> Guarantee:
-    """Return a claim or, if weakened, one of a quarter of its ε."""
-    understated = replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
-    return understated if subject.weakened else claimed
 
 
 def _recognised_report(subject: AuditSubject, rng: Generator) -> Finding:
     """Run the game on one report, for the values that are easiest to distinguish."""
     task, exact, required = subject.task, None, 0.0
     noisy = math.isfinite(task.local_epsilon)
-    if task.kind in ITEM_KINDS:
+    if subject.of_items:
         needed, most = _trials(subject)
         worlds = [user_worlds(subject, min(needed, most), rng, dummies=False)]
         exact = recognised_epsilon(subject)
         required = exact if not noisy or needed <= most else 0.0
     else:
-        pairs = distributions.worst_values(task)
-        worlds = [distributions.value_worlds(subject, pair, rng) for pair in pairs]
+        pairs = subject.family.worst_values
+        worlds = [value_worlds(subject, pair, rng) for pair in pairs]
     results = [run_game(*scores) for scores in worlds]
     return game_row(
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
-        claimed=_stated(subject, local_guarantee(_COALITION, subject.parameters)),
+        claimed=subject.ports.local_guarantee(_COALITION, subject.parameters),
         exact=exact,
         required_epsilon=required,
         tests=len(results),
@@ -107,7 +103,7 @@ def _with_dummies(subject: AuditSubject, rng: Generator) -> Finding:
     parameters = replace(parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY)
     return game_row(
         result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
-        claimed=_stated(subject, claimed),
+        claimed=claimed,
         exact=proven_epsilon(parameters, 1, 1) if claimed.delta > 0 else None,
         title="Your report among your own dummies",
         statistic="likelihood ratio of all messages of one user",
@@ -123,7 +119,7 @@ def _trials(subject: AuditSubject) -> tuple[int, int]:
 
     The bounds on the support probabilities p and q lower ε by about z/√(np) + z/√(nq).
     """
-    own, epsilon = distributions.support_distribution(subject.task).own, subject.task.local_epsilon
+    own, epsilon = subject.family.support.own, subject.task.local_epsilon
     least, most = subject.sizes.games, _MAX_TRIALS * subject.sizes.games
     if math.isinf(epsilon):
         return least, most
@@ -149,7 +145,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator) -> Rows:
         sent, _ = messages.draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
         reports = np.concatenate([sent, dummies(_FORGED_REPORTS, rng)])
         rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
-        delivered = permute(rows, rng)[: len(rows) - subject.weakened]
+        delivered = subject.ports.permute(rows, rng)
         found += Counter(map(bytes, delivered)) == Counter(map(bytes, rows))
     if task.shuffler.only_permutes:
         claimed = analyzer_guarantee(parameters, subject.n_users, honest=1)
@@ -182,11 +178,9 @@ def run_linking(subject: AuditSubject, rng: Generator) -> Rows:
     mechanism, task, checks = subject.mechanism, subject.task, Checks()
     if "seed" not in (mechanism.report_dtype.names or ()):
         return
-    n_users, seeds = _LINKED_USERS, distributions.seed_count(mechanism)
-    held = np.zeros(n_users, dtype=np.int64)
-    first, second = (mechanism.randomize(held, rng)["seed"] for _ in range(2))
-    if subject.weakened:
-        second = first
+    n_users, seeds = _LINKED_USERS, subject.family.n_seeds
+    held, start = np.zeros(n_users, dtype=np.int64), subject.ports.start_generator
+    first, second = (mechanism.randomize(held, start(rng))["seed"] for _ in range(2))
     linked = int((first == second).sum())
     checks.test("the same seed in two rounds", p_poisson(linked, n_users / seeds))
     if task.dummies.maximum and task.dummies.uniform:

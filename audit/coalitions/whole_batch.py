@@ -19,15 +19,14 @@ from audit.finding import Checks, Rows
 from audit.game import game_row, run_game
 from audit.scenario import AuditSubject
 from common.accounting import guarantees
-from common.accounting.guarantees import PrivacyParameters
 from common.messages.guarantee import rounded_up
 from common.task.task import honest_share
 
 _SHARES: Final = (0.0, 0.9)
 """Shares of colluding users for which claim and attack are computed."""
-_GAME_USERS: Final = 10
+GAME_USERS: Final = 10
 """Number of honest users in games on missing dummies and on rounds."""
-_HONEST_USERS: Final = (FEW_USERS, _GAME_USERS, 1)
+_HONEST_USERS: Final = (FEW_USERS, GAME_USERS, 1)
 _POOLED_ROUNDS: Final = 2
 _ROUNDS: Final = (2, 10, 30)
 
@@ -40,26 +39,18 @@ def run_colluders(subject: AuditSubject, rng: Generator) -> Rows:
     """
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
-        if not subject.weakened:
-            yield game_row(
-                claimed=guarantees.local_guarantee("analyzer", parameters),
-                title="Guarantee without a shuffler",
-                statistic="measured against the shuffler and analyzer together",
-                sentence="Under this protocol only the noise of your own report protects you, with "
-                "or without a shuffler.",
-            )
-        return
-    if subject.weakened:
-        alone, all_honest = (
-            guarantees.analyzer_guarantee(parameters, n_users, left) for left in (1, n_users)
+        yield game_row(
+            claimed=subject.ports.local_guarantee("analyzer", parameters),
+            title="Guarantee without a shuffler",
+            statistic="measured against the shuffler and analyzer together",
+            sentence="Under this protocol only the noise of your own report protects you, with or "
+            "without a shuffler.",
         )
-        if alone.epsilon <= all_honest.epsilon:
-            return
+        return
     numbers = {max(1, n_users - int(share * n_users)) for share in _SHARES}
     numbers |= {number for number in _HONEST_USERS if number <= n_users}
     for left in sorted(numbers, reverse=True):
-        counted = n_users if subject.weakened else left
-        claimed = guarantees.analyzer_guarantee(parameters, n_users, counted)
+        claimed = subject.ports.analyzer_guarantee(parameters, n_users, left)
         yield game_row(
             claimed=claimed,
             exact=proven_epsilon(parameters, left, left),
@@ -86,21 +77,15 @@ def run_skippers(subject: AuditSubject, rng: Generator) -> Rows:
     """
     Compute the effect of users who add no dummies, and measure it among few users.
 
-    No findings without dummies or amplification. If weakened, the attack knows all messages but
-    the victim's, and there are no findings if no attack is computed.
+    No findings without dummies or amplification.
     """
     if not subject.task.dummies.maximum or subject.parameters.reduction is None:
         return
-    parameters, n_users, few = subject.parameters, subject.n_users, _GAME_USERS
+    parameters, n_users, few = subject.parameters, subject.n_users, GAME_USERS
     claim, few_claim = (
-        guarantees.skippers_guarantee(parameters, users, adding=users if subject.weakened else 1)
-        for users in (n_users, few)
+        subject.ports.skippers_guarantee(parameters, users, 1) for users in (n_users, few)
     )
-    attack, few_attack = (
-        proven_epsilon(parameters, 1 if subject.weakened else users, 1) for users in (n_users, few)
-    )
-    if subject.weakened and few_attack is None:
-        return
+    attack, few_attack = (proven_epsilon(parameters, users, 1) for users in (n_users, few))
     yield game_row(
         claimed=claim,
         exact=attack,
@@ -113,7 +98,7 @@ def run_skippers(subject: AuditSubject, rng: Generator) -> Rows:
     yield game_row(
         claimed=few_claim,
         exact=few_attack,
-        result=run_batch_game(subject, 1 if subject.weakened else few, 1, rng),
+        result=run_batch_game(subject, few, 1, rng),
         aside=True,
         title=f"{few - 1} of {few} users add no dummies",
         sentence=f"If only one of {few} users adds dummies, the attack gains no more than is "
@@ -123,17 +108,12 @@ def run_skippers(subject: AuditSubject, rng: Generator) -> Rows:
 
 def run_rounds(subject: AuditSubject, rng: Generator) -> Rows:
     """Attack the same users over several rounds, as the analyzer alone and with the shuffler."""
-    if subject.weakened and math.isinf(subject.task.local_epsilon):
-        return
-
-    def counted(rounds: int) -> PrivacyParameters:
-        return replace(subject.parameters, rounds=1 if subject.weakened else rounds)
-
-    games = subject.sizes.games
+    ports, games = subject.ports, subject.sizes.games
+    pooled = replace(subject.parameters, rounds=_POOLED_ROUNDS)
     worlds = messages.user_worlds(subject, games, rng, dummies=False, rounds=_POOLED_ROUNDS)
     yield _rounds_row(
         result=run_game(*worlds),
-        claimed=guarantees.local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
+        claimed=ports.local_guarantee("shuffler+analyzer", pooled),
         exact=_POOLED_ROUNDS * messages.recognised_epsilon(subject),
         title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
@@ -142,11 +122,11 @@ def run_rounds(subject: AuditSubject, rng: Generator) -> Rows:
     )
     if subject.parameters.reduction is None or not subject.task.shuffler.only_permutes:
         return
-    n_users, few = subject.n_users, min(_GAME_USERS, subject.n_users)
+    n_users, few = subject.n_users, min(GAME_USERS, subject.n_users)
     for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
-        claimed = guarantees.analyzer_guarantee(counted(rounds), n_users, honest=honest)
-        game = run_batch_game(subject, honest, honest, rng, rounds) if honest < n_users else None
         parameters = replace(subject.parameters, rounds=rounds)
+        claimed = ports.analyzer_guarantee(parameters, n_users, honest)
+        game = run_batch_game(subject, honest, honest, rng, rounds) if honest < n_users else None
         yield _rounds_row(
             claimed=claimed,
             exact=proven_epsilon(parameters, honest, honest),
@@ -186,8 +166,7 @@ def run_partition(subject: AuditSubject, rng: Generator) -> Rows:
     checks, more = Checks(), math.nextafter(task.delta, 1)
     target, budget = max(task.n_min + 1, task.target_size), max(more, task.budget_delta)
     task = replace(task, target_size=target, budget_delta=budget)
-    not_covered: dict[str, Any] = {"n_min": 2} if subject.weakened else {}
-    encodings = {replace(task, **not_covered).to_bytes()}
+    encodings = {subject.ports.task_bytes(task)}
     changed: dict[str, Any] = {
         "nonce": rng.bytes(len(task.nonce)),
         "analyzer_key": rng.bytes(len(task.analyzer_key)),
@@ -199,7 +178,7 @@ def run_partition(subject: AuditSubject, rng: Generator) -> Rows:
     if task.tokens is not None:
         changed["tokens"] = None
     for name, value in changed.items():
-        other = replace(task, **{name: value} | not_covered).to_bytes()
+        other = subject.ports.task_bytes(replace(task, **{name: value}))
         checks.require(f"another {name} changes the digest", other not in encodings)
         encodings.add(other)
     yield checks.finding(

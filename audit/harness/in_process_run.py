@@ -189,11 +189,20 @@ def invents(count: int) -> Tampering:
 
 
 class InProcessRun:
-    """The parties, with files in an empty directory; `seed` determines reports and orders."""
+    """
+    The parties, with files in an empty directory; `seed` determines reports and orders.
+
+    Subclasses replace parts by faulty ones.
+    """
+
+    shuffler_type: type[DishonestShuffler] = DishonestShuffler
+    most_refused_share: float = 0.05
+    """The analyzer's default."""
 
     def __init__(self, path: Path, *, seed: int = 1) -> None:
         self.path = path
         self.analyzer = InProcessAnalyzer(path / "analyzer")
+        self.analyzer.most_refused_share = self.most_refused_share
         self.clock = ManualClock()
         self.n_sentinels = 0
         self._rng = np.random.default_rng(seed)
@@ -206,7 +215,7 @@ class InProcessRun:
         await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
         rng = np.random.default_rng(int(self._rng.integers(2**63)))
-        self.shuffler = DishonestShuffler(
+        self.shuffler = self.shuffler_type(
             self.analyzer, self.shuffler_key, self.shuffler_identity, rng
         )
         self.store = DeviceStore(self.path / "budget.sqlite")
@@ -250,15 +259,29 @@ class InProcessRun:
         contributor, value = Contributor(task, self.digest), value_of(task, 0)
         sentinels = [contributor.prepare(value, self._rng) for _ in range(count)]
         leaves = [b"".join(sentinel.leaves) for sentinel in sentinels]
-        await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=False)
+        await self.register(leaves, acknowledged=False)
         for sentinel in sentinels:
             await self.shuffler.submit(self.digest, sentinel.envelope)
-        await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=True)
+        await self.register(leaves, acknowledged=True)
+
+    async def register(self, leaves: list[bytes], *, acknowledged: bool) -> None:
+        """Tell the analyzer the leaves of sentinels."""
+        registry = self.analyzer.registry
+        await registry.register_sentinels(self.digest, leaves, acknowledged=acknowledged)
+
+    async def deliver(self, manifest: BatchManifest, reports: list[bytes]) -> None:
+        """Deliver a batch, and wait until it is released or rejected."""
+        await self.analyzer.deliver_parts(manifest, reports)
+        await self.analyzer.settle()
+
+    async def check_inclusions(self) -> None:
+        """Run the devices' checks that are due."""
+        await self.agent.monitor.check_due()
 
     async def inclusions(self, n_users: int) -> list[InclusionState]:
         """Run the inclusion checks, and return the conclusions for `person 0`, `person 1`, …"""
         for _ in range(2):  # the first check only schedules the second
-            await self.agent.monitor.check_due()
+            await self.check_inclusions()
             self.clock.seconds += 2 * _PAUSE
         names = [f"person {number}" for number in range(n_users)]
         found = [await self.store.find(name, self.digest) for name in names]

@@ -197,7 +197,9 @@ def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
     each = math.ceil(subject.task.expected_reports_per_user)
     n_users = max(draft.n_min, min(users, max(_MIN_USERS, users * _REPORTS_PER_USER // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
-        record = asyncio.run(_Recorder(Services(Path(folder)), n_users, rng).run(draft))
+        services = Services(Path(folder))
+        services.shuffler_executor = subject.ports.shuffler_executor
+        record = asyncio.run(_Recorder(services, n_users, rng).run(draft))
         record.logs = text.getvalue()
         return record
 

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from audit.families.catalogue import family_of
 from audit.finding import HEADINGS, UNTESTED, Finding, Findings, Heading, failed
 from audit.scenario import Scenario
 from audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from common.messages.guarantee import Coalition, Guarantee, rounded_up
-from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.pages.guarantee_sentences import best_guarantees
@@ -202,15 +202,8 @@ def _noise(task: Task) -> Change:
             "with local noise, such as mixdump or od-hp, and with local_epsilon = "
             f"{other} or less. Shares then become less exact; {plan}.",
         )
-    if task.kind == "string":
-        action = "Raise permanent or unset, or lower set: they determine what a report reveals"
-    elif task.kind in ITEM_KINDS:
-        current = rounded_up(task.local_epsilon)
-        action = f"Lower local_epsilon, for example from {current} to {other}"
-    else:
-        action = "Lower local_epsilon"
     return Change(
-        action,
+        family_of(task).less_revealing(other),
         "Each device then adds more noise to its report, and this noise is all that protects a "
         "person from somebody who knows which report is theirs. The result becomes less exact; "
         f"{plan}. Tasks are immutable: publish a new one.",

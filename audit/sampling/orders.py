@@ -7,7 +7,8 @@ that keep their position, and early reports that stay early.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,9 +18,10 @@ from audit.finding import Checks, Rows
 from audit.scenario import AuditSubject
 from audit.statistics import Places, p_blocks, p_poisson, p_rank, p_successions
 from common.crypto.randomness import secure_generator
-from shuffler.permutation import SealedReports, permute, throw
+from shuffler.permutation import SealedReports, throw
 
 Ordering = Callable[[int, Generator], Places]
+Permute = Callable[[SealedReports, Generator], SealedReports]
 
 _SMALL_BATCHES: Final = (2, 3, 4)
 _MIN_EXPECTED: Final = 105
@@ -31,7 +33,9 @@ _MAX_DISTANCE: Final = 10
 """Maximum arrival distance at which delivered neighbours count as near."""
 
 
-def shuffled(n: int, rng: Generator, *, parts: int = 1, buckets: int = 1) -> Places:
+def shuffled(
+    n: int, rng: Generator, permute: Permute, *, parts: int = 1, buckets: int = 1
+) -> Places:
     """Order n reports, which contain their arrival index, like the shuffler."""
     arrived: SealedReports = np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
     thrown = [throw(reports, buckets, rng) for reports in np.array_split(arrived, parts)]
@@ -40,26 +44,20 @@ def shuffled(n: int, rng: Generator, *, parts: int = 1, buckets: int = 1) -> Pla
     return ordered.view(np.uint32)[:, 0].astype(np.int64)
 
 
-def in_buckets(n: int, rng: Generator) -> Places:
+def in_buckets(n: int, rng: Generator, permute: Permute) -> Places:
     """Order n reports like a large batch, with many parts and three buckets."""
-    return shuffled(n, rng, parts=max(1, n // 3), buckets=3)
+    return shuffled(n, rng, permute, parts=max(1, n // 3), buckets=3)
 
 
-def _cut_once(n: int, rng: Generator) -> Places:
-    """Rotate the batch by a random offset; the order is random but not uniform."""
-    return np.roll(np.arange(n), int(rng.integers(n)))
-
-
-Orderings = Mapping[str, tuple[Ordering, float]]
+_ORDERINGS: Final = {"in one bucket": (shuffled, 1.0), "in buckets": (in_buckets, 0.1)}
 """Orderings by name, each with its share of the draws."""
-_DEPLOYED: Final[Orderings] = {"in one bucket": (shuffled, 1.0), "in buckets": (in_buckets, 0.1)}
-_WEAKENED: Final[Orderings] = {"cut once": (_cut_once, 1.0)}
 
 
 def run_orders(subject: AuditSubject, rng: Generator) -> Rows:
     """Test that orderings are uniform."""
     checks, sizes = Checks(), subject.sizes.orders
-    for name, (ordering, share) in (_WEAKENED if subject.weakened else _DEPLOYED).items():
+    for name, (ordered, share) in _ORDERINGS.items():
+        ordering = partial(ordered, permute=subject.ports.permute)
         for size in _SMALL_BATCHES:
             orders = max(_MIN_EXPECTED * math.factorial(size), int(share * sizes / 20))
             _check_every_order(checks, name, ordering, (orders, size), rng)

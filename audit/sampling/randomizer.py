@@ -5,25 +5,20 @@ Reports on items are tested by the items that they support, by seeds and by buck
 texts, numbers and pairs by their exact distributions, cell by cell.
 """
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit import distributions
-from audit.distributions import Draw, draw_for_others, draw_reports, support_distribution
-from audit.finding import Checks, Finding, Rows
+from audit.families.family import ReportPart
+from audit.finding import Checks, Rows
 from audit.scenario import AuditSubject
 from audit.statistics import joint_p, p_binomial, p_cells, p_poisson, p_shares
 from common.crypto.randomness import secure_generator
-from common.mechanisms.base import Mechanism, Reports
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.hierarchy import Hierarchy
-from common.messages.submission import Value
-from common.protocols import ITEM_KINDS
-from common.task.task import Task
+from common.mechanisms.base import Reports
 
 _MAX_BYTES: Final = 50_000_000
 """Maximum bytes of reports drawn for one value."""
@@ -33,25 +28,19 @@ _MIN_SEEDS_PER_CELL: Final = 200
 """Minimum expected count of seeds in each tested cell."""
 _PRODUCTION_DIVISOR: Final = 8
 """Divisor of the number of reports drawn from the production generator."""
-_ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
-"""Mechanisms whose reports name one item or one position."""
 
 
 def run_randomizer(subject: AuditSubject, rng: Generator) -> Rows:
-    """Test the audited task's reports and dummies."""
-    yield check_draws(subject, draw_for_others if subject.weakened else draw_reports, rng)
-
-
-def check_draws(subject: AuditSubject, draw: Draw, rng: Generator) -> Finding:
-    """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
-    checks, task = Checks(), subject.task
-    if task.kind in ITEM_KINDS:
-        _check_items(checks, subject, draw, rng)
+    """Test the audited task's reports, and the dummies of tasks on items."""
+    checks, family = Checks(), subject.family
+    if subject.of_items:
+        _check_items(checks, subject, rng)
     else:
-        for value in (*distributions.worst_values(task)[0], distributions.usual_value(task)):
-            reports = draw(task, value, distributions.reports_each(subject), rng)
-            _check_parts(checks, task, value, reports)
-    return checks.finding(
+        for value in (*family.worst_values[0], family.usual_value):
+            each = family.reports_each(subject.sizes.games)
+            reports = subject.ports.draw_reports(family, value, each, rng)
+            _check_parts(checks, family.report_parts(value, reports))
+    yield checks.finding(
         heading="correctness",
         sentence="The running code draws reports and dummies with the probabilities from which all "
         "guarantees are computed.",
@@ -60,8 +49,9 @@ def check_draws(subject: AuditSubject, draw: Draw, rng: Generator) -> Finding:
     )
 
 
-def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generator) -> None:
-    task, mechanism, support = subject.task, subject.mechanism, support_distribution(subject.task)
+def _check_items(checks: Checks, subject: AuditSubject, rng: Generator) -> None:
+    task, mechanism, family = subject.task, subject.mechanism, subject.family
+    draw = partial(subject.ports.draw_reports, family)
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
     for name, count, source in (
         ("every value", subject.sizes.reports, rng),
@@ -70,12 +60,12 @@ def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generat
         values = np.unique(np.linspace(0, task.domain_size - 1, _TESTED_VALUES).astype(np.int64))
         each = max(1, count // len(values))
         own = [
-            int(mechanism.supports(draw(task, value, each, source), value).sum())
+            int(mechanism.supports(draw(value, each, source), value).sum())
             for value in values.tolist()
         ]
-        checks.test(f"a report: {name}", p_shares(own, each * task.own_reports, support.own))
+        checks.test(f"a report: {name}", p_shares(own, each * task.own_reports, family.support.own))
     samples: list[tuple[int | None, Reports]] = [
-        (value, draw(task, value, number, rng)) for value in (0, task.domain_size - 1)
+        (value, draw(value, number, rng)) for value in (0, task.domain_size - 1)
     ]
     if task.composition.dummy_distributions:
         samples.append((None, mechanism.dummies(number, rng)))
@@ -84,7 +74,7 @@ def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generat
         checks.require(f"{what}: valid", bool(mechanism.valid(reports).all()))
         _check_support(checks, subject, reports, value)
         if "seed" in (reports.dtype.names or ()):
-            _check_seeds(checks, what, mechanism, reports["seed"].astype(np.uint64))
+            _check_seeds(checks, what, family.n_seeds, reports["seed"].astype(np.uint64))
         _check_places(checks, subject, reports, value)
 
 
@@ -92,7 +82,7 @@ def _check_support(
     checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
     """Test how often reports on a value, or dummies, support one item and two at once."""
-    mechanism, support = subject.mechanism, support_distribution(subject.task)
+    mechanism, support = subject.mechanism, subject.family.support
     last = mechanism.domain_size - 1
     for item in np.unique(np.linspace(0, last, _TESTED_ITEMS).astype(int)).tolist():
         if value is None:
@@ -112,11 +102,8 @@ def _check_support(
         checks.test("a report supports both of two items", p_value)
 
 
-def _check_seeds(
-    checks: Checks, what: str, mechanism: Mechanism, seeds: NDArray[np.uint64]
-) -> None:
+def _check_seeds(checks: Checks, what: str, number: int, seeds: NDArray[np.uint64]) -> None:
     """Test that seeds are uniform, and that neighbours have equal seeds only by chance."""
-    number = distributions.seed_count(mechanism)
     # A power of two, to detect parity; test low digits first, then high ones.
     cells = min(number, 1 << max(1, (len(seeds) // _MIN_SEEDS_PER_CELL).bit_length() - 1))
     evenly = np.full(cells, number // cells, dtype=np.float64)
@@ -136,38 +123,16 @@ def _check_seeds(
 def _check_places(
     checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
-    """Test the buckets or positions that reports name, relative to the value's."""
-    task, mechanism = subject.task, subject.mechanism
-    own = support_distribution(task).own
-    if isinstance(mechanism, LocalHashing | StringHashing):
-        places = round(1 / mechanism.q_dummy)
-        named, chances = reports["bucket"].astype(np.int64), np.ones(places)
-        if value is not None:
-            named = (named - mechanism.hashed(reports, value)) % places
-            chances[:] = (1 - own) / (places - 1)
-            chances[0] = own
-    elif isinstance(mechanism, Hierarchy):
-        if value is not None:
-            return  # every report is true
-        named, sizes = reports["item"].astype(np.int64), np.array(task.level_sizes)
-        chances = np.repeat(distributions.level_shares(task) / sizes, sizes)
-    elif task.mechanism.name in _ITEM_MECHANISMS:
-        places = max(task.domain_size, task.item_mechanism.buckets)
-        named, chances = reports["item"].astype(np.int64), np.ones(places)
-        if value is not None:
-            width = places - task.domain_size + 1
-            chances[:] = (1 - own) / (task.domain_size - 1)
-            chances[value : value + width] = own / width
-    else:
-        return
-    what = "a dummy" if value is None else "a report"
-    checks.cells(f"{what}: buckets and positions", named, chances)
+    """Test the places that reports name, if they name any, relative to the value's."""
+    if (found := subject.family.place_chances(reports, value)) is not None:
+        what = "a dummy" if value is None else "a report"
+        checks.cells(f"{what}: buckets and positions", *found)
 
 
-def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:
+def _check_parts(checks: Checks, parts: Iterable[ReportPart]) -> None:
     """Test each part of reports on texts, numbers or pairs against its distribution."""
     levels: dict[str, list[float]] = {}
-    for part in distributions.report_parts(task, value, reports):
+    for part in parts:
         for number, chances in enumerate(part.chances):
             cells = part.cells if part.which is None else part.cells[part.which == number]
             seen = np.bincount(cells, minlength=len(chances))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from audit.harness.tasks import reduced_draft, sample_task
 from audit.report.audit_page import audit_page
 from audit.report.audit_report import as_json
 from audit.runner import AuditRun, run, scenarios_named
-from audit.scenario import AuditSubject, Scenario
+from audit.scenario import AuditSubject, Scenario, Weakness
 from audit.scenarios import SCENARIOS
 from common.mechanisms.registry import ITEM_MECHANISMS
 from common.protocols import PROTOCOLS, MechanismName, Protocol
@@ -47,15 +47,18 @@ def _fails(_: AuditSubject, __: np.random.Generator) -> Rows:
     raise RuntimeError("the value 1234567 is not there")
 
 
-def _fails_if_weakened(subject: AuditSubject, rng: np.random.Generator) -> Rows:
-    return (_fails if subject.weakened else SCENARIOS[0].check)(subject, rng)
+class _Broken(Weakness):
+    """Its code raises an error."""
+
+    def local_guarantee(self, *_: Any) -> NoReturn:
+        raise RuntimeError
 
 
 def test_code_that_raises_is_a_failed_finding_without_values() -> None:
     """A scenario that cannot run has neither passed nor detected its weakness."""
-    scenario = Scenario(name="fails", title="It fails", check=_fails, weakness="None.")
+    scenario = Scenario(name="fails", title="It fails", check=_fails, weakness=_Broken())
     [row] = run(scenario, audited(), 1)
-    weak = dataclasses.replace(scenario, check=_fails_if_weakened)
+    weak = dataclasses.replace(scenario, check=SCENARIOS[0].check)
     [result] = AuditRun(
         subject=audited(games=20_000), seed=1, scenarios=[weak], processes=1
     ).self_test()

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from audit.attacks.poisoning import crafted, leverage, supported
-from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, LocalHashing
-from common.mechanisms.registry import mechanism_of
+from audit.attacks.poisoning import Leverage
+from common.mechanisms.hashing.local_hashing import REPORT_DTYPE
+from tests.support.audits import audited
 from tests.support.protocol_tasks import protocol_task
 
 _TARGETS = np.arange(20, 30)
@@ -30,7 +30,8 @@ _E = math.exp(2.0)
 def test_the_gain_is_that_of_the_paper(protocol: str, printed: float) -> None:
     """Computed from p and q, and from ε; users who only lie gain λ·(1 - f_T)."""
     task = protocol_task(protocol)
-    lever = leverage(task, mechanism_of(task), _TARGETS, np.random.default_rng(1))
+    lever = Leverage.of(audited(task), _TARGETS, np.random.default_rng(1))
+    assert lever is not None
 
     found = _SHARE * (lever.answers(lever.weight) - _HELD)
     assert printed == pytest.approx(found, rel=1e-6)
@@ -42,18 +43,15 @@ def test_the_gain_is_that_of_the_paper(protocol: str, printed: float) -> None:
 @pytest.mark.parametrize("protocol", ["ldp-blh", "murs"])
 def test_no_report_of_the_family_raises_the_targets_more(protocol: str) -> None:
     """Supported targets, minus the proportional share of all supported items."""
-    mechanism = mechanism_of(protocol_task(protocol))
-    assert isinstance(mechanism, LocalHashing)
-    family = mechanism.family
-    every = np.array(
-        list(itertools.product(range(family.seeds), range(family.q))), dtype=REPORT_DTYPE
-    )
-    share = len(_SPREAD) / mechanism.domain_size
-    items = np.arange(mechanism.domain_size)
-    lifts = supported(mechanism, every, _SPREAD) - share * supported(mechanism, every, items)
+    family = audited(protocol_task(protocol)).family
+    seeds, buckets = range(family.n_seeds), range(family.mechanism.answers)
+    every = np.array(list(itertools.product(seeds, buckets)), dtype=REPORT_DTYPE)
+    items = np.arange(family.task.domain_size)
+    share = len(_SPREAD) / len(items)
+    lifts = family.supported(every, _SPREAD) - share * family.supported(every, items)
 
-    found = crafted(mechanism, _SPREAD, np.random.default_rng(1))
-    lift = supported(mechanism, found, _SPREAD) - share * supported(mechanism, found, items)
+    found = family.crafted(_SPREAD, np.random.default_rng(1))
+    lift = family.supported(found, _SPREAD) - share * family.supported(found, items)
     assert lifts.max() == pytest.approx(lift[0], abs=1e-9)
 
 
@@ -64,9 +62,9 @@ def test_no_report_of_the_family_raises_the_targets_more(protocol: str) -> None:
 def test_a_crafted_report_supports_as_many_targets_as_possible(protocol: str, held: int) -> None:
     """A report that names an item supports one, bits support all, a searched seed some."""
     task = protocol_task(protocol)
-    mechanism, targets = mechanism_of(task), _SPREAD[_SPREAD < task.domain_size]
+    family, targets = audited(task).family, _SPREAD[_SPREAD < task.domain_size]
     targets = targets if len(targets) else np.array([1])
-    report = crafted(mechanism, targets, np.random.default_rng(1))
+    report = family.crafted(targets, np.random.default_rng(1))
 
-    assert mechanism.valid(report).all()
-    assert held <= supported(mechanism, report, targets)[0]
+    assert family.mechanism.valid(report).all()
+    assert held <= family.supported(report, targets)[0]

@@ -1,21 +1,23 @@
 """Tests of the code's draws: correct code passes, and small errors of each kind fail."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
-from audit.distributions import draw_reports, support_distribution
+from audit.families.family import Family
 from audit.finding import Checks, Rows
+from audit.ports import Ports
 from audit.sampling.devices import run_devices, run_draws
 from audit.sampling.orders import check_order
-from audit.sampling.randomizer import check_draws
+from audit.sampling.randomizer import run_randomizer
+from audit.weaknesses import DummyLeftOut
 from common.mechanisms.base import Reports
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from common.messages.submission import Value
-from common.task.task import Task
 from tests.support.audits import audited
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
@@ -31,7 +33,7 @@ def _all_hold(rows: Rows) -> bool:
 def test_distributions_are_those_of_the_mechanisms() -> None:
     """The probabilities from ε and those from integers agree for every protocol."""
     for task in map(protocol_task, ITEM_PROTOCOLS):
-        mechanism, distribution = mechanism_of(task), support_distribution(task)
+        mechanism, distribution = mechanism_of(task), audited(task).family.support
         if isinstance(mechanism, SupportCounting):
             found = (mechanism.p, mechanism.q, mechanism.q_dummy)
             assert found == pytest.approx(
@@ -40,16 +42,20 @@ def test_distributions_are_those_of_the_mechanisms() -> None:
         assert not isinstance(mechanism, LocalHashing) or distribution.independent
 
 
-@pytest.mark.slow
-def test_seeds_that_are_never_0_fail() -> None:
-    """Without it the hash family is not pairwise independent."""
-
-    def never_0(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
-        reports = draw_reports(task, value, count, rng)
+class _NeverSeed0(Ports):
+    def draw_reports(
+        self, family: Family[Any], value: Value, n: int, rng: np.random.Generator
+    ) -> Reports:
+        reports = super().draw_reports(family, value, n, rng)
         kept: Reports = reports[reports["seed"] != 0]
         return kept
 
-    row = check_draws(audited(reports=1_000_000), never_0, _rng())
+
+@pytest.mark.slow
+def test_seeds_that_are_never_0_fail() -> None:
+    """Without it the hash family is not pairwise independent."""
+    subject = dataclasses.replace(audited(reports=1_000_000), ports=_NeverSeed0())
+    [row] = run_randomizer(subject, _rng())
 
     assert "seed 0 as often as any other" in row.sentence
 
@@ -59,7 +65,7 @@ def test_numbers_of_dummies_pass_and_omitted_dummies_fail() -> None:
     subject = audited(protocol_task("od-hp"), devices=2000)
 
     assert _all_hold(run_draws(subject, _rng()))
-    assert not _all_hold(run_draws(dataclasses.replace(subject, weakened=True), _rng()))
+    assert not _all_hold(run_draws(dataclasses.replace(subject, ports=DummyLeftOut()), _rng()))
     assert _all_hold(run_devices(subject, _rng()))
 
 

@@ -1,0 +1,1 @@
+"""Reference distributions and heaviest reports: one file for each family of mechanisms."""

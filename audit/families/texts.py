@@ -1,0 +1,93 @@
+"""Reports that hold a cohort and noisy bits of a text's Bloom filter [EPK14]."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from hashlib import md5
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from audit.families.family import Family, ReportPart
+from common.mechanisms.base import Reports
+from common.mechanisms.rappor.rappor import Rappor
+from common.messages.submission import Value
+from common.task import specs
+from common.task.specs import RapporSpec, spec_as
+
+_MAX_TEXTS: Final = 24
+"""Maximum number of texts searched for the pair whose bits differ most."""
+_SECRET_BYTES: Final = 32
+_DIVISOR: Final = 1000
+_MIN_REPORTS: Final = 24_000
+"""Minimum reports on a text; each permanent response takes ten microseconds."""
+
+
+class NoisyBits(Family[Rappor]):
+    """RAPPOR, with a permanent and an instantaneous response."""
+
+    @cached_property
+    def _spec(self) -> RapporSpec:
+        return spec_as(self.task.mechanism, RapporSpec)
+
+    @cached_property
+    def worst_values(self) -> tuple[tuple[Value, Value], ...]:
+        """The two texts whose bits differ most, over all cohorts."""
+        texts = self.task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))
+        bits = {text: self.set_bits(text) for text in texts}
+        pairs = itertools.combinations(texts, 2)
+        return (max(pairs, key=lambda pair: int((bits[pair[0]] != bits[pair[1]]).sum())),)
+
+    def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
+        """Yield the cohorts, then each bit, whose distribution depends on the hashed bit."""
+        spec, cohort = self._spec, reports["cohort"].astype(np.int64)
+        even = np.full((1, spec.cohorts), 1 / spec.cohorts)
+        yield ReportPart(name="cohorts", cells=cohort, chances=even)
+        f = spec.permanent_weight / specs.PERMANENT_SUM
+        p, q = (weight / specs.INSTANT_SUM for weight in (spec.unset_weight, spec.set_weight))
+        shown = np.array([(1 - f) * p + f * (p + q) / 2, (1 - f) * q + f * (p + q) / 2])
+        chances = np.stack([1 - shown, shown], axis=1)
+        bits = np.unpackbits(reports["bits"], axis=1, count=spec.bits, bitorder="little")
+        hashed = self.set_bits(str(value))[cohort].astype(np.int64)
+        for bit in range(spec.bits):
+            cells = bits[:, bit].astype(np.int64)
+            yield ReportPart(name="bits", cells=cells, chances=chances, which=hashed[:, bit])
+
+    def set_bits(self, text: str) -> NDArray[np.bool_]:
+        """
+        Return which bits a text sets in each cohort; shape (cohorts, bits).
+
+        The bit of the label, or those whose numbers are bytes (pairs above 256 bits) of the MD5 of
+        big-endian cohort and text, as in the public client.
+        """
+        spec = self._spec
+        bits = np.zeros((spec.cohorts, spec.bits), dtype=np.bool_)
+        if spec.encoding == "labels":
+            bits[:, self.task.labels.index(text)] = True
+            return bits
+        width = 1 if spec.bits <= 256 else 2  # noqa: PLR2004  # the values of one byte
+        for cohort in range(spec.cohorts):
+            message = cohort.to_bytes(4, "big") + text.encode()
+            digest = md5(message, usedforsecurity=False).digest()[: width * spec.hashes]
+            bits[cohort, np.frombuffer(digest, dtype=f"<u{width}").astype(int) % spec.bits] = True
+        return bits
+
+    def reports_each(self, games: int) -> int:
+        """Return the number of reports to draw on each text."""
+        return max(_MIN_REPORTS, games // _DIVISOR) // self._spec.hashes
+
+    def draw(self, value: Value, count: int, rng: Generator) -> Reports:
+        """Draw reports of users with different secrets, hence different permanent responses."""
+        secrets = [rng.bytes(_SECRET_BYTES) for _ in range(count)]
+        responses = self.mechanism.permanent([cast("str", value)] * count, secrets)
+        return self.mechanism.randomize(responses, rng)
+
+    def less_revealing(self, local_epsilon: str) -> str:
+        """Name the three probabilities."""
+        del local_epsilon
+        return "Raise permanent or unset, or lower set: they determine what a report reveals"
+
+
+FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {Rappor: NoisyBits}

@@ -1,0 +1,249 @@
+"""Faulty code that the self-test gives to scenarios in place of the deployed code."""
+
+import math
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.random import Generator
+
+from analyzer.sentinels import SentinelMatches
+from audit.coalitions.messages import proven_epsilon
+from audit.coalitions.whole_batch import GAME_USERS
+from audit.families.family import Family, Items
+from audit.harness.in_process_run import DishonestShuffler, InProcessRun
+from audit.scenario import AuditSubject, Weakness
+from common.accounting import guarantees
+from common.accounting.guarantees import PrivacyParameters
+from common.crypto.privacy_tokens import PendingToken
+from common.crypto.signing import sign_receipt
+from common.errors import ConflictError, WireError
+from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
+from common.messages.batch import BatchManifest
+from common.messages.guarantee import Coalition, Guarantee
+from common.messages.submission import Value
+from common.runtime.parts.executor import Executor, J, T
+from common.task.dummies import Drawn
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from shuffler.permutation import SealedReports, permute
+from shuffler.shuffle_job import PERMUTED, ShuffleJob
+
+_WRONG_DEVICES: Final = 5
+"""One device in this many answers with another value."""
+_FACTOR: Final = 10
+"""Factor by which the accountant overstates the users who add dummies."""
+
+
+class Understated(Weakness):
+    """The task states a quarter of its local epsilon, at most 5."""
+
+    def local_guarantee(self, coalition: Coalition, parameters: PrivacyParameters) -> Guarantee:
+        claimed = guarantees.local_guarantee(coalition, parameters)
+        return replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
+
+
+class ColludersCounted(Weakness):
+    """The claims count colluding users as honest."""
+
+    def analyzer_guarantee(self, parameters: PrivacyParameters, n: int, honest: int) -> Guarantee:
+        del honest
+        return guarantees.analyzer_guarantee(parameters, n, n)
+
+    def applies(self, subject: AuditSubject) -> bool:
+        if subject.parameters.reduction is None:
+            return False
+        claim, n_users = guarantees.analyzer_guarantee, subject.n_users
+        alone, together = (claim(subject.parameters, n_users, left) for left in (1, n_users))
+        return alone.epsilon > together.epsilon
+
+
+class SkippersCounted(Weakness):
+    """The claims count skipped dummies and ten times the users."""
+
+    def skippers_guarantee(self, parameters: PrivacyParameters, n: int, adding: int) -> Guarantee:
+        del adding
+        return guarantees.skippers_guarantee(parameters, _FACTOR * n, _FACTOR * n)
+
+    def applies(self, subject: AuditSubject) -> bool:
+        return bool(proven_epsilon(subject.parameters, GAME_USERS, 1))
+
+
+class RoundsNotCounted(Weakness):
+    """The claims count one round only."""
+
+    def local_guarantee(self, coalition: Coalition, parameters: PrivacyParameters) -> Guarantee:
+        return guarantees.local_guarantee(coalition, replace(parameters, rounds=1))
+
+    def analyzer_guarantee(self, parameters: PrivacyParameters, n: int, honest: int) -> Guarantee:
+        return guarantees.analyzer_guarantee(replace(parameters, rounds=1), n, honest)
+
+    def applies(self, subject: AuditSubject) -> bool:
+        return math.isfinite(subject.task.local_epsilon)
+
+
+class ReportLost(Weakness):
+    """The shuffler loses one report of each batch."""
+
+    def permute(self, reports: SealedReports, rng: Generator) -> SealedReports:
+        return permute(reports, rng)[:-1]
+
+
+class NotBlinded(Weakness):
+    """Devices do not blind their requests for tokens."""
+
+    def draw_token(self, *arguments: Any) -> PendingToken:  # noqa: ANN401  # as deployed
+        return replace(PendingToken.draw(*arguments), r=2)
+
+
+class DigestWithoutNMin(Weakness):
+    """The task's digest does not cover n_min."""
+
+    def task_bytes(self, task: Task) -> bytes:
+        return replace(task, n_min=2).to_bytes()
+
+
+class SameSeed(Weakness):
+    """Devices start their generator from the same seed each time."""
+
+    def start_generator(self, rng: Generator) -> Generator:
+        del rng
+        return np.random.default_rng(1)
+
+
+class NoiseAlone(Weakness):
+    """Reports carry noise alone, so that the attack cannot read them."""
+
+    def randomize(self, mechanism: Mechanism, values: Items, rng: Generator) -> Reports:
+        return mechanism.dummies(len(values), rng)
+
+
+class CutOnce(Weakness):
+    """The shuffler cuts the batch once instead of shuffling it."""
+
+    def permute(self, reports: SealedReports, rng: Generator) -> SealedReports:
+        return np.roll(reports, int(rng.integers(len(reports) + 1)), axis=0)
+
+
+class WrongValues(Weakness):
+    """One device in five answers with a value other than its user's."""
+
+    def draw_reports(self, family: Family[Any], value: Value, n: int, rng: Generator) -> Reports:
+        other = next(held for pair in family.worst_values for held in pair if held != value)
+        wrong = n // _WRONG_DEVICES
+        drawn = [family.draw(value, n - wrong, rng), family.draw(other, wrong, rng)]
+        return rng.permutation(np.concatenate(drawn))
+
+
+class DummyLeftOut(Weakness):
+    """Devices and the shuffler leave out one dummy."""
+
+    def draw_numbers(self, task: Task, n_users: int, rng: Generator) -> Items:
+        return np.maximum(super().draw_numbers(task, n_users, rng) - 1, 0)
+
+    def draw_dummies(self, task: Task, mechanism: Mechanism, n: int, rng: Generator) -> Drawn:
+        numbers, dummies = super().draw_dummies(task, mechanism, n, rng)
+        first = (np.cumsum(numbers) - numbers)[numbers > 0]
+        return np.maximum(numbers - 1, 0), np.delete(dummies, first)
+
+    def draw_item_dummies(self, task: Task, n_items: int, rng: Generator) -> Items:
+        return np.maximum(super().draw_item_dummies(task, n_items, rng) - 1, 0)
+
+
+class OrderKept(Weakness):
+    """The shuffler delivers reports in arrival order."""
+
+    def shuffler_executor(self, executor: Executor) -> Executor:
+        return _OrderKeeper(executor)
+
+
+class _OrderKeeper(Executor):
+    def __init__(self, deployed: Executor) -> None:
+        self._deployed = deployed
+
+    async def run(self, stage: Any, job: J, parts: Any) -> list[T]:  # noqa: ANN401  # as deployed
+        kept: Any = _keep_order if stage is ShuffleJob.permute else stage
+        return await self._deployed.run(kept, job, parts)
+
+
+def _keep_order(job: ShuffleJob, bucket: int) -> tuple[int, float]:
+    """Save a bucket's reports in the order of arrival, as a stage of the job."""
+    blocks, parts = job.sealed_blocks(), range(job.n_parts + job.n_dummy_parts)
+    reports = b"".join(blocks.get(f"thrown/{part}.{bucket}") for part in parts)
+    blocks.put(f"{PERMUTED}/{bucket}", reports, durable=True)
+    return len(reports) // job.task.sealed_report_bytes, 0.0
+
+
+class CountedTwice(Weakness):
+    """The analyzer counts every report of a fake user twice."""
+
+    def tally(self, mechanism: Randomizer, reports: Reports) -> Tally:
+        return mechanism.tally(np.concatenate([reports, reports]))
+
+
+class AnyLength(Weakness):
+    """The shuffler does not count the reports of a submission."""
+
+    def check_length(self, envelope: bytes, task: Task) -> None:
+        """Accept it."""
+
+
+class _DroppingShuffler(DishonestShuffler):
+    dropped: bool = False
+
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
+        """Acknowledge the first submission, and store nothing."""
+        if self.dropped:
+            return await super().submit(digest, envelope, token)
+        self.dropped = True
+        return sign_receipt(self.identity, digest, envelope)
+
+
+class _DroppingRun(InProcessRun):
+    shuffler_type = _DroppingShuffler
+
+
+class UserDropped(Weakness):
+    """The shuffler drops one submission."""
+
+    parties = _DroppingRun
+
+
+class _UncheckedRun(InProcessRun):
+    async def register(self, leaves: list[bytes], *, acknowledged: bool) -> None:
+        """Tell the analyzer nothing."""
+
+    async def check_inclusions(self) -> None:
+        """Check nothing."""
+
+
+class NoDetection(Weakness):
+    """No device checks that it was counted, and the analyzer knows no sentinel."""
+
+    parties = _UncheckedRun
+
+    def check_sentinels(self, matches: SentinelMatches, task: Task) -> None:
+        """Accept the batch."""
+
+
+class _CopyingRun(InProcessRun):
+    most_refused_share = 1.0
+
+
+class CopiesAccepted(Weakness):
+    """The analyzer releases batches with any number of copies."""
+
+    parties = _CopyingRun
+
+
+class _SilentRun(InProcessRun):
+    async def deliver(self, manifest: BatchManifest, reports: list[bytes]) -> None:
+        with suppress(WireError, ConflictError):
+            await super().deliver(manifest, reports)
+
+
+class NoRefusal(Weakness):
+    """The analyzer reports no error when it refuses a batch."""
+
+    parties = _SilentRun
