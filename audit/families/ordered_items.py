@@ -9,6 +9,7 @@ from audit.families.family import Family, ItemFamily, Items, SupportDistribution
 from common.mechanisms.base import Reports, Vector
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.square_wave import SquareWave
+from common.task.named_dummies import LevelDummies
 
 
 class NearbyPlace(ItemFamily[SquareWave]):
