@@ -208,13 +208,28 @@ def test_real_randomness_and_clocks_are_made_at_the_edge() -> None:
     assert [] == [path for path in inside if _made_at_the_edge(path.read_text(encoding="utf-8"))]
 
 
+def test_only_the_core_composes_a_party() -> None:
+    """Servers, tools and tests make no part that wires others: tested is what is deployed."""
+    parts = {"ActiveBatches", "Collection", "Deliveries", "Registry", "Releases", "Staging"}
+    composed = {
+        _name(path): called & parts
+        for path in _sources(*_FOLDERS, "tests")
+        if (called := _called(path.read_text(encoding="utf-8"))) & parts
+    }
+
+    assert {"analyzer/core.py", "shuffler/core.py"} == composed.keys()
+    assert parts == set().union(*composed.values())
+
+
+def _called(source: str) -> set[str]:
+    """Return what a source calls, by name or as an attribute."""
+    calls = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return {getattr(called, "id", getattr(called, "attr", "")) for called in calls}
+
+
 def _made_at_the_edge(source: str) -> set[str]:
-    """Return the calls that belong in a composition root, by name or as an attribute."""
-    called = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call):
-            called.add(getattr(node.func, "id", getattr(node.func, "attr", "")))
-    return called & {"secure_generator", "SystemClock", "default_rng", "time"}
+    """Return the calls that belong in a composition root."""
+    return _called(source) & {"secure_generator", "SystemClock", "default_rng", "time"}
 
 
 @pytest.mark.parametrize(
