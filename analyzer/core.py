@@ -58,6 +58,7 @@ class AnalyzerCore:
             job=CountJob,
             check_kept=ledger.check_not_dropped,
             kept=quarantine.kept_batches,
+            record_staged=self.metrics.record_staged,
             identity=keys.identity,
             rng=self.rng,
             blocks=self.blocks,

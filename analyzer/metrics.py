@@ -7,49 +7,49 @@ from typing import Final, Literal, get_args
 from analyzer.storage.store import DeliveredState
 from common.messages.ledger_entry import Decision
 from common.messages.result import RefusalCause, Result
-from common.runtime.metrics import OF_KEY_HOLDERS, MetricDefinition, ProcessMetrics
+from common.runtime.metrics import OF_KEY_HOLDERS, MetricRow, ProcessMetrics
 from common.runtime.parts.executor import OF_PARTS
 from common.task_digest import TaskDigest
 
 METRICS: Final = (
     *OF_KEY_HOLDERS,
     *OF_PARTS,
-    MetricDefinition(
+    MetricRow(
         "shuffledp_batches",
         "Batches by state, of all time; unusable ones include quarantined ones.",
         {"state": ("staged", "released", "unusable")},
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_batches_moved_total",
         "Batches that entered a state.",
         {"state": ("staged", "released", "unusable", "quarantined")},
     ),
-    MetricDefinition("shuffledp_tasks_open", "Tasks before their deadline without a batch."),
-    MetricDefinition("shuffledp_releases_total", "Results released."),
-    MetricDefinition("shuffledp_release_failures_total", "Failed releases, which are retried."),
-    MetricDefinition("shuffledp_users_counted_total", "Users of released batches."),
-    MetricDefinition(
+    MetricRow("shuffledp_tasks_open", "Tasks before their deadline without a batch."),
+    MetricRow("shuffledp_releases_total", "Results released."),
+    MetricRow("shuffledp_release_failures_total", "Failed releases, which are retried."),
+    MetricRow("shuffledp_users_counted_total", "Users of released batches."),
+    MetricRow(
         "shuffledp_reports_received_total", "Reports of released batches, refused ones included."
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_reports_refused_total",
         "Reports of released batches that were not counted.",
         {"cause": get_args(RefusalCause)},
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_sentinels_missing_total",
         "Acknowledged sentinels lost by a shuffler that must keep every report.",
     ),
-    MetricDefinition("shuffledp_open_seconds", "Seconds to open the reports of the last release."),
-    MetricDefinition("shuffledp_estimate_seconds", "Seconds to estimate the last release."),
-    MetricDefinition("shuffledp_ledger_entries", "Entries of the ledger."),
-    MetricDefinition(
+    MetricRow("shuffledp_open_seconds", "Seconds to open the reports of the last release."),
+    MetricRow("shuffledp_estimate_seconds", "Seconds to estimate the last release."),
+    MetricRow("shuffledp_ledger_entries", "Entries of the ledger."),
+    MetricRow(
         "shuffledp_oldest_cosignature_seconds",
         "Seconds since the witness that is silent longest cosigned the log, or since the start if "
         "that is unknown; absent without witnesses.",
         absent=True,
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_budget_spent_ratio",
         "Largest share of a promised budget that any population has spent: epsilon composed at "
         "the budget's delta, over the budget.",

@@ -1,4 +1,4 @@
-"""Batches that the analyzer receives: its tasks, its budgets and its decisions about them."""
+"""Batches that the analyzer receives, checked against their tasks and the budgets."""
 
 import operator
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ from common.errors import (
 from common.messages.batch import BatchManifest
 from common.receiving.receiver import Receiver
 from common.task.task import Task
-from common.task_digest import TaskDigest
 
 
 @dataclass(kw_only=True)
@@ -70,7 +69,3 @@ class Staging(Receiver[CountJob]):
             await self.registry.store.mark_unusable(manifest, str(error))
             self.registry.metrics.record_unusable(manifest.task_digest, quarantined=False)
             raise
-
-    def record_staged(self, digest: TaskDigest) -> None:
-        """Count a staged batch."""
-        self.registry.metrics.record_staged(digest)

@@ -12,8 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from common.runtime.database import Database
-from common.runtime.schema import Schema
+from common.runtime.database import Database, Schema
 
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS issued (

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Literal, get_args
 
-from common.runtime.metrics import OF_SERVERS, MetricDefinition, ProcessMetrics
+from common.runtime.metrics import OF_SERVERS, MetricRow, ProcessMetrics
 
 _Refusal = Literal["credential", "second message", "key", "malformed"]
 TokenOutcome = Literal["issued", "repeated", _Refusal]
@@ -12,15 +12,13 @@ TokenOutcome = Literal["issued", "repeated", _Refusal]
 
 METRICS: Final = (
     *OF_SERVERS,
-    MetricDefinition("shuffledp_token_keys", "Token keys held, one per task."),
-    MetricDefinition(
-        "shuffledp_tokens_issued_total", "Tokens issued, in whole windows of five minutes."
-    ),
-    MetricDefinition(
+    MetricRow("shuffledp_token_keys", "Token keys held, one per task."),
+    MetricRow("shuffledp_tokens_issued_total", "Tokens issued, in whole windows of five minutes."),
+    MetricRow(
         "shuffledp_tokens_repeated_total",
         "Tokens issued again for the same message, in whole windows of five minutes.",
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_tokens_refused_total",
         "Requests for tokens that were refused, in whole windows of five minutes.",
         {"cause": get_args(_Refusal)},

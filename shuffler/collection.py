@@ -29,8 +29,7 @@ from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
 from shuffler.admission import ConnectionLimit, TokenCheck
 from shuffler.batch_states import Event, close_request_event, next_state
 from shuffler.refusals import RefusalCounts
-from shuffler.storage.group import Group, form_group
-from shuffler.storage.group_commit import Arrival
+from shuffler.storage.group import Arrival, Group, form_group
 from shuffler.storage.submission_store import SubmissionStore
 
 _CALLS_AHEAD: Final = 3

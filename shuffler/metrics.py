@@ -6,7 +6,7 @@ from typing import Final
 
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import REFUSALS, Outcome
-from common.runtime.metrics import OF_KEY_HOLDERS, MetricDefinition, ProcessMetrics
+from common.runtime.metrics import OF_KEY_HOLDERS, MetricRow, ProcessMetrics
 from common.runtime.parts.executor import OF_PARTS
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
@@ -17,38 +17,36 @@ _STATES: Final = {"state": tuple(state.value for state in COUNTED_STATES)}
 METRICS: Final = (
     *OF_KEY_HOLDERS,
     *OF_PARTS,
-    MetricDefinition(
+    MetricRow(
         "shuffledp_batches",
         "Batches by state, of all time, except those that are collecting.",
         _STATES,
     ),
-    MetricDefinition("shuffledp_batches_moved_total", "Batches that entered a state.", _STATES),
-    MetricDefinition("shuffledp_batches_stuck", "Batches whose last attempt to advance failed."),
-    MetricDefinition(
+    MetricRow("shuffledp_batches_moved_total", "Batches that entered a state.", _STATES),
+    MetricRow("shuffledp_batches_stuck", "Batches whose last attempt to advance failed."),
+    MetricRow(
         "shuffledp_oldest_undelivered_seconds",
         "Seconds since the longest-waiting undelivered batch closed; 0 if none waits. After a "
         "restart, it counts from the task's deadline or the restart, whichever is earlier.",
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_users_collected_total",
         "Users of batches, counted when a batch is permuted, dropped before, or expires; compare "
         "refused submissions with this number.",
     ),
-    MetricDefinition(
-        "shuffledp_users_released_total", "Users of delivered batches, counted at delivery."
-    ),
-    MetricDefinition(
+    MetricRow("shuffledp_users_released_total", "Users of delivered batches, counted at delivery."),
+    MetricRow(
         "shuffledp_submissions_refused_total",
         "Submissions refused while a batch collected, counted when the batch is permuted, "
         "dropped before, or expires.",
         {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_store_connected",
         "1 while the store's PostgreSQL server is connected; absent with SQLite.",
         absent=True,
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_store_commit_seconds",
         "Seconds of the slowest transaction in PostgreSQL in the last whole five minutes.",
         absent=True,

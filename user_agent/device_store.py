@@ -21,8 +21,7 @@ from typing import Any, Final
 from common.crypto.privacy_tokens import PendingToken, TokenKey
 from common.crypto.signing import envelope_hash
 from common.errors import PolicyError, SettingsError
-from common.runtime.database import Database
-from common.runtime.schema import Schema
+from common.runtime.database import Database, Schema
 from common.task_digest import TaskDigest
 from user_agent.charge_counter import (
     COUNTER_FILE,

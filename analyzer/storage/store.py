@@ -8,8 +8,7 @@ from analyzer.storage import ledger, log_table, quarantine, task_table
 from common.messages.batch import BatchManifest
 from common.messages.ledger_entry import ChainedEntry
 from common.receiving import delivery_table
-from common.runtime.database import Database
-from common.runtime.schema import Schema
+from common.runtime.database import Database, Schema
 from common.task_digest import TaskDigest
 from common.wire.results import MAX_LEDGER_ENTRIES
 

@@ -54,6 +54,8 @@ class Receiver(ABC, Generic[J]):
     check_kept: Check
     kept: Callable[[sqlite3.Connection], Collection[BatchId]]
     """Returns the batches whose blocks are kept: those that are neither used nor dropped."""
+    record_staged: Callable[[TaskDigest], None]
+    """Called once for each batch, when it is staged."""
     store: Database
     """Has the tables of `delivery_table`."""
     get_task: Callable[[TaskDigest], Awaitable[SignedTask]]
@@ -84,10 +86,6 @@ class Receiver(ABC, Generic[J]):
     @abstractmethod
     async def admit(self, manifest: BatchManifest, task: Task) -> None:
         """Check a new batch before it is accepted, once; raise an error to refuse it."""
-
-    @abstractmethod
-    def record_staged(self, digest: TaskDigest) -> None:
-        """Record that a task's batch is staged."""
 
     async def begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
         """

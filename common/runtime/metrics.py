@@ -38,7 +38,7 @@ PARTIES: Final[tuple[Party, ...]] = get_args(Party)
 
 
 @dataclass(frozen=True, slots=True)
-class MetricDefinition:
+class MetricRow:
     """A metric: a counter if its name ends in _total, otherwise a gauge."""
 
     name: str
@@ -59,27 +59,27 @@ class MetricDefinition:
 
 
 OF_ALL: Final = (
-    MetricDefinition(
+    MetricRow(
         "shuffledp_up",
         "1 while the service runs.",
         {"party": PARTIES, "version": (VERSION,)},
         absent=True,
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_certificate_days_left",
         "Whole days until a certificate expires; negative afterwards.",
         {"certificate": ("own", "authority", "internal own", "internal authority")},
         absent=True,
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_process_cpu_seconds_total",
         "CPU seconds of the process and its workers, finished ones included.",
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_process_resident_memory_bytes",
         "Resident memory of the process and its workers; shared pages count for each.",
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_memory_limit_bytes",
         "Memory of the machine, or the container's limit if that is lower.",
         absent=True,
@@ -87,31 +87,29 @@ OF_ALL: Final = (
 )
 OF_SERVERS: Final = (
     *OF_ALL,
-    MetricDefinition(
+    MetricRow(
         "shuffledp_state_free_bytes",
         "Free space of the state directory's disk, rounded down to a hundredth of its size.",
         absent=True,
     ),
-    MetricDefinition(
-        "shuffledp_state_size_bytes", "Size of the state directory's disk.", absent=True
-    ),
-    MetricDefinition(
+    MetricRow("shuffledp_state_size_bytes", "Size of the state directory's disk.", absent=True),
+    MetricRow(
         "shuffledp_overloaded",
         "1 if a call was refused for overload in the last whole five minutes.",
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_shares_exceeded",
         "1 if a call beyond its connection's or address's share was refused in the last whole five "
         "minutes.",
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_storage_failing",
         "1 if the disk was full, read-only, failing or damaged in the last whole five minutes.",
     ),
 )
 OF_KEY_HOLDERS: Final = (
     *OF_SERVERS,
-    MetricDefinition(
+    MetricRow(
         "shuffledp_keys",
         "Encryption keys by state.",
         {"state": tuple(state.value for state in KeyState)},
@@ -122,7 +120,7 @@ OF_KEY_HOLDERS: Final = (
 class Metrics(Collector):
     """The values of a party's metrics, set by the event loop and read by the server's threads."""
 
-    def __init__(self, definitions: Iterable[MetricDefinition]) -> None:
+    def __init__(self, definitions: Iterable[MetricRow]) -> None:
         self._definitions = {metric.name: metric for metric in definitions}
         self._values: dict[str, dict[tuple[str, ...], float]] = {
             name: {} if metric.absent else dict.fromkeys(metric.series(), 0.0)
@@ -277,7 +275,7 @@ _DISK_STEPS: Final = 100
 class ProcessMetrics:
     """One process's metrics, and methods that measure those common to several services."""
 
-    def __init__(self, party: Party, definitions: Iterable[MetricDefinition], clock: Clock) -> None:
+    def __init__(self, party: Party, definitions: Iterable[MetricRow], clock: Clock) -> None:
         self._clock = clock
         self.metrics: Final = Metrics(definitions)
         self._failed: dict[str, set[int]] = {

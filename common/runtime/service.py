@@ -27,7 +27,7 @@ from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import ComparedClock, SystemClock  # noqa: TID251  # an argument
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from common.runtime.core_dumps import forbid_core_dumps
-from common.runtime.metrics import MetricDefinition, MetricsServer, Party, ProcessMetrics
+from common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
@@ -78,7 +78,7 @@ class Service:
         cls,
         settings: ServiceSettings,
         party: Party,
-        definitions: Iterable[MetricDefinition],
+        definitions: Iterable[MetricRow],
         machine: SystemClock,
         state: StateDirectory | None = None,
         *,

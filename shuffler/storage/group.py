@@ -6,13 +6,14 @@ Destroying the key erases them; deleting a file would leave its content on the d
 
 A worker forms a group from its share of a bulk call, so that neither sealed reports nor hashes pass
 through the one process that answers all calls. Submissions in a group are sorted by their tags,
-which are keyed hashes, and groups have random numbers: no order of arrival is kept.
+which are keyed hashes, and groups have random numbers: no order of arrival is kept. The groups of
+several calls are committed together, in every store.
 """
 
 import itertools
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.crypto.hpke import split_every
+from common.messages.batch import BatchId
 from common.messages.submission import Outcome, split_submission
 
 TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYTES}")])
@@ -157,3 +159,69 @@ def form_group(plaintexts: Sequence[bytes | None], raw_key: bytes) -> tuple[Grou
 
 def _group_context(kind: bytes, number: int) -> bytes:
     return kind + number.to_bytes(8, "big")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """The groups of one call, stored together."""
+
+    batch_id: BatchId
+    key: BatchKey
+    groups: Sequence[Group]
+    deadline: int
+    """The task's deadline, in seconds since 1970 UTC by the store's clock. From then on submissions
+    are only compared with stored ones."""
+    token_tags: Sequence[Sequence[bytes]] = ()
+    """For each group the keyed hash of each submission's token, which is accepted once per batch;
+    empty if no tokens are required."""
+
+    def __len__(self) -> int:
+        return sum(len(group) for group in self.groups)
+
+
+def append_each_batch(
+    arrivals: Sequence[Arrival], append_to: Callable[[Arrival], list[list[Outcome]]]
+) -> list[list[list[Outcome]]]:
+    """Append the arrivals of each batch as one, by ascending id; return the outcomes by arrival."""
+    outcomes: list[list[list[Outcome]]] = [[]] * len(arrivals)
+    for batch_id in sorted({arrival.batch_id for arrival in arrivals}):
+        indices = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
+        calls = [arrivals[index] for index in indices]
+        joined = replace(
+            calls[0],
+            groups=[group for call in calls for group in call.groups],
+            token_tags=[of_group for call in calls for of_group in call.token_tags],
+        )
+        found = iter(append_to(joined))
+        for index in indices:
+            outcomes[index] = [next(found) for _ in arrivals[index].groups]
+    return outcomes
+
+
+def judge_group(
+    tags: bytes, known: dict[bytes, bytes], use_token: Callable[[int], bool] | None, *, new: bool
+) -> list[Outcome]:
+    """
+    Compare submissions with stored ones; return the outcome of each, in their group's order.
+
+    Only a stored submission uses its token and can be repeated.
+
+    `known` has stored submissions' keyed hashes of content, by those of their ids, for all ids of
+    the group; submissions that are now stored are added. `use_token` uses the token of the
+    submission at an index, and returns False if it was used before; None if none are required.
+    `new` tells whether new submissions are accepted.
+    """
+    outcomes = []
+    for index, entry in enumerate(split_every(tags, TAGS.itemsize)):
+        tag, content = entry[:TAG_BYTES], entry[TAG_BYTES:]
+        if tag in known:
+            repeated = known[tag] == content
+            outcomes.append(Outcome.REPEATED if repeated else Outcome.CONFLICT)
+        elif not new:
+            outcomes.append(Outcome.CLOSED)
+        elif use_token is not None and not use_token(index):
+            outcomes.append(Outcome.TOKEN_USED)
+        else:
+            known[tag] = content
+            outcomes.append(Outcome.STORED)
+    return outcomes

@@ -6,7 +6,7 @@ from psycopg import Connection, sql
 
 from common.errors import StorageError
 from common.messages.batch import BatchId
-from common.runtime.schema import VERSION_TABLE, Schema
+from common.runtime.database import VERSION_TABLE, Schema
 from shuffler.storage.submission_store import MAY_BE_SENT
 
 SCHEMA: Final = Schema(

@@ -21,10 +21,9 @@ from common.crypto.signing import SignedTask
 from common.messages.batch import BatchId, BatchState, numbers_to_text
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
-from common.runtime.database import Database, storage_failures
-from common.runtime.schema import Schema
+from common.runtime.database import Database, Schema, storage_failures
 from shuffler.storage import submissions as submission_table
-from shuffler.storage.group_commit import Arrival
+from shuffler.storage.group import Arrival
 from shuffler.storage.submission_store import (
     MAY_BE_SENT,
     Key,

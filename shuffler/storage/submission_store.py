@@ -14,7 +14,7 @@ from common.messages.batch import BatchId, BatchState, numbers_from_text
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from shuffler.batch_states import FINAL_STATES
-from shuffler.storage.group_commit import Arrival
+from shuffler.storage.group import Arrival
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
 """States in which a batch's submissions are on the disk."""

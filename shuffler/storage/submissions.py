@@ -23,8 +23,15 @@ from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
-from shuffler.storage.group import TAGS, Group, merge_small, open_tags
-from shuffler.storage.group_commit import Arrival, append_each_batch, judge_group
+from shuffler.storage.group import (
+    TAGS,
+    Arrival,
+    Group,
+    append_each_batch,
+    judge_group,
+    merge_small,
+    open_tags,
+)
 from shuffler.storage.submission_store import OPEN_STATES
 
 ReadTags = Callable[[int], bytes]

@@ -27,8 +27,7 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
 from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
-from shuffler.storage.group import form_group
-from shuffler.storage.group_commit import Arrival
+from shuffler.storage.group import Arrival, form_group
 from tests.benchmarks.conftest import Best, Line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum

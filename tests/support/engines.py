@@ -28,8 +28,7 @@ from common.runtime.tls import Tls, TlsFiles, development_files
 from common.task.task import SUBMISSION_ID_BYTES
 from shuffler.metrics import METRICS
 from shuffler.shuffle_job import ShuffleJob
-from shuffler.storage.group import form_group
-from shuffler.storage.group_commit import Arrival
+from shuffler.storage.group import Arrival, form_group
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.coordinators import coordinator
 from tests.support.tasks import PublishedTask

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from audit.harness.clock import ManualClock
 from common.protocols import Kind
-from common.runtime.database import Database
-from common.runtime.schema import Schema
+from common.runtime.database import Database, Schema
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
 from deploy.clients.base import read_token

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import analyzer.metrics
 import issuer.metrics
 import shuffler.metrics
-from common.runtime.metrics import OF_ALL, OF_SERVERS, MetricDefinition, Metrics, Party
+from common.runtime.metrics import OF_ALL, OF_SERVERS, MetricRow, Metrics, Party
 
-DEFINITIONS: Final[dict[Party, tuple[MetricDefinition, ...]]] = {
+DEFINITIONS: Final[dict[Party, tuple[MetricRow, ...]]] = {
     "analyzer": analyzer.metrics.METRICS,
     "shuffler": shuffler.metrics.METRICS,
     "issuer": issuer.metrics.METRICS,

@@ -11,8 +11,7 @@ from common.messages.submission import Outcome
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.metrics import ProcessMetrics
 from shuffler.metrics import METRICS, StoreMetrics
-from shuffler.storage.group import NUMBER_BITS, form_group, open_group
-from shuffler.storage.group_commit import Arrival
+from shuffler.storage.group import NUMBER_BITS, Arrival, form_group, open_group
 from shuffler.storage.postgres_store import PostgresStore
 from shuffler.storage.sqlite_store import SqliteStore
 from shuffler.storage.submission_store import SubmissionStore

@@ -19,7 +19,7 @@ from common.crypto.hpke_pool import HpkePool
 from common.messages.batch import BatchId
 from common.runtime.blocks import Blocks, SealedBlocks
 from common.runtime.clock import Clock
-from common.runtime.metrics import MetricDefinition, Metrics
+from common.runtime.metrics import MetricRow, Metrics
 
 J = TypeVar("J", bound="Job")
 T = TypeVar("T")
@@ -72,16 +72,14 @@ _STAGES: Final = (
     *("match", "count"),
 )
 OF_PARTS: Final = (
-    MetricDefinition("shuffledp_parts_running", "Parts of batches that are being computed."),
-    MetricDefinition(
-        "shuffledp_parts_stuck", "Parts that have been computed for over ten minutes."
-    ),
-    MetricDefinition(
+    MetricRow("shuffledp_parts_running", "Parts of batches that are being computed."),
+    MetricRow("shuffledp_parts_stuck", "Parts that have been computed for over ten minutes."),
+    MetricRow(
         "shuffledp_parts_retried_total",
         "Parts computed again, after their worker died.",
         {"stage": _STAGES},
     ),
-    MetricDefinition(
+    MetricRow(
         "shuffledp_engine_workers",
         "Workers of the engine; 0 while it does not answer.",
         absent=True,

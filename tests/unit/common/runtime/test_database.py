@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import DamagedStorageError, SettingsError, StorageError
-from common.runtime.database import Database
-from common.runtime.schema import Schema
+from common.runtime.database import Database, Schema
 
 _TABLE = "CREATE TABLE IF NOT EXISTS t (x INTEGER);"
 _SCHEMA = Schema(steps=(_TABLE,))

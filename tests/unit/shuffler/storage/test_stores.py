@@ -12,8 +12,7 @@ from common.errors import BatchStateError, UnknownTaskError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
-from shuffler.storage.group import form_group, open_group
-from shuffler.storage.group_commit import Arrival
+from shuffler.storage.group import Arrival, form_group, open_group
 from shuffler.storage.submission_store import SubmissionStore
 from tests.support.postgres import PostgresServer
 from tests.support.stores import (
