@@ -3,7 +3,6 @@
 import ast
 import re
 import shutil
-import subprocess
 import sys
 from collections import defaultdict
 from functools import cache
@@ -15,6 +14,7 @@ import pytest
 from tests.support.source_tree import FOLDERS as _FOLDERS
 from tests.support.source_tree import PARTIES as _PARTIES
 from tests.support.source_tree import ROOT as _ROOT
+from tests.support.tools import output_of
 
 _MOST_LINES: Final = 600
 _PRODUCT_LINES: Final = 60_650
@@ -27,14 +27,8 @@ _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.p
 @cache
 def _sources(*folders: str) -> tuple[Path, ...]:
     """Return handwritten Python files that git tracks or would track."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "--", *folders],  # noqa: S607
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    paths = (_ROOT / name for name in listed if name.endswith(".py") and "_pb2" not in name)
+    listed = output_of("git", "ls-files", "-co", "--exclude-standard", "--", *folders, folder=_ROOT)
+    paths = (_ROOT / name for name in listed.split() if name.endswith(".py") and "_pb2" not in name)
     return tuple(sorted(path for path in paths if path.is_file()))
 
 
@@ -135,12 +129,9 @@ def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) ->
         "    raise SystemExit(f'{other} can be imported')\n"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('scipy', 'common')))\n"
     )
-    outcome = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    loaded = output_of(sys.executable, "-c", program, folder=tmp_path)
 
-    assert outcome.returncode == 0, outcome.stderr
     if party in {"shuffler", "issuer", "witness"}:
-        assert "scipy" not in outcome.stdout
-        assert "common.mechanisms" not in outcome.stdout
-        assert "common.accounting" not in outcome.stdout
+        assert "scipy" not in loaded
+        assert "common.mechanisms" not in loaded
+        assert "common.accounting" not in loaded
