@@ -1,9 +1,11 @@
-"""Match-count reductions and noise of the shuffler for tests."""
+"""Match-count reductions, noise of the shuffler and parameters of tasks for tests."""
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from common.accounting.guarantees import PrivacyParameters
 from common.mechanisms.reduction import MatchCountReduction
+from common.task.dummy_spec import NO_DUMMIES, DummySpec
 from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 
@@ -27,3 +29,13 @@ def geometric_noise(peak: int, left: float, right: float, most: int) -> Shuffler
         right_weight=int(right * RATIO_SUM),
         most=most,
     )
+
+
+def parameters(
+    reduction: MatchCountReduction | None, dummies: DummySpec = NO_DUMMIES, **fields: Any
+) -> PrivacyParameters:
+    """Return the parameters of a task at δ = 1e-6 whose users are all honest, unless changed."""
+    fields = {"delta": 1e-6, "assumed_honest_fraction": 1.0, **fields}
+    if reduction is not None:
+        fields["local_epsilon"] = reduction.local_epsilon
+    return PrivacyParameters(reduction=reduction, dummies=dummies, **fields)
