@@ -3,7 +3,6 @@
 import ast
 import re
 import shutil
-import subprocess
 import sys
 from collections import defaultdict
 from functools import cache
@@ -12,9 +11,8 @@ from typing import Final
 
 import pytest
 
-from tests.support.source_tree import FOLDERS as _FOLDERS
-from tests.support.source_tree import PARTIES as _PARTIES
-from tests.support.source_tree import ROOT as _ROOT
+from tests.support.source_tree import FOLDERS, PARTIES, ROOT
+from tests.support.tools import output_of
 
 _MOST_LINES: Final = 600
 _PRODUCT_LINES: Final = 60_650
@@ -29,14 +27,8 @@ _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.p
 @cache
 def _sources(*folders: str) -> tuple[Path, ...]:
     """Return handwritten Python files that git tracks or would track."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "--", *folders],  # noqa: S607
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    paths = (_ROOT / name for name in listed if name.endswith(".py") and "_pb2" not in name)
+    listed = output_of("git", "ls-files", "-co", "--exclude-standard", "--", *folders, folder=ROOT)
+    paths = (ROOT / name for name in listed.split() if name.endswith(".py") and "_pb2" not in name)
     return tuple(sorted(path for path in paths if path.is_file()))
 
 
@@ -46,7 +38,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _name(path: Path) -> str:
-    return str(path.relative_to(_ROOT))
+    return str(path.relative_to(ROOT))
 
 
 def _lines(*folders: str) -> int:
@@ -55,7 +47,7 @@ def _lines(*folders: str) -> int:
 
 def test_the_code_stays_small() -> None:
     """The lines outside tests, in the rooms above the parties and in tests stay below limits."""
-    assert _lines(*_FOLDERS) <= _PRODUCT_LINES
+    assert _lines(*FOLDERS) <= _PRODUCT_LINES
     assert {} == {room: most for room, most in _ROOM_LINES.items() if _lines(room) > most}
     assert _lines("tests") <= _TEST_LINES
 
@@ -63,7 +55,7 @@ def test_the_code_stays_small() -> None:
 def test_no_file_is_too_long_or_has_a_catch_all_name() -> None:
     """A file has at most 600 lines, and no catch-all name."""
     catch_all = {"utils", "helpers", "constants", "types", "misc"}
-    for path in _sources(*_FOLDERS, "tests"):
+    for path in _sources(*FOLDERS, "tests"):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= _MOST_LINES, _name(path)
         assert path.stem not in catch_all, _name(path)
 
@@ -71,7 +63,7 @@ def test_no_file_is_too_long_or_has_a_catch_all_name() -> None:
 def test_a_public_class_name_is_defined_once() -> None:
     """A search for it finds one class."""
     found = defaultdict(list)
-    for path in _sources(*_FOLDERS):
+    for path in _sources(*FOLDERS):
         for node in _tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(_name(path))
@@ -82,7 +74,7 @@ def test_a_public_class_name_is_defined_once() -> None:
 def test_a_file_name_is_used_in_at_most_two_folders() -> None:
     """Only the files that every party has are exempt."""
     found = defaultdict(list)
-    for path in _sources(*_FOLDERS):
+    for path in _sources(*FOLDERS):
         if not path.name.startswith("__") and path.name not in _EVERY_PARTY_HAS:
             found[path.name].append(_name(path))
 
@@ -91,9 +83,7 @@ def test_a_file_name_is_used_in_at_most_two_folders() -> None:
 
 def test_deploy_has_no_loose_module() -> None:
     """The root of deploy holds only the entry point."""
-    assert ["__init__.py", "cli.py"] == sorted(
-        path.name for path in (_ROOT / "deploy").glob("*.py")
-    )
+    assert ["__init__.py", "cli.py"] == sorted(path.name for path in (ROOT / "deploy").glob("*.py"))
 
 
 def _imported(path: Path) -> set[str]:
@@ -111,8 +101,7 @@ def _imported(path: Path) -> set[str]:
 def test_a_plain_witness_loads_only_what_it_needs() -> None:
     """No task, batch or result is among it, and its lines with all that it imports are few."""
     modules = {
-        ".".join(path.relative_to(_ROOT).with_suffix("").parts): path
-        for path in _sources(*_FOLDERS)
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _sources(*FOLDERS)
     }
     loaded, found = set[str](), {"witness.server", "witness.__main__"}
     while found - loaded:
@@ -129,18 +118,18 @@ def test_a_plain_witness_loads_only_what_it_needs() -> None:
 
 def test_no_module_imports_a_private_name_of_another() -> None:
     """Nor uses one as an attribute, which ruff checks."""
-    for path in _sources(*_FOLDERS):
+    for path in _sources(*FOLDERS):
         names = [name.split(".") for name in _imported(path)]
-        private = [one for one in names if one[0] in _FOLDERS and re.match("_[^_]", one[-1])]
+        private = [one for one in names if one[0] in FOLDERS and re.match("_[^_]", one[-1])]
         assert [] == private, _name(path)
 
 
-@pytest.mark.parametrize("party", _PARTIES)
+@pytest.mark.parametrize("party", PARTIES)
 def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) -> None:
     """protos, common and its own folder suffice to load it."""
     for folder in ("protos", "common", party):
-        shutil.copytree(_ROOT / folder, tmp_path / folder)
-    others = [other for other in (*_PARTIES, "deploy", "lab", "audit") if other != party]
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    others = [other for other in (*PARTIES, "deploy", "lab", "audit") if other != party]
     program = (
         "import os, sys\n"
         "others = [path for path in sys.path if not os.path.isdir(path + '/deploy')]\n"
@@ -156,15 +145,12 @@ def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) ->
         "    raise SystemExit(f'{other} can be imported')\n"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('scipy', 'common')))\n"
     )
-    outcome = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    loaded = output_of(sys.executable, "-c", program, folder=tmp_path)
 
-    assert outcome.returncode == 0, outcome.stderr
     if party in {"shuffler", "issuer", "witness"}:
-        assert "scipy" not in outcome.stdout
-        assert "common.mechanisms" not in outcome.stdout
-        assert "common.accounting" not in outcome.stdout
+        assert "scipy" not in loaded
+        assert "common.mechanisms" not in loaded
+        assert "common.accounting" not in loaded
 
 
 def test_only_the_core_composes_a_party() -> None:
@@ -172,7 +158,7 @@ def test_only_the_core_composes_a_party() -> None:
     parts = {"ActiveBatches", "Collection", "Deliveries", "Registry", "Releases", "Staging"}
     composed = {
         _name(path): called & parts
-        for path in _sources(*_FOLDERS, "tests")
+        for path in _sources(*FOLDERS, "tests")
         if (called := _called(path.read_text(encoding="utf-8"))) & parts
     }
 
@@ -218,7 +204,7 @@ def _questions(tree: ast.Module, classes: set[str]) -> int:
 
 def test_hardly_any_code_asks_which_form_a_thing_has() -> None:
     """What differs by kind, distribution or spec is a method of the thing, or a row of a table."""
-    paths = [path for path in _sources(*_FOLDERS) if _name(path) not in _TABLES]
+    paths = [path for path in _sources(*FOLDERS) if _name(path) not in _TABLES]
     classes = {
         node.name
         for path in _sources("common/task", "common/mechanisms")

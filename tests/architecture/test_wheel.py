@@ -1,7 +1,6 @@
 """What the package's wheel and source archive hold."""
 
 import shutil
-import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from tests.support.source_tree import FOLDERS, ROOT
+from tests.support.tools import output_of
 
 _LEFT: Final = (
     "deploy/docker/wheels/numpy-2.4.0-cp311-cp311-manylinux.whl",
@@ -31,8 +31,7 @@ _LEFT: Final = (
 def checkout(tmp_path: Path) -> Path:
     """Return a copy of the tracked files without .gitignore, with leftovers."""
     listed = ["git", "ls-files", "--", *FOLDERS, "pyproject.toml", "README.md"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in (*names.splitlines(), *_LEFT):
+    for name in (*output_of(*listed, folder=ROOT).splitlines(), *_LEFT):
         target = tmp_path / "checkout" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if name in _LEFT:

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -70,43 +70,36 @@ def _too_slow(_number: int, _frame: object) -> None:
     raise TooSlowError("took longer than its parser may")
 
 
-class Fuzzer:
-    """One run: counts, and failures, no more than a few that look alike."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self.inputs = 0
-        self.failures: list[dict[str, str | int]] = []
-        self._alike: Counter[tuple[str, str]] = Counter()
-
-    def feed(self, parser: Parser, numbers: Sequence[int]) -> None:
-        """Read the inputs with these numbers."""
-        for number in numbers:
-            raw = hostile_input(parser, self._seed, number)
-            broke = failure(parser, raw)
-            self.inputs += 1
-            if broke is None:
-                continue
-            self._alike[parser.name, broke[:30]] += 1
-            if self._alike[parser.name, broke[:30]] <= _MAX_ALIKE:
-                self.failures.append(
-                    {
-                        "error": broke,
-                        "repeat": f"python -m tests.fuzz.fuzz --seed {self._seed} "
-                        f"--parser {parser.name!r} --number {number}",
-                        "input": repr(raw[:_SHOWN]),
-                    }
-                )
-            if len(self.failures) >= _MAX_FAILURES:
-                return
-
-
-def run(fuzzer: Fuzzer, inputs: int, shard: int, shards: int) -> None:
+def hostile(inputs: int, shard: int, shards: int) -> Iterator[tuple[Parser, int]]:
     """Divide `inputs` among all parsers; each of `shards` processes reads its own."""
     total = sum(parser.share for parser in parsers().values())
     for parser in parsers().values():
         count = max(1, round(inputs * parser.share / total))
-        fuzzer.feed(parser, range(shard, count * shards, shards))
+        yield from ((parser, number) for number in range(shard, count * shards, shards))
+
+
+def feed(chosen: Iterable[tuple[Parser, int]], seed: int) -> dict[str, Any]:
+    """Read inputs by parser and number; count them, and report failures, few that look alike."""
+    failures: list[dict[str, str]] = []
+    alike: Counter[tuple[str, str]] = Counter()
+    inputs = 0
+    for parser, number in chosen:
+        raw = hostile_input(parser, seed, number)
+        broke = failure(parser, raw)
+        inputs += 1
+        if broke is None:
+            continue
+        alike[parser.name, broke[:30]] += 1
+        if alike[parser.name, broke[:30]] <= _MAX_ALIKE and len(failures) < _MAX_FAILURES:
+            repeat = f"--seed {seed} --parser {parser.name!r} --number {number}"
+            failures.append(
+                {
+                    "error": broke,
+                    "repeat": f"python -m tests.fuzz.fuzz {repeat}",
+                    "input": repr(raw[:_SHOWN]),
+                }
+            )
+    return {"inputs": inputs, "failures": failures}
 
 
 def main() -> None:
@@ -126,17 +119,13 @@ def main() -> None:
     space = _kilobytes("VmSize") * 1024 + MAX_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
     started = time.perf_counter()
-    fuzzer = Fuzzer(asked.seed)
+    chosen = hostile(asked.inputs, asked.shard, asked.shards)
     if asked.parser:
-        fuzzer.feed(parsers()[asked.parser], [asked.number])
-    else:
-        run(fuzzer, asked.inputs, asked.shard, asked.shards)
-    found: dict[str, Any] = {
+        chosen = iter([(parsers()[asked.parser], asked.number)])
+    found = feed(chosen, asked.seed) | {
         "seed": asked.seed,
-        "inputs": fuzzer.inputs,
         "seconds": round(time.perf_counter() - started, 1),
         "grown_bytes": max(0, _kilobytes("VmHWM") - before) * 1024,
-        "failures": fuzzer.failures,
     }
     sys.stdout.write(json.dumps(found) + "\n")
 

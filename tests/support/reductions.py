@@ -1,7 +1,13 @@
-"""Match-count reductions and noise of the shuffler for tests."""
+"""Match-count reductions, noise of the shuffler and parameters of tasks for tests."""
 
+from functools import partial
+from typing import Any, Final
+
+from common.accounting.guarantees import PrivacyParameters
 from common.mechanisms.reduction import MatchCountReduction
+from common.task.dummy_forms import AnyDummies
 from common.task.shuffler_spec import RATIO_SUM, GeometricNoise
+from common.task.uniform_dummies import NO_DUMMIES
 
 
 def reduction_for(answers: int, local_epsilon: float, *, hashing: bool) -> MatchCountReduction:
@@ -9,6 +15,10 @@ def reduction_for(answers: int, local_epsilon: float, *, hashing: bool) -> Match
     return MatchCountReduction.for_epsilon(
         answers=answers, local_epsilon=local_epsilon, hashed=hashing
     )
+
+
+of_grr: Final = partial(reduction_for, hashing=False)
+of_hashing: Final = partial(reduction_for, hashing=True)
 
 
 def geometric_noise(peak: int, left: float, right: float, most: int) -> GeometricNoise:
@@ -19,3 +29,13 @@ def geometric_noise(peak: int, left: float, right: float, most: int) -> Geometri
         right_weight=int(right * RATIO_SUM),
         most=most,
     )
+
+
+def parameters(
+    reduction: MatchCountReduction | None, dummies: AnyDummies = NO_DUMMIES, **fields: Any
+) -> PrivacyParameters:
+    """Return the parameters of a task at δ = 1e-6 whose users are all honest, unless changed."""
+    fields = {"delta": 1e-6, "assumed_honest_fraction": 1.0, **fields}
+    if reduction is not None:
+        fields["local_epsilon"] = reduction.local_epsilon
+    return PrivacyParameters(reduction=reduction, dummies=dummies, **fields)

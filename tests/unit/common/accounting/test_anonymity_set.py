@@ -13,7 +13,6 @@ from common.accounting.anonymity_set import (
 )
 from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial, Poisson
 from common.accounting.item_noise import each_item_release
-from common.mechanisms.reduction import MatchCountReduction
 from common.task.dummies import EXTRA_WEIGHT_SUM
 from common.task.named_dummies import ItemDummies
 from common.task.uniform_dummies import NegativeBinomialDummies
@@ -26,6 +25,7 @@ from tests.support.exhaustive_delta import (
     true_delta_with_item_noise,
     uniform_distribution,
 )
+from tests.support.reductions import of_grr
 from tests.support.reference_bounds import delta_lower
 
 
@@ -65,7 +65,7 @@ def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: i
     distribution: Added = {(number,): chance / sum(own) for number, chance in enumerate(own)}
     together = {number: chance for (number,), chance in summed(*[distribution] * users).items()}
     distributions = [grr_distribution(value, 3, 1.5) for value in range(3)]
-    reduction = MatchCountReduction.for_epsilon(answers=3, local_epsilon=1.5, hashed=False)
+    reduction = of_grr(3, 1.5)
     anonymity_set = AnonymitySet(users=users, random_dummies=uniform_dummies(spec, users))
     for epsilon in (0.1, 0.5, 1.0):
         true = true_delta(

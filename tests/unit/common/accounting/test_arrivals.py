@@ -15,7 +15,6 @@ from common.accounting.arrivals import Arrivals
 from common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS, WAIVABLE
 from common.accounting.guarantees import PrivacyParameters, claimed_release, guarantees
 from common.errors import AccountingError, WireError
-from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import claimed
 from common.messages.waived import NONE_WAIVED, Check, Waived
 from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
@@ -38,6 +37,7 @@ from tests.support.exhaustive_delta import (
     uniform_distribution,
 )
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+from tests.support.reductions import of_grr, parameters
 
 _EPSILONS: Final = (0.0, 0.5, 1.5, 4.0)
 _HALF: Final = CHANCE_SUM // 2
@@ -52,14 +52,9 @@ _LAWS: Final[dict[str, AnyDummies]] = {
 def _parameters(
     spec: AnyDummies, by_length: Sequence[int], *, answers: int = 3, local_epsilon: float = math.inf
 ) -> PrivacyParameters:
-    return PrivacyParameters(
-        reduction=MatchCountReduction.for_epsilon(
-            answers=answers, local_epsilon=local_epsilon, hashed=False
-        ),
-        local_epsilon=local_epsilon,
-        dummies=spec,
-        delta=1e-6,
-        assumed_honest_fraction=1.0,
+    return parameters(
+        of_grr(answers, local_epsilon),
+        spec,
         waived=Waived(("lengths",), tuple(by_length)),
         arrivals=Arrivals.of(spec, by_length),
     )
@@ -181,13 +176,10 @@ _LEVELS: Final = LevelDummies(levels=(_HALF, _HALF // 2, 5 * _HALF // 2))
 def test_a_hierarchys_dummies_that_arrived_protect_as_stated(users: int) -> None:
     """Enumerated: the numbers of each level, given all lengths, and the nodes they name."""
     levels, sizes = _LEVELS.views, (2, 2, 3)
-    reductions = tuple(
-        MatchCountReduction.for_epsilon(answers=size, local_epsilon=math.inf, hashed=False)
-        for size in sizes
-    )
+    reductions = tuple(of_grr(size, math.inf) for size in sizes)
     for by_length in _batches(len(_LEVELS.lengths), users):
-        parameters = dataclasses.replace(_parameters(_LEVELS, by_length), levels=reductions)
-        release = parameters.release_of(users, users, users)
+        levelled = dataclasses.replace(_parameters(_LEVELS, by_length), levels=reductions)
+        release = levelled.release_of(users, users, users)
         law: Mapping[View, float] = {(0, 0, 0): 1.0}
         for length in np.repeat(_LEVELS.lengths, by_length).tolist():
             one = {

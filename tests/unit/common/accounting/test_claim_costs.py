@@ -22,7 +22,7 @@ from common.errors import AccountingError, TaskError
 from common.task.domain_spec import MAX_COMPUTED_BUCKETS, EdgesSpec
 from common.task.named_dummies import LevelDummies
 from tests.support.protocol_tasks import protocol_task
-from tests.support.reductions import reduction_for
+from tests.support.reductions import of_grr
 
 _LOADED: Final = """
 import sys
@@ -93,7 +93,7 @@ def test_two_items_suffice_where_reports_carry_no_noise(dummies: AnonymitySet) -
 
     Known dummies are subtracted from the messages on two items, which may raise the bound.
     """
-    reduction = reduction_for(12, math.inf, hashing=False)
+    reduction = of_grr(12, math.inf)
     certain = dummies.dummies - dummies.known_dummies
     random: Any = dummies.random_dummies or Binomial(0, 0.0)
     numbers: Any = np.arange(random.trials + 1.0)

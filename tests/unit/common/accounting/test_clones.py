@@ -10,14 +10,8 @@ from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneRelease
 from common.accounting.published import BoundSetting
-from common.mechanisms.reduction import MatchCountReduction
 from lab.bounds.other_bounds import clones_epsilon
-from tests.support.reductions import reduction_for
-
-
-def _binary(local_epsilon: float) -> MatchCountReduction:
-    return reduction_for(2, local_epsilon, hashing=False)
-
+from tests.support.reductions import of_grr
 
 Reduce = Callable[[float, AnonymitySet], CloneRelease]
 _REDUCTIONS = (CloneRelease.of_2021, CloneRelease.of_2023)
@@ -25,7 +19,7 @@ _REDUCTIONS = (CloneRelease.of_2021, CloneRelease.of_2023)
 
 def _epsilon(reduce: Reduce, local_epsilon: float, users: int, delta: float = 1e-6) -> float:
     setting = BoundSetting(
-        reduction=_binary(local_epsilon), anonymity_set=AnonymitySet(users=users), delta=delta
+        reduction=of_grr(2, local_epsilon), anonymity_set=AnonymitySet(users=users), delta=delta
     )
     return clones_epsilon(reduce, setting)
 
@@ -78,7 +72,7 @@ def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
 
     assert found == pytest.approx([0.0678, 0.0451], rel=0.01)
     for users in (2, 1000, 10**6):
-        epsilon = epsilon_upper(_binary(3.0), AnonymitySet(users=users), 1e-6)
+        epsilon = epsilon_upper(of_grr(2, 3.0), AnonymitySet(users=users), 1e-6)
         assert _epsilon(CloneRelease.of_2023, 3.0, users) == pytest.approx(epsilon, rel=1e-3)
 
 
@@ -97,6 +91,6 @@ def test_extreme_inputs_give_valid_figures(local_epsilon: float, users: int) -> 
 def test_delta_is_1_without_clones() -> None:
     """At ε0 = 50 an ε of 38 protects nothing; a rounded threshold would hide that."""
     assert CloneRelease.of_2021(50.0, AnonymitySet(users=1000)).delta(38.0) == pytest.approx(1.0)
-    assert delta_upper(_binary(50.0), AnonymitySet(users=1000), 38.0) == pytest.approx(
+    assert delta_upper(of_grr(2, 50.0), AnonymitySet(users=1000), 38.0) == pytest.approx(
         1.0, abs=1e-4
     )

@@ -13,11 +13,7 @@ from common.accounting.composition import composed_claims, composed_epsilon
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.reductions import reduction_for
-
-
-def _grr(answers: int, local_epsilon: float) -> MatchCountReduction:
-    return reduction_for(answers, local_epsilon, hashing=False)
+from tests.support.reductions import of_grr, of_hashing
 
 
 def _dominating_pair(reduction: MatchCountReduction, size: int) -> tuple[Vector, Vector]:
@@ -49,7 +45,7 @@ def _exact_delta(reduction: MatchCountReduction, size: int, rounds: int, epsilon
 @pytest.mark.parametrize(("size", "local_epsilon"), [(12, 2.0), (8, math.inf), (14, 0.7)])
 def test_equal_rounds_match_the_product(rounds: int, size: int, local_epsilon: float) -> None:
     """Never below, and at most 2 % above; with one user and dummies M is certain."""
-    reduction = _grr(5, local_epsilon)
+    reduction = of_grr(5, local_epsilon)
     release = AmplifiedRelease(
         reduction=reduction, anonymity_set=AnonymitySet(users=1, dummies=size - 1)
     )
@@ -67,7 +63,7 @@ def test_equal_rounds_match_the_product(rounds: int, size: int, local_epsilon: f
 def test_thirty_rounds_match_the_reference() -> None:
     """Local hashing, g = 1239, ε0 = 8, two dummies each, 602,325 users; within 1 %, from below."""
     release = AmplifiedRelease(
-        reduction=reduction_for(1239, 8.0, hashing=True),
+        reduction=of_hashing(1239, 8.0),
         anonymity_set=AnonymitySet(users=602_325, dummies=2 * 602_325),
     )
     for rounds, reference in ((2, 0.159), (10, 0.375), (30, 0.675), (100, 1.294)):
@@ -77,8 +73,8 @@ def test_thirty_rounds_match_the_reference() -> None:
 
 def test_different_rounds_cost_between_the_largest_and_the_sum() -> None:
     """In any order."""
-    small = AmplifiedRelease(reduction=_grr(20, 3.0), anonymity_set=AnonymitySet(users=20_000))
-    large = AmplifiedRelease(reduction=_grr(50, 5.0), anonymity_set=AnonymitySet(users=2000))
+    small = AmplifiedRelease(reduction=of_grr(20, 3.0), anonymity_set=AnonymitySet(users=20_000))
+    large = AmplifiedRelease(reduction=of_grr(50, 5.0), anonymity_set=AnonymitySet(users=2000))
     single = [epsilon_upper(one.reduction, one.anonymity_set, 1e-6) for one in (small, large)]
 
     both = composed_epsilon([small, large], 1e-6)
@@ -114,8 +110,8 @@ def test_rounding_in_transforms_never_lowers_a_bound(
 
 def test_rounds_of_very_different_size_compose() -> None:
     """A tiny round costs almost nothing, and no memory."""
-    tiny = AmplifiedRelease(reduction=_grr(20, 1e-6), anonymity_set=AnonymitySet(users=10**6))
-    large = AmplifiedRelease(reduction=_grr(50, 5.0), anonymity_set=AnonymitySet(users=2000))
+    tiny = AmplifiedRelease(reduction=of_grr(20, 1e-6), anonymity_set=AnonymitySet(users=10**6))
+    large = AmplifiedRelease(reduction=of_grr(50, 5.0), anonymity_set=AnonymitySet(users=2000))
     alone = epsilon_upper(large.reduction, large.anonymity_set, 1e-6)
 
     assert composed_epsilon([tiny, large], 1e-6) == pytest.approx(alone, rel=5e-3)

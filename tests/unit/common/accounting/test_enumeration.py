@@ -37,7 +37,7 @@ from tests.support.exhaustive_delta import (
     unary_distribution,
     uniform_distribution,
 )
-from tests.support.reductions import reduction_for
+from tests.support.reductions import of_grr, of_hashing
 from tests.support.reference_bounds import delta_lower, match_count_pair, unary
 
 _ENUMERATION_ERROR = 1e-15
@@ -65,7 +65,7 @@ def _uniform(
 
 def _grr(items: int, local_epsilon: float) -> _Instance:
     pmfs = [grr_distribution(value, items, local_epsilon) for value in range(items)]
-    return _uniform(pmfs, reduction_for(items, local_epsilon, hashing=False), "grr")
+    return _uniform(pmfs, of_grr(items, local_epsilon), "grr")
 
 
 def _functions(values: int, buckets: int, local_epsilon: float) -> _Instance:
@@ -74,14 +74,14 @@ def _functions(values: int, buckets: int, local_epsilon: float) -> _Instance:
         every_function_distribution(value, values, buckets, local_epsilon)
         for value in range(values)
     ]
-    reduction = reduction_for(buckets, local_epsilon, hashing=True)
+    reduction = of_hashing(buckets, local_epsilon)
     return _uniform(pmfs, reduction, f"{values} hashed values")
 
 
 def _field(seeds: range, local_epsilon: float) -> _Instance:
     """Hashing over the field of three elements, with or without seed 0."""
     pmfs = [hashing_distribution(value, 3, local_epsilon, seeds) for value in range(3)]
-    return _uniform(pmfs, reduction_for(3, local_epsilon, hashing=True))
+    return _uniform(pmfs, of_hashing(3, local_epsilon))
 
 
 def _unary(items: int, p: float, q: float) -> _Instance:
@@ -266,4 +266,4 @@ def test_without_seed_0_the_bound_for_independent_hashes_is_false() -> None:
 
     assert truth == pytest.approx(0.2051, abs=1e-4)
     assert delta_upper(reduction, anonymity_set, 1.0) == pytest.approx(0.1204, abs=1e-4)
-    assert truth <= delta_upper(reduction_for(3, 2.0, hashing=False), anonymity_set, 1.0)
+    assert truth <= delta_upper(of_grr(3, 2.0), anonymity_set, 1.0)

@@ -25,12 +25,12 @@ from common.accounting.guarantees import (
     local_guarantee,
     skippers_guarantee,
 )
-from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.registry import mechanism_of
 from common.messages.guarantee import claimed
 from common.task.dummy_forms import AnyDummies
 from common.task.uniform_dummies import BinomialDummies, FixedDummies, FractionalDummies
 from tests.support.protocol_tasks import protocol_task
+from tests.support.reductions import of_hashing, parameters
 from tests.support.tasks import published
 from tests.support.tokens import TOKENS
 
@@ -124,14 +124,8 @@ def test_refusals_lower_the_stated_number_of_users_who_add_dummies(
 )
 def test_certain_own_dummies_improve_epsilon_but_not_the_pure_one(dummies: AnyDummies) -> None:
     """G = 8, ε0 = 4: 15 own dummies give 3.39 at δ = 1e-6; random ones do not count."""
-    parameters = PrivacyParameters(
-        reduction=MatchCountReduction.for_epsilon(answers=8, local_epsilon=4.0, hashed=True),
-        local_epsilon=4.0,
-        dummies=dummies,
-        delta=1e-6,
-        assumed_honest_fraction=1.0,
-    )
-    rows = [row for row in guarantees_under(parameters, 30) if row.coalition == "shuffler+analyzer"]
+    table = guarantees_under(parameters(of_hashing(8, 4.0), dummies), 30)
+    rows = [row for row in table if row.coalition == "shuffler+analyzer"]
 
     assert [(4.0, 0.0), (pytest.approx(3.39, abs=0.01), 1e-6)] == [
         (row.epsilon, row.delta) for row in rows
@@ -179,15 +173,8 @@ def test_local_guarantees_add_up_over_rounds_and_are_rounded_up(
     local_epsilon: float, rounds: int
 ) -> None:
     """A product of floats may be rounded down."""
-    parameters = PrivacyParameters(
-        reduction=None,
-        local_epsilon=local_epsilon,
-        dummies=FixedDummies(per_user=0),
-        delta=1e-6,
-        assumed_honest_fraction=1.0,
-        rounds=rounds,
-    )
-    found = local_guarantee("shuffler+analyzer", parameters).epsilon
+    task = parameters(None, local_epsilon=local_epsilon, rounds=rounds)
+    found = local_guarantee("shuffler+analyzer", task).epsilon
 
     assert Fraction(repr(found)) >= rounds * Fraction(repr(local_epsilon))
     assert found == pytest.approx(rounds * local_epsilon, rel=1e-15)
@@ -243,7 +230,7 @@ def test_a_claim_of_the_local_epsilon_always_holds() -> None:
 )
 def test_a_guarantee_names_the_theorem_of_its_release(protocol: str, once: str) -> None:
     """Rounds are composed under another theorem than the one for a single round."""
-    parameters = PrivacyParameters.of(protocol_task(protocol))
+    task = PrivacyParameters.of(protocol_task(protocol))
     for rounds, theorem in ((1, once), (2, COMPOSED[once])):
-        [first, *_] = guarantees_under(dataclasses.replace(parameters, rounds=rounds), 3000)
+        [first, *_] = guarantees_under(dataclasses.replace(task, rounds=rounds), 3000)
         assert ("analyzer", theorem) == (first.coalition, first.theorem)

@@ -9,11 +9,11 @@ from common.accounting.releases import AmplifiedRelease
 from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from lab.planning.shuffler_noise import geometric_spec
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
-from tests.support.reductions import geometric_noise, reduction_for
+from tests.support.reductions import geometric_noise, of_grr
 
 
 def _release(users: int, items: int, local_epsilon: float, spec: ShufflerSpec) -> HybridRelease:
-    reduction = reduction_for(items, local_epsilon, hashing=False)
+    reduction = of_grr(items, local_epsilon)
     amplified = AmplifiedRelease(reduction=reduction, anonymity_set=AnonymitySet(users=users))
     return HybridRelease(amplified=amplified, shuffler=spec)
 

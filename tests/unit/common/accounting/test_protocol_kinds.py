@@ -26,8 +26,13 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import Guarantee, claimed
 from common.task.dummy_forms import AnyDummies
 from common.task.shuffler_spec import ShufflerSpec
-from common.task.uniform_dummies import BinomialDummies, FixedDummies, averaging
+from common.task.uniform_dummies import (
+    NO_DUMMIES,
+    BinomialDummies,
+    averaging,
+)
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+from tests.support.reductions import of_hashing, parameters
 
 _LOCAL: Final = {"ldp-grr", "ldp-olh"}
 _KINDS: Final = _LOCAL | {name for name in ITEM_PROTOCOLS if not name.startswith("ldp")} - {"ddps"}
@@ -177,14 +182,14 @@ def test_the_anonymity_set_has_conditioned_dummies() -> None:
 def test_published_claims_state_a_figure_rounded_up_or_a_reason(protocol: str) -> None:
     """A million users have a figure, and one user a reason; other protocols have no bound."""
     task = dataclasses.replace(_task(protocol), delta=9.876_54e-7)
-    parameters, key = PrivacyParameters.of(task), task.composition.published_bound
+    stated, key = PrivacyParameters.of(task), task.composition.published_bound
     assert key is not None
-    assert isinstance(parameters.reduction, MatchCountReduction)
+    assert isinstance(stated.reduction, MatchCountReduction)
     name, bound = PUBLISHED[key]
     exact = bound(
         BoundSetting(
-            reduction=parameters.reduction,
-            anonymity_set=parameters.anonymity_set(10**6),
+            reduction=stated.reduction,
+            anonymity_set=stated.anonymity_set(10**6),
             delta=task.delta,
             dummies=task.dummies,
             shuffler=task.shuffler,
@@ -201,17 +206,8 @@ def test_published_claims_state_a_figure_rounded_up_or_a_reason(protocol: str) -
 
 def test_parameters_without_a_formula_are_refused() -> None:
     """Dummies of each item by users and shuffler, and under hashing."""
-    reduction = MatchCountReduction.for_epsilon(answers=13, local_epsilon=2.0, hashed=True)
-    nothing = FixedDummies(per_user=0)
     each_item, coins = _task("aue").dummies, _task("sbin").shuffler
-    for dummies, shuffler in ((each_item, coins), (nothing, coins), (each_item, ShufflerSpec())):
-        parameters = PrivacyParameters(
-            reduction=reduction,
-            local_epsilon=2.0,
-            dummies=dummies,
-            shuffler=shuffler,
-            delta=1e-6,
-            assumed_honest_fraction=1.0,
-        )
+    rows = (each_item, coins), (NO_DUMMIES, coins), (each_item, ShufflerSpec())
+    for dummies, shuffler in rows:
         with pytest.raises(AccountingError, match="dummies"):
-            guarantees_under(parameters, 100)
+            guarantees_under(parameters(of_hashing(13, 2.0), dummies, shuffler=shuffler), 100)

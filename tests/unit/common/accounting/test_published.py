@@ -37,15 +37,7 @@ from common.task.shuffler_spec import (
     ShufflerSpec,
 )
 from lab.planning.shuffler_noise import published_sageo_spec
-from tests.support.reductions import reduction_for
-
-
-def _hashing(buckets: int, local_epsilon: float) -> MatchCountReduction:
-    return reduction_for(buckets, local_epsilon, hashing=True)
-
-
-def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
-    return reduction_for(items, local_epsilon, hashing=False)
+from tests.support.reductions import of_grr, of_hashing
 
 
 def _setting(
@@ -56,11 +48,11 @@ def _setting(
 
 def _of_items(anonymity_set: AnonymitySet) -> BoundSetting:
     each_item = ItemDummies(trials=56, extra_weight=2**30, most=40)
-    return dataclasses.replace(_setting(_grr(56, 4.0), anonymity_set), dummies=each_item)
+    return dataclasses.replace(_setting(of_grr(56, 4.0), anonymity_set), dummies=each_item)
 
 
 def _noise(spec: ShufflerSpec, delta: float) -> BoundSetting:
-    setting = _setting(_grr(56, 4.0), AnonymitySet(users=10**6), delta)
+    setting = _setting(of_grr(56, 4.0), AnonymitySet(users=10**6), delta)
     return dataclasses.replace(setting, shuffler=spec)
 
 
@@ -79,7 +71,7 @@ _CLOSED = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / (_N - 1))
     [
         (  # √(14·h·ln(4/δ)/(|S| + (n-1)γ - √(2(n-1)γ·ln(2/δ)) - 1)), about .0376
             od_hp_theorem_1,
-            _hashing(16, 8.0),
+            of_hashing(16, 8.0),
             AnonymitySet(users=_N, dummies=4 * _N),
             math.sqrt(
                 14 * 16 * math.log(4e6) / _blanket((_N - 1) * 16 / (math.exp(8) + 15), 4 * _N)
@@ -87,30 +79,30 @@ _CLOSED = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / (_N - 1))
         ),
         (  # the same with k items
             mix_dump,
-            _grr(100, 5.0),
+            of_grr(100, 5.0),
             AnonymitySet(users=_N, dummies=_N),
             math.sqrt(14 * 100 * math.log(4e6) / _blanket((_N - 1) * 100 / (math.exp(5) + 99), _N)),
         ),
         # √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), n the honest users, for SH and SOLH
-        (balle_closed_form, _hashing(56, 4.0), AnonymitySet(users=_N + 9, colluders=9), _CLOSED),
-        (balle_closed_form, _grr(56, 4.0), AnonymitySet(users=_N), _CLOSED),
+        (balle_closed_form, of_hashing(56, 4.0), AnonymitySet(users=_N + 9, colluders=9), _CLOSED),
+        (balle_closed_form, of_grr(56, 4.0), AnonymitySet(users=_N), _CLOSED),
         (  # √(14·k·ln(2/δ)/(|S|-1)); known dummies do not count
             pure_dump,
-            _grr(915, math.inf),
+            of_grr(915, math.inf),
             AnonymitySet(users=_N, dummies=31 * _N + 1000, known_dummies=1000),
             math.sqrt(14 * 915 * math.log(2e6) / (31 * _N - 1)),
         ),
         # λ = 64·ln(4/δ)/ε² up to n/3, and the other branch above
-        (ddps, _grr(2, 4.0), _MILLION, math.sqrt(64 * _LOG_4 / (_grr(2, 4.0).blanket * 10**6))),
+        (ddps, of_grr(2, 4.0), _MILLION, math.sqrt(64 * _LOG_4 / (of_grr(2, 4.0).blanket * 10**6))),
         *(
             (ddps, reduction, _MILLION, (1 - reduction.blanket) * math.sqrt(432 * _LOG_4 / 10**6))
-            for reduction in (_grr(2, 0.5), _grr(2, math.log(5) - 1e-9))
+            for reduction in (of_grr(2, 0.5), of_grr(2, math.log(5) - 1e-9))
         ),
         # μ = 32·ln(2/δ)/ε² expected dummies in each bucket
         *(
             (
                 fe1,
-                _hashing(101, math.inf),
+                of_hashing(101, math.inf),
                 anonymity_set,
                 math.sqrt(32 * math.log(2e6) * 101 / 190_000),
             )
@@ -131,26 +123,26 @@ def test_bounds_match_the_printed_formulas(
 @pytest.mark.parametrize(
     ("bound", "reduction", "users", "dummies", "message"),
     [
-        (balle_closed_form, _grr(56, 4.0), 10**6, 7, "here there are 7"),
-        (balle_closed_form, _grr(56, math.inf), 10**6, 0, "finite local ε"),
-        (balle_closed_form, _grr(56, 4.0), 10**4, 0, "the formula gives 1.49"),
-        (balle_closed_form, _grr(56, 4.0), 1, 0, "it counts none"),
-        (pure_dump, _grr(56, 4.0), 10, 10**7, "the local ε is 4"),
-        (pure_dump, _grr(56, math.inf), 10**6, 0, "it counts none"),
-        (pure_dump, _grr(56, math.inf), 10, 5000, "the formula gives 1.509"),
-        (pure_dump, _hashing(56, math.inf), 10, 10**7, "here reports are hashed"),
-        (mix_dump, _hashing(56, 4.0), 10**6, 0, "here reports are hashed"),
-        (mix_dump, _grr(56, math.inf), 10, 10**7, "finite local ε"),
-        (mix_dump, _grr(56, 4.0), 10, 0, "it counts none"),
-        (od_hp_theorem_1, _hashing(53, 4.0), 1, 0, "more than one report"),
-        (od_hp_theorem_1, _hashing(53, 4.0), 5000, 5000, "holds for ε ≤ 1"),
-        (ddps, _grr(3, 1.0), 10**6, 0, "3 answers"),
-        (ddps, _grr(2, math.inf), 10**6, 0, "finite local ε"),
-        (ddps, _grr(2, 1.0), 10**6, 5, "here there are 5"),
-        (ddps, _grr(2, 1.0), 100, 0, "holds for ε ≤ 1"),
-        (fe1, _hashing(56, 4.0), 10, 10**7, "the local ε is 4"),
-        (fe1, _hashing(56, math.inf), 10, 0, "it counts none"),
-        (fe1, _hashing(56, math.inf), 10, 1000, "holds for ε ≤ 1"),
+        (balle_closed_form, of_grr(56, 4.0), 10**6, 7, "here there are 7"),
+        (balle_closed_form, of_grr(56, math.inf), 10**6, 0, "finite local ε"),
+        (balle_closed_form, of_grr(56, 4.0), 10**4, 0, "the formula gives 1.49"),
+        (balle_closed_form, of_grr(56, 4.0), 1, 0, "it counts none"),
+        (pure_dump, of_grr(56, 4.0), 10, 10**7, "the local ε is 4"),
+        (pure_dump, of_grr(56, math.inf), 10**6, 0, "it counts none"),
+        (pure_dump, of_grr(56, math.inf), 10, 5000, "the formula gives 1.509"),
+        (pure_dump, of_hashing(56, math.inf), 10, 10**7, "here reports are hashed"),
+        (mix_dump, of_hashing(56, 4.0), 10**6, 0, "here reports are hashed"),
+        (mix_dump, of_grr(56, math.inf), 10, 10**7, "finite local ε"),
+        (mix_dump, of_grr(56, 4.0), 10, 0, "it counts none"),
+        (od_hp_theorem_1, of_hashing(53, 4.0), 1, 0, "more than one report"),
+        (od_hp_theorem_1, of_hashing(53, 4.0), 5000, 5000, "holds for ε ≤ 1"),
+        (ddps, of_grr(3, 1.0), 10**6, 0, "3 answers"),
+        (ddps, of_grr(2, math.inf), 10**6, 0, "finite local ε"),
+        (ddps, of_grr(2, 1.0), 10**6, 5, "here there are 5"),
+        (ddps, of_grr(2, 1.0), 100, 0, "holds for ε ≤ 1"),
+        (fe1, of_hashing(56, 4.0), 10, 10**7, "the local ε is 4"),
+        (fe1, of_hashing(56, math.inf), 10, 0, "it counts none"),
+        (fe1, of_hashing(56, math.inf), 10, 1000, "holds for ε ≤ 1"),
     ],
 )
 def test_each_bound_keeps_to_its_range(
@@ -162,13 +154,13 @@ def test_each_bound_keeps_to_its_range(
     random = AnonymitySet(users=10**6, random_dummies=Poisson(1e6))
     if bound is not ddps:
         with pytest.raises(BoundRangeError, match="number is random"):
-            bound(_setting(_grr(56, math.inf if bound is fe1 else 4.0), random))
+            bound(_setting(of_grr(56, math.inf if bound is fe1 else 4.0), random))
 
 
 def test_theorem_1_needs_a_large_blanket() -> None:
     """At large δ the first condition holds while the blanket is too small."""
     with pytest.raises(BoundRangeError, match="needs a blanket of"):
-        od_hp_theorem_1(_setting(_hashing(1000, 8.0), AnonymitySet(users=2, dummies=22_000), 0.9))
+        od_hp_theorem_1(_setting(of_hashing(1000, 8.0), AnonymitySet(users=2, dummies=22_000), 0.9))
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
@@ -176,7 +168,7 @@ def test_every_bound_accepts_only_its_own_settings(name: str) -> None:
     """Plain, with users' dummies of each item, and with the shuffler's noise."""
     noise = ShufflerSpec(noise=BinomialNoise(trials=50_000))
     dummies = AnonymitySet(users=10**6, random_dummies=Binomial(10**6, 0.25))
-    plain = _setting(_grr(56, 4.0), AnonymitySet(users=10**6))
+    plain = _setting(of_grr(56, 4.0), AnonymitySet(users=10**6))
     settings = {
         "plain": plain,
         "each item": _of_items(dummies),

@@ -47,11 +47,11 @@ from lab.bounds.randomizers import (
     rappor_probabilities,
     symmetric_unary,
 )
-from tests.support.reductions import reduction_for
+from tests.support.reductions import of_grr, reduction_for
 from tests.support.reference_bounds import unary
 
-_GRR: Final = reduction_for(4, 2.0, hashing=False)
-_BARE: Final = reduction_for(4, math.inf, hashing=False)
+_GRR: Final = of_grr(4, 2.0)
+_BARE: Final = of_grr(4, math.inf)
 _USERS: Final = AnonymitySet(users=10)
 _COINS: Final = Binomial(5, 0.5)
 _HALF: Final = np.full(2, 0.5)

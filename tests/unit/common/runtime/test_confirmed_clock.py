@@ -1,7 +1,6 @@
 import random
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -22,12 +21,6 @@ _DAY: Final = 86_400.0
 _JUMPS: Final = [
     sign * size for sign in (-1, 1) for size in (TOLERANCE + 1, 3600, _DAY, 365 * _DAY)
 ]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateDirectory:
-    """The state directory of a service."""
-    return StateDirectory.open(tmp_path / "state")
 
 
 @pytest.fixture

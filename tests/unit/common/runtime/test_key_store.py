@@ -54,9 +54,8 @@ def _run(path: Path, *days: float) -> KeyStore:
     return store
 
 
-def test_a_restart_keeps_the_keys_of_every_suite(tmp_path: Path) -> None:
+def test_a_restart_keeps_the_keys_of_every_suite(state: StateDirectory) -> None:
     """The keys are the same, and they open."""
-    state = StateDirectory.open(tmp_path / "state")
     store = KeyStore(state, SCHEDULE)
     store.rotate(0.0)
     again = KeyStore(state, SCHEDULE)
@@ -87,10 +86,9 @@ def test_a_crash_around_any_write_loses_no_key(tmp_path: Path, days: tuple[float
         assert sorted(names) == key_files(path / "state")
 
 
-def test_a_key_that_the_ring_does_not_name_opens_and_is_never_used(tmp_path: Path) -> None:
+def test_a_key_that_the_ring_does_not_name_opens_and_is_never_used(state: StateDirectory) -> None:
     """A ring may be lost, or restored from an old backup; the key is destroyed in time."""
     key = HpkePrivateKey.generate(list(SUITES)[2])
-    state = StateDirectory.open(tmp_path / "state")
     store = store_holding(state, key)
 
     assert _opens(store, key.public_key())
@@ -197,11 +195,10 @@ async def test_keys_are_rotated_and_tasks_read_only_when_a_key_could_go(tmp_path
 
 
 async def test_keys_dated_by_a_clock_far_ahead_are_rotated_after_its_confirmation(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    state: StateDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else they would stay for all those years. Nothing changes before, and the log tells it."""
     party, machine = _Party(tmp_path), Machine()
-    state = StateDirectory.open(tmp_path / "state")
     machine.wall += 3650 * DAY
     clock = ConfirmedClock(state, machine)
     rotation = replace(party.rotation, clock=clock)
@@ -273,6 +270,7 @@ async def test_a_failed_rotation_is_tried_again(
 )
 @pytest.mark.parametrize("dangling", [False, True])
 def test_a_restore_without_a_private_key_is_refused(
+    state: StateDirectory,
     tmp_path: Path,
     load: Callable[[StateDirectory], Any],
     secret: str,
@@ -281,7 +279,6 @@ def test_a_restore_without_a_private_key_is_refused(
     dangling: bool,
 ) -> None:
     """Others pin the public half: it stays as it is, until the operator removes it."""
-    state = StateDirectory.open(tmp_path / "state")
     made = load(state)
     if isinstance(made, KeyStore):
         made.rotate(0.0)
@@ -305,10 +302,9 @@ def test_a_restore_without_a_private_key_is_refused(
     "other", ["keys.json", "hpke-00.key", "token-00.key", "address", "party.sqlite"]
 )
 def test_an_identity_that_is_missing_beside_files_of_a_start_is_refused(
-    tmp_path: Path, other: str
+    state: StateDirectory, other: str
 ) -> None:
     """Others pin the lost one, even if no file here is its public half. None is made."""
-    state = StateDirectory.open(tmp_path / "state")
     state.publish(other, "")
     with pytest.raises(SettingsError, match=rf"identity\.key is .* while {other} is .* --renew"):
         load_identity(state)
@@ -318,9 +314,8 @@ def test_an_identity_that_is_missing_beside_files_of_a_start_is_refused(
     assert renewed.public_identity() == load_identity(state).public_identity()
 
 
-def test_a_renewed_identity_excuses_no_missing_database(tmp_path: Path) -> None:
+def test_a_renewed_identity_excuses_no_missing_database(state: StateDirectory) -> None:
     """Only a first start makes a database, and a renewal is none."""
-    state = StateDirectory.open(tmp_path / "state")
     KeyStore(state, SCHEDULE).rotate(0.0)
     renew_identity(state)
 
@@ -328,9 +323,8 @@ def test_a_renewed_identity_excuses_no_missing_database(tmp_path: Path) -> None:
         state.database("analyzer.sqlite")
 
 
-def test_a_renewed_identity_replaces_the_old_one(tmp_path: Path) -> None:
+def test_a_renewed_identity_replaces_the_old_one(state: StateDirectory) -> None:
     """The operator asked for it."""
-    state = StateDirectory.open(tmp_path / "state")
     old, new = load_identity(state), renew_identity(state)
 
     assert old.public_identity() != new.public_identity()

@@ -35,12 +35,6 @@ def _mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> StateDirectory:
-    """Return a directory whose key lies beside it."""
-    return StateDirectory.open(tmp_path / "state")
-
-
 def test_a_secret_is_made_once_encrypted_and_private(state: StateDirectory, tmp_path: Path) -> None:
     """A copy of the directory without its key file opens nothing."""
     assert _SECRET == state.secret("identity.key", lambda: _SECRET)
