@@ -124,7 +124,7 @@ def draft(plan: Plan, now: float) -> str:
     )
     rounds = f", over {target.rounds} tasks" * (target.rounds > 1)
     comments = f"""\
-# Predicted for {target.n_users} users: mean squared error of {kind.ERROR_OF} \
+# Predicted for {target.n_users} users: mean squared error of {kind.error_of} \
 {best.mse:.4g}{" or more" * best.floor}{_WITHOUT_BIAS * best.biased}.{_smallest(best)}
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
@@ -167,7 +167,7 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         f"per user{' and round' * (target.rounds > 1)}."
     )
     console.print(
-        f"Predicted for {target.n_users:,} users: mean squared error of {kind.ERROR_OF} "
+        f"Predicted for {target.n_users:,} users: mean squared error of {kind.error_of} "
         f"{best.mse:.3g}{_WITHOUT_BIAS * best.biased} (standard error "
         f"{math.sqrt(best.mse):.2g}).{_smallest(best)}"
     )

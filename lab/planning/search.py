@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 from common.errors import PlanError
@@ -64,20 +63,21 @@ def tight_design(protocol: str, target: Requirements) -> Design:
     """
     if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
-    return within_caps(_TIGHT[protocol](target))
+    return within_caps(_TIGHT[protocol](protocol, target))
 
 
-def _searched(
-    protocol: str, *groups: tuple[str, ...], capped: bool = True
-) -> Callable[[Requirements], Design]:
+_Find = Callable[[str, Requirements], Design]
+
+
+def _searched(*groups: tuple[str, ...], capped: bool = True) -> _Find:
     """
-    Return a search of the frontier that names its design by the protocol.
+    Return a search of the frontier, which names its design by the protocol.
 
     Of the groups of protocols to search, the first with any design is used. Second groups are for
     targets that allow no dummies, or hardly need any. If `capped`, messages have the usual cap.
     """
 
-    def find(target: Requirements) -> Design:
+    def find(protocol: str, target: Requirements) -> Design:
         target = _with_usual_cap(target) if capped else target
         for names in groups:
             designs = [
@@ -103,7 +103,7 @@ def _with_usual_cap(target: Requirements) -> Requirements:
     return dataclasses.replace(target, messages_cap=USUAL_MESSAGES)
 
 
-def _aue(target: Requirements) -> Design:
+def _aue(protocol: str, target: Requirements) -> Design:
     """Return aue's design with the least dummy probability, to within 0.2 %; or raise PlanError."""
 
     def attempt(level: float) -> tuple[Design | None, float]:
@@ -111,14 +111,14 @@ def _aue(target: Requirements) -> Design:
             return None, -math.inf
         weight = max(1, math.ceil(EXTRA_WEIGHT_SUM // 2 * math.exp(-2 * level)))
         dummies = each_item_dummies(weight, target)
-        design = Design(protocol="aue", target=target, dummies=dummies)
+        design = Design(protocol=protocol, target=target, dummies=dummies)
         excess = design_excess(design)
         return design, 0.0 if excess <= 0 and weight == 1 else excess
 
     best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
     if best is None:
         raise PlanError(
-            f"aue cannot meet a central epsilon of {target.central_epsilon:g} with "
+            f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with "
             f"{target.honest} users"
         )
     return best[0]
@@ -259,26 +259,26 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] |
     return best
 
 
-def _ddps(target: Requirements) -> Design:
+def _ddps(protocol: str, target: Requirements) -> Design:
     check_bit(target)
-    return _searched("ddps", ("sh",))(target)
+    return _searched(("sh",))(protocol, target)
 
 
-def _signed(target: Requirements) -> Design:
+def _signed(_protocol: str, target: Requirements) -> Design:
     return signed_designs(_with_usual_cap(target))[0]
 
 
-_TIGHT: Final[Mapping[str, Callable[[Requirements], Design]]] = {
-    "sh": _searched("sh", ("sh",)),
-    "murs": _searched("murs", ("murs", "sh")),
-    "hp-sdp": _searched("hp-sdp", ("murs", "sh")),
+_TIGHT: Final[Mapping[str, _Find]] = {
+    "sh": _searched(("sh",)),
+    "murs": _searched(("murs", "sh")),
+    "hp-sdp": _searched(("murs", "sh")),
     "ddps": _ddps,
     "aue": _aue,
-    "puredump": _searched("puredump", ("puredump",), capped=False),
-    "mixdump": _searched("mixdump", ("mixdump",), ("sh",)),
-    "od-hp": _searched("od-hp", ("od-hp", "mixdump"), ("murs", "sh")),
-    "fe1": _searched("fe1", ("fe1", "puredump")),
+    "puredump": _searched(("puredump",), capped=False),
+    "mixdump": _searched(("mixdump",), ("sh",)),
+    "od-hp": _searched(("od-hp", "mixdump"), ("murs", "sh")),
+    "fe1": _searched(("fe1", "puredump")),
     "signed": _signed,
-    **{name: partial(shuffler_design, name) for name in SHUFFLER_PROTOCOLS},
+    **dict.fromkeys(SHUFFLER_PROTOCOLS, shuffler_design),
 }
 """The search for a design, by protocol."""

@@ -2,11 +2,10 @@
 
 import dataclasses
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -133,168 +132,6 @@ def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> Val
     return design if design.local_epsilon <= target.local_cap else None
 
 
-class PlannedKind(ABC):
-    """The planner's part of one kind of value."""
-
-    ERROR_OF: ClassVar[str]
-    """The estimate whose error is predicted."""
-
-    def draft(self, protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:
-        """Return a protocol's draft with this local ε; None if no parameters have it."""
-        return target.draft(protocol, local_epsilon=local_epsilon)
-
-    @abstractmethod
-    def errors(self, task: Task, n_users: int) -> Vector:
-        """Return the predicted squared errors of a task's estimates, or only their mean; (n,)."""
-
-    def is_floor(self, draft: TaskDraft) -> bool:
-        """Return whether `errors` omits some that decoding adds."""
-        del draft
-        return False
-
-    def smallest_share(self, task: Task, n_users: int) -> float:
-        """Return the smallest share that is found with 95 % probability; 0 by default."""
-        del task, n_users
-        return 0.0
-
-    def largest_error(self, target: Requirements) -> float:
-        """Return the largest standard error with which an estimate says something."""
-        del target
-        return 1.0
-
-    def describe(self, design: Design) -> str:
-        """Return a clause on a design's parameters and number of reports."""
-        return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
-
-
-class _Buckets(PlannedKind):
-    ERROR_OF = "the share below an edge"
-
-    def errors(self, task: Task, n_users: int) -> Vector:
-        return prefix_variances(task, n_users)
-
-    def describe(self, design: Design) -> str:
-        dummies = design.dummy_spec
-        name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
-        if design.own_reports > 1:
-            name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
-        plain = math.isinf(design.local_epsilon)
-        noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
-        mean, _ = design.shuffler.noise.moments()
-        by_shuffler = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
-        number = design.messages_per_user
-        messages = "one message" if number == 1 else f"{number:.5g} messages"
-        return f"{name} {noise}{dummies.clause or by_shuffler}; {messages}"
-
-
-class _Items(_Buckets):
-    ERROR_OF = "a share"
-
-    def largest_error(self, target: Requirements) -> float:
-        return max(target.head)
-
-
-class _Texts(PlannedKind):
-    ERROR_OF = "a rare text's share"
-
-    def draft(self, protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:
-        draft = target.draft(protocol)
-        texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
-        return None if texts is None else dataclasses.replace(draft, texts=texts)
-
-    def is_floor(self, draft: TaskDraft) -> bool:
-        """Return whether texts are decoded, rather than each one label's bit counted."""
-        return not draft.labels
-
-    def errors(self, task: Task, n_users: int) -> Vector:
-        """
-        Return the variance of the estimated share of a rare text that is the only candidate.
-
-        Further candidates and frequent other texts add errors. For labels it is the noise of the
-        label's bit, p*(1-p*) / (n·(q*-p*)²) [EPK14]. Bit i of a Bloom filter is also set by a share
-        b_i of users with other texts, which is noise; hash collisions in the m cohorts add a
-        variance of b_i(1-b_i)(1-1/m).
-        """
-        spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
-        signal = rappor.set_probability - rappor.unset_probability
-        var_unset, var_set = (
-            chance * (1 - chance) / signal**2
-            for chance in (rappor.unset_probability, rappor.set_probability)
-        )
-        if spec.encoding == "labels":
-            return np.array([var_unset / n_users])
-        others = 1 - (1 - bloom.hash_distribution(spec.bits)) ** spec.hashes
-        leverage = others * (1 - others)
-        noise = var_unset + others * (var_set - var_unset)
-        collisions = leverage * (1 - 1 / spec.cohorts)
-        total = (leverage * (noise + collisions)).sum()
-        return np.array([total / (n_users * leverage.sum() ** 2)])
-
-
-class _OpenValues(PlannedKind):
-    ERROR_OF = "a rare value's share"
-
-    def errors(self, task: Task, n_users: int) -> Vector:
-        mechanism = prefix_hashing_of(task)
-        per_report = mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
-        return np.array([per_report * mechanism.levels / n_users])
-
-    def smallest_share(self, task: Task, n_users: int) -> float:
-        return planned_share(spec_as(task.mechanism, OpenSpec), n_users)
-
-    def describe(self, design: Design) -> str:
-        form, values = "", design.draft.open
-        if values is not None:
-            form = _OPEN_FORMS[values.encoding].format(values.code_bytes)
-        return f"{form}{super().describe(design)}"
-
-
-class _Vectors(PlannedKind):
-    ERROR_OF = "a mean"
-
-    def errors(self, task: Task, n_users: int) -> Vector:
-        """Return the error of the mean of values spread evenly over the range."""
-        numbers = spec_as(task.mechanism, NumberSpec)
-        half = (numbers.high - numbers.low) / 2
-        people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
-        per_user = number_mechanism_of(task).variance(people) * len(people)
-        return np.array([half**2 * per_user.mean() / n_users])
-
-    def largest_error(self, target: Requirements) -> float:
-        del target
-        return math.inf
-
-
-class _Numbers(_Vectors):
-    ERROR_OF = "the mean"
-
-
-class _KeyValues(PlannedKind):
-    ERROR_OF = "the share of a key that half of the users own"
-
-    def errors(self, task: Task, n_users: int) -> Vector:
-        owners = np.full(task.domain_size, _OWNERS)
-        expected = PrivKv.of(task).expected(owners, np.zeros(task.domain_size), n_users)
-        squares: Vector = expected.frequency_errors**2
-        return squares
-
-
-PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
-    "categorical": _Items(),
-    "ordered": _Buckets(),
-    "string": _Texts(),
-    "open": _OpenValues(),
-    "mean": _Numbers(),
-    "vector": _Vectors(),
-    "key-value": _KeyValues(),
-}
-
-
-def predicted_mse(task: Task, n_users: int) -> float:
-    """Return the predicted mean squared error of a task's estimates."""
-    return float(PLANNED_KINDS[task.kind].errors(task, n_users).mean())
-
-
 @lru_cache(maxsize=16)
 def prefix_variances(task: Task, n_users: int) -> Vector:
     """
@@ -332,3 +169,134 @@ def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> Tex
     if unset >= 1 / 2:
         return None
     return dataclasses.replace(rappor, unset=unset, set=1 - unset)
+
+
+def _text_errors(task: Task, n_users: int) -> Vector:
+    """
+    Return the variance of the estimated share of a rare text that is the only candidate.
+
+    Further candidates and frequent other texts add errors. For labels it is the noise of the
+    label's bit, p*(1-p*) / (n·(q*-p*)²) [EPK14]. Bit i of a Bloom filter is also set by a share
+    b_i of users with other texts, which is noise; hash collisions in the m cohorts add a
+    variance of b_i(1-b_i)(1-1/m).
+    """
+    spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
+    signal = rappor.set_probability - rappor.unset_probability
+    var_unset, var_set = (
+        chance * (1 - chance) / signal**2
+        for chance in (rappor.unset_probability, rappor.set_probability)
+    )
+    if spec.encoding == "labels":
+        return np.array([var_unset / n_users])
+    others = 1 - (1 - bloom.hash_distribution(spec.bits)) ** spec.hashes
+    leverage = others * (1 - others)
+    noise = var_unset + others * (var_set - var_unset)
+    collisions = leverage * (1 - 1 / spec.cohorts)
+    total = (leverage * (noise + collisions)).sum()
+    return np.array([total / (n_users * leverage.sum() ** 2)])
+
+
+def _open_errors(task: Task, n_users: int) -> Vector:
+    mechanism = prefix_hashing_of(task)
+    per_report = mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
+    return np.array([per_report * mechanism.levels / n_users])
+
+
+def _smallest_share(task: Task, n_users: int) -> float:
+    return planned_share(spec_as(task.mechanism, OpenSpec), n_users)
+
+
+def _number_errors(task: Task, n_users: int) -> Vector:
+    """Return the error of the mean of values spread evenly over the range."""
+    numbers = spec_as(task.mechanism, NumberSpec)
+    half = (numbers.high - numbers.low) / 2
+    people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
+    per_user = number_mechanism_of(task).variance(people) * len(people)
+    return np.array([half**2 * per_user.mean() / n_users])
+
+
+def _pair_errors(task: Task, n_users: int) -> Vector:
+    owners = np.full(task.domain_size, _OWNERS)
+    expected = PrivKv.of(task).expected(owners, np.zeros(task.domain_size), n_users)
+    squares: Vector = expected.frequency_errors**2
+    return squares
+
+
+def _draft(protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:
+    return target.draft(protocol, local_epsilon=local_epsilon)
+
+
+def _text_draft(protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:
+    draft = target.draft(protocol)
+    texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
+    return None if texts is None else dataclasses.replace(draft, texts=texts)
+
+
+def _describe_report(design: Design) -> str:
+    return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
+
+
+def _describe_open_report(design: Design) -> str:
+    form, values = "", design.draft.open
+    if values is not None:
+        form = _OPEN_FORMS[values.encoding].format(values.code_bytes)
+    return f"{form}{_describe_report(design)}"
+
+
+def _describe_items(design: Design) -> str:
+    dummies = design.dummy_spec
+    name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
+    if design.own_reports > 1:
+        name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
+    plain = math.isinf(design.local_epsilon)
+    noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
+    mean, _ = design.shuffler.noise.moments()
+    by_shuffler = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
+    number = design.messages_per_user
+    messages = "one message" if number == 1 else f"{number:.5g} messages"
+    return f"{name} {noise}{dummies.clause or by_shuffler}; {messages}"
+
+
+class PlannedKind(NamedTuple):
+    """The planner's part of one kind of value."""
+
+    error_of: str
+    """The estimate whose error is predicted."""
+    errors: Callable[[Task, int], Vector]
+    """Predicts the squared errors of a task's estimates, or their mean, for n_users; (n,)."""
+    describe: Callable[[Design], str] = _describe_report
+    """Describes a design's parameters and number of reports."""
+    draft: Callable[[str, float, Requirements], TaskDraft | None] = _draft
+    """Drafts a protocol's task with a local ε; None if no parameters have it."""
+    is_floor: Callable[[TaskDraft], bool] = lambda _: False
+    """Whether `errors` omits some that decoding adds."""
+    smallest_share: Callable[[Task, int], float] = lambda *_: 0.0
+    """Predicts the smallest share that is found with 95 % probability; 0 for other kinds."""
+    largest_error: Callable[[Requirements], float] = lambda _: 1.0
+    """Returns the largest standard error with which an estimate says something."""
+
+
+PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
+    "categorical": PlannedKind(
+        *("a share", prefix_variances, _describe_items),
+        largest_error=lambda target: max(target.head),
+    ),
+    "ordered": PlannedKind("the share below an edge", prefix_variances, _describe_items),
+    "string": PlannedKind(
+        *("a rare text's share", _text_errors),
+        draft=_text_draft,
+        is_floor=lambda draft: not draft.labels,
+    ),
+    "open": PlannedKind(
+        *("a rare value's share", _open_errors, _describe_open_report),
+        smallest_share=_smallest_share,
+    ),
+    "mean": PlannedKind("the mean", _number_errors, largest_error=lambda _: math.inf),
+    "vector": PlannedKind("a mean", _number_errors, largest_error=lambda _: math.inf),
+    "key-value": PlannedKind("the share of a key that half of the users own", _pair_errors),
+}
+
+
+def predicted_mse(task: Task, n_users: int) -> float:
+    """Return the predicted mean squared error of a task's estimates."""
+    return float(PLANNED_KINDS[task.kind].errors(task, n_users).mean())
