@@ -25,7 +25,7 @@ class BitPerItem(ItemFamily[UnaryEncoding]):
     def support(self) -> SupportDistribution:
         """A dummy's bits are those of other items."""
         own, other = self._chances
-        return SupportDistribution(own=own, other=other, dummy=other, independent=True)
+        return SupportDistribution(own=own, other=other, dummy=other, both=own * other)
 
     def _packed(self, bits: np.ndarray) -> Reports:
         return reports_of(self.mechanism.report_dtype, bits=pack(bits))

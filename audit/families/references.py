@@ -14,7 +14,7 @@ _FOLDER: Final = Path(__file__).parent
 FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {
     mechanism: family
     for module in pkgutil.iter_modules([str(_FOLDER)])
-    if module.name not in {"catalogue", "family"}
+    if module.name not in {"references", "family"}
     for mechanism, family in import_module(f"audit.families.{module.name}").FAMILIES.items()
 }
 
