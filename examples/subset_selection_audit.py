@@ -1,12 +1,11 @@
 """What an audit knows of subset selection [YB18]: a file for the folder audit/families/."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.random import Generator
 
-from audit.families.family import Family, ItemFamily, Items, SupportDistribution
+from audit.families.family import Families, ItemFamily, Items, SupportDistribution
 from common.mechanisms.base import Reports, reports_of
 from examples.subset_selection import SubsetSelection
 
@@ -35,4 +34,4 @@ class NamedItems(ItemFamily[SubsetSelection]):
         return float(min(r, self.mechanism.size))
 
 
-FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {SubsetSelection: NamedItems}
+FAMILIES: Final[Families] = {SubsetSelection: NamedItems}

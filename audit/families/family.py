@@ -8,9 +8,9 @@ family lacks raises NotCoveredError: no other family's figures are taken for it.
 
 import math
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -227,3 +227,7 @@ class ItemFamily(Family[AnyMechanism]):
         for target in targets.tolist():
             held += self.mechanism.supports(reports, target)
         return held
+
+
+Families = Mapping[type, type[Family[Any]]]
+"""Families by the class of each mechanism."""

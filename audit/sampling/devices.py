@@ -9,6 +9,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats
 
+from audit.families.family import NotCoveredError
 from audit.finding import Checks, Rows
 from audit.sampling.dummies import dummies_of
 from audit.scenario import AuditSubject
@@ -109,15 +110,19 @@ def _check_places(
             checks.test("the user's own report in every position", p_value)
 
 
-def added_dummies(spec: ShufflerSpec) -> Vector:
-    """Return the probabilities that the shuffler adds 0, 1, …, `most` dummies of one item."""
-    places = np.arange(spec.most + 1)
-    if not spec.geometric:
-        return np.asarray(stats.binom.pmf(places, spec.trials, 0.5))
-    steps = places - spec.peak
+def _binomial(spec: ShufflerSpec) -> Vector:
+    return np.asarray(stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5))
+
+
+def _geometric(spec: ShufflerSpec) -> Vector:
+    steps = np.arange(spec.most + 1) - spec.peak
     left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
     weights = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
     return np.asarray(weights / weights.sum())
+
+
+_ADDED: Final = {"binomial": _binomial, "geometric": _geometric}
+"""Probabilities that the shuffler adds 0, 1, …, `most` dummies of one item, by distribution."""
 
 
 def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
@@ -135,7 +140,9 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
         checks.cells("number of reports kept in a small batch", batches, binomial)
     if spec.most:
         numbers = subject.ports.draw_item_dummies(subject.task, number, rng)
-        chances = added_dummies(spec)
+        if spec.law not in _ADDED:
+            raise NotCoveredError(f"{subject.task.mechanism.name} with {spec.law} dummies")
+        chances = _ADDED[spec.law](spec)
         checks.cells(f"the shuffler's {spec.law} dummies", numbers, chances)
         pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
         checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))
