@@ -80,7 +80,7 @@ def show_names(console: Console) -> None:
     """Print the scenarios, each with its title and the weakness of its self-test."""
     table = Table.grid("name", "title", padding=(0, 2, 0, 0))
     for scenario in SCENARIOS:
-        table.add_row(scenario.name, f"{scenario.title}\nself-test: {scenario.weakness}")
+        table.add_row(scenario.name, f"{scenario.title}\nself-test: {scenario.weakness.sentence}")
     console.print(table)
 
 

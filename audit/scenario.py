@@ -7,7 +7,7 @@ from typing import Any, Final, get_args
 
 from numpy.random import Generator
 
-from audit.families.catalogue import family_of
+from audit.families.references import family_of
 from audit.finding import Rows
 from audit.ports import Ports
 from common.accounting.guarantees import PrivacyParameters

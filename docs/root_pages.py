@@ -1,4 +1,4 @@
-"""Add the Markdown files of the repository's root, and an example, to the site. Run by mkdocs."""
+"""Add the Markdown files of the repository's root, and examples, to the site. Run by mkdocs."""
 
 import re
 from pathlib import Path
@@ -15,6 +15,7 @@ _PAGES: Final = {
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "examples/subset_selection.py": "examples/subset_selection.py",
+    "examples/subset_selection_audit.py": "examples/subset_selection_audit.py",
 }
 """Each file outside docs/, and its page."""
 _TO_ROOT: Final = re.compile(rf"\]\(\.\./((?:\.\./)*(?:{'|'.join(map(re.escape, _PAGES))}))")

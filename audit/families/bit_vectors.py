@@ -1,13 +1,12 @@
 """Reports that hold a bit for each item [WBLJ17]."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.random import Generator
 
-from audit.families.family import Family, ItemFamily, Items, SupportDistribution
+from audit.families.family import Families, ItemFamily, Items, SupportDistribution
 from common.mechanisms.base import Reports, reports_of
 from common.mechanisms.bits import pack
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
@@ -25,7 +24,7 @@ class BitPerItem(ItemFamily[UnaryEncoding]):
     def support(self) -> SupportDistribution:
         """A dummy's bits are those of other items."""
         own, other = self._chances
-        return SupportDistribution(own=own, other=other, dummy=other, independent=True)
+        return SupportDistribution(own=own, other=other, dummy=other, both=own * other)
 
     def _packed(self, bits: np.ndarray) -> Reports:
         return reports_of(self.mechanism.report_dtype, bits=pack(bits))
@@ -63,7 +62,7 @@ class OptimizedBits(BitPerItem):
         return 0.5, 1 / (self.power + 1)
 
 
-FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {
+FAMILIES: Final[Families] = {
     SymmetricUnary: SymmetricBits,
     OptimizedUnary: OptimizedBits,
 }

@@ -8,9 +8,9 @@ family lacks raises NotCoveredError: no other family's figures are taken for it.
 
 import math
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -50,8 +50,8 @@ class SupportDistribution:
     own: float
     other: float
     dummy: float
-    independent: bool = False
-    """Whether a report supports values independently; otherwise only one, unless `far_only`."""
+    both: float = 0.0
+    """Probability that a report supports its value and one given other value."""
     far_only: bool = False
     """Whether `other` applies only between the first and the last item."""
 
@@ -59,13 +59,15 @@ class SupportDistribution:
     def of_response(
         cls, power: float, answers: int, *, other: float | None = None
     ) -> "SupportDistribution":
-        """Return that of randomized response at e^ε = `power`, which may be infinite [KBR16]."""
-        return cls(
-            own=1 / (1 + (answers - 1) / power),
-            other=1 / (power + answers - 1) if other is None else other,
-            dummy=1 / answers,
-            independent=other is not None,
-        )
+        """
+        Return that of randomized response at e^ε = `power`, which may be infinite [KBR16].
+
+        With `other`, a report supports another value by chance, independently.
+        """
+        own = 1 / (1 + (answers - 1) / power)
+        if other is None:
+            return cls(own=own, other=1 / (power + answers - 1), dummy=1 / answers)
+        return cls(own=own, other=other, dummy=1 / answers, both=own * other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -225,3 +227,7 @@ class ItemFamily(Family[AnyMechanism]):
         for target in targets.tolist():
             held += self.mechanism.supports(reports, target)
         return held
+
+
+Families = Mapping[type, type[Family[Any]]]
+"""Families by the class of each mechanism."""

@@ -1,12 +1,11 @@
 """Reports that name a seed and the bucket of a hashed item [WBLJ17]."""
 
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.random import Generator
 
-from audit.families.family import Family, ItemFamily, Items, SupportDistribution
+from audit.families.family import Families, ItemFamily, Items, SupportDistribution
 from common.mechanisms.base import Reports, Vector, reports_of
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
@@ -92,7 +91,7 @@ class StringHash(HashedItem[StringHashing]):
         return tried[best : best + 1]
 
 
-FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {
+FAMILIES: Final[Families] = {
     LocalHashing: FieldHash,
     StringHashing: StringHash,
 }

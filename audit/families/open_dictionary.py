@@ -1,12 +1,12 @@
 """Reports that name the length of a prefix, a seed and the bucket of the hashed prefix."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from audit.families.family import Family, ReportPart
+from audit.families.family import Families, Family, ReportPart
 from common.mechanisms.base import Reports
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.submission import Value
@@ -42,4 +42,4 @@ class HashedPrefix(Family[PrefixHashing]):
         yield ReportPart(name="buckets", cells=cells, chances=chances / chances.sum())
 
 
-FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {PrefixHashing: HashedPrefix}
+FAMILIES: Final[Families] = {PrefixHashing: HashedPrefix}

@@ -1,11 +1,10 @@
 """Reports on ordered items: a place near the item [LWLWLS20], or its node at each level."""
 
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 
-from audit.families.family import Family, ItemFamily, Items, SupportDistribution
+from audit.families.family import Families, ItemFamily, Items, SupportDistribution
 from common.mechanisms.base import Reports, Vector
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.square_wave import SquareWave
@@ -75,7 +74,7 @@ class NodePerLevel(ItemFamily[Hierarchy]):
         return np.repeat(self._level_shares / sizes, sizes)
 
 
-FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {
+FAMILIES: Final[Families] = {
     SquareWave: NearbyPlace,
     Hierarchy: NodePerLevel,
 }

@@ -1,12 +1,11 @@
 """Reports that name one item [KBR16], also among clusters of positive and negative reports."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.random import Generator
 
-from audit.families.family import Family, ItemFamily, Items, SupportDistribution
+from audit.families.family import Families, ItemFamily, Items, SupportDistribution
 from common.mechanisms.base import Reports, Vector
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.signed import Signed
@@ -67,4 +66,4 @@ class SignedItem(NamedItem):
         return named * self.counted(reports)
 
 
-FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {Grr: NamedItem, Signed: SignedItem}
+FAMILIES: Final[Families] = {Grr: NamedItem, Signed: SignedItem}

@@ -2,13 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import numpy as np
 
-from audit.families.family import Family, ReportPart
+from audit.families.family import Families, Family, ReportPart
 from common.mechanisms.base import Randomizer, Reports, Vector
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.coded_number import Duchi
@@ -187,7 +187,7 @@ class RandomizedPairs(RangeFamily[PrivKv]):
         yield ReportPart(name="keys and answers", cells=cells, chances=pairs)
 
 
-FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {
+FAMILIES: Final[Families] = {
     **dict.fromkeys(
         (Laplace, Duchi, Piecewise, Hybrid, Harmony, MeanEst, MultiHm, MultiRphm),
         RandomizedNumbers,

@@ -1,16 +1,16 @@
 """Reports that hold a cohort and noisy bits of a text's Bloom filter [EPK14]."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from hashlib import md5
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.families.family import Family, ReportPart
+from audit.families.family import Families, Family, ReportPart
 from common.mechanisms.base import Reports
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.submission import Value
@@ -90,4 +90,4 @@ class NoisyBits(Family[Rappor]):
         return "Raise permanent or unset, or lower set: they determine what a report reveals"
 
 
-FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {Rappor: NoisyBits}
+FAMILIES: Final[Families] = {Rappor: NoisyBits}

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from audit.families.catalogue import family_of
+from audit.families.references import family_of
 from audit.finding import HEADINGS, UNTESTED, Finding, Findings, Heading, failed
 from audit.scenario import Scenario
 from audit.statistics import FAMILY_LEVEL, MAX_TESTS

@@ -138,7 +138,7 @@ def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None
     for result in results:
         show_line = partial(console.print, highlight=False)
         show_line(f"{result.scenario.name}: {result.outcome}", style=_STYLES[result.passed])
-        show_line(f"  weakness: {result.scenario.weakness}")
+        show_line(f"  weakness: {result.scenario.weakness.sentence}")
         for row in (failed(result.honest) or failed(result.weakened))[:1]:
             show_line(f"  {row.verdict.upper()}: {escaped(row.sentence)}")
     n_failed = sum(not result.passed for result in results)

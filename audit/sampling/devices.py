@@ -2,13 +2,15 @@
 
 import dataclasses
 import math
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats
 
+from audit.families.family import NotCoveredError
 from audit.finding import Checks, Rows
 from audit.sampling.dummies import dummies_of
 from audit.scenario import AuditSubject
@@ -16,7 +18,7 @@ from audit.statistics import p_binomial
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
 from common.mechanisms.base import Reports, Vector, is_null
 from common.messages.submission import split_submission
-from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ItemNoise
+from common.task.shuffler_spec import RATIO_SUM, BinomialNoise, GeometricNoise
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.tasks.value_parser import value_of
 from user_agent.contribution import Contributor
@@ -109,15 +111,22 @@ def _check_places(
             checks.test("the user's own report in every position", p_value)
 
 
-def added_dummies(spec: ItemNoise) -> Vector:
-    """Return the probabilities that the shuffler adds 0, 1, …, `most` dummies of one item."""
-    places = np.arange(spec.most + 1)
-    if not isinstance(spec, GeometricNoise):
-        return np.asarray(stats.binom.pmf(places, spec.trials, 0.5))
-    steps = places - spec.peak
+def _binomial(spec: BinomialNoise) -> Vector:
+    return np.asarray(stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5))
+
+
+def _geometric(spec: GeometricNoise) -> Vector:
+    steps = np.arange(spec.most + 1) - spec.peak
     left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
     weights = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
     return np.asarray(weights / weights.sum())
+
+
+_ADDED: Final[Mapping[str, Callable[[Any], Vector]]] = {
+    "binomial": _binomial,
+    "geometric": _geometric,
+}
+"""Probabilities that the shuffler adds 0, 1, …, `most` dummies of one item, by distribution."""
 
 
 def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
@@ -135,8 +144,11 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
         checks.cells("number of reports kept in a small batch", batches, binomial)
     if spec.noise.most:
         numbers = subject.ports.draw_item_dummies(subject.task, number, rng)
-        chances = added_dummies(spec.noise)
-        checks.cells(f"the shuffler's {spec.noise.distribution} dummies", numbers, chances)
+        name = spec.noise.distribution
+        if name not in _ADDED:
+            raise NotCoveredError(f"{subject.task.mechanism.name} with {name} dummies")
+        chances = _ADDED[name](spec.noise)
+        checks.cells(f"the shuffler's {name} dummies", numbers, chances)
         pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
         checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))
     yield checks.finding(

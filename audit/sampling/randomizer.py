@@ -97,8 +97,7 @@ def _check_support(
         checks.test(name, p_binomial(supporting, len(reports), chance))
     if value is not None and not support.far_only:
         both = mechanism.supports(reports, value) & mechanism.supports(reports, last - value)
-        chance = support.own * support.other if support.independent else 0.0
-        p_value = p_binomial(int(both.sum()), len(reports), chance)
+        p_value = p_binomial(int(both.sum()), len(reports), support.both)
         checks.test("a report supports both of two items", p_value)
 
 

@@ -59,6 +59,7 @@ def test_the_self_test_shows_each_result(tmp_path: Path, task_file: Path) -> Non
 
     assert outcome.exit_code == 0, outcome.output
     assert "linking: weakness detected" in outcome.output
+    assert "weakness: Devices start their generator from the same seed each" in outcome.output
     assert "every weakness was detected" in outcome.output
     assert printed["rang"] is True
     assert {task_file} == set(tmp_path.iterdir())
@@ -83,6 +84,7 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
 
     assert len(set(names)) == len(names)
     assert all(name in outcome.output for name in names)
+    assert "self-test: The claims count colluding" in outcome.output
     assert not list(tmp_path.iterdir())
 
 

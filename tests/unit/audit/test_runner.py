@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from analyzer.task_builder import complete
+from audit.families.references import FAMILIES
 from audit.finding import Rows, failed
 from audit.harness.tasks import reduced_draft, sample_task
 from audit.report.audit_page import audit_page
@@ -19,6 +20,7 @@ from common.mechanisms.registry import ITEM_MECHANISMS
 from common.protocols import PROTOCOLS, MechanismName, Protocol
 from deploy.terminal.json_output import dumps
 from examples.subset_selection import SubsetSelection
+from examples.subset_selection_audit import FAMILIES as SUBSET_FAMILIES
 from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -93,32 +95,59 @@ def test_scenarios_for_other_kinds_are_named_and_not_run() -> None:
     assert report.idle == ("draws",)
 
 
-def test_a_mechanism_added_by_the_book_is_not_taken_for_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Page and self-test name what needs a reference for it; all other scenarios pass."""
+def _with_subset_selection(patch: pytest.MonkeyPatch) -> AuditRun:
+    """Add subset selection by the book, but for its reference, and audit a small task."""
     name: Any = "subset-selection"
     row = Protocol("subset", name, dummy_distributions=("fixed",))
-    monkeypatch.setattr("common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
+    patch.setattr("common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
     for module in ("common.protocols", "common.task.specs"):
-        monkeypatch.setattr(f"{module}.MechanismName", Literal[MechanismName, "subset-selection"])
+        patch.setattr(f"{module}.MechanismName", Literal[MechanismName, "subset-selection"])
     mechanisms = {**ITEM_MECHANISMS, name: SubsetSelection}
     for module in ("common.mechanisms.registry", "analyzer.task_builder"):
-        monkeypatch.setattr(f"{module}.ITEM_MECHANISMS", mechanisms)
+        patch.setattr(f"{module}.ITEM_MECHANISMS", mechanisms)
     sizes = {"domain_size": 6, "dummies_per_user": 1, "n_min": 100, "target_size": 100}
     task = sample_task(protocol="subset", local_epsilon=1.5, **sizes)
     subject = audited(task, n_users=100, games=20_000, batches=20_000, reports=20_000)
-    not_covered = {"shuffler+analyzer", "rounds", "randomizer", "devices", "maximal-gain"}
-    chosen = scenarios_named([*not_covered, "n-1", "partition", "draws", "linking"])
-    whole = AuditRun(subject=subject, seed=1, scenarios=chosen, processes=1)
+    chosen = scenarios_named([*_OF_SUBSETS, "n-1", "partition", "draws", "linking"])
+    return AuditRun(subject=subject, seed=1, scenarios=chosen, processes=1)
+
+
+_OF_OTHER_CODE = {
+    *("services", "flood", "orders", "honest-shuffler", "reused-seeds", "puredump"),
+    *(each.name for each in SCENARIOS if each.name.startswith("shuffler-")),
+}
+"""Scenarios of other mechanisms, and of the parties around any mechanism."""
+_OF_SUBSETS = ("shuffler+analyzer", "rounds", "randomizer", "devices", "maximal-gain")
+
+
+def test_a_mechanism_without_a_reference_is_not_taken_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Page and self-test name what needs a reference for it; all other scenarios pass."""
+    whole = _with_subset_selection(monkeypatch)
     report = whole.audit()
 
     assert [] == [finding.sentence for finding in report.failed]
     left_out = {one.scenario for one in report.findings if one.verdict == "not covered"}
-    assert (not_covered, ("linking",)) == (left_out, report.idle)
+    assert ({*_OF_SUBSETS}, ("linking",)) == (left_out, report.idle)
     assert "The audit has no reference for the task" in audit_page(report)
     [result] = dataclasses.replace(whole, scenarios=scenarios_named(["randomizer"])).self_test()
     assert (False, True) == (result.applies, result.passed)
+
+
+def test_a_mechanism_added_by_the_book_passes_the_audit_and_its_self_test(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the one file of its family, every scenario covers it, and detects its weakness."""
+    monkeypatch.setattr("audit.families.references.FAMILIES", {**FAMILIES, **SUBSET_FAMILIES})
+    small = _with_subset_selection(monkeypatch)
+    scenarios = [each for each in SCENARIOS if each.name not in _OF_OTHER_CODE]
+    results = dataclasses.replace(small, scenarios=scenarios).self_test()
+
+    assert [] == [row.sentence for result in results for row in failed(result.honest)]
+    assert all(row.verdict != "not covered" for result in results for row in result.honest)
+    undetected = {result.scenario.name for result in results if not result.detected}
+    assert {"linking", "negative-reports"} == undetected
 
 
 @pytest.mark.slow

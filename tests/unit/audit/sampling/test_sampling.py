@@ -39,7 +39,8 @@ def test_distributions_are_those_of_the_mechanisms() -> None:
             assert found == pytest.approx(
                 (distribution.own, distribution.other, distribution.dummy), rel=1e-8
             )
-        assert not isinstance(mechanism, LocalHashing) or distribution.independent
+        independent = distribution.both == distribution.own * distribution.other
+        assert not isinstance(mechanism, LocalHashing) or independent
 
 
 class _NeverSeed0(Ports):

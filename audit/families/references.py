@@ -1,20 +1,19 @@
 """Every family of this folder, by the class of each mechanism."""
 
 import pkgutil
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from audit.families.family import Family, ItemFamily
+from audit.families.family import Families, Family, ItemFamily
 from common.mechanisms.registry import randomizer_of
 from common.task.task import Task
 
 _FOLDER: Final = Path(__file__).parent
-FAMILIES: Final[Mapping[type, type[Family[Any]]]] = {
+FAMILIES: Final[Families] = {
     mechanism: family
     for module in pkgutil.iter_modules([str(_FOLDER)])
-    if module.name not in {"catalogue", "family"}
+    if module.name not in {"references", "family"}
     for mechanism, family in import_module(f"audit.families.{module.name}").FAMILIES.items()
 }
 
