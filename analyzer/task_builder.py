@@ -20,7 +20,6 @@ from common.protocols import ITEM_KINDS, Kind, NumberMechanismName, Protocol, pr
 from common.task.composition import check_domain_size
 from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
-from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import LevelDummies
 from common.task.specs import (
     MAX_DOMAIN_SIZE,
@@ -33,6 +32,7 @@ from common.task.specs import (
     normalize,
 )
 from common.task.task import MAX_LOCAL_EPSILON, Task
+from common.task.task_parts import TaskShuffler, TaskView
 from common.task.uniform_dummies import averaging
 
 MIN_DRAFT_EPSILON: Final = 1e-6
@@ -71,13 +71,19 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     local_epsilon = local_claim(draft, spec)
     length = suite_named(draft.suite).public_key_bytes
     shuffler_key = HpkePublicKey(draft.suite, draft.shuffler_key[:length])
+    views = _views(draft, spec)
+    shuffler = TaskShuffler(
+        key=shuffler_key.raw,
+        proof=draft.shuffler_key[length:],
+        keep_weight=draft.shuffler.keep_weight,
+        noise=(draft.shuffler.noise,) * len(views),
+    )
     task = Task(
         protocol=draft.protocol,
-        domain_size=draft.domain_size,
+        views=views,
         labels=draft.labels,
         mechanism=spec,
-        dummies=_dummies(draft, spec),
-        shuffler=draft.shuffler,
+        shufflers=(shuffler,),
         delta=draft.delta,
         n_min=draft.n_min,
         target_size=draft.target_size,
@@ -85,10 +91,9 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=local_epsilon,
         central_epsilon=0.0,  # replaced below: it depends on all other fields
+        coalition_epsilon=local_epsilon,
         suite=draft.suite,
         analyzer_key=analyzer_key,
-        shuffler_key=shuffler_key.raw,
-        shuffler_key_proof=draft.shuffler_key[length:],
         nonce=nonce,
         tokens=draft.tokens,
         edges=draft.edges,
@@ -96,6 +101,11 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         population=draft.population,
         budget_epsilon=default_budget(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
+        title=draft.title,
+        prompt=draft.prompt,
+        purpose=draft.purpose,
+        series=draft.series,
+        round=draft.round,
     )
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 
@@ -126,18 +136,22 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
     return dataclasses.replace(draft, domain_size=size, labels=labels)
 
 
-def _dummies(draft: TaskDraft, spec: AnySpec) -> AnyDummies:
-    if draft.dummies is None:
-        if isinstance(spec, MechanismSpec) and spec.name == "hierarchy":
-            groups = group_count(draft.breakdown)
-            sizes = hierarchy_sizes(draft.domain_size // groups, spec.buckets, groups)
-            return LevelDummies.averaging(draft.dummies_per_user, sizes)
-        return averaging(draft.dummies_per_user)
-    if draft.dummies_per_user:
+def _views(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:
+    """Return the task's views, with the draft's dummies."""
+    if draft.dummies is not None and draft.dummies_per_user:
         raise TaskError(
             f"dummies_per_user is {draft.dummies_per_user}; with a table [dummies] it must be 0"
         )
-    return draft.dummies
+    if not isinstance(spec, MechanismSpec) or spec.name != "hierarchy":
+        dummies = draft.dummies or averaging(draft.dummies_per_user)
+        return (TaskView(domain_size=draft.domain_size, dummies=dummies),)
+    groups = group_count(draft.breakdown)
+    sizes = hierarchy_sizes(draft.domain_size // groups, spec.buckets, groups)
+    of_levels = (draft.dummies or LevelDummies.averaging(draft.dummies_per_user, sizes)).views
+    if len(of_levels) != len(sizes):
+        raise TaskError(f"the dummies have {len(of_levels)} levels; the hierarchy has {len(sizes)}")
+    levels = zip(sizes, of_levels, strict=True)
+    return tuple(TaskView(domain_size=size, dummies=dummies) for size, dummies in levels)
 
 
 def default_budget(draft: TaskDraft, local_epsilon: float) -> float:

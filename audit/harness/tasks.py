@@ -55,6 +55,12 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
     )
 
 
+def with_shuffler(task: Task, **changes: Any) -> Task:  # noqa: ANN401  # fields of a shuffler
+    """Return a task with some fields of its shuffler changed."""
+    [shuffler] = task.shufflers
+    return dataclasses.replace(task, shufflers=(dataclasses.replace(shuffler, **changes),))
+
+
 @lru_cache(maxsize=8)
 def reduced_draft(task: Task, *, most_reports: int, n_users: tuple[int, ...]) -> TaskDraft | None:
     """

@@ -17,6 +17,7 @@ from audit.distributions import (
     support_distribution,
 )
 from audit.finding import Checks, Rows
+from audit.harness.tasks import with_shuffler
 from audit.scenario import AuditSubject
 from audit.statistics import p_binomial, p_cells
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
@@ -43,8 +44,9 @@ def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     """Prepare sealed submissions to the audited task, open them, and test their contents."""
     checks = Checks()
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
-    task = dataclasses.replace(
-        subject.task, analyzer_key=analyzer.public_key().raw, shuffler_key=shuffler.public_key().raw
+    task = with_shuffler(
+        dataclasses.replace(subject.task, analyzer_key=analyzer.public_key().raw),
+        key=shuffler.public_key().raw,
     )
     users = max(100, subject.sizes.devices // (1 + math.ceil(task.expected_reports_per_user)))
     values = rng.integers(0, task.domain_size, size=users)

@@ -86,7 +86,7 @@ class Dummies(ABC):
         return cells, int(cells.sum())
 
     @property
-    def views(self) -> "tuple[Dummies, ...]":
+    def views(self) -> "tuple[Any, ...]":
         """The dummies of each histogram that a user reports to: one, or a hierarchy's levels."""
         return (self,)
 

@@ -152,10 +152,18 @@ class LevelDummies(Dummies):
         `sizes` are the levels' numbers of nodes. Run by the analyzer. Errors: `averaging`.
         """
         each = dummies_per_user / sum(sizes)
-        levels = [averaging(each * size) for size in sizes]
-        return cls(
-            levels=tuple(each.per_user * EXTRA_WEIGHT_SUM + each.extra_weight for each in levels)
+        return cls.of_views([averaging(each * size) for size in sizes])
+
+    @classmethod
+    def of_views(cls, views: Sequence[Dummies]) -> Self:
+        """Return the dummies of all levels; raise TaskError unless each has an averaging number."""
+        weights = (
+            each.per_user * EXTRA_WEIGHT_SUM + getattr(each, "extra_weight", 0) for each in views
         )
+        found = cls(levels=tuple(weights))
+        if found.views != tuple(views):
+            raise TaskError("the dummies of each level of a hierarchy must be fixed or fractional")
+        return found
 
     @property
     def views(self) -> tuple[BinomialDummies, ...]:

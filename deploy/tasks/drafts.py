@@ -14,6 +14,7 @@ from common.crypto.signing import SignedTask
 from common.errors import SettingsError, TaskError
 from common.limits import MAX_UNIX_TIME
 from common.runtime.validation import STRICT, read_file, read_toml, unknown_keys, validated
+from common.task.canonical import from_json
 from common.task.cluster_dummies import ClusterDummies
 from common.task.draft import TaskDraft
 from common.task.dummies import Dummies
@@ -130,11 +131,12 @@ def check_keys(table: Mapping[str, Any], needed: Iterable[str], name: str, path:
 def read_token_key(path: Path) -> TokenSpec:
     """Read the file of a token key, as `shuffledp issuer new-key` writes it."""
     try:
-        return TokenSpec.from_fields(json.loads(read_file(path)))
+        tokens: TokenSpec = from_json(TokenSpec, json.loads(read_file(path)))
     except TaskError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SettingsError(f"{path} is not a token key from `shuffledp issuer new-key`") from error
+    return tokens
 
 
 def unix_time(name: str, moment: object) -> int:

@@ -85,6 +85,11 @@ class CreateTaskRequest(_message.Message):
     EDGES_FIELD_NUMBER: _builtins.int
     BREAKDOWN_FIELD_NUMBER: _builtins.int
     OPEN_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
+    PURPOSE_FIELD_NUMBER: _builtins.int
+    SERIES_FIELD_NUMBER: _builtins.int
+    ROUND_FIELD_NUMBER: _builtins.int
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
@@ -109,6 +114,14 @@ class CreateTaskRequest(_message.Message):
     """default: delta"""
     suite: _builtins.str
     """common/crypto/hpke.py; empty: X25519 and ChaCha20-Poly1305"""
+    title: _builtins.str
+    """Shown to a person; may be empty."""
+    prompt: _builtins.str
+    purpose: _builtins.str
+    series: _builtins.str
+    """name of the series that the task is a round of"""
+    round: _builtins.int
+    """from 1; 0 without a series"""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """empty, or one per item"""
@@ -173,10 +186,15 @@ class CreateTaskRequest(_message.Message):
         edges: Global___EdgesSpec | None = ...,
         breakdown: Global___BreakdownSpec | None = ...,
         open: Global___OpenDraft | None = ...,
+        title: _builtins.str = ...,
+        prompt: _builtins.str = ...,
+        purpose: _builtins.str = ...,
+        series: _builtins.str = ...,
+        round: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "breakdown", b"breakdown", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "edges", b"edges", "numbers", b"numbers", "open", b"open", "pairs", b"pairs", "shuffler", b"shuffler", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "breakdown", b"breakdown", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "edges", b"edges", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "numbers", b"numbers", "open", b"open", "pairs", b"pairs", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "breakdown", b"breakdown", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "edges", b"edges", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "numbers", b"numbers", "open", b"open", "pairs", b"pairs", "population", b"population", "prompt", b"prompt", "protocol", b"protocol", "purpose", b"purpose", "round", b"round", "series", b"series", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size", "texts", b"texts", "title", b"title", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_delta: _TypeAlias = _typing.Literal["budget_delta"]  # noqa: Y015
     _WhichOneofArgType__budget_delta: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta"]  # noqa: Y015

@@ -14,6 +14,7 @@ from common.task.draft import OpenDraft
 from common.task.task import Task, honest_share
 from common.task.uniform_dummies import FixedDummies
 from common.task_digest import TaskDigest
+from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task, lasting_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.tasks import published
@@ -112,7 +113,7 @@ def test_a_task_has_one_byte_form_only() -> None:
 def test_a_task_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message: str) -> None:
     """The message names the rule and the number that breaks it."""
     with pytest.raises(TaskError) as caught:
-        dataclasses.replace(published().task, **change)
+        changed(published().task, **change)
 
     assert message in str(caught.value)
 
@@ -255,7 +256,7 @@ def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int
     assert task == Task.from_bytes(task.to_bytes())
     for name in ("analyzer_key", "shuffler_key"):
         with pytest.raises(TaskError, match=f"{name} has 33 bytes; it must have {key_bytes}"):
-            dataclasses.replace(task, **{name: bytes(33)})  # type: ignore[arg-type]
+            changed(task, **{name: bytes(33)})
     with pytest.raises(TaskError, match="the limit is 1048576"):
         published(dummies_per_user=2**20 // (12 + overhead), suite=suite)
 
@@ -265,7 +266,7 @@ def test_a_task_too_long_to_be_read_is_never_written() -> None:
     task = published().task
     labels = tuple(f"{number:0>200}" for number in range(12_000))
     with pytest.raises(TaskError, match="the limit is 2097152"):
-        dataclasses.replace(
+        changed(
             task,
             domain_size=12_000,
             labels=labels,
@@ -321,9 +322,9 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
     signed, other = protocol_task("signed"), protocol_task("puredump")
     none = FixedDummies(per_user=0)
     with pytest.raises(TaskError, match="this protocol's dummies must be one of: clusters"):
-        dataclasses.replace(signed, dummies=none)
+        changed(signed, dummies=none)
     with pytest.raises(TaskError, match="the distribution of this protocol's dummies must be one"):
-        dataclasses.replace(other, dummies=signed.dummies)
+        changed(other, dummies=signed.dummies)
     assert signed == Task.from_bytes(signed.to_bytes())
 
 
