@@ -84,6 +84,7 @@ protos: install  ## generate the protocol buffer code again
 vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_hpke_vectors
 	$(BIN)/python -m tests.vectors.make_placement_vectors
+	$(BIN)/python -m tests.vectors.make_task_vectors
 
 mutants: install  ## mutate the critical cores (hours; ONLY='*_3' for the third mutant of each function), apply the faults
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mutmut run $(if $(ONLY),"$(ONLY)")

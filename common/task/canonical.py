@@ -8,7 +8,8 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, NoReturn, get_args, get_origin, get_type_hints
 
@@ -38,6 +39,15 @@ INTEGERS_AS_TEXT: Final = frozenset(
     }
 )
 """Fields whose integers are texts, whatever their value: JavaScript rounds those above 2^53."""
+PARSE_ERRORS: Final = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+)
+"""Exceptions, besides TaskError, that parsing arbitrary bytes may raise."""
 _INFINITE: Final = "inf"
 """Infinity; JSON has no number for it."""
 _TAG: Final = "distribution"
@@ -71,13 +81,15 @@ def to_json(value: Any, name: str = "") -> Any:  # noqa: ANN401  # any value of 
         return [to_json(each, name) for each in value]
     if isinstance(value, bytes):
         return value.hex()
+    if value != value:  # noqa: PLR0124  # NaN
+        raise TaskError(f"{name} is not a number")
     if type(value) is int and name in INTEGERS_AS_TEXT:
         return str(value)
     return _INFINITE if value == math.inf else value
 
 
 def decode(raw: bytes) -> Any:  # noqa: ANN401  # any JSON
-    """Parse JSON in ASCII without NaN and infinities; raise ValueError or TaskError."""
+    """Parse JSON in ASCII without NaN and infinities; raise PARSE_ERRORS or TaskError."""
     return json.loads(raw.decode("ascii"), parse_constant=_refuse_constant)
 
 
@@ -85,8 +97,8 @@ def from_json(kind: Any, raw: Any, name: str = "") -> Any:  # noqa: ANN401  # of
     """
     Parse the JSON of a value of this type.
 
-    Raises TaskError, ValueError, TypeError, KeyError or AttributeError for arbitrary JSON. A second
-    form of a value may be accepted, so callers compare bytes.
+    Raises TaskError or PARSE_ERRORS for arbitrary JSON. A second form of a value may be accepted,
+    so callers compare bytes.
     """
     if kind in _UNIONS:
         tag, forms = _UNIONS[kind]
@@ -104,14 +116,17 @@ def from_json(kind: Any, raw: Any, name: str = "") -> Any:  # noqa: ANN401  # of
         return bytes.fromhex(raw)
     if kind is int and name in INTEGERS_AS_TEXT:
         return int(_checked(str, raw, name))
-    if kind is float and raw == _INFINITE:
-        return math.inf
+    if kind is float:
+        return math.inf if raw == _INFINITE else float(_checked((float, int), raw, name))
     return raw if get_origin(kind) is Literal else _checked(kind, raw, name)
 
 
-def _checked(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401
-    if type(raw) is not kind:
-        raise TaskError(f"{name} has the type {type(raw).__name__}; it must be {kind.__name__}")
+def _checked(kinds: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # any JSON
+    """Return JSON; raise TaskError unless it has the type, or one of the types, `kinds`."""
+    allowed = kinds if isinstance(kinds, tuple) else (kinds,)
+    if type(raw) not in allowed:
+        words = " or ".join(kind.__name__ for kind in allowed)
+        raise TaskError(f"{name} has the type {type(raw).__name__}; it must be {words}")
     return raw
 
 
@@ -122,10 +137,9 @@ def _types(kind: type) -> Mapping[str, Any]:
 
 
 def _without_none(hint: Any) -> Any:  # noqa: ANN401  # any type
-    if hint in _UNIONS or not isinstance(hint, UnionType):
+    if not isinstance(hint, UnionType):
         return hint
-    [only] = (each for each in get_args(hint) if each is not NoneType)
-    return only
+    return reduce(or_, (each for each in get_args(hint) if each is not NoneType))
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -64,15 +64,6 @@ MIN_DELTA: Final = 1e-15
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_POPULATION_CHARACTERS: Final = 64
 
-_PARSE_ERRORS: Final = (
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    RecursionError,
-    OverflowError,
-)
-"""Exceptions that parsing arbitrary bytes may raise."""
 _PER_PUBLICATION: Final = frozenset(
     {"analyzer_key", "shufflers", "nonce", "tokens", "central_epsilon", "round"}
 )
@@ -525,7 +516,7 @@ class Task:
         try:
             task = cls._from_fields(canonical.decode(task_bytes))
             read_back = task.to_bytes()
-        except _PARSE_ERRORS as error:
+        except canonical.PARSE_ERRORS as error:
             raise TaskError("the bytes are not a valid task") from error
         if read_back != task_bytes:
             raise TaskError("the task is not in canonical form")

@@ -190,7 +190,9 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     least, *larger = map("{:,}".format, task.envelope_sizes)
     average = f"{task.expected_envelope_bytes:,.0f} on average"
     size = f"{least} to {larger[-1]}, {average}" if larger else least
+    shown = ("title", "prompt", "purpose", "series", "round")
     return [
+        *((name, str(getattr(task, name))) for name in shown if getattr(task, name)),
         ("protocol", task.protocol),
         ("values", _describe_values(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
