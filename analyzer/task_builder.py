@@ -31,7 +31,7 @@ from common.task.specs import (
     check_new_labels,
     normalize,
 )
-from common.task.task import MAX_LOCAL_EPSILON, Task
+from common.task.task import FOR_PEOPLE, MAX_LOCAL_EPSILON, Task
 from common.task.task_parts import TaskShuffler, TaskView
 from common.task.uniform_dummies import averaging
 
@@ -101,11 +101,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         population=draft.population,
         budget_epsilon=default_budget(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
-        title=draft.title,
-        prompt=draft.prompt,
-        purpose=draft.purpose,
-        series=draft.series,
-        round=draft.round,
+        **{name: getattr(draft, name) for name in FOR_PEOPLE},
     )
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 

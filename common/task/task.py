@@ -9,11 +9,11 @@ JSON (see `common.task.canonical`), so that an auditor can read the promises mad
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Real
-from typing import Any, Final, Self, get_args, get_origin
+from typing import Any, Final, Self, get_args
 
 import numpy as np
 
@@ -69,7 +69,8 @@ _PER_PUBLICATION: Final = frozenset(
 )
 """Fields in which two tasks from one draft may differ."""
 _MOST_CHARACTERS: Final = {"title": 80, "prompt": 500, "purpose": 1000, "series": 64}
-"""Maximum characters of the texts that a person is shown."""
+FOR_PEOPLE: Final = (*_MOST_CHARACTERS, "round")
+"""Fields that a person is shown; they may be empty."""
 MAX_ROUND: Final = 10**6
 
 
@@ -137,10 +138,6 @@ class Task:
     """Number of the round in the series, from 1; 0 without a series."""
 
     def __post_init__(self) -> None:
-        for name, kind in _KINDS:
-            if not isinstance(value := getattr(self, name), kind):
-                needed = getattr(kind, "__name__", kind)
-                raise TaskError(f"{name} has the type {type(value).__name__}; it must be {needed}")
         self._check_lists()
         check_domain_size(self.domain_size, self.kind)  # first, since other rules multiply by it
         check_composition(
@@ -543,14 +540,6 @@ class Task:
 @lru_cache(maxsize=64)
 def _dummies_of(views: tuple[TaskView, ...]) -> LevelDummies:
     return LevelDummies.of_views([view.dummies for view in views])
-
-
-_KINDS: Final[tuple[tuple[str, Any], ...]] = tuple(
-    (field.name, get_origin(field.type) if get_origin(field.type) is tuple else field.type)
-    for field in fields(Task)
-    if field.type not in {int, float}  # which are checked with their ranges
-)
-"""Names and types of a task's other fields."""
 
 
 _LISTED: Final = 4

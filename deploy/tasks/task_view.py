@@ -23,7 +23,7 @@ from common.task.specs import (
     OpenSpec,
     RapporSpec,
 )
-from common.task.task import NONCE_BYTES, Task, honest_share
+from common.task.task import FOR_PEOPLE, NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
 from deploy.terminal.durations import format_time, format_times
 from deploy.terminal.escape import escaped, visible
@@ -190,9 +190,8 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     least, *larger = map("{:,}".format, task.envelope_sizes)
     average = f"{task.expected_envelope_bytes:,.0f} on average"
     size = f"{least} to {larger[-1]}, {average}" if larger else least
-    shown = ("title", "prompt", "purpose", "series", "round")
     return [
-        *((name, str(getattr(task, name))) for name in shown if getattr(task, name)),
+        *((name, str(getattr(task, name))) for name in FOR_PEOPLE if getattr(task, name)),
         ("protocol", task.protocol),
         ("values", _describe_values(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
