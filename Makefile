@@ -84,6 +84,7 @@ protos: install  ## generate the protocol buffer code again
 vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_hpke_vectors
 	$(BIN)/python -m tests.vectors.make_placement_vectors
+	$(BIN)/python -m tests.vectors.make_task_vectors
 
 figures: install  ## record the output of seeded commands again
 	$(BIN)/python -m tests.support.recorded_commands

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MAX_EPSILON
@@ -20,7 +20,6 @@ from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
 from common.task.composition import check_domain_size
 from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
-from common.task.dummy_forms import AnyDummies
 from common.task.kinds import KINDS, TABLES
 from common.task.named_dummies import LevelDummies
 from common.task.specs import (
@@ -37,7 +36,8 @@ from common.task.specs import (
     normalize,
     spec_as,
 )
-from common.task.task import MAX_LOCAL_EPSILON, Task
+from common.task.task import FOR_PEOPLE, MAX_LOCAL_EPSILON, Task
+from common.task.task_parts import TaskShuffler, TaskView
 from common.task.uniform_dummies import averaging
 
 MIN_DRAFT_EPSILON: Final = 1e-6
@@ -67,29 +67,35 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     local_epsilon = kind.claim(draft, spec)
     length = suite_named(draft.suite).public_key_bytes
     shuffler_key = HpkePublicKey(draft.suite, draft.shuffler_key[:length])
+    views = _views(draft, spec)
+    shuffler = TaskShuffler(
+        key=shuffler_key.raw,
+        proof=draft.shuffler_key[length:],
+        keep_weight=draft.shuffler.keep_weight,
+        noise=(draft.shuffler.noise,) * len(views),
+    )
     task = Task(
-        **_common_fields(draft),
+        protocol=draft.protocol,
+        views=views,
+        labels=draft.labels,
         mechanism=spec,
-        dummies=_dummies(draft, spec),
+        shufflers=(shuffler,),
+        delta=draft.delta,
+        n_min=draft.n_min,
+        target_size=draft.target_size,
+        deadline=draft.deadline,
+        assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=local_epsilon,
         central_epsilon=0.0,  # replaced below: it depends on all other fields
+        coalition_epsilon=local_epsilon,
+        suite=draft.suite,
         analyzer_key=analyzer_key,
-        shuffler_key=shuffler_key.raw,
-        shuffler_key_proof=draft.shuffler_key[length:],
         nonce=nonce,
         budget_epsilon=default_budget(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
+        **{name: getattr(draft, name) for name in FOR_PEOPLE},
     )
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
-
-
-def _common_fields(draft: TaskDraft) -> dict[str, Any]:
-    """Return the fields that a task takes from its draft unchanged."""
-    changed = {"dummies", "local_epsilon", "shuffler_key", "budget_epsilon", "budget_delta"}
-    drafted, in_task = (
-        {field.name for field in dataclasses.fields(form)} for form in (TaskDraft, Task)
-    )
-    return {name: getattr(draft, name) for name in (drafted & in_task) - changed}
 
 
 def with_all_items(draft: TaskDraft) -> TaskDraft:
@@ -118,18 +124,22 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
     return dataclasses.replace(draft, domain_size=size, labels=labels)
 
 
-def _dummies(draft: TaskDraft, spec: AnySpec) -> AnyDummies:
-    if draft.dummies is None:
-        if spec.levels:
-            groups = group_count(draft.breakdown)
-            sizes = hierarchy_sizes(draft.domain_size // groups, spec.item_buckets, groups)
-            return LevelDummies.averaging(draft.dummies_per_user, sizes)
-        return averaging(draft.dummies_per_user)
-    if draft.dummies_per_user:
+def _views(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:
+    """Return the task's views, with the draft's dummies."""
+    if draft.dummies is not None and draft.dummies_per_user:
         raise TaskError(
             f"dummies_per_user is {draft.dummies_per_user}; with a table [dummies] it must be 0"
         )
-    return draft.dummies
+    if not spec.levels:
+        dummies = draft.dummies or averaging(draft.dummies_per_user)
+        return (TaskView(domain_size=draft.domain_size, dummies=dummies),)
+    groups = group_count(draft.breakdown)
+    sizes = hierarchy_sizes(draft.domain_size // groups, spec.item_buckets, groups)
+    of_levels = (draft.dummies or LevelDummies.averaging(draft.dummies_per_user, sizes)).views
+    if len(of_levels) != len(sizes):
+        raise TaskError(f"the dummies have {len(of_levels)} levels; the hierarchy has {len(sizes)}")
+    levels = zip(sizes, of_levels, strict=True)
+    return tuple(TaskView(domain_size=size, dummies=dummies) for size, dummies in levels)
 
 
 def default_budget(draft: TaskDraft, local_epsilon: float) -> float:

@@ -1,7 +1,6 @@
 """Rates at which the analyzer detects lost reports and an unshuffled batch."""
 
 import math
-from dataclasses import replace
 from typing import Final, Literal
 
 from numpy.random import Generator
@@ -10,6 +9,7 @@ from scipy import stats
 from analyzer.sentinels import FALSE_ALARM, SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
 from audit.finding import Checks, Finding, Rows
+from audit.harness.tasks import with_shuffler
 from audit.scenario import AuditSubject
 from audit.statistics import p_binomial, p_poisson
 from common.errors import SuspectBatchError
@@ -78,8 +78,7 @@ def sentinel_rate(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Findi
 def run_kept_order(subject: AuditSubject, rng: Generator) -> Rows:
     """Check that unshuffled batches of sentinels are rejected and shuffled ones are not."""
     # The order test does not depend on sampling.
-    spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
-    task, checks = replace(subject.task, shuffler=spec), Checks()
+    task, checks = with_shuffler(subject.task, keep_weight=KEEP_SUM), Checks()
     sentinels = _draw_reports(ORDER_SENTINELS, rng)
     for order in (sentinels, sentinels[::-1]):
         checks.require(

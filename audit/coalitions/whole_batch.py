@@ -17,6 +17,7 @@ from audit.coalitions import messages
 from audit.coalitions.messages import FEW_USERS, proven_epsilon, run_batch_game
 from audit.finding import Checks, Rows
 from audit.game import game_row, run_game
+from audit.harness.tasks import with_shuffler
 from audit.scenario import AuditSubject
 from common.accounting import guarantees
 from common.messages.guarantee import rounded_up
@@ -170,7 +171,7 @@ def run_partition(subject: AuditSubject, rng: Generator) -> Rows:
     changed: dict[str, Any] = {
         "nonce": rng.bytes(len(task.nonce)),
         "analyzer_key": rng.bytes(len(task.analyzer_key)),
-        "shuffler_key": rng.bytes(len(task.shuffler_key)),
+        "shufflers": with_shuffler(task, key=rng.bytes(len(task.shuffler_key))).shufflers,
         "n_min": task.n_min + 1,
         "deadline": task.deadline - 1,
         "delta": more,

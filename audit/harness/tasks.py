@@ -13,8 +13,8 @@ from common.errors import ShuffleDpError
 from common.task.cluster_dummies import ClusterDummies
 from common.task.domain_spec import EdgesSpec, hierarchy_sizes
 from common.task.draft import TaskDraft
-from common.task.named_dummies import LevelDummies
-from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ItemNoise, NoNoise
+from common.task.named_dummies import ItemDummies, LevelDummies
+from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ItemNoise
 from common.task.task import NONCE_BYTES, Task
 from common.task.uniform_dummies import FixedDummies
 from lab.planning.requirements import UNUSED_KEY
@@ -55,6 +55,12 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
     )
 
 
+def with_shuffler(task: Task, **changes: Any) -> Task:  # noqa: ANN401  # fields of a shuffler
+    """Return a task with some fields of its shuffler changed."""
+    [shuffler] = task.shufflers
+    return dataclasses.replace(task, shufflers=(dataclasses.replace(shuffler, **changes),))
+
+
 @lru_cache(maxsize=8)
 def reduced_draft(task: Task, *, most_reports: int, n_users: tuple[int, ...]) -> TaskDraft | None:
     """
@@ -83,17 +89,17 @@ def _fewer(noise: ItemNoise) -> ItemNoise:
     if isinstance(noise, GeometricNoise):
         most = min(noise.most, 3 * _MAX_DUMMIES)
         return dataclasses.replace(noise, peak=min(noise.peak, _MAX_DUMMIES), most=most)
-    if isinstance(noise, NoNoise):
-        return noise
-    return BinomialNoise(trials=min(noise.trials, 4 * _MAX_DUMMIES))
+    return BinomialNoise(trials=min(noise.trials, 4 * _MAX_DUMMIES)) if noise.trials else noise
 
 
 def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
     size, shuffler = min(task.domain_size, _MAX_ITEMS), task.shuffler
-    dummies = task.dummies.resized(size)
-    if cut and isinstance(dummies, ClusterDummies):
+    dummies = task.dummies
+    if isinstance(dummies, ItemDummies):
+        dummies = dataclasses.replace(dummies, trials=size, most=min(dummies.most, size))
+    elif cut and isinstance(dummies, ClusterDummies):
         dummies = _FEW_CLUSTERS
-    elif cut and dummies.maximum > _MAX_DUMMIES and not dummies.item_chance:
+    elif cut and dummies.maximum > _MAX_DUMMIES:
         dummies = FixedDummies(per_user=_MAX_DUMMIES)
     if cut:
         shuffler = dataclasses.replace(shuffler, noise=_fewer(shuffler.noise))

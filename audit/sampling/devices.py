@@ -12,6 +12,7 @@ from scipy import stats
 
 from audit.families.family import NotCoveredError
 from audit.finding import Checks, Rows
+from audit.harness.tasks import with_shuffler
 from audit.sampling.dummies import dummies_of
 from audit.scenario import AuditSubject
 from audit.statistics import p_binomial
@@ -34,8 +35,9 @@ def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     """Prepare sealed submissions to the audited task, open them, and test their contents."""
     checks = Checks()
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
-    task = dataclasses.replace(
-        subject.task, analyzer_key=analyzer.public_key().raw, shuffler_key=shuffler.public_key().raw
+    task = with_shuffler(
+        dataclasses.replace(subject.task, analyzer_key=analyzer.public_key().raw),
+        key=shuffler.public_key().raw,
     )
     users = max(100, subject.sizes.devices // (1 + math.ceil(task.expected_reports_per_user)))
     values = rng.integers(0, task.domain_size, size=users)

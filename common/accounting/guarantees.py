@@ -154,7 +154,7 @@ class PrivacyParameters:
             all_or_none = Groups(Binomial(1, 1 - fewer), dummies) if dummies else None
             return AnonymitySet(users=users, random_dummies=all_or_none)
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
-        if not (isinstance(self.dummies, UniformDummies) and self.dummies.random):
+        if not (isinstance(self.dummies, UniformDummies) and self.dummies.trials):
             return AnonymitySet(users=users, dummies=dummies)
         # Subtracting a user also subtracts at least one fixed dummy for each refusal. Without fixed
         # dummies, or without a user left to subtract, random ones may have been refused.

@@ -14,13 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_LENGTHS, Drawn, Dummies
+from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_LENGTHS, Drawn, Dummies, ItemMechanism
 from common.task.specs import check_int_range
 
 CHANCE_SUM: Final = EXTRA_WEIGHT_SUM
@@ -177,7 +177,7 @@ class ClusterDummies(Dummies):
             f"{nulls:.4g} null reports"
         )
 
-    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+    def draw(self, mechanism: ItemMechanism, n_users: int, rng: np.random.Generator) -> Drawn:
         """Draw users' clusters, one user after the other, and the null reports of their rooms."""
         drawn = [mechanism.draw_clusters(rng) for _ in range(n_users)]
         return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)

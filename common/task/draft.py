@@ -8,20 +8,22 @@ from typing import Annotated, Any, Final, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from common.crypto.hpke import DEFAULT_SUITE
+from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.errors import TaskError
-from common.limits import MAX_USERS, parse_amount, parse_bounded, parse_count
+from common.limits import MAX_USERS, parse_amount, parse_bounded, parse_word
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.dummies import MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
 from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
-from common.task.specs import MAX_DOMAIN_SIZE, Labels
-from common.task.task import MAX_POPULATION_CHARACTERS
+from common.task.specs import MAX_DOMAIN_SIZE, Labels, whole
+from common.task.task import MAX_POPULATION_CHARACTERS, MAX_ROUND
 from common.task.token_spec import TokenSpec
 
 _MAX_NAME: Final = 64
-_ItemCount = Annotated[int, partial(parse_count, maximum=MAX_DOMAIN_SIZE)]
-_UserCount = Annotated[int, partial(parse_count, maximum=MAX_USERS)]
+_MAX_TEXT: Final = 1000
+_ItemCount = Annotated[int, whole(0, MAX_DOMAIN_SIZE)]
+_Text = Annotated[str, partial(parse_bounded, length=_MAX_TEXT)]
+_UserCount = Annotated[int, whole(0, MAX_USERS)]
 
 
 @cache
@@ -142,7 +144,7 @@ class TaskDraft(_Draft):
     that is infinite and there is no population, the largest ε that can be certified."""
     budget_delta: float | None = None
     """δ of the budget; by default, delta."""
-    suite: str = DEFAULT_SUITE
+    suite: Annotated[str, partial(parse_word, allowed=tuple(SUITES))] = DEFAULT_SUITE
     """HPKE suite of reports and envelopes; shuffler_key is a key of this suite."""
     numbers: NumberDraft | None = None
     """Only for protocols for numbers; by default, the range is -1 .. 1."""
@@ -157,5 +159,14 @@ class TaskDraft(_Draft):
     breakdown: BreakdownSpec | None = None
     """A public attribute to break results down by. domain_size and labels are those of one group;
     the task gets an item for each pair of group and value."""
+    title: _Text = ""
+    prompt: _Text = ""
+    """The question that a person is asked."""
+    purpose: _Text = ""
+    """What the result is for."""
+    series: _Text = ""
+    """Name of the series that the task is a round of."""
+    round: Annotated[int, whole(0, MAX_ROUND)] = 0
+    """Number of the round in the series, from 1; 0 without a series."""
     tokens: TokenSpec | None = None
     """The issuer's key for the task's tokens. None: anybody may submit any number of times."""

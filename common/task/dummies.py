@@ -5,12 +5,15 @@ Each distribution is a class of its own, listed in `common.task.dummy_forms`. A 
 independently of the value, from bounded integers only.
 """
 
+import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
+from common.errors import TaskError
 from common.protocols import DummyDistribution
 
 MAX_DUMMIES: Final = 2**20
@@ -21,10 +24,15 @@ EXTRA_WEIGHT_SUM: Final = 2**32
 """Denominator of extra_weight."""
 MAX_LENGTHS: Final = 256
 """Maximum number of lengths of a task's submissions."""
+_MIN_ACCEPTANCE: Final = 2.0**-8
+"""Minimum probability that a draw is accepted; below it, rejection sampling would take too long."""
 
-Drawn = tuple[NDArray[np.int64], NDArray[np.void]]
+ItemMechanism = Any
+"""A task's mechanism for items, which this package may not import."""
+Numbers = NDArray[np.int64]
+Drawn = tuple[Numbers, NDArray[np.void]]
 """The number of each user's dummies, shape (n_users,), and the dummies, user by user."""
-Sampled = tuple[NDArray[np.int64], int]
+Sampled = tuple[Numbers, int]
 """Counts by a mechanism's cells, shape (cells,), and the number of reports."""
 
 
@@ -62,7 +70,7 @@ class Dummies(ABC):
         """What each user adds, to follow "and add" in the sentence of a guarantee."""
 
     @abstractmethod
-    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+    def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
         """
         Draw users' dummies as reports of a mechanism for items, independently of their values.
 
@@ -70,12 +78,7 @@ class Dummies(ABC):
         reports that fill their rooms, so that the length shows the rooms alone.
         """
 
-    def sample(
-        self,
-        mechanism: Any,  # noqa: ANN401  # a mechanism for items
-        users: NDArray[np.int64],
-        rng: np.random.Generator,
-    ) -> Sampled:
+    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
         """
         Draw the counts of the reports of `users`, shape (domain_size,), and of all their dummies.
 
@@ -86,7 +89,7 @@ class Dummies(ABC):
         return cells, int(cells.sum())
 
     @property
-    def views(self) -> "tuple[Dummies, ...]":
+    def views(self) -> "tuple[Any, ...]":
         """The dummies of each histogram that a user reports to: one, or a hierarchy's levels."""
         return (self,)
 
@@ -138,13 +141,8 @@ class Dummies(ABC):
     def check_domain_size(self, domain_size: int) -> None:  # noqa: B027  # most are for any
         """Raise TaskError unless the distribution is for this number of items."""
 
-    def resized(self, domain_size: int) -> Self:
-        """Return the distribution for another number of items."""
-        del domain_size
-        return self
 
-
-def successes(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def successes(weight: int, count: int, rng: Generator) -> NDArray[np.bool_]:
     """Draw `count` trials: each is a bounded integer, and succeeds if it is below the weight."""
     return rng.integers(0, EXTRA_WEIGHT_SUM, size=count, dtype=np.int64) < weight
 
@@ -152,3 +150,23 @@ def successes(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.b
 def chance_words(weight: int) -> str:
     """State the probability weight / EXTRA_WEIGHT_SUM."""
     return f"probability {weight / EXTRA_WEIGHT_SUM:.6g} ({weight} in {EXTRA_WEIGHT_SUM})"
+
+
+def check_conditioned(expected: float, certain: int, most: int, log_probability: float) -> None:
+    """
+    Check that a device can draw a random number X that is conditioned on being at most `most`.
+
+    `expected` is the mean of all dummies of a user, of which `certain` are not random, and
+    `log_probability` is ln P(X = most), below ln P(X ≤ most). Raises TaskError.
+    """
+    mean = expected - certain
+    if mean > most and log_probability < math.log(_MIN_ACCEPTANCE):
+        raise TaskError(
+            f"most is {most} for a distribution with mean {mean:.4g}; too many draws would be "
+            "rejected"
+        )
+    if expected > MAX_DUMMIES:
+        raise TaskError(
+            f"the expected number of dummies per user is {expected:.4g}; it must be at most "
+            f"{MAX_DUMMIES}"
+        )

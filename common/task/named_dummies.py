@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self
+from dataclasses import dataclass
+from typing import Annotated, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from common.errors import TaskError
@@ -15,16 +16,17 @@ from common.task.dummies import (
     MAX_TRIALS,
     Drawn,
     Dummies,
+    ItemMechanism,
+    Numbers,
     Sampled,
     chance_words,
+    check_conditioned,
     successes,
 )
 from common.task.specs import check_fields, check_int_range, whole
 from common.task.uniform_dummies import (
     BinomialDummies,
     averaging,
-    check_acceptance,
-    check_expected,
     of_mean,
 )
 
@@ -50,11 +52,11 @@ class ItemDummies(Dummies):
     def __post_init__(self) -> None:
         check_fields(self)
         n, k, chance = self.trials, self.most, self.item_chance
+        log_probability = 0.0
         if n > k:
             ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
             log_probability = ways + k * math.log(chance) + (n - k) * math.log1p(-chance)
-            check_acceptance(self.expected_per_user, k, log_probability)
-        check_expected(self.expected_per_user)
+        check_conditioned(self.expected_per_user, 0, k, log_probability)
 
     @property
     def item_chance(self) -> float:
@@ -80,24 +82,19 @@ class ItemDummies(Dummies):
         """Average number of dummies of one user, before conditioning on `most`."""
         return self.trials * self.item_chance
 
-    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+    def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
         """Draw users' dummies, one user after the other: true reports of items."""
         drawn = [mechanism.randomize(self._draw_items(rng), rng) for _ in range(n_users)]
         return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)
 
-    def _draw_items(self, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _draw_items(self, rng: Generator) -> Numbers:
         """Draw the items that one user's dummies name; all again if there are too many."""
         while True:
             items = np.flatnonzero(successes(self.extra_weight, self.trials, rng))
             if len(items) <= self.most:
                 return items
 
-    def sample(
-        self,
-        mechanism: Any,  # noqa: ANN401
-        users: NDArray[np.int64],
-        rng: np.random.Generator,
-    ) -> Sampled:
+    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
         """Draw the counts of users' reports and dummies by item."""
         added = rng.binomial(int(users.sum()), self.item_chance, size=self.trials)
         cells = mechanism.sample_cells(users, 0, rng) + added
@@ -119,10 +116,6 @@ class ItemDummies(Dummies):
                 f"{domain_size}"
             )
 
-    def resized(self, domain_size: int) -> Self:
-        """Return the distribution for another number of items, with the same probability."""
-        return replace(self, trials=domain_size, most=min(self.most, domain_size))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelDummies(Dummies):
@@ -142,7 +135,7 @@ class LevelDummies(Dummies):
             )
         for number in self.levels:
             check_int_range("a level's dummies", number, 0, MAX_DUMMIES * EXTRA_WEIGHT_SUM)
-        check_expected(self.expected_per_user)
+        check_conditioned(self.expected_per_user, 0, MAX_DUMMIES, 0.0)
 
     @classmethod
     def averaging(cls, dummies_per_user: float, sizes: Sequence[int]) -> Self:
@@ -152,10 +145,18 @@ class LevelDummies(Dummies):
         `sizes` are the levels' numbers of nodes. Run by the analyzer. Errors: `averaging`.
         """
         each = dummies_per_user / sum(sizes)
-        levels = [averaging(each * size) for size in sizes]
-        return cls(
-            levels=tuple(each.per_user * EXTRA_WEIGHT_SUM + each.extra_weight for each in levels)
+        return cls.of_views([averaging(each * size) for size in sizes])
+
+    @classmethod
+    def of_views(cls, views: Sequence[Dummies]) -> Self:
+        """Return the dummies of all levels; raise TaskError unless each has an averaging number."""
+        weights = (
+            each.per_user * EXTRA_WEIGHT_SUM + getattr(each, "extra_weight", 0) for each in views
         )
+        found = cls(levels=tuple(weights))
+        if found.views != tuple(views):
+            raise TaskError("the dummies of each level of a hierarchy must be fixed or fractional")
+        return found
 
     @property
     def views(self) -> tuple[BinomialDummies, ...]:
@@ -184,7 +185,7 @@ class LevelDummies(Dummies):
         """Average number of dummies of one user."""
         return sum(self.levels) / EXTRA_WEIGHT_SUM
 
-    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+    def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
         """Draw users' dummies: uniform nodes of each level, sorted by user."""
         by_level = np.array([each.draw_numbers(n_users, rng) for each in self.views])
         users = np.concatenate([np.repeat(np.arange(n_users), level) for level in by_level])

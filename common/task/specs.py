@@ -283,7 +283,7 @@ class RapporSpec(_OtherSpec):
     q = 1 there is no instantaneous noise."""
     most_bytes: Annotated[int, whole(1, MAX_TEXT_BYTES)]
     """Maximum length of a text, in bytes of UTF-8; devices refuse longer ones."""
-    question: str
+    lasting_question: str = ""
     """Name of a question that may be asked again; a population's tasks share permanent responses
     to it. If empty, the task has its own responses."""
     report_bytes: _ReportBytes
@@ -302,8 +302,8 @@ class RapporSpec(_OtherSpec):
                 "encoding labels"
             )
         check_int_range("set_weight", self.set_weight, self.unset_weight + 1, INSTANT_SUM)
-        check_printable("question", self.question, MAX_QUESTION_CHARACTERS)
-        if self.question and self.permanent_weight == 0:
+        check_printable("lasting_question", self.lasting_question, MAX_QUESTION_CHARACTERS)
+        if self.lasting_question and self.permanent_weight == 0:
             raise TaskError(
                 "permanent_weight is 0; it must be above 0 for a named question, whose tasks share "
                 "permanent noise"
@@ -485,14 +485,15 @@ class OpenSpec(_OtherSpec):
 
 AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec
 
-_FORMS: Final[Mapping[str, type[AnySpec]]] = {
+FORMS: Final[Mapping[str, type[AnySpec]]] = {
     **dict.fromkeys(get_args(MechanismName), MechanismSpec),
     **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
     **dict.fromkeys(get_args(OpenMechanismName), OpenSpec),
     **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
     **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
 }
-MECHANISMS: Final = tuple(_FORMS)
+"""The class of each mechanism's integers, by the mechanism's name."""
+MECHANISMS: Final = tuple(FORMS)
 """Names of all mechanisms."""
 _WORDS: Final[Mapping[type[AnySpec], str]] = {
     MechanismSpec: "items",
@@ -510,16 +511,6 @@ def spec_as(spec: AnySpec, form: type[S]) -> S:
     if not isinstance(spec, form):
         raise TaskError(f"the mechanism {spec.name} is not for {_WORDS[form]}")
     return spec
-
-
-def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
-    """Parse a mechanism from a task's JSON; raise TaskError, TypeError or KeyError if invalid."""
-    form = _FORMS.get(fields["name"])
-    if form is None:
-        raise TaskError(f"the mechanism must be one of: {', '.join(_FORMS)}")
-    if form is KeyValueSpec:
-        fields = {**fields, "fakes": tuple(fields["fakes"])}
-    return form(**fields)
 
 
 MAX_LABEL_CHARACTERS: Final = 256

@@ -3,18 +3,17 @@ A task: what is collected and under which parameters. Immutable, signed by the a
 identified by the SHA-256 of its bytes exactly as published.
 
 One task is one round and one release; each further round needs a new task. The bytes are canonical
-JSON (sorted keys, no spaces, ASCII, numbers as Python prints them, an infinite local ε as the text
-"inf"), so that an auditor can read the promises made to every device.
+JSON (see `common.task.canonical`), so that an auditor can read the promises made to every device.
 """
 
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Real
-from typing import Any, Final, NoReturn, Self, get_args, get_origin
+from typing import Any, Final, Self, get_args
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
 from common.protocols import ITEM_KINDS, Kind, Protocol, Refinement, protocol_named
-from common.task.cluster_dummies import ClusterDummies
+from common.task import canonical
 from common.task.composition import check_composition, check_domain_size
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
@@ -34,9 +33,9 @@ from common.task.domain_spec import (
     group_count,
     hierarchy_sizes,
 )
-from common.task.dummy_forms import DUMMIES, AnyDummies
+from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import LevelDummies
-from common.task.shuffler_spec import NOISES, ItemNoise, ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.specs import (
     AnySpec,
     MechanismSpec,
@@ -48,13 +47,13 @@ from common.task.specs import (
     check_open_range,
     check_printable,
     spec_as,
-    spec_from_fields,
 )
+from common.task.task_parts import TaskShuffler, TaskView
 from common.task.token_spec import TokenSpec
-from common.task.uniform_dummies import FixedDummies, UniformDummies
 from common.task_digest import TaskDigest
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+_OLD_VERSION: Final = 1
 NONCE_BYTES: Final = 32
 SUBMISSION_ID_BYTES: Final = 16
 
@@ -64,25 +63,14 @@ MAX_LOCAL_EPSILON: Final = 20.0
 MIN_DELTA: Final = 1e-15
 MAX_POPULATION_CHARACTERS: Final = 64
 
-_PARSE_ERRORS: Final = (
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    RecursionError,
-    OverflowError,
+_PER_PUBLICATION: Final = frozenset(
+    {"analyzer_key", "shufflers", "nonce", "tokens", "central_epsilon", "round"}
 )
-"""Exceptions that parsing arbitrary bytes may raise."""
-_HEXADECIMAL: Final = ("analyzer_key", "shuffler_key", "shuffler_key_proof", "nonce")
-_ADDED: Final = ("shuffler_key_proof", "tokens", "edges", "breakdown")
-"""Fields that former versions lacked."""
-_OF_DUMMIES: Final = ("per_user", "trials", "extra_weight", "most")
-_OF_SHUFFLER: Final = ("trials", "peak", "left_weight", "right_weight", "most")
-"""Numbers that the tables of the bytes have for every distribution; 0 if it has none."""
-_PER_PUBLICATION: Final = {*_HEXADECIMAL, "tokens", "central_epsilon"}
 """Fields in which two tasks from one draft may differ."""
-_INFINITE: Final = "inf"
-"""Infinity in the canonical bytes; JSON has no number for it."""
+_MOST_CHARACTERS: Final = {"title": 80, "prompt": 500, "purpose": 1000, "series": 64}
+FOR_PEOPLE: Final = (*_MOST_CHARACTERS, "round")
+"""Fields that a person is shown; they may be empty."""
+MAX_ROUND: Final = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +83,14 @@ class Task:
     """
 
     protocol: str
-    domain_size: int
-    """Number of items, vector components or keys; 1 for a single number and for texts without
-    labels."""
-    labels: tuple[str, ...]
+    views: tuple[TaskView, ...]
+    """The histograms that every user reports to: one for each level of a hierarchy, the coarsest
+    first, and otherwise one."""
+    labels: tuple[str, ...] = ()
     """Names of the items, numbers or keys; may be empty."""
     mechanism: AnySpec
-    dummies: AnyDummies
-    shuffler: ShufflerSpec
+    shufflers: tuple[TaskShuffler, ...]
+    """The shufflers that reports pass, in order; this version supports one."""
     delta: float
     n_min: int
     """Minimum number of users in a released batch."""
@@ -117,34 +105,39 @@ class Task:
     central_epsilon: float
     """Claimed ε at `delta`, with ⌊n_min · assumed_honest_fraction⌋ honest users and an honest
     shuffler. Always finite."""
+    coalition_epsilon: float
+    """Claimed ε against the analyzer together with any one shuffler; with one shuffler, the local
+    ε."""
     suite: str
     """HPKE suite of both layers: reports are sealed to the analyzer's key, envelopes to the
     shuffler's."""
     analyzer_key: bytes
-    shuffler_key: bytes
     nonce: bytes
-    population: str
+    population: str = ""
     """Name of the group of people asked. Costs of tasks for one population are composed; different
     populations are assumed disjoint. If empty, the operator asserts that nobody is asked again."""
     budget_epsilon: float
     """Maximum composed central ε, at `budget_delta`, of all releases to this population, including
     this task's."""
     budget_delta: float
-    shuffler_key_proof: bytes = b""
-    """The shuffler's signature of shuffler_key; see `common.crypto.signed_key`. Empty in tasks of
-    former versions, which no device answers."""
     tokens: TokenSpec | None = None
     """The one-time tokens that submissions must spend; None if anybody may submit any number."""
     edges: EdgesSpec | None = None
     """Edges of the buckets, if the items are ordered buckets of numbers."""
     breakdown: BreakdownSpec | None = None
     """The public attribute that the items are broken down by; None for none."""
+    title: str = ""
+    prompt: str = ""
+    """The question that a person is asked."""
+    purpose: str = ""
+    """What the result is for. Title, prompt and purpose, which may be empty, are for a person."""
+    series: str = ""
+    """Name of the series of tasks that this task is a round of; empty for none."""
+    round: int = 0
+    """Number of the round in the series, from 1; 0 without a series."""
 
     def __post_init__(self) -> None:
-        for name, kind in _KINDS:
-            if not isinstance(value := getattr(self, name), kind):
-                needed = getattr(kind, "__name__", kind)
-                raise TaskError(f"{name} has the type {type(value).__name__}; it must be {needed}")
+        self._check_lists()
         check_domain_size(self.domain_size, self.kind)  # first, since other rules multiply by it
         check_composition(
             self.composition,
@@ -169,13 +162,14 @@ class Task:
         key_bytes = suite_named(self.suite).public_key_bytes
         for name, value, length in (
             ("analyzer_key", self.analyzer_key, key_bytes),
-            ("shuffler_key", self.shuffler_key, key_bytes),
+            ("the shuffler's key", self.shuffler_key, key_bytes),
             ("nonce", self.nonce, NONCE_BYTES),
         ):
             if len(value) != length:
                 raise TaskError(f"{name} has {len(value)} bytes; it must have {length}")
         if self.shuffler_key_proof:
             self._check_end_of_key()
+        self._check_texts()
         if self.tokens is not None and self.deadline > self.tokens.end:
             raise TaskError(
                 f"deadline is {utc(self.deadline)}; the issuer signs tokens of this key until "
@@ -187,6 +181,31 @@ class Task:
                 f"the limit is {MAX_ENVELOPE_BYTES}"
             )
         self._check_budget()
+
+    def _check_lists(self) -> None:
+        """Check the number of views and shufflers, and of a shuffler's noise."""
+        if len(self.shufflers) != 1:
+            raise TaskError(
+                f"the task lists {len(self.shufflers)} shufflers; this version supports only tasks "
+                "with one"
+            )
+        if not self.views or (len(self.views) > 1 and not self.level_sizes):
+            raise TaskError(
+                f"the task has {len(self.views)} views; the protocol {self.protocol} needs one"
+            )
+        [shuffler] = self.shufflers
+        if len(shuffler.noise) != len(self.views) or len({*shuffler.noise}) != 1:
+            raise TaskError(
+                f"the shuffler has {len(shuffler.noise)} distributions of noise; it must have one "
+                f"for each of the {len(self.views)} views, all alike"
+            )
+
+    def _check_texts(self) -> None:
+        for name, most in _MOST_CHARACTERS.items():
+            check_printable(name, getattr(self, name), most, ascii_only=False)
+        check_int_range("round", self.round, int(self.series != ""), MAX_ROUND)
+        if self.round and not self.series:
+            raise TaskError(f"round is {self.round}; a task without a series must leave it out")
 
     def _check_domain(self) -> None:
         """Check that edges and breakdown fit the protocol and the number of items."""
@@ -219,10 +238,11 @@ class Task:
                         f"the label of item {item} must name its group, {group}, and then the same "
                         f"as that of item {item % size}"
                     )
-        if self.level_sizes and len(self.level_sizes) != self.item_mechanism.digits:
+        sizes = tuple(view.domain_size for view in self.views)
+        if self.level_sizes and self.level_sizes != sizes:
             raise TaskError(
-                f"digits is {self.item_mechanism.digits}; a hierarchy of {size} buckets with a "
-                f"fan-out of {self.item_mechanism.buckets} has {len(self.level_sizes)} levels"
+                f"the views have {listed(sizes)} nodes; a hierarchy of {size} buckets with a "
+                f"fan-out of {self.item_mechanism.buckets} has levels of {listed(self.level_sizes)}"
             )
 
     def _check_budget(self) -> None:
@@ -250,8 +270,8 @@ class Task:
     def _check_end_of_key(self) -> None:
         if len(self.shuffler_key_proof) != PROOF_BYTES:
             raise TaskError(
-                f"shuffler_key_proof has {len(self.shuffler_key_proof)} bytes; it must have "
-                f"{PROOF_BYTES}, or none"
+                f"the proof of the shuffler's key has {len(self.shuffler_key_proof)} bytes; it "
+                f"must have {PROOF_BYTES}, or none"
             )
         end = end_of_validity(self.shuffler_key_proof)
         if self.deadline > end:
@@ -291,6 +311,11 @@ class Task:
                 f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
                 f"local_epsilon, {self.local_epsilon}"
             )
+        if check_float("coalition_epsilon", self.coalition_epsilon) != self.local_epsilon:
+            raise TaskError(
+                f"coalition_epsilon is {self.coalition_epsilon}; with one shuffler it must equal "
+                f"local_epsilon, {self.local_epsilon}"
+            )
 
     def _remedy(self) -> str:
         noiseless = self.composition.local_noise == "none"
@@ -298,6 +323,32 @@ class Task:
             return "a shuffler that adds more dummies of each item"
         noise = "" if noiseless else "local noise, "
         return f"{noise}more dummies, or a larger n_min than {self.n_min}"
+
+    @property
+    def domain_size(self) -> int:
+        """Number of items, vector components or keys: of the last view, which is the finest."""
+        return self.views[-1].domain_size
+
+    @property
+    def dummies(self) -> AnyDummies:
+        """The distribution of the users' dummies of all views together."""
+        return _dummies_of(self.views) if self.level_sizes else self.views[0].dummies
+
+    @property
+    def shuffler(self) -> ShufflerSpec:
+        """What the shuffler drops, and adds to each view."""
+        [only] = self.shufflers
+        return ShufflerSpec(keep_weight=only.keep_weight, noise=only.noise[0])
+
+    @property
+    def shuffler_key(self) -> bytes:
+        """The shuffler's key for envelopes."""
+        return self.shufflers[0].key
+
+    @property
+    def shuffler_key_proof(self) -> bytes:
+        """The shuffler's signature of its key; empty for a key that no device accepts."""
+        return self.shufflers[0].proof
 
     @property
     def composition(self) -> Protocol:
@@ -338,7 +389,7 @@ class Task:
     @property
     def lasting(self) -> bool:
         """Whether this task shares permanent noise with other tasks of its population."""
-        return isinstance(self.mechanism, RapporSpec) and self.mechanism.question != ""
+        return isinstance(self.mechanism, RapporSpec) and self.mechanism.lasting_question != ""
 
     @property
     def permanent_scope(self) -> bytes:
@@ -352,7 +403,7 @@ class Task:
         spec = spec_as(self.mechanism, RapporSpec)
         shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
         # JSON encodes different lists of names differently.
-        named = [self.population, spec.question, *self.labels]
+        named = [self.population, spec.lasting_question, *self.labels]
         return b"question " + json.dumps([shape, named]).encode()
 
     def asks_like(self, other: Self) -> bool:
@@ -362,7 +413,8 @@ class Task:
         They may differ in keys, tokens and nonce, and in the central claim, which is computed.
         """
         names = self.__dataclass_fields__.keys() - _PER_PUBLICATION
-        return all(getattr(self, name) == getattr(other, name) for name in names)
+        same = all(getattr(self, name) == getattr(other, name) for name in names)
+        return same and self.shuffler == other.shuffler
 
     @property
     def refinement(self) -> Refinement:
@@ -429,26 +481,11 @@ class Task:
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
-        fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": self.kind, **asdict(self)}
-        for name in _HEXADECIMAL:
-            fields[name] = fields[name].hex()
-        if self.tokens is not None:
-            fields["tokens"] = self.tokens.fields()
-        if math.isinf(self.local_epsilon):
-            fields["local_epsilon"] = _INFINITE
-        # Without the fields of later versions, other tasks keep their bytes.
-        for name in _ADDED:
-            if not fields[name]:
-                del fields[name]
-        fields["dummies"] = _dummies_table(self.dummies)
-        noise, keep = self.shuffler.noise, {"keep_weight": self.shuffler.keep_weight}
-        fields["shuffler"] = keep | _distribution_table(noise, _OF_SHUFFLER)
-        text = json.dumps(
-            fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-        )
-        if len(text) > MAX_TASK_BYTES:
-            raise TaskError(f"the task has {len(text)} bytes; the limit is {MAX_TASK_BYTES}")
-        return text.encode("ascii")
+        fields = {"version": FORMAT_VERSION, "kind": self.kind, **canonical.to_json(self)}
+        task_bytes = canonical.encode(fields)
+        if len(task_bytes) > MAX_TASK_BYTES:
+            raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
+        return task_bytes
 
     @classmethod
     def verified(
@@ -473,92 +510,35 @@ class Task:
         if len(task_bytes) > MAX_TASK_BYTES:
             raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
         try:
-            fields = json.loads(task_bytes.decode("ascii"), parse_constant=_refuse_constant)
-            task = cls._from_fields(fields)
-            canonical = task.to_bytes()
-        except _PARSE_ERRORS as error:
+            task = cls._from_fields(canonical.decode(task_bytes))
+            read_back = task.to_bytes()
+        except canonical.PARSE_ERRORS as error:
             raise TaskError("the bytes are not a valid task") from error
-        if canonical != task_bytes:
+        if read_back != task_bytes:
             raise TaskError("the task is not in canonical form")
         return task
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> Self:
         version, kind = fields.pop("version"), fields.pop("kind")
+        if version == _OLD_VERSION:
+            raise TaskError(
+                f"task format {_OLD_VERSION} is no longer read: let a former version finish the "
+                "task, and publish it again for later answers"
+            )
         kinds = get_args(Kind)
         if version != FORMAT_VERSION or kind not in kinds:
             raise TaskError(
                 f"this program reads version {FORMAT_VERSION} of tasks of the kinds "
                 f"{', '.join(kinds)}"
             )
-        fields.setdefault("shuffler_key_proof", "")
-        for name in _HEXADECIMAL:
-            fields[name] = bytes.fromhex(fields[name])
-        if fields["local_epsilon"] == _INFINITE:
-            fields["local_epsilon"] = math.inf
-        tokens, edges, breakdown = (
-            fields.pop(name, None) for name in ("tokens", "edges", "breakdown")
-        )
-        labels = fields.pop("labels")
-        if not all(isinstance(label, str) for label in labels):
-            raise TaskError("labels must be text")
-        return cls(
-            mechanism=spec_from_fields(fields.pop("mechanism")),
-            dummies=_dummies_of(fields.pop("dummies")),
-            shuffler=_shuffler_of(fields.pop("shuffler")),
-            labels=tuple(labels),
-            tokens=None if tokens is None else TokenSpec.from_fields(tokens),
-            edges=None if edges is None else EdgesSpec(**edges | {"given": tuple(edges["given"])}),
-            breakdown=None
-            if breakdown is None
-            else BreakdownSpec(**breakdown | {"groups": tuple(breakdown["groups"])}),
-            **fields,
-        )
+        task: Self = canonical.from_json(cls, fields)
+        return task
 
 
-def _distribution_table(
-    distribution: AnyDummies | ItemNoise, names: Sequence[str]
-) -> dict[str, Any]:
-    numbers = {name: getattr(distribution, name, 0) for name in names}
-    return {"law": distribution.distribution, **numbers}
-
-
-def _dummies_table(dummies: AnyDummies) -> dict[str, Any]:
-    if isinstance(dummies, ClusterDummies):
-        return {"law": "clusters", **dict.fromkeys(_OF_DUMMIES, 0), "clusters": asdict(dummies)}
-    table = _distribution_table(dummies, _OF_DUMMIES)
-    if isinstance(dummies, LevelDummies):
-        table["levels"] = dummies.levels
-    if isinstance(dummies, UniformDummies) and dummies.random and not dummies.one_length:
-        table["one_length"] = False
-    return table
-
-
-def _dummies_of(table: dict[str, Any]) -> AnyDummies:
-    form = DUMMIES[table["law"]]
-    own = table.get("clusters", table)
-    given = {each.name: own[each.name] for each in fields(form) if each.init and each.name in own}
-    if "one_length" in form.__dataclass_fields__ and form is not FixedDummies:
-        given.setdefault("one_length", True)
-    return form(**{name: _as_tuples(value) for name, value in given.items()})
-
-
-def _shuffler_of(table: dict[str, Any]) -> ShufflerSpec:
-    form = NOISES[table["law"]]
-    noise = form(**{each.name: table[each.name] for each in fields(form) if each.init})
-    return ShufflerSpec(keep_weight=table["keep_weight"], noise=noise)
-
-
-def _as_tuples(value: Any) -> Any:  # noqa: ANN401  # any JSON
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
-
-
-_KINDS: Final[tuple[tuple[str, Any], ...]] = tuple(
-    (field.name, get_origin(field.type) if field.name == "labels" else field.type)
-    for field in fields(Task)
-    if field.type not in {int, float}  # which are checked with their ranges
-)
-"""Names and types of a task's other fields."""
+@lru_cache(maxsize=64)
+def _dummies_of(views: tuple[TaskView, ...]) -> LevelDummies:
+    return LevelDummies.of_views([view.dummies for view in views])
 
 
 _LISTED: Final = 4
@@ -593,10 +573,6 @@ def honest_share(n_users: int, fraction: float) -> int:
     """Return ⌊n_users · fraction⌋, exact for the decimal in a task's bytes: .9 of 10 is 9."""
     numerator, denominator = Fraction(repr(fraction)).as_integer_ratio()
     return n_users * numerator // denominator
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise TaskError(f"{text} is not a number that a task may contain")
 
 
 @lru_cache(maxsize=8)

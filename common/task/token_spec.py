@@ -1,7 +1,6 @@
 """The issuer whose one-time tokens a task requires, and the task's token key."""
 
 from dataclasses import dataclass
-from typing import Self
 
 from common.crypto.privacy_tokens import TokenKey, token_challenge
 from common.crypto.signed_key import PROOF_BYTES, KeyUse, check_key, end_of_validity
@@ -49,13 +48,3 @@ class TokenSpec:
     def check(self, issuer: PublicIdentity) -> None:
         """Raise ProofError unless this issuer signed the key. Run by the user agent."""
         check_key(issuer, KeyUse.TOKENS, self.issuer, self.key, self.proof)
-
-    def fields(self) -> dict[str, str]:
-        """Return the fields as text, as in a task and in the file of a token key."""
-        return {"issuer": self.issuer, "key": self.key.hex(), "proof": self.proof.hex()}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, str]) -> Self:
-        """Parse `fields`; raise ValueError, TypeError or KeyError unless they are exactly these."""
-        key, proof = (bytes.fromhex(fields.pop(name)) for name in ("key", "proof"))
-        return cls(key=key, proof=proof, **fields)

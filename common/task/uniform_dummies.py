@@ -3,9 +3,10 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from common.errors import TaskError
@@ -17,16 +18,17 @@ from common.task.dummies import (
     MAX_TRIALS,
     Drawn,
     Dummies,
+    ItemMechanism,
+    Numbers,
     Sampled,
     chance_words,
+    check_conditioned,
     successes,
 )
 from common.task.specs import check_fields, check_int_range, check_truth, whole
 
 MAX_GEOMETRICS: Final = 2**16
 """Maximum number of geometric numbers that are summed to one negative binomial number."""
-_MIN_ACCEPTANCE: Final = 2.0**-8
-"""Minimum probability that a draw is accepted; below it, rejection sampling would take too long."""
 _Weight = Annotated[int, whole(1, EXTRA_WEIGHT_SUM - 1)]
 
 
@@ -57,22 +59,17 @@ class UniformDummies(Dummies):
         """Maximum of the random number."""
 
     @abstractmethod
-    def _draw_more(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _draw_more(self, n_users: int, rng: Generator) -> Numbers:
         """Draw each user's random number, shape (n_users,), from 0 to `most`."""
 
     @abstractmethod
-    def _ratios(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _ratios(self, k: Numbers) -> NDArray[np.float64]:
         """Return P(k + 1) / P(k) of the random number."""
 
     @property
     def extra_probability(self) -> float:
         """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
         return self.extra_weight / EXTRA_WEIGHT_SUM
-
-    @property
-    def random(self) -> bool:
-        """Whether a random number of dummies is added."""
-        return self.trials > 0
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -92,26 +89,19 @@ class UniformDummies(Dummies):
             return np.ones(1)
         logs = np.cumsum([0.0, *np.log(self._ratios(np.arange(self.most)))])  # log P(k) - log P(0)
         numbers = np.exp(logs - log_sum(logs))
-        chances: NDArray[np.float64] = np.add.reduceat(
-            numbers, np.concatenate([[0], lengths[:-1] + 1 - self.per_user])
-        )
-        return chances
+        starts = np.concatenate([[0], lengths[:-1] + 1 - self.per_user])
+        return np.asarray(np.add.reduceat(numbers, starts))
 
-    def draw_numbers(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def draw_numbers(self, n_users: int, rng: Generator) -> Numbers:
         """Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`."""
         return self.per_user + self._draw_more(n_users, rng)
 
-    def draw(self, mechanism: Any, n_users: int, rng: np.random.Generator) -> Drawn:  # noqa: ANN401
+    def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
         """Draw users' dummies: uniform reports."""
         numbers = self.draw_numbers(n_users, rng)
         return numbers, mechanism.dummies(int(numbers.sum()), rng)
 
-    def sample(
-        self,
-        mechanism: Any,  # noqa: ANN401
-        users: NDArray[np.int64],
-        rng: np.random.Generator,
-    ) -> Sampled:
+    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
         """Draw the counts of users' reports and dummies by cell."""
         n_users = int(users.sum())
         total = int(self.draw_numbers(n_users, rng).sum())
@@ -139,16 +129,15 @@ class BinomialDummies(UniformDummies):
         """Average number of dummies of one user."""
         return self.per_user + self.trials * self.extra_probability
 
-    def _draw_more(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _draw_more(self, n_users: int, rng: Generator) -> Numbers:
         numbers = np.zeros(n_users, dtype=np.int64)
         for _ in range(self.trials):
             numbers += successes(self.extra_weight, n_users, rng)
         return numbers
 
-    def _ratios(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _ratios(self, k: Numbers) -> NDArray[np.float64]:
         chance = self.extra_probability
-        ratios: NDArray[np.float64] = (self.trials - k) / (k + 1) * chance / (1 - chance)
-        return ratios
+        return np.asarray((self.trials - k) / (k + 1) * chance / (1 - chance))
 
     @property
     def words(self) -> str:
@@ -212,8 +201,7 @@ class NegativeBinomialDummies(UniformDummies):
         n, k, chance = self.trials, self.most, self.extra_probability
         ways = math.lgamma(n + k) - math.lgamma(n) - math.lgamma(k + 1)
         log_probability = ways + n * math.log1p(-chance) + k * math.log(chance)
-        check_acceptance(self.expected_per_user - self.per_user, k, log_probability)
-        check_expected(self.expected_per_user)
+        check_conditioned(self.expected_per_user, self.per_user, k, log_probability)
 
     @property
     def expected_per_user(self) -> float:
@@ -221,14 +209,14 @@ class NegativeBinomialDummies(UniformDummies):
         chance = self.extra_probability
         return self.per_user + self.trials * chance / (1 - chance)
 
-    def _draw_more(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _draw_more(self, n_users: int, rng: Generator) -> Numbers:
         numbers, over = np.zeros(n_users, dtype=np.int64), np.ones(n_users, dtype=np.bool_)
         while over.any():
             numbers[over] = self._sums(int(over.sum()), rng)
             over = numbers > self.most
         return numbers
 
-    def _sums(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _sums(self, n_users: int, rng: Generator) -> Numbers:
         """Draw each user's sum of geometric numbers: of successes before a failure."""
         total = np.zeros(n_users, dtype=np.int64)
         users = np.repeat(np.arange(n_users), self.trials)
@@ -237,9 +225,8 @@ class NegativeBinomialDummies(UniformDummies):
             total += np.bincount(users, minlength=n_users)
         return total
 
-    def _ratios(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
-        ratios: NDArray[np.float64] = (self.trials + k) / (k + 1) * self.extra_probability
-        return ratios
+    def _ratios(self, k: Numbers) -> NDArray[np.float64]:
+        return np.asarray((self.trials + k) / (k + 1) * self.extra_probability)
 
     @property
     def words(self) -> str:
@@ -277,28 +264,6 @@ def of_mean(weight: int) -> BinomialDummies:
     if extra:
         return FractionalDummies(per_user=certain, extra_weight=extra)
     return FixedDummies(per_user=certain)
-
-
-def check_acceptance(mean: float, most: int, log_probability: float) -> None:
-    """
-    Check that a device can draw a number that is conditioned on being at most `most`.
-
-    `log_probability` is ln P(X = most), below ln P(X ≤ most). Raises TaskError.
-    """
-    if mean > most and log_probability < math.log(_MIN_ACCEPTANCE):
-        raise TaskError(
-            f"most is {most} for a distribution with mean {mean:.4g}; too many draws would be "
-            "rejected"
-        )
-
-
-def check_expected(mean: float) -> None:
-    """Raise TaskError if the average number of dummies of one user is too large."""
-    if mean > MAX_DUMMIES:
-        raise TaskError(
-            f"the expected number of dummies per user is {mean:.4g}; it must be at most "
-            f"{MAX_DUMMIES}"
-        )
 
 
 def log_sum(logs: NDArray[np.float64]) -> float:

@@ -100,7 +100,7 @@ class Codec(Generic[V, M]):
         TypeError for a field with two parsers.
         """
         known = message.DESCRIPTOR.fields_by_name
-        own = [field for field in fields(value) if field.init and field.name not in apart]  # type: ignore[arg-type]  # a dataclass
+        own = [field for field in fields(value) if field.name not in apart]  # type: ignore[arg-type]  # a dataclass
         unknown = {*(readers or {}), *(writers or {})} - {field.name for field in own}
         if unknown:
             raise KeyError(f"{value.__name__} has no field {', '.join(sorted(unknown))}")
@@ -111,7 +111,7 @@ class Codec(Generic[V, M]):
             if rule and name in given:
                 raise TypeError(f"{name} of {value.__name__} has two parsers")
             self._readers[name] = rule or given.get(name) or _reader(kind, known[name])
-        both = (Codec, EnumCodec, UnionCodec)
+        both = (Codec, EnumCodec)
         coded = {name: x.to_wire for name, x in self._readers.items() if isinstance(x, both)}
         self._value, self._message = value, message
         self._writers = {**coded, **(writers or {})}
@@ -146,43 +146,6 @@ class Codec(Generic[V, M]):
             else:
                 found[name] = tuple(field) if known.is_repeated else field
         return self._value(**found)
-
-
-class UnionCodec(Generic[V, M]):
-    """Converts between one of several dataclasses and a message with one of several fields."""
-
-    def __init__(
-        self,
-        forms: Mapping[str, type[V]],
-        message: type[M],
-        codecs: Mapping[str, Codec[Any, Any]] | None = None,
-    ) -> None:
-        """
-        Match dataclasses to the fields of the message's only oneof, by names with underscores.
-
-        `codecs` are those of the fields whose dataclasses need readers or writers.
-        """
-        self._message, [self._oneof] = message, message.DESCRIPTOR.oneofs_by_name
-        known = message.DESCRIPTOR.fields_by_name
-        self._names = {form: name.replace("-", "_") for name, form in forms.items()}
-        self._codecs = {
-            name: Codec[V, Any](form, GetMessageClass(known[name].message_type))  # type: ignore[arg-type]  # a message
-            for form, name in self._names.items()
-            if name not in (codecs or {})
-        } | dict(codecs or {})
-
-    def to_wire(self, value: V) -> M:
-        """Convert a value to its message."""
-        name = self._names[type(value)]
-        return self._message(**{name: self._codecs[name].to_wire(value)})
-
-    def __call__(self, name: str, message: M) -> V:
-        """Parse a value; raise WireError if the field that is set is unknown to this program."""
-        chosen = message.WhichOneof(self._oneof)
-        if chosen is None:
-            raise WireError(f"the form of {name} is missing, or unknown to this program")
-        parsed: V = self._codecs[chosen].from_wire(getattr(message, chosen))
-        return parsed
 
 
 def _reader(kind: Any, known: Any) -> Rule | None:  # noqa: ANN401  # types of any field

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import WireError
@@ -13,16 +12,14 @@ from common.limits import (
     parse_count,
     parse_fixed,
     parse_positive,
-    parse_word,
 )
 from common.messages.batch import TaskSummary
-from common.task.cluster_dummies import ClusterDummies
+from common.task import canonical
 from common.task.draft import TaskDraft
-from common.task.dummy_forms import DUMMIES
-from common.task.shuffler_spec import NOISES, ShufflerSpec
+from common.task.specs import check_fields
 from common.task.task import MAX_TASK_BYTES
 from common.task_digest import TaskDigest
-from common.wire.fields import Codec, UnionCodec, digest_from_wire
+from common.wire.fields import Codec, digest_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, task_pb2
 
 MAX_LISTED_TASKS: Final = 50
@@ -42,45 +39,19 @@ def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     )
 
 
-_NUMBERS: Final = 3
-"""Numbers that describe a type of clusters, or a room."""
-
-
-def _triples(name: str, field: Sequence[analyzer_pb2.Weights]) -> tuple[tuple[int, ...], ...]:
-    found = tuple(tuple(each.numbers) for each in field)
-    if any(len(numbers) != _NUMBERS for numbers in found):
-        raise WireError(f"each of the {name} must have {_NUMBERS} numbers")
-    return found
-
-
-def _triples_to_wire(triples: Sequence[Sequence[int]]) -> list[analyzer_pb2.Weights]:
-    return [analyzer_pb2.Weights(numbers=each) for each in triples]
-
-
-_CLUSTERS: Final = Codec(
-    ClusterDummies,
-    analyzer_pb2.ClusterDummies,
-    {"clusters": _triples, "rooms": _triples},
-    {"clusters": _triples_to_wire, "rooms": _triples_to_wire},
-)
-_DUMMIES: Final = UnionCodec(DUMMIES, analyzer_pb2.Dummies, {"clusters": _CLUSTERS})
-_NOISE: Final = UnionCodec(NOISES, analyzer_pb2.ItemNoise)
-_DRAFT: Final = Codec(
-    TaskDraft,
-    analyzer_pb2.CreateTaskRequest,
-    {
-        "dummies": _DUMMIES,
-        "shuffler": Codec(ShufflerSpec, analyzer_pb2.ShufflerSpec, {"noise": _NOISE}),
-        "suite": lambda _, name: parse_word("the suite", name or DEFAULT_SUITE, tuple(SUITES)),
-    },
-)
-"""Specs check their own fields; the analyzer checks drafts when it builds the specs."""
-draft_to_wire = _DRAFT.to_wire
+def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
+    """Encode an operator's draft."""
+    return analyzer_pb2.CreateTaskRequest(draft=canonical.encode(draft))
 
 
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
-    """Parse an operator's draft."""
-    draft = _DRAFT.from_wire(message)
+    """Parse an operator's draft; the analyzer checks it further when it builds the task."""
+    raw = parse_bounded("draft", message.draft, MAX_TASK_BYTES)
+    try:
+        draft: TaskDraft = canonical.from_json(TaskDraft, canonical.decode(raw))
+    except canonical.PARSE_ERRORS as error:
+        raise WireError("the bytes are not a valid draft") from error
+    check_fields(draft)
     split_envelope_key(draft.suite, draft.shuffler_key)
     return draft
 

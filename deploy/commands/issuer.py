@@ -80,6 +80,7 @@ def new_key(
         end: When the key ends, in UTC: no earlier than the task's deadline.
         out: File for the key, for `shuffledp task create --token-key`.
     """
+    from common.task.canonical import to_json
     from deploy.clients.issuer import IssuerClient
 
     if out.exists():
@@ -87,7 +88,7 @@ def new_key(
     seconds = int(end.replace(tzinfo=UTC).timestamp())
     connect = partial(IssuerClient.connect, issuer, authority, issuer_token_file)
     tokens = options.ask(connect, lambda client: client.create_key(seconds))
-    write(out, dumps(tokens.fields()))
+    write(out, dumps(to_json(tokens)))
     key_id = tokens.token_key().key_id.hex()
     fields = {"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}
     print_answer(fields, f"Key of {tokens.issuer} written to {out}.", json=json)

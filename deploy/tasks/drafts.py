@@ -2,9 +2,8 @@
 
 import datetime
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +13,10 @@ from common.crypto.signing import SignedTask
 from common.errors import SettingsError, TaskError
 from common.limits import MAX_UNIX_TIME
 from common.runtime.validation import STRICT, read_file, read_toml, unknown_keys, validated
+from common.task.canonical import from_json
 from common.task.cluster_dummies import ClusterDummies
 from common.task.draft import TaskDraft
-from common.task.dummies import Dummies
-from common.task.dummy_forms import DUMMIES
+from common.task.dummy_forms import DUMMIES, AnyDummies
 from common.task.shuffler_spec import KEEP_SUM, NOISES, ShufflerSpec
 from common.task.task import MAX_TASK_BYTES
 from common.task.token_spec import TokenSpec
@@ -62,13 +61,13 @@ def from_keys(keys: dict[str, Any], path: Path) -> TaskDraft:
         if not isinstance(table, dict):
             raise TaskError(f"{name} must be a table")
         try:
-            tables[name] = _PARSERS[name](table, path)
+            tables[name] = _dummies(table) if name == "dummies" else _shuffler(table)
         except TaskError as error:
-            raise TaskError(f"[{name}]: {error}") from error
+            raise TaskError(f"{path}, [{name}]: {error}") from error
     return replace(draft, shuffler_key=b"", **tables)
 
 
-def _distribution(forms: Mapping[str, type[Any]], table: dict[str, Any], path: Path) -> Any:  # noqa: ANN401  # of one of the forms
+def _dummies(table: dict[str, Any], forms: Mapping[str, type[Any]] = DUMMIES) -> Any:  # noqa: ANN401  # of one of the forms
     """
     Return the distribution that a draft's table names as its `law`, or raise TaskError.
 
@@ -78,35 +77,18 @@ def _distribution(forms: Mapping[str, type[Any]], table: dict[str, Any], path: P
     law = table.pop("law", None)
     if not isinstance(law, str) or law not in forms:
         raise TaskError(f"law must be one of: {', '.join(forms)}")
-    if isinstance(table.get(law), dict):
-        given = table.pop(law)
-    else:
-        own = {field.name for field in fields(forms[law]) if field.init}
-        given = {key: table.pop(key) for key in own & table.keys()}
-    found = validated(forms[law], given, TaskError, "key", str(path))
-    known = {"most", *forms, *(field.name for form in forms.values() for field in fields(form))}
-    if unknown := table.keys() - known:
-        raise TaskError(unknown_keys(unknown, known, "key", str(path)))
-    for key, value in table.items():
-        if value and value != getattr(found, key, 0):
-            raise TaskError(
-                f"{key} is {value if isinstance(value, int) else 'set'}; with the other keys of "
-                f"the law {law} it must be {getattr(found, key, 0)} or left out"
-            )
+    own = {field.name for field in fields(forms[law]) if field.init}
+    inner = table.pop(law) if isinstance(table.get(law), dict) else None
+    given = inner or {key: table.pop(key) for key in own & table.keys()}
+    found = validated(forms[law], given, TaskError, "key")
+    if wrong := {key for key, value in table.items() if value and value != getattr(found, key, 0)}:
+        raise TaskError(unknown_keys(wrong, own, f"key, or wrong value, for the law {law}", ""))
     return found
 
 
-def _shuffler(table: dict[str, Any], path: Path) -> ShufflerSpec:
+def _shuffler(table: dict[str, Any]) -> ShufflerSpec:
     keep_weight = table.pop("keep_weight", KEEP_SUM)
-    noise = _distribution(NOISES, {"law": "none", **table}, path)
-    return ShufflerSpec(keep_weight=keep_weight, noise=noise)
-
-
-_PARSERS: Final[Mapping[str, Callable[[dict[str, Any], Path], Any]]] = {
-    "dummies": partial(_distribution, DUMMIES),
-    "shuffler": _shuffler,
-}
-"""Parsers of the tables of a draft that hold a distribution."""
+    return ShufflerSpec(keep_weight=keep_weight, noise=_dummies({"law": "none", **table}, NOISES))
 
 
 def shuffler_table(spec: ShufflerSpec) -> dict[str, Any]:
@@ -115,9 +97,9 @@ def shuffler_table(spec: ShufflerSpec) -> dict[str, Any]:
     return {"law": spec.noise.distribution, "keep_weight": spec.keep_weight, **numbers}
 
 
-def _dummies_table(dummies: Dummies) -> dict[str, Any]:
+def _dummies_table(dummies: AnyDummies) -> dict[str, Any]:
     """Return the keys of the table [dummies] of a draft; those of clusters in an inner table."""
-    own, law = asdict(dummies), dummies.distribution  # type: ignore[call-overload]  # a dataclass
+    own, law = asdict(dummies), dummies.distribution
     return {"law": law, **({law: own} if isinstance(dummies, ClusterDummies) else own)}
 
 
@@ -130,11 +112,12 @@ def check_keys(table: Mapping[str, Any], needed: Iterable[str], name: str, path:
 def read_token_key(path: Path) -> TokenSpec:
     """Read the file of a token key, as `shuffledp issuer new-key` writes it."""
     try:
-        return TokenSpec.from_fields(json.loads(read_file(path)))
+        tokens: TokenSpec = from_json(TokenSpec, json.loads(read_file(path)))
     except TaskError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SettingsError(f"{path} is not a token key from `shuffledp issuer new-key`") from error
+    return tokens
 
 
 def unix_time(name: str, moment: object) -> int:

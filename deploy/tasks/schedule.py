@@ -63,7 +63,8 @@ class Series:
 
     def draft_of(self, number: int) -> TaskDraft:
         """Return the draft of a round."""
-        return replace(self.draft, deadline=self.deadline(number))
+        counted = number if self.draft.series else 0
+        return replace(self.draft, deadline=self.deadline(number), round=counted)
 
     def rounds(self, tasks: Iterable[TaskSummary], now: float) -> tuple[SeriesRound, ...]:
         """
@@ -108,4 +109,5 @@ def read_series(path: Path) -> Series:
     first = drafts.unix_time("first", table["first"])
     every = parse_duration("every", table["every"])
     draft = drafts.from_keys({**keys, "deadline": first + every}, path)
-    return Series(draft=draft, first=first, every=every, n_rounds=table["rounds"])
+    series = Series(draft=draft, first=first, every=every, n_rounds=table["rounds"])
+    return replace(series, draft=series.draft_of(1))

@@ -14,7 +14,7 @@ from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummar
 from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
 from common.task.draft import TaskDraft
 from common.task.shuffler_spec import ShufflerSpec
-from common.task.task import NONCE_BYTES, Task, honest_share
+from common.task.task import FOR_PEOPLE, NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
 from deploy.tasks.value_parser import describe_values
 from deploy.terminal.durations import format_time, format_times
@@ -175,6 +175,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     average = f"{task.expected_envelope_bytes:,.0f} on average"
     size = f"{least} to {larger[-1]}, {average}" if larger else least
     return [
+        *((name, str(getattr(task, name))) for name in FOR_PEOPLE if getattr(task, name)),
         ("protocol", task.protocol),
         ("values", describe_values(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),

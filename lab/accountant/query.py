@@ -180,7 +180,7 @@ class Query:
         except TaskError as error:
             raise AccountingError(str(error)) from error
         random_dummies = self._random_dummies()
-        if per_user.random and adding > 0:
+        if per_user.trials and adding > 0:
             if random_dummies is not None:
                 raise AccountingError(
                     f"dummies per user is {self.m}; it must be whole if a distribution of random "

@@ -15,6 +15,7 @@ from audit.harness.clock import ManualClock
 from common.protocols import Kind
 from common.runtime.database import Database, Schema
 from common.runtime.settings import load
+from common.task.canonical import to_json
 from common.task_digest import TaskDigest
 from deploy.clients.base import read_token
 from deploy.clients.people import read_tokens
@@ -195,7 +196,7 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         *("text", "sentinels.jsonl", _sentinels),
         *(_SENTINELS, _SENTINELS.splitlines(keepends=True)[0], _SENTINELS[:-9]),
     ),
-    ("json", "token-key.json", read_token_key, json.dumps(TOKENS.fields()).encode()),
+    ("json", "token-key.json", read_token_key, json.dumps(to_json(TOKENS)).encode()),
     ("text", "people.list", PeopleList, f"Ada {'ab' * 32}\nBo Li {'cd' * 32}\n".encode()),
     ("json", "oidc-keys.json", _provider, KEY_SET),
     ("text", "identity.pub", read_identity, b"ab" * 32 + b"\n"),

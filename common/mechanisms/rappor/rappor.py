@@ -72,7 +72,7 @@ class Rappor(RapporProbabilities):
             unset_weight=unset_weight,
             set_weight=set_weight,
             most_bytes=most_bytes,
-            question=question,
+            lasting_question=question,
             report_bytes=_layout(bits).itemsize,
         )
 

@@ -23,6 +23,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.task.named_dummies import ItemDummies
 from common.task.uniform_dummies import NegativeBinomialDummies
 from common.task_digest import TaskDigest
+from tests.support.changed_tasks import changed
 from tests.support.count_jobs import count, divide_finely, job_over
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
@@ -128,7 +129,7 @@ def test_too_few_long_submissions_are_suspect(
 
 
 _MANY: Final = NegativeBinomialDummies(per_user=1, trials=2, extra_weight=2**31, most=60)
-_MANY_TASK: Final = replace(protocol_task("od-hp"), dummies=_MANY, assumed_honest_fraction=1.0)
+_MANY_TASK: Final = changed(protocol_task("od-hp"), dummies=_MANY, assumed_honest_fraction=1.0)
 
 
 def _lengths_batch(numbers: NDArray[np.int64]) -> BatchManifest:
@@ -167,7 +168,7 @@ def test_more_padding_than_the_lengths_allow_is_refused() -> None:
     """Uniform dummies need none, unless they have too many lengths to show; AUE's may."""
     items = ItemDummies(trials=30, extra_weight=2**28, most=8)
     for dummies, most in ((_MANY, 0), (replace(_MANY, most=600), 2), (items, 8)):
-        task = replace(protocol_task("aue" if dummies is items else "od-hp"), dummies=dummies)
+        task = changed(protocol_task("aue" if dummies is items else "od-hp"), dummies=dummies)
         counts = BatchCounts.joined(
             np.zeros(1, dtype=np.int64), [PartCounts(50, 100, 0, 0)], n_repeated=0, open_seconds=0
         )

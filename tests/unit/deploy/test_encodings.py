@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, ShuffleDpError
 from common.runtime.validation import read_toml
+from common.task.canonical import to_json
 from deploy.cli import app
 from deploy.clients.base import read_token
 from deploy.commands.log import read_evidence
@@ -38,7 +39,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[Path], Any]]]] = {
     "identity": (_IDENTITY.raw.hex(), read_identity),
     "key": ("09" * 32, read_shuffler_key),
     "operator token": ("token", read_token),
-    "token key": (json.dumps(TOKENS.fields()), lambda path: read_token_key(path).fields()),
+    "token key": (json.dumps(to_json(TOKENS)), lambda path: to_json(read_token_key(path))),
     "evidence": ("{}", read_evidence),
 }
 

@@ -3,7 +3,6 @@ import math
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from shuffler.server import publish_keys
 from shuffler.shuffle_job import PERMUTED, bucket_count
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import StoredBatch
+from tests.support.changed_tasks import changed
 from tests.support.disks import disk_of
 from tests.support.keys import SCHEDULE, SHUFFLER
 from tests.support.protocol_tasks import protocol_task
@@ -403,7 +403,7 @@ async def test_a_batch_is_not_permuted_again_on_a_store_that_was_set_back(
 def test_no_part_is_too_large_even_if_all_submissions_are_the_longest() -> None:
     """Dishonest users may choose their length: here 201 reports where 1.1 are expected."""
     spec = NegativeBinomialDummies(per_user=0, trials=1, extra_weight=2**29, most=200)
-    task = replace(protocol_task("od-hp"), dummies=spec)
+    task = changed(protocol_task("od-hp"), dummies=spec)
     for users in (1, 10**6, 2 * 10**8):
         most = users * 201 * task.sealed_report_bytes
 

@@ -13,6 +13,7 @@ from common.protocols import Kind
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import NumberDraft
 from common.task.kinds import KINDS
+from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
@@ -105,7 +106,7 @@ def test_a_key_goes_by_its_label(text: str, pairs: dict[int, float] | None) -> N
 def test_an_item_goes_by_its_label_or_its_number_after_a_sign(text: str, item: int) -> None:
     """Labels come first: items are called "2" and "#3" here. Accents may be typed in any form."""
     labels = ("2", "bus", "tram", "\u00e9t\u00e9", "#3")
-    task = replace(published().task, domain_size=5, labels=labels)
+    task = changed(published().task, domain_size=5, labels=labels)
 
     assert [item] == encoder_for(task, None)(text, np.random.default_rng(1)).tolist()
 
@@ -113,7 +114,7 @@ def test_an_item_goes_by_its_label_or_its_number_after_a_sign(text: str, item: i
 @pytest.mark.parametrize("text", ["0", "1", "2", "+10", "10.0", "#3", "##1", "010", "#-1", "# "])
 def test_a_number_that_is_no_label_is_refused(text: str) -> None:
     """With the labels 10, 20 and 30, a 2 is no third item."""
-    task = replace(published().task, domain_size=3, labels=("10", "20", "30"))
+    task = changed(published().task, domain_size=3, labels=("10", "20", "30"))
     with pytest.raises(ValueRangeError, match=r"10, 20, 30, or # and a number|between 0 and 2"):
         encoder_for(task, None)(text, np.random.default_rng(1))
     unnamed = encoder_for(replace(task, labels=()), None)
@@ -207,7 +208,7 @@ def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) 
     basic = kind_task("rappor", labels=("yes", "no", "maybe"), domain_size=3, texts=None)
     with pytest.raises(ValueRangeError, match="must be one of the task's 3 labels"):
         encoder_for(basic, None)("perhaps", np.random.default_rng(1))
-    task = replace(published().task, domain_size=4, labels=("car", "bus", "tram", "walk"))
+    task = changed(published().task, domain_size=4, labels=("car", "bus", "tram", "walk"))
 
     with pytest.raises(ValueRangeError) as caught:
         encoder_for(task, None)(text, np.random.default_rng(1))
@@ -215,7 +216,7 @@ def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) 
     message = str(caught.value)
     assert "one of car, bus, tram, walk, or" in message
     assert not text.strip() or text not in message
-    many = replace(task, domain_size=21, labels=tuple(f"line {item}" for item in range(21)))
+    many = changed(task, domain_size=21, labels=tuple(f"line {item}" for item in range(21)))
     with pytest.raises(ValueRangeError, match="must be one of the task's 21 labels, or # and"):
         encoder_for(many, None)("perhaps", np.random.default_rng(1))
 

@@ -8,6 +8,7 @@ from audit.harness.tasks import FAR_FUTURE
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.errors import BudgetError, PolicyError, ProofError
 from common.task.draft import TextDraft
+from tests.support.changed_tasks import changed
 from tests.support.keys import SHUFFLER, signed_key
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
@@ -40,7 +41,7 @@ def test_a_key_that_the_pinned_shuffler_did_not_sign_is_refused(*, own: bool) ->
     case = published()
     task = case.task
     impostor = signed_key(case.shuffler_key.public_key(), case.identity)[-72:] if own else b""
-    signed = case.identity.sign(dataclasses.replace(task, shuffler_key_proof=impostor).to_bytes())
+    signed = case.identity.sign(changed(task, shuffler_key_proof=impostor).to_bytes())
     with pytest.raises(ProofError, match="not signed by the shuffler identity"):
         check(signed, signed.digest(), _policy(case), _NOW)
 

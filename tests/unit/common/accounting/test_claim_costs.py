@@ -1,6 +1,5 @@
 """What the check of a claim may cost a device, whatever the task."""
 
-import dataclasses
 import math
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, TaskError
 from common.task.domain_spec import MAX_COMPUTED_BUCKETS, EdgesSpec
 from common.task.named_dummies import LevelDummies
+from tests.support.changed_tasks import changed
 from tests.support.protocol_tasks import protocol_task
 from tests.support.reductions import of_grr
 
@@ -159,6 +159,6 @@ def test_a_loss_that_is_certainly_infinite_stays_so() -> None:
     """A level without dummies reveals its node."""
     task = protocol_task("hierarchy", n_min=1000)
     assert isinstance(task.dummies, LevelDummies)
-    bare = dataclasses.replace(task, dummies=LevelDummies(levels=(0, *task.dummies.levels[1:])))
+    bare = changed(task, dummies=LevelDummies(levels=(0, *task.dummies.levels[1:])))
 
     assert 1 == delta_at_claim(bare)

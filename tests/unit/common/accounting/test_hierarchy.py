@@ -22,6 +22,7 @@ from common.task.draft import TaskDraft
 from common.task.named_dummies import LevelDummies
 from common.task.task import Task
 from common.task.uniform_dummies import BinomialDummies
+from tests.support.changed_tasks import changed
 from tests.support.exhaustive_delta import averaged, beside, excess, histogram_distribution
 
 _KEY: Final = bytes(31) + b"\x09"
@@ -71,7 +72,7 @@ def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float
 @pytest.mark.parametrize("dummies", [1.2, 3.0])
 def test_no_claim_is_below_the_exact_delta(users: int, dummies: float) -> None:
     """The bound holds for every pair, and is nearly reached by one that differs at all levels."""
-    task = dataclasses.replace(
+    task = changed(
         _task(), dummies=LevelDummies.averaging(dummies, (2, 4)), n_min=users, target_size=users
     )
     release = claimed_release(task, users)

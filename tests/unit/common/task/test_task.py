@@ -1,24 +1,35 @@
 import dataclasses
-import hashlib
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from common.crypto.hpke import SUITES
 from common.crypto.signing import SigningIdentity
 from common.errors import ProofError, TaskError
+from common.limits import stated_rules
+from common.task.canonical import INTEGERS_AS_TEXT
 from common.task.draft import OpenDraft
+from common.task.dummy_forms import DUMMIES
+from common.task.shuffler_spec import NOISES
+from common.task.specs import FORMS
 from common.task.task import Task, honest_share
+from common.task.task_parts import TaskShuffler
 from common.task.uniform_dummies import FixedDummies
-from common.task_digest import TaskDigest
-from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task, lasting_task
-from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+from common.task_digest import TaskDigest, digest_of
+from tests.support.changed_tasks import changed
+from tests.support.kind_tasks import kind_task
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
+from tests.vectors.make_task_vectors import FILE, accepted_tasks
 
-_SPEC = published().task.item_mechanism
+_SMALL = published().task
+_SPEC = _SMALL.item_mechanism
+_WITH_TWO_NOISES = tuple(
+    dataclasses.replace(each, noise=2 * each.noise) for each in _SMALL.shufflers
+)
 
 
 def test_a_task_is_verified_by_its_digest_and_the_pinned_identity() -> None:
@@ -82,15 +93,17 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"labels": (*map(str, range(99)), "a\ud800")}, "the label of item 99 contains half"),
         ({"population": " staff"}, "population must not begin or end with whitespace"),
         ({"population": "Müller"}, "population must be printable ASCII"),
-        ({"population": 1}, "population has the type int; it must be str"),
-        ({"labels": None}, "labels has the type NoneType; it must be tuple"),
-        ({"mechanism": 4.0}, "mechanism has the type float; it must be "),
-        ({"dummies": None}, "dummies has the type NoneType; it must be "),
-        ({"shuffler": "none"}, "shuffler has the type str; it must be ShufflerSpec"),
-        ({"nonce": 1}, "nonce has the type int; it must be bytes"),
-        ({"shuffler_key_proof": None}, "shuffler_key_proof has the type NoneType"),
-        ({"tokens": 1}, "tokens has the type int; it must be "),
-        ({"edges": ()}, "edges has the type tuple; it must be "),
+        ({"views": ()}, "the task has 0 views; the protocol od-hp needs one"),
+        ({"views": 2 * _SMALL.views}, "the task has 2 views; the protocol od-hp needs one"),
+        ({"shufflers": ()}, "the task lists 0 shufflers"),
+        ({"shufflers": 2 * _SMALL.shufflers}, "this version supports only tasks with one"),
+        ({"shufflers": _WITH_TWO_NOISES}, "the shuffler has 2 distributions of noise; it must"),
+        ({"coalition_epsilon": 1.0}, "coalition_epsilon is 1.0; with one shuffler it must equal"),
+        ({"title": "x" * 81}, "title has 81 characters; it may have at most 80"),
+        ({"prompt": "Why? "}, "prompt must not begin or end with whitespace"),
+        ({"purpose": "a\u202eb"}, "purpose must be printable text"),
+        ({"series": "daily"}, "round is 0; it must lie between 1"),
+        ({"round": 1}, "round is 1; a task without a series must leave it out"),
         ({"population": "x" * 65}, "population has 65 characters; it may have at most 64"),
         ({"budget_epsilon": 0.0}, "budget_epsilon is 0.0; it must be above 0 and finite"),
         ({"budget_epsilon": math.nan}, "budget_epsilon is nan"),
@@ -112,7 +125,7 @@ def test_a_task_has_one_byte_form_only() -> None:
 def test_a_task_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message: str) -> None:
     """The message names the rule and the number that breaks it."""
     with pytest.raises(TaskError) as caught:
-        dataclasses.replace(published().task, **change)
+        changed(published().task, **change)
 
     assert message in str(caught.value)
 
@@ -148,23 +161,21 @@ _NOISELESS = {
 
 
 def test_the_distribution_of_the_dummies_is_in_the_bytes() -> None:
-    """extra_weight is an integer, and no other type is parsed as one."""
+    """extra_weight is an integer in a text, and nothing else is parsed as one."""
     task = published(dummies_per_user=1.3).task
     raw = task.to_bytes()
 
-    fields = b'"extra_weight":1288490189,"law":"fractional","most":1,%b"per_user":1,"trials":1}'
-    assert fields % b'"one_length":false,' in raw
+    fields = b'{"distribution":"fractional","extra_weight":"1288490189",%b"per_user":1}'
+    assert fields % b"" in raw
     assert task == Task.from_bytes(raw)
     assert (2, 3) == task.lengths
-    former = raw.replace(b'"one_length":false,', b"")
-    padded = Task.from_bytes(former)
-    assert ((3,), former) == (padded.lengths, padded.to_bytes())
+    padded = Task.from_bytes(raw.replace(fields % b"", fields % b'"one_length":true,'))
+    assert (3,) == padded.lengths
     with pytest.raises(TaskError, match="canonical"):
-        Task.from_bytes(raw.replace(b'"one_length":false', b'"one_length":true'))
-    assert b"one_length" not in published(dummies_per_user=1).task.to_bytes()
-    for other in (b"0", b"1288490189.0", b"4294967296", b"-1", b'"1"', b"true"):
+        Task.from_bytes(raw.replace(fields % b"", fields % b'"one_length":false,'))
+    for other in (b'"0"', b"1288490189", b'"4294967296"', b'"-1"', b'"01"', b'"1_0"', b"true"):
         with pytest.raises(TaskError):
-            Task.from_bytes(raw.replace(b":1288490189", b":" + other))
+            Task.from_bytes(raw.replace(b':"1288490189"', b":" + other))
 
 
 @pytest.mark.parametrize(
@@ -253,9 +264,9 @@ def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int
     assert 12 + overhead == task.sealed_report_bytes
     assert (16 + 4 * (12 + overhead) + overhead,) == task.envelope_sizes
     assert task == Task.from_bytes(task.to_bytes())
-    for name in ("analyzer_key", "shuffler_key"):
-        with pytest.raises(TaskError, match=f"{name} has 33 bytes; it must have {key_bytes}"):
-            dataclasses.replace(task, **{name: bytes(33)})  # type: ignore[arg-type]
+    for name, noun in (("analyzer_key", "analyzer_key"), ("shuffler_key", "the shuffler's key")):
+        with pytest.raises(TaskError, match=f"{noun} has 33 bytes; it must have {key_bytes}"):
+            changed(task, **{name: bytes(33)})
     with pytest.raises(TaskError, match="the limit is 1048576"):
         published(dummies_per_user=2**20 // (12 + overhead), suite=suite)
 
@@ -265,7 +276,7 @@ def test_a_task_too_long_to_be_read_is_never_written() -> None:
     task = published().task
     labels = tuple(f"{number:0>200}" for number in range(12_000))
     with pytest.raises(TaskError, match="the limit is 2097152"):
-        dataclasses.replace(
+        changed(
             task,
             domain_size=12_000,
             labels=labels,
@@ -292,28 +303,69 @@ def test_the_error_of_a_task_without_a_guarantee_names_a_remedy(protocol: str, r
 def test_a_domain_size_of_any_length_is_refused(protocol: str) -> None:
     """The range is checked before any other rule uses it."""
     fields = json.loads(published().task.to_bytes())
-    fields |= {"domain_size": 10**400, "protocol": protocol}
+    fields["views"][0]["domain_size"] = 10**400
+    fields["protocol"] = protocol
     written = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
     with pytest.raises(TaskError, match="domain_size is 1000"):
         Task.from_bytes(written)
 
 
-def _task(name: str) -> Task:
-    if name == "lasting":
-        return lasting_task()
-    return protocol_task(name) if name in ITEM_PROTOCOLS else kind_task(name)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"population": 1}, "population has the type int; it must be str"),
+        ({"labels": "ab"}, "labels has the type str; it must be list"),
+        ({"labels": [1]}, "labels has the type int; it must be str"),
+        ({"views": {}}, "views has the type dict; it must be list"),
+        ({"n_min": 10.0}, "n_min has the type float; it must be int"),
+        ({"delta": True}, "delta has the type bool; it must be float or int"),
+        ({"delta": 0}, "delta is 0.0; it must be at least 1e-15"),
+        ({"mechanism": 4.0}, "not a valid task"),
+        ({"mechanism": {"name": "magic"}}, "name of mechanism must be one of: grr"),
+        ({"nonce": 1}, "not a valid task"),
+        ({"tokens": None}, "not a valid task"),
+        ({"edges": []}, "not a valid task"),
+        ({"version": 7}, "this program reads version 2 of tasks of the kinds categorical"),
+        ({"kind": "unknown"}, "this program reads version 2"),
+    ],
+)
+def test_a_field_of_another_type_is_refused(change: dict[str, Any], message: str) -> None:
+    """The message names the field, where it is one."""
+    fields = json.loads(_SMALL.to_bytes()) | change
+    with pytest.raises(TaskError, match=message):
+        Task.from_bytes(json.dumps(fields).encode())
 
 
-@pytest.mark.parametrize("name", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS, "lasting"])
-def test_a_tasks_canonical_bytes_never_change(name: str, snapshot: SnapshotAssertion) -> None:
-    """A task of every protocol, with a fixed claim, keeps the digest that earlier versions gave."""
-    task = _task(name)
-    claim = 0.25 if task.amplified else task.central_epsilon
-    task_bytes = dataclasses.replace(task, central_epsilon=claim).to_bytes()
+_VECTORS = json.loads(FILE.read_text(encoding="utf-8"))
 
-    assert snapshot == hashlib.sha256(task_bytes).hexdigest()
-    assert task_bytes == Task.from_bytes(task_bytes).to_bytes()
+
+@pytest.mark.parametrize(("name", "task"), accepted_tasks().items(), ids=lambda name: str(name)[:9])
+def test_a_tasks_canonical_bytes_never_change(name: str, task: Task) -> None:
+    """A task of every protocol keeps the bytes and the digest that earlier versions gave."""
+    vector = _VECTORS["accepted"][name]
+
+    assert vector["bytes"].encode() == task.to_bytes()
+    assert vector["digest"] == digest_of(task.to_bytes()).hex()
+    assert task == Task.from_bytes(vector["bytes"].encode())
+
+
+@pytest.mark.parametrize("reason", _VECTORS["refused"])
+def test_bytes_in_another_form_are_refused(reason: str) -> None:
+    """A former format by its name."""
+    message = "task format 1 is no longer read" if reason == "task format 1" else "."
+    with pytest.raises(TaskError, match=message):
+        Task.from_bytes(_VECTORS["refused"][reason].encode())
+
+
+def test_every_large_integer_of_a_task_is_a_text() -> None:
+    """JavaScript's numbers are exact up to 2^53; the bounds are those of the fields' types."""
+    for form in (*FORMS.values(), *DUMMIES.values(), *NOISES.values(), TaskShuffler):
+        for name, (kind, rule) in stated_rules(form).items():  # type: ignore[arg-type]  # mypy calls types unhashable
+            if kind is int and getattr(rule, "keywords", {}).get("maximum", 0) > 2**32:
+                assert name in INTEGERS_AS_TEXT
+    page = (Path(__file__).parents[4] / "docs" / "theory" / "task-format.md").read_text("utf-8")
+    assert set() == {name for name in INTEGERS_AS_TEXT if f"`{name}`" not in page}
 
 
 def test_clusters_and_their_protocol_need_each_other() -> None:
@@ -321,9 +373,9 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
     signed, other = protocol_task("signed"), protocol_task("puredump")
     none = FixedDummies(per_user=0)
     with pytest.raises(TaskError, match="this protocol's dummies must be one of: clusters"):
-        dataclasses.replace(signed, dummies=none)
+        changed(signed, dummies=none)
     with pytest.raises(TaskError, match="the distribution of this protocol's dummies must be one"):
-        dataclasses.replace(other, dummies=signed.dummies)
+        changed(other, dummies=signed.dummies)
     assert signed == Task.from_bytes(signed.to_bytes())
 
 

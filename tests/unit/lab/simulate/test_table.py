@@ -11,6 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 from common.messages.guarantee import rounded_up
 from lab.simulate.sweep_row import Accounting
 from lab.simulate.table import as_csv, remarks, show
+from tests.support.changed_tasks import changed
 from tests.support.printing import printed
 from tests.support.simulated_rows import REFUSED, TASK, row
 
@@ -60,7 +61,7 @@ def test_a_comparison_has_lines_of_a_trusted_collector_and_by_value(
 def test_a_local_epsilon_above_the_limit_of_devices_is_noted() -> None:
     """The limit is a local epsilon of 4."""
     low = row("od-hp", 0.15, (1e-8,))
-    high = dataclasses.replace(low, task=dataclasses.replace(TASK, local_epsilon=4.5))
+    high = dataclasses.replace(low, task=changed(TASK, local_epsilon=4.5))
 
     assert [] == remarks([low])
     assert remarks([low, high])[0].endswith("compare with --local-cap 4.")

@@ -8,6 +8,7 @@ from common.errors import TaskError
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
 from common.mechanisms.numeric.multi_rphm import MultiRphm, paper_projected, projection
 from common.mechanisms.registry import number_mechanism_of
+from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import kind_task
 from tests.support.mechanisms import NONCE
 from tests.support.numbers import spec_for
@@ -81,7 +82,7 @@ def test_a_projection_to_more_dimensions_is_refused() -> None:
     """A projection to 6 of 5 dimensions raises TaskError."""
     task = kind_task("multi-rphm", domain_size=20)
     with pytest.raises(TaskError, match="projected 6; a person has only 5 numbers"):
-        dataclasses.replace(task, domain_size=5)
+        changed(task, domain_size=5)
 
 
 def test_the_projection_follows_from_the_tasks_nonce() -> None:
