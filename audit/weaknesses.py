@@ -9,9 +9,11 @@ import numpy as np
 from numpy.random import Generator
 
 from analyzer.sentinels import SentinelMatches
+from analyzer.storage.store import Store
 from audit.coalitions.messages import proven_epsilon
 from audit.coalitions.whole_batch import GAME_USERS
 from audit.families.family import Family, Items
+from audit.harness.analyzer_core import InProcessAnalyzer
 from audit.harness.in_process_run import DishonestShuffler, InProcessRun
 from audit.scenario import AuditSubject, Weakness
 from common.accounting import guarantees
@@ -27,6 +29,7 @@ from common.runtime.parts.executor import Executor, J, T
 from common.task.dummies import Drawn
 from common.task.task import Task
 from common.task_digest import TaskDigest
+from common.wire.results import result_from_bytes, result_to_wire
 from shuffler.permutation import SealedReports, permute
 from shuffler.shuffle_job import PERMUTED, ShuffleJob
 
@@ -227,12 +230,28 @@ class NoDetection(Weakness):
         """Accept the batch."""
 
 
+class _ForgetfulStore(Store):
+    async def result(self, digest: TaskDigest) -> bytes | None:
+        """Return a result without the numbers of refused reports."""
+        stored = await super().result(digest)
+        if stored is None:
+            return None
+        result = result_from_bytes(stored)
+        forgotten = replace(result, refused=dict.fromkeys(result.refused, 0))
+        return result_to_wire(forgotten).SerializeToString()
+
+
+class _ForgetfulAnalyzer(InProcessAnalyzer):
+    store_type = _ForgetfulStore
+
+
 class _CopyingRun(InProcessRun):
+    analyzer_type = _ForgetfulAnalyzer
     most_refused_share = 1.0
 
 
 class CopiesAccepted(Weakness):
-    """The analyzer releases batches with any number of copies."""
+    """The analyzer accepts copies and does not report them."""
 
     parties = _CopyingRun
 

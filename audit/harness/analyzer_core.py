@@ -52,6 +52,7 @@ class InProcessAnalyzer(AnalyzerCore):
 
     clock: ManualClock
     executor: InlineExecutor
+    store_type: type[Store] = Store
 
     def __init__(self, path: Path) -> None:
         """`start` makes the core; `most_refused_share` may be changed before."""
@@ -65,7 +66,7 @@ class InProcessAnalyzer(AnalyzerCore):
         self.clock = ManualClock()
         self.state = StateDirectory.open(self.path)
         self.keys = AnalyzerKeys.load(self.state, SCHEDULE, self.clock.now())
-        self.store = Store(self.path / "analyzer.sqlite")
+        self.store = self.store_type(self.path / "analyzer.sqlite")
         self.executor = InlineExecutor()
 
     async def start(self) -> None:

@@ -196,12 +196,13 @@ class InProcessRun:
     """
 
     shuffler_type: type[DishonestShuffler] = DishonestShuffler
+    analyzer_type: type[InProcessAnalyzer] = InProcessAnalyzer
     most_refused_share: float = 0.05
     """The analyzer's default."""
 
     def __init__(self, path: Path, *, seed: int = 1) -> None:
         self.path = path
-        self.analyzer = InProcessAnalyzer(path / "analyzer")
+        self.analyzer = self.analyzer_type(path / "analyzer")
         self.analyzer.most_refused_share = self.most_refused_share
         self.clock = ManualClock()
         self.n_sentinels = 0

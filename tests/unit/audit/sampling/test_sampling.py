@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.families.family import Family
+from audit.families.family import Family, ItemFamily
 from audit.finding import Checks, Rows
 from audit.ports import Ports
 from audit.sampling.devices import run_devices, run_draws
@@ -19,6 +19,7 @@ from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from common.messages.submission import Value
 from tests.support.audits import audited
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 
@@ -41,6 +42,14 @@ def test_distributions_are_those_of_the_mechanisms() -> None:
             )
         independent = distribution.both == distribution.own * distribution.other
         assert not isinstance(mechanism, LocalHashing) or independent
+
+
+def test_every_mechanism_has_a_reference() -> None:
+    """The class of each protocol's mechanism has a family of its own."""
+    tasks = [*map(protocol_task, ITEM_PROTOCOLS), *map(kind_task, OF_OTHER_KINDS)]
+    families = {type(audited(task).family) for task in tasks}
+
+    assert not families & {Family, ItemFamily}
 
 
 class _NeverSeed0(Ports):
