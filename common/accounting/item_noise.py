@@ -22,7 +22,6 @@ from typing import Final, Self
 
 import numpy as np
 
-from common.accounting.binomial import RELATIVE_ERROR
 from common.accounting.count_distributions import (
     ROUNDING,
     Binomial,
@@ -98,12 +97,10 @@ def each_item_release(spec: ItemDummies, users: int) -> ItemNoiseRelease:
 
     A user's total is conditioned to be at most `most`. Users with W > most - 2 dummies of the d - 2
     items other than x and x' are excluded (docs/theory/accounting.md); a user is with probability
-    P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most).
+    P(W > most - 2 | total ≤ most) ≤ P(W > most - 2), as W and the total rise together.
     """
     chance = spec.item_chance
-    few_left = beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
-    accepted = 1 - beyond(Binomial(spec.trials, chance), spec.most)
-    share = few_left / accepted * (1 + RELATIVE_ERROR) if accepted > 0 else 1.0
+    share = beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
     n_excluded = Binomial(users, min(share, 1.0))
     excluded = min(int(upper_quantile(n_excluded, _EXCLUDED_TAIL)), users)
     return ItemNoiseRelease(

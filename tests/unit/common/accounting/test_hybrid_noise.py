@@ -1,5 +1,8 @@
 """Randomized response under the shuffler's noise, against enumeration."""
 
+import math
+
+import numpy as np
 import pytest
 
 from common.accounting.anonymity_set import AnonymitySet
@@ -50,6 +53,20 @@ def test_delta_is_never_below_the_worst_data_set(
         assert true * (1 - 1e-9) - 1e-15 <= release.delta(epsilon)
         if (users, items) == (1, 2) and spec is not _TALL:
             assert true == pytest.approx(release.delta(epsilon), rel=1e-6)
+
+
+def test_counts_of_other_items_hide_no_more_than_stated() -> None:
+    """One user and three items, enumerated; each item gets dummies, so that any count may hide."""
+    noise = geometric_noise(26, 0.6, 0.6, 60)
+    release = _release(1, 3, 2.0, ShufflerSpec(noise=noise))
+    alone = np.append(noise.probabilities(), 0.0)
+    counts = np.einsum("i,j,k->ijk", alone, alone, alone)
+    named = [np.roll(counts, 1, axis) for axis in range(3)]
+    q = 1 / (math.exp(2.0) + 2)
+    first, second, _ = (q * sum(named) + (1 - 3 * q) * own for own in named)
+    for epsilon in (0.01, 0.1, 0.3, 0.6, 1.2):
+        true = float(np.maximum(first - math.exp(epsilon) * second, 0).sum())
+        assert true * (1 - 1e-9) <= release.delta(epsilon)
 
 
 @pytest.mark.slow
