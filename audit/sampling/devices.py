@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -121,7 +122,10 @@ def _geometric(spec: ShufflerSpec) -> Vector:
     return np.asarray(weights / weights.sum())
 
 
-_ADDED: Final = {"binomial": _binomial, "geometric": _geometric}
+_ADDED: Final[Mapping[str, Callable[[ShufflerSpec], Vector]]] = {
+    "binomial": _binomial,
+    "geometric": _geometric,
+}
 """Probabilities that the shuffler adds 0, 1, …, `most` dummies of one item, by distribution."""
 
 
@@ -140,9 +144,10 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
         checks.cells("number of reports kept in a small batch", batches, binomial)
     if spec.most:
         numbers = subject.ports.draw_item_dummies(subject.task, number, rng)
-        if spec.law not in _ADDED:
+        distribution = _ADDED.get(spec.law)
+        if distribution is None:
             raise NotCoveredError(f"{subject.task.mechanism.name} with {spec.law} dummies")
-        chances = _ADDED[spec.law](spec)
+        chances = distribution(spec)
         checks.cells(f"the shuffler's {spec.law} dummies", numbers, chances)
         pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
         checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))
