@@ -35,7 +35,7 @@ from shuffler.shuffle_job import PERMUTED, ShuffleJob
 
 _WRONG_DEVICES: Final = 5
 """One device in this many answers with another value."""
-_FACTOR: Final = 10
+_FACTOR: Final = 100
 """Factor by which the accountant overstates the users who add dummies."""
 
 
@@ -63,7 +63,7 @@ class ColludersCounted(Weakness):
 
 
 class SkippersCounted(Weakness):
-    """The claims count skipped dummies and ten times the users."""
+    """The claims count skipped dummies and a hundred times the users."""
 
     def skippers_guarantee(self, parameters: PrivacyParameters, n: int, adding: int) -> Guarantee:
         del adding
