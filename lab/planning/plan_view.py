@@ -76,7 +76,10 @@ def _design_as_json(design: Design) -> dict[str, Any]:
     if isinstance(design, ValueDesign):
         share = design.smallest_share
         return common | {
-            "mechanism": asdict(design.task.mechanism),
+            "mechanism": {
+                name.removeprefix("lasting_"): number
+                for name, number in asdict(design.task.mechanism).items()
+            },
             "local_epsilon": design.local_epsilon,
             "central_epsilon": design.task.central_epsilon,
             "bytes_per_user": design.bytes_per_user,

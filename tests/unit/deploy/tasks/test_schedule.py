@@ -74,6 +74,17 @@ def test_rounds_meet_end_to_end_and_are_found_by_their_deadlines(tmp_path: Path)
     assert ["released", "missed", "due", "planned"] == [each.state for each in rounds]
 
 
+def test_a_named_series_counts_its_rounds(tmp_path: Path) -> None:
+    """Every task of it has the name and the number, and equals the template in all else."""
+    series = read_series(template(tmp_path, series='"daily"'))
+    first, third = (_task(series.draft_of(number)) for number in (1, 3))
+
+    assert [("daily", 1), ("daily", 3)] == [(each.series, each.round) for each in (first, third)]
+    assert first.asks_like(replace(third, deadline=first.deadline))
+    assert not first.asks_like(replace(first, series="weekly"))
+    assert 0 == read_series(template(tmp_path)).draft_of(3).round
+
+
 @pytest.mark.parametrize("seconds", [-35 * 60, -61, 61, 35 * 60])
 def test_a_publisher_and_an_analyzer_with_different_clocks_publish_no_round(seconds: int) -> None:
     """The message has both times."""

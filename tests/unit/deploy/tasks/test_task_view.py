@@ -36,6 +36,17 @@ def test_every_protocol_is_described(protocol: str, snapshot: SnapshotAssertion)
     ]
 
 
+def test_texts_for_people_are_shown_where_they_are_set() -> None:
+    """First, in their order."""
+    task = protocol_task("sh")
+    told = dataclasses.replace(task, title="Commuting", prompt="How do you travel?")
+
+    assert [("title", "Commuting"), ("prompt", "How do you travel?")] == task_view.parameter_rows(
+        told
+    )[:2]
+    assert task_view.parameter_rows(task) == task_view.parameter_rows(told)[2:]
+
+
 def test_a_claim_is_described_with_its_conditions(snapshot: SnapshotAssertion) -> None:
     """The tasks are an amplified one, a local one, and one with a population."""
     local = {"protocol": "ldp-oue", "buckets": 0, "dummies_per_user": 0}
