@@ -40,7 +40,7 @@ class SubmissionSizes:
 
 
 @dataclass(frozen=True)
-class UniformDummies:
+class UniformReference:
     """Uniform reports, of which a user adds a certain and perhaps a random number."""
 
     subject: AuditSubject
@@ -87,7 +87,7 @@ class UniformDummies:
         checks.cells("numbers of dummies", extra, self.extra)
 
 
-class GeometricDummies(UniformDummies):
+class GeometricReference(UniformReference):
     """A sum of geometric numbers of uniform reports."""
 
     def unconditioned(self, numbers: Items) -> Vector:
@@ -96,7 +96,7 @@ class GeometricDummies(UniformDummies):
         return np.asarray(stats.nbinom.pmf(numbers, self.spec.trials, 1 - chance))
 
 
-class NamedDummies(UniformDummies):
+class ItemReference(UniformReference):
     """Dummies of which each names an item with a small probability, once at most."""
 
     def check(self, checks: Checks, n_users: int, rng: Generator) -> None:
@@ -122,7 +122,7 @@ class NamedDummies(UniformDummies):
         checks.require("no item repeats", once)
 
 
-class LevelDummies(NamedDummies):
+class LevelReference(ItemReference):
     """Uniform nodes of each level of a hierarchy."""
 
     @property
@@ -137,7 +137,7 @@ class LevelDummies(NamedDummies):
         """Let nodes repeat."""
 
 
-class ClusteredDummies(UniformDummies):
+class ClusterReference(UniformReference):
     """Clusters of positive and negative reports in rooms of a few sizes."""
 
     def negative(self, reports: Reports) -> NDArray[np.bool_]:
@@ -188,16 +188,16 @@ class ClusteredDummies(UniformDummies):
         checks.cells("items of clusters", items, np.ones(task.domain_size))
 
 
-_BY_DISTRIBUTION: Final[Mapping[str, type[UniformDummies]]] = {
-    **dict.fromkeys(("fixed", "fractional", "binomial"), UniformDummies),
-    "negative-binomial": GeometricDummies,
-    "each-item": NamedDummies,
-    "levels": LevelDummies,
-    "clusters": ClusteredDummies,
+_BY_DISTRIBUTION: Final[Mapping[str, type[UniformReference]]] = {
+    **dict.fromkeys(("fixed", "fractional", "binomial"), UniformReference),
+    "negative-binomial": GeometricReference,
+    "each-item": ItemReference,
+    "levels": LevelReference,
+    "clusters": ClusterReference,
 }
 
 
-def dummies_of(subject: AuditSubject) -> UniformDummies:
+def dummies_of(subject: AuditSubject) -> UniformReference:
     """Return the reference for the dummies of a task, or raise NotCoveredError."""
     name = subject.task.dummies.distribution
     if name not in _BY_DISTRIBUTION:

@@ -204,7 +204,7 @@ def _least_sufficient(frontier: Frontier, name: str, most: float) -> float | Non
     return min(math.ceil(high / digit) * digit, most)
 
 
-class Family(NamedTuple):
+class DesignFamily(NamedTuple):
     """How designs for a kind of value are found."""
 
     search: Callable[[Requirements, Progress], _Found]
@@ -214,13 +214,13 @@ class Family(NamedTuple):
     """Finds a protocol's design by its published bound, if the kind's protocols have any."""
 
 
-_FAMILIES: Final[Mapping[Kind, Family]] = {
-    "categorical": Family(_item_designs, tight_design, published_design),
-    "ordered": Family(_bucket_designs, ordered_design, ordered_design),
+_FAMILIES: Final[Mapping[Kind, DesignFamily]] = {
+    "categorical": DesignFamily(_item_designs, tight_design, published_design),
+    "ordered": DesignFamily(_bucket_designs, ordered_design, ordered_design),
 }
-_VALUES: Final = Family(_value_designs, value_design, value_design)
+_VALUES: Final = DesignFamily(_value_designs, value_design, value_design)
 
 
-def family_of(kind: Kind) -> Family:
+def family_of(kind: Kind) -> DesignFamily:
     """Return how designs for a kind of value are found."""
     return _FAMILIES.get(kind, _VALUES)
