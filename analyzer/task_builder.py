@@ -16,12 +16,12 @@ from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import ITEM_MECHANISMS, NUMBER_MECHANISMS
-from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
-from common.task.composition import check_domain_size
+from common.protocols import Kind, NumberMechanismName, ProtocolRow, protocol_named
 from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.kinds import KINDS, TABLES
 from common.task.named_dummies import LevelDummies
+from common.task.protocol_rules import check_domain_size
 from common.task.specs import (
     MAX_DOMAIN_SIZE,
     AnySpec,
@@ -164,12 +164,12 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     return MAX_EPSILON
 
 
-def _check_stated(draft: TaskDraft, protocol: Protocol) -> None:
+def _check_stated(draft: TaskDraft, protocol: ProtocolRow) -> None:
     if not draft.local_epsilon:
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
 
 
-def _check_noise(draft: TaskDraft, protocol: Protocol) -> None:
+def _check_noise(draft: TaskDraft, protocol: ProtocolRow) -> None:
     _check_stated(draft, protocol)
     if not MIN_DRAFT_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
@@ -178,7 +178,7 @@ def _check_noise(draft: TaskDraft, protocol: Protocol) -> None:
         )
 
 
-def _check_unhashed(draft: TaskDraft, protocol: Protocol) -> None:
+def _check_unhashed(draft: TaskDraft, protocol: ProtocolRow) -> None:
     if draft.buckets:
         raise TaskError(
             f"the protocol {protocol.name} does not hash items; buckets is {draft.buckets}, and "
@@ -199,7 +199,7 @@ def _claim_of_texts(draft: TaskDraft, spec: AnySpec) -> float:
     return draft.local_epsilon
 
 
-def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
+def _check_fields(draft: TaskDraft, protocol: ProtocolRow) -> None:
     for name in TABLES:
         if getattr(draft, name) is not None and name not in KINDS[protocol.kind].tables:
             raise TaskError(
@@ -218,7 +218,7 @@ def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
         )
 
 
-def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
+def _of_items(draft: TaskDraft, protocol: ProtocolRow) -> MechanismSpec:
     _check_stated(draft, protocol)
     buckets = _buckets(draft, protocol)
     request = MechanismRequest(
@@ -231,7 +231,7 @@ def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
     return ITEM_MECHANISMS[request.name].specify(request)
 
 
-def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
+def _buckets(draft: TaskDraft, protocol: ProtocolRow) -> int:
     """Return the draft's buckets; if 0 and the protocol hashes without a shuffler, choose them."""
     if protocol.buckets and draft.buckets not in {0, protocol.buckets}:
         raise TaskError(
@@ -243,7 +243,7 @@ def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
     return protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
 
 
-def _of_texts(draft: TaskDraft, protocol: Protocol) -> RapporSpec:
+def _of_texts(draft: TaskDraft, protocol: ProtocolRow) -> RapporSpec:
     _check_unhashed(draft, protocol)
     texts = draft.texts or TextDraft()
     if draft.labels and texts.cohorts not in {1, TextDraft().cohorts}:
@@ -268,18 +268,18 @@ def _probability(name: str, value: float) -> Fraction:
     return Fraction(repr(float(value)))
 
 
-def _of_open_values(draft: TaskDraft, protocol: Protocol) -> OpenSpec:
+def _of_open_values(draft: TaskDraft, protocol: ProtocolRow) -> OpenSpec:
     _check_noise(draft, protocol)
     return PrefixHashing.specify(draft.open or OpenDraft(), draft.buckets, draft.local_epsilon)
 
 
-def _of_pairs(draft: TaskDraft, protocol: Protocol) -> KeyValueSpec:
+def _of_pairs(draft: TaskDraft, protocol: ProtocolRow) -> KeyValueSpec:
     _check_noise(draft, protocol)
     _check_unhashed(draft, protocol)
     return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon)
 
 
-def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
+def _of_numbers(draft: TaskDraft, protocol: ProtocolRow) -> NumberSpec:
     _check_noise(draft, protocol)
     _check_unhashed(draft, protocol)
     numbers = draft.numbers or NumberDraft()
@@ -292,7 +292,7 @@ def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
 class _Kind(NamedTuple):
     """How drafts of one kind of value become tasks."""
 
-    specify: Callable[[TaskDraft, Protocol], AnySpec]
+    specify: Callable[[TaskDraft, ProtocolRow], AnySpec]
     """Computes the mechanism's integer parameters; raises TaskError if the draft breaks a rule."""
     labels: Callable[[Labels], Labels] = lambda labels: labels
     claim: Callable[[TaskDraft, AnySpec], float] = lambda draft, _: draft.local_epsilon

@@ -62,7 +62,7 @@ _HASHING: Final[tuple[MechanismName, ...]] = ("local-hashing", "string-hashing")
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class ProtocolRow:
     """A named protocol, and the tasks that it allows."""
 
     name: str
@@ -145,28 +145,28 @@ _RANDOM: Final[tuple[DummyDistribution, ...]] = (*_FIXED, "binomial", "negative-
 
 _ROWS: Final = (
     # Local privacy only, without relying on a shuffler [War65], [WBLJ17], [LWLWLS20].
-    Protocol("ldp-warner", "warner", domain="binary", amplified=False),
-    Protocol("ldp-grr", "grr", amplified=False),
-    Protocol("ldp-sue", "symmetric-unary", amplified=False),
-    Protocol("ldp-oue", "optimized-unary", amplified=False),
-    Protocol("ldp-blh", "local-hashing", refinement="em", buckets=2, amplified=False),
-    Protocol("ldp-olh", "local-hashing", refinement="em", amplified=False),
-    Protocol("ldp-olh-strings", "string-hashing", domain="labelled", amplified=False),
-    Protocol("ldp-sw", "square-wave", refinement="ems", domain="ordered", amplified=False),
+    ProtocolRow("ldp-warner", "warner", domain="binary", amplified=False),
+    ProtocolRow("ldp-grr", "grr", amplified=False),
+    ProtocolRow("ldp-sue", "symmetric-unary", amplified=False),
+    ProtocolRow("ldp-oue", "optimized-unary", amplified=False),
+    ProtocolRow("ldp-blh", "local-hashing", refinement="em", buckets=2, amplified=False),
+    ProtocolRow("ldp-olh", "local-hashing", refinement="em", amplified=False),
+    ProtocolRow("ldp-olh-strings", "string-hashing", domain="labelled", amplified=False),
+    ProtocolRow("ldp-sw", "square-wave", refinement="ems", domain="ordered", amplified=False),
     # Shuffled randomized response, one report per user, no dummies [BBGN19].
-    Protocol("sh", "grr", published_bound="balle-closed-form"),
+    ProtocolRow("sh", "grr", published_bound="balle-closed-form"),
     # Shuffled local hashing (SOLH), or SH where that is better [WDX+20].
-    Protocol("murs", "local-hashing", refinement="em", published_bound="balle-closed-form"),
+    ProtocolRow("murs", "local-hashing", refinement="em", published_bound="balle-closed-form"),
     # Hashing, k-RR, projection [HP-SDP22]; its own bound is not available, so SOLH's is used.
-    Protocol("hp-sdp", "local-hashing", published_bound="balle-closed-form"),
+    ProtocolRow("hp-sdp", "local-hashing", published_bound="balle-closed-form"),
     # A bit, replaced by a fair coin with a small probability [CSUZZ19].
-    Protocol("ddps", "warner", published_bound="ddps", domain="binary"),
+    ProtocolRow("ddps", "warner", published_bound="ddps", domain="binary"),
     # The true item, and a dummy of each item with a small probability [BC20].
-    Protocol(
+    ProtocolRow(
         "aue", "grr", local_noise="none", dummy_distributions=("each-item",), published_bound="aue"
     ),
     # True items, hidden by uniform dummies alone [LLF+20].
-    Protocol(
+    ProtocolRow(
         "puredump",
         "grr",
         local_noise="none",
@@ -175,10 +175,10 @@ _ROWS: Final = (
     ),
     # True items or randomized response, hidden by clusters of positive and negative reports that
     # nearly cancel in the estimate (from no paper).
-    Protocol("signed", "grr", local_noise="optional", dummy_distributions=("clusters",)),
+    ProtocolRow("signed", "grr", local_noise="optional", dummy_distributions=("clusters",)),
     # A bucket at each of several resolutions, hidden by uniform dummies of each resolution; their
     # costs are composed exactly (from no paper; the tree of ranges is [HRMS10]'s).
-    Protocol(
+    ProtocolRow(
         "hierarchy",
         "hierarchy",
         local_noise="none",
@@ -186,9 +186,9 @@ _ROWS: Final = (
         kind="ordered",
     ),
     # Randomized response among uniform dummies [LLF+20].
-    Protocol("mixdump", "grr", dummy_distributions=_FIXED, published_bound="mixdump"),
+    ProtocolRow("mixdump", "grr", dummy_distributions=_FIXED, published_bound="mixdump"),
     # Local hashing, dummies with fresh seeds, expectation maximisation [CC24].
-    Protocol(
+    ProtocolRow(
         "od-hp",
         "local-hashing",
         local_noise="optional",
@@ -197,7 +197,7 @@ _ROWS: Final = (
         published_bound="od-hp-theorem-1",
     ),
     # Hashing without local noise among uniform dummies [LWY22].
-    Protocol(
+    ProtocolRow(
         "fe1",
         "local-hashing",
         local_noise="none",
@@ -206,7 +206,7 @@ _ROWS: Final = (
         published_bound="fe1",
     ),
     # True items; the shuffler samples, and adds binomial or geometric noise for each [MSE25].
-    Protocol(
+    ProtocolRow(
         "sbin",
         "grr",
         local_noise="none",
@@ -214,7 +214,7 @@ _ROWS: Final = (
         shuffler_distribution="binomial",
         samples=True,
     ),
-    Protocol(
+    ProtocolRow(
         "sageo",
         "grr",
         local_noise="none",
@@ -223,29 +223,29 @@ _ROWS: Final = (
         samples=True,
     ),
     # Randomized response, and the shuffler's geometric noise: no paper states a bound.
-    Protocol("hybrid", "grr", shuffler_distribution="geometric"),
+    ProtocolRow("hybrid", "grr", shuffler_distribution="geometric"),
     # Bloom filters of strings, a permanent and an instantaneous response [EPK14].
-    Protocol("rappor", "rappor", kind="string", refinement=None),
+    ProtocolRow("rappor", "rappor", kind="string", refinement=None),
     # Local hashing of a random prefix of a text, as in PEM [WLJ19]; the amplification among all
     # users, whatever the length of their prefix, is from no paper.
-    Protocol("discover", "prefix-hashing", kind="open", refinement=None),
+    ProtocolRow("discover", "prefix-hashing", kind="open", refinement=None),
     # A number: Laplace noise, a sign, a piecewise density, or a mix of the latter two [DJW18],
     # [WXY+19].
-    Protocol("laplace", "laplace", kind="mean", refinement=None),
-    Protocol("duchi", "duchi", kind="mean", refinement=None),
-    Protocol("piecewise", "piecewise", kind="mean", refinement=None),
-    Protocol("hybrid-mean", "hybrid", kind="mean", refinement=None),
+    ProtocolRow("laplace", "laplace", kind="mean", refinement=None),
+    ProtocolRow("duchi", "duchi", kind="mean", refinement=None),
+    ProtocolRow("piecewise", "piecewise", kind="mean", refinement=None),
+    ProtocolRow("hybrid-mean", "hybrid", kind="mean", refinement=None),
     # Several numbers: one or some of them, a sign of each, or their projection [NXY+16], [DJW18],
     # [WXY+19], [Sun+20].
-    Protocol("harmony", "harmony", kind="vector", refinement=None),
-    Protocol("mean-est", "mean-est", kind="vector", refinement=None),
-    Protocol("multi-hm", "multi-hm", kind="vector", refinement=None),
-    Protocol("multi-rphm", "multi-rphm", kind="vector", refinement=None, biased=True),
+    ProtocolRow("harmony", "harmony", kind="vector", refinement=None),
+    ProtocolRow("mean-est", "mean-est", kind="vector", refinement=None),
+    ProtocolRow("multi-hm", "multi-hm", kind="vector", refinement=None),
+    ProtocolRow("multi-rphm", "multi-rphm", kind="vector", refinement=None, biased=True),
     # Pairs: the presence of one key, and a sign of its value [YHMZ19].
-    Protocol("priv-kv", "priv-kv", kind="key-value", refinement=None),
+    ProtocolRow("priv-kv", "priv-kv", kind="key-value", refinement=None),
 )
 
-PROTOCOLS: Final[Mapping[str, Protocol]] = MappingProxyType(
+PROTOCOLS: Final[Mapping[str, ProtocolRow]] = MappingProxyType(
     {protocol.name: protocol for protocol in _ROWS}
 )
 
@@ -255,7 +255,7 @@ def protocols_of(kind: Kind) -> tuple[str, ...]:
     return tuple(name for name, protocol in PROTOCOLS.items() if protocol.collects(kind))
 
 
-def protocol_named(name: str) -> Protocol:
+def protocol_named(name: str) -> ProtocolRow:
     """Return the protocol of this name, or raise TaskError."""
     if name not in PROTOCOLS:
         raise TaskError(

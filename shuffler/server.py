@@ -34,7 +34,7 @@ from shuffler.front_end import CoordinatorClient, FrontEndBatches
 from shuffler.metrics import METRICS
 from shuffler.servicer import CoordinatorServicer, ShufflerServicer
 from shuffler.settings import ShufflerSettings
-from shuffler.storage.opening import open_store
+from shuffler.storage.open_store import open_store
 from shuffler.worker import run_part
 
 

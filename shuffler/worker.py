@@ -15,7 +15,7 @@ from common.runtime.settings import load
 from shuffler.inclusion import ProofJob
 from shuffler.settings import ShufflerSettings
 from shuffler.shuffle_job import ShuffleJob
-from shuffler.storage.opening import open_groups
+from shuffler.storage.open_store import open_groups
 
 
 @cache

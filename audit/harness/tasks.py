@@ -108,7 +108,7 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         edges, buckets = EdgesSpec(low=0.0, high=1.0, buckets=size), task.item_mechanism.buckets
         mean = min(dummies.expected_per_user, _MAX_DUMMIES)
         dummies = LevelDummies.averaging(mean, hierarchy_sizes(size, min(buckets, size)))
-    elif task.composition.hashes:
+    elif task.protocol_row.hashes:
         buckets = min(task.item_mechanism.buckets, _MAX_BUCKETS)
     return TaskDraft(
         protocol=task.protocol,

@@ -181,13 +181,13 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     if point.guarantee.coalition == "analyzer+sybils":
         return (_TOKENS, _noise(task))
     if not task.amplified:
-        relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER
+        relying = _ASK_ONCE if task.protocol_row.amplified else _RELY_ON_A_SHUFFLER
         return (_noise(task), relying, _MORE_USERS)
     more_users = Change(
         f"Raise n_min, now {task.n_min:,}",
         "More people then hide each report before anything is released.",
     )
-    dummies = (_MORE_DUMMIES,) if task.composition.dummy_distributions else ()
+    dummies = (_MORE_DUMMIES,) if task.protocol_row.dummy_distributions else ()
     return (more_users, *dummies, _noise(task))
 
 

@@ -67,7 +67,7 @@ def _check_items(checks: Checks, subject: AuditSubject, rng: Generator) -> None:
     samples: list[tuple[int | None, Reports]] = [
         (value, draw(value, number, rng)) for value in (0, task.domain_size - 1)
     ]
-    if task.composition.dummy_distributions:
+    if task.protocol_row.dummy_distributions:
         samples.append((None, mechanism.dummies(number, rng)))
     for value, reports in samples:
         what = "a dummy" if value is None else "a report"

@@ -503,7 +503,7 @@ def published_claim(task: Task, n_users: int, n_refused: int, waived: Waived = N
     """State in a sentence the published bound's ε against the analyzer, or why there is none."""
     if waived.checks:
         return "no paper states a bound for a batch that failed a check"
-    key, parameters = task.composition.published_bound, PrivacyParameters.of(task)
+    key, parameters = task.protocol_row.published_bound, PrivacyParameters.of(task)
     if key is None or parameters.match_count is None:
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
     name, bound = PUBLISHED[key]

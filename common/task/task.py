@@ -23,9 +23,8 @@ from common.crypto.signing import PublicIdentity, SignedTask
 from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
-from common.protocols import ITEM_KINDS, Kind, Protocol, Refinement, protocol_named
+from common.protocols import ITEM_KINDS, Kind, ProtocolRow, Refinement, protocol_named
 from common.task import canonical
-from common.task.composition import check_composition, check_domain_size
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
     BreakdownSpec,
@@ -35,6 +34,7 @@ from common.task.domain_spec import (
 )
 from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import LevelDummies
+from common.task.protocol_rules import check_domain_size, check_protocol_rules
 from common.task.shuffler_spec import ShufflerSpec
 from common.task.specs import (
     AnySpec,
@@ -139,8 +139,8 @@ class Task:
     def __post_init__(self) -> None:
         self._check_lists()
         check_domain_size(self.domain_size, self.kind)  # first, since other rules multiply by it
-        check_composition(
-            self.composition,
+        check_protocol_rules(
+            self.protocol_row,
             self.mechanism,
             self.dummies,
             self.shuffler,
@@ -211,7 +211,7 @@ class Task:
         """Check that edges and breakdown fit the protocol and the number of items."""
         if self.kind == "ordered" and self.edges is None:
             raise TaskError(f"the protocol {self.protocol} needs a table [edges]")
-        if not self.composition.collects(self.kind) or (self.edges and self.labels):
+        if not self.protocol_row.collects(self.kind) or (self.edges and self.labels):
             raise TaskError(
                 f"edges need a protocol for any number of items, and no labels; the protocol is "
                 f"{self.protocol}, and the task has {len(self.labels)} labels"
@@ -301,7 +301,7 @@ class Task:
             )
         claimed = self.central_epsilon
         if claimed != self.local_epsilon and not self.amplified and claimed > 0:
-            lasting = " for a lasting question" * self.composition.amplified
+            lasting = " for a lasting question" * self.protocol_row.amplified
             raise TaskError(
                 f"the protocol {self.protocol}{lasting} relies on no shuffler; central_epsilon is "
                 f"{claimed}, and must equal local_epsilon, {self.local_epsilon}"
@@ -318,8 +318,8 @@ class Task:
             )
 
     def _remedy(self) -> str:
-        noiseless = self.composition.local_noise == "none"
-        if noiseless and self.composition.shuffler_distribution != "none":
+        noiseless = self.protocol_row.local_noise == "none"
+        if noiseless and self.protocol_row.shuffler_distribution != "none":
             return "a shuffler that adds more dummies of each item"
         noise = "" if noiseless else "local noise, "
         return f"{noise}more dummies, or a larger n_min than {self.n_min}"
@@ -351,14 +351,14 @@ class Task:
         return self.shufflers[0].proof
 
     @property
-    def composition(self) -> Protocol:
+    def protocol_row(self) -> ProtocolRow:
         """The protocol's row in the table of protocols."""
         return protocol_named(self.protocol)
 
     @property
     def kind(self) -> Kind:
         """The kind of one person's value."""
-        return "ordered" if self.edges else self.composition.kind
+        return "ordered" if self.edges else self.protocol_row.kind
 
     @property
     def groups(self) -> int:
@@ -384,7 +384,7 @@ class Task:
 
         Reports of a lasting question are dependent, so amplified costs do not compose.
         """
-        return self.composition.amplified and not self.lasting
+        return self.protocol_row.amplified and not self.lasting
 
     @property
     def lasting(self) -> bool:
@@ -424,8 +424,8 @@ class Task:
         Norm-Sub if a hashing protocol reports plain items: EM would be hardly more accurate, and
         less accurate if many items are rare.
         """
-        own = self.mechanism.name == self.composition.mechanism
-        refinement = self.composition.refinement if own else "norm-sub"
+        own = self.mechanism.name == self.protocol_row.mechanism
+        refinement = self.protocol_row.refinement if own else "norm-sub"
         if refinement is None:
             raise TaskError(f"the protocol {self.protocol} estimates no distribution of items")
         return refinement

@@ -117,7 +117,7 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 def describe_claim(task: Task) -> str:
     """Return sentences on the task's claimed guarantees and its budget."""
     honest = "even if no other user is honest"
-    if task.composition.amplified:
+    if task.protocol_row.amplified:
         users = honest_share(task.n_min, task.assumed_honest_fraction)
         honest = f"if {users:,} users are honest"
     releases = "all releases about this population" if task.population else "this release"
@@ -134,7 +134,7 @@ def describe_claim(task: Task) -> str:
 
 def claim_warnings(task: Task) -> tuple[str, ...]:
     """Warn of a δ, or else a budget's δ, too large for the people whom the task may count."""
-    if not task.composition.amplified:
+    if not task.protocol_row.amplified:
         return ()
     people = task.target_size
     return delta_warnings(task.delta, people) or delta_warnings(

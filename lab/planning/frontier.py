@@ -20,7 +20,7 @@ from common.accounting.epsilon_search import gaussian_mu
 from common.limits import MAX_ENVELOPE_BYTES
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, seeds_of
-from common.protocols import PROTOCOLS, Protocol
+from common.protocols import PROTOCOLS, ProtocolRow
 from common.task.task import envelope_bytes
 from lab.planning.design import Design, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
@@ -154,7 +154,7 @@ class Frontier:
             dummies_per_user=min(_rounded(dummies, up=True), point.dummies_per_user),
         )
 
-    def _numbers_of_dummies(self, row: Protocol) -> Vector:
+    def _numbers_of_dummies(self, row: ProtocolRow) -> Vector:
         """Return numbers of dummies per user that caps, envelopes and the accountant allow."""
         empty, one = (envelope_bytes(_LARGEST_REPORT, number) for number in (0, 1))
         carried = (MAX_ENVELOPE_BYTES - empty) // (one - empty) - 1

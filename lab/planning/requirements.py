@@ -23,7 +23,7 @@ from common.task.specs import MAX_DOMAIN_SIZE
 from common.task.task import MAX_LOCAL_EPSILON, MIN_DELTA, envelope_bytes, honest_share
 
 Prefix = Literal["average", "worst"]
-Trust = Literal["shuffler-dummies", "anonymity", "none"]
+TrustLevel = Literal["shuffler-dummies", "anonymity", "none"]
 Progress = Callable[[str], None]
 """Function that receives the name of the protocol to be planned next."""
 MIN_CENTRAL_EPSILON: Final = 1e-6
@@ -64,7 +64,7 @@ class Requirements:
     rounds: int = 1
     """Number of tasks that the same users answer."""
     honest_fraction: float = 1.0
-    trust: Trust = "anonymity"
+    trust: TrustLevel = "anonymity"
     """What the shuffler is trusted with: permuting and adding dummies, permuting, or nothing."""
     head: tuple[float, ...] = (0.05,)
     """Expected shares of the most frequent values."""

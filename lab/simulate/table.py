@@ -178,7 +178,7 @@ def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence
 
 def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     fields = row.as_json()
-    has_theory = fields["mse_theory"] > 0 and not task.composition.biased
+    has_theory = fields["mse_theory"] > 0 and not task.protocol_row.biased
     fields |= {
         "written_mse": row.errors["mse"].format(".3g"),
         "theory": f"×{fields['mse'] / fields['mse_theory']:.2f}" if has_theory else "-",

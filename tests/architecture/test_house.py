@@ -15,9 +15,19 @@ from tests.support.source_tree import FOLDERS, PARTIES, ROOT
 from tests.support.tools import output_of
 
 _MOST_LINES: Final = 600
-_PRODUCT_LINES: Final = 60_650
-_ROOM_LINES: Final = {"deploy": 12_020, "lab": 6_920, "audit": 5_890}
-_TEST_LINES: Final = 58_480
+_ROOM_LINES: Final = {
+    "protos": 80,
+    "common": 25_000,
+    "user_agent": 2_120,
+    "shuffler": 4_700,
+    "analyzer": 3_810,
+    "issuer": 960,
+    "witness": 60,
+    "deploy": 12_220,
+    "lab": 7_030,
+    "audit": 6_750,
+    "tests": 58_500,
+}
 _WITNESS_LINES: Final = 6_100
 """Lines of a witness of its own and of all that it imports."""
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
@@ -46,10 +56,9 @@ def _lines(*folders: str) -> int:
 
 
 def test_the_code_stays_small() -> None:
-    """The lines outside tests, in the rooms above the parties and in tests stay below limits."""
-    assert _lines(*FOLDERS) <= _PRODUCT_LINES
-    assert {} == {room: most for room, most in _ROOM_LINES.items() if _lines(room) > most}
-    assert _lines("tests") <= _TEST_LINES
+    """The lines of each room stay below its limit."""
+    assert {*FOLDERS, "tests"} == _ROOM_LINES.keys()
+    assert {} == {room: n for room, most in _ROOM_LINES.items() if (n := _lines(room)) > most}
 
 
 def test_no_file_is_too_long_or_has_a_catch_all_name() -> None:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
-from common.mechanisms.bits import batches
+from common.mechanisms.bits import slices
 
 MIN_DIGITS: Final = 2
 """Minimum number of digits: with one, there are as many buckets as points."""
@@ -135,7 +135,7 @@ class HashFamily:
         """
         first, constant = self._first_cell, self._to_canonical
         cells = np.empty(len(seeds), dtype=np.int64)
-        for part in batches(len(seeds), 1, _CHUNK):
+        for part in slices(len(seeds), 1, _CHUNK):
             seed = seeds[part].astype(np.int64)
             bucket = constant[seed]
             bucket *= buckets[part]  # below q² ≤ MAX_SEEDS, so 32 bits hold it

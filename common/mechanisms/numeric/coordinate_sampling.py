@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
-from common.mechanisms.bits import batches
+from common.mechanisms.bits import slices
 from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
 from common.mechanisms.numeric.number import (
     Moments,
@@ -145,7 +145,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
             f"or a code is not below {self.answer.answers}",
         )
         cells = np.zeros((self.coordinates, self.answer.features), dtype=np.int64)
-        for piece in batches(len(reports), 1, CODES_AT_ONCE):
+        for piece in slices(len(reports), 1, CODES_AT_ONCE):
             coordinates = reports["coordinates"][piece].astype(np.int64)
             codes = reports["codes"][piece].astype(np.int64)
             for place in range(self.sampled):

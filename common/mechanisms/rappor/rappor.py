@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from common.errors import ValueRangeError
 from common.mechanisms.base import Counts, Reports, check_report_bytes, check_valid
-from common.mechanisms.bits import batches, bit_field, pack, spare_bits_clear
+from common.mechanisms.bits import bit_field, pack, slices, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
 from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities, rounded_weights
@@ -111,7 +111,7 @@ class Rappor(RapporProbabilities):
         """
         spec = self.spec
         responses = np.zeros(len(texts), dtype=self.report_dtype)
-        for part in batches(len(texts), spec.bits):
+        for part in slices(len(texts), spec.bits):
             rows = [
                 self._noise_of(text, secret)
                 for text, secret in zip(texts[part], secrets[part], strict=True)
@@ -151,7 +151,7 @@ class Rappor(RapporProbabilities):
         reports = responses.copy()
         if spec.one_time:
             return reports
-        for part in batches(len(reports), spec.bits):
+        for part in slices(len(reports), spec.bits):
             bits = responses["bits"][part]
             draw = rng.integers(0, INSTANT_SUM, size=(len(bits), spec.bits), dtype=np.uint16)
             unset, shown = pack(draw < spec.unset_weight), pack(draw < spec.set_weight)
@@ -177,7 +177,7 @@ class Rappor(RapporProbabilities):
         )
         sizes = np.bincount(reports["cohort"], minlength=spec.cohorts)
         counts = np.zeros(spec.cohorts * spec.bits, dtype=np.int64)
-        for part in batches(len(reports), spec.bits):
+        for part in slices(len(reports), spec.bits):
             bits = np.unpackbits(reports["bits"][part], axis=1, count=spec.bits, bitorder="little")
             rows, places = np.nonzero(bits)
             cells = reports["cohort"][part].astype(np.int64)[rows] * spec.bits + places

@@ -17,7 +17,7 @@ from audit.runner import AuditRun, run, scenarios_named
 from audit.scenario import AuditSubject, Scenario, Weakness
 from audit.scenarios import SCENARIOS
 from common.mechanisms.registry import ITEM_MECHANISMS
-from common.protocols import PROTOCOLS, MechanismName, Protocol
+from common.protocols import PROTOCOLS, MechanismName, ProtocolRow
 from deploy.terminal.json_output import dumps
 from examples.subset_selection import SubsetSelection
 from examples.subset_selection_audit import FAMILIES as SUBSET_FAMILIES
@@ -98,7 +98,7 @@ def test_scenarios_for_other_kinds_are_named_and_not_run() -> None:
 def _with_subset_selection(patch: pytest.MonkeyPatch) -> AuditRun:
     """Add subset selection by the book, but for its reference, and audit a small task."""
     name: Any = "subset-selection"
-    row = Protocol("subset", name, dummy_distributions=("fixed",))
+    row = ProtocolRow("subset", name, dummy_distributions=("fixed",))
     patch.setattr("common.protocols.PROTOCOLS", {**PROTOCOLS, "subset": row})
     for module in ("common.protocols", "common.task.specs"):
         patch.setattr(f"{module}.MechanismName", Literal[MechanismName, "subset-selection"])

@@ -182,7 +182,7 @@ def test_the_anonymity_set_has_conditioned_dummies() -> None:
 def test_published_claims_state_a_figure_rounded_up_or_a_reason(protocol: str) -> None:
     """A million users have a figure, and one user a reason; other protocols have no bound."""
     task = dataclasses.replace(_task(protocol), delta=9.876_54e-7)
-    stated, key = PrivacyParameters.of(task), task.composition.published_bound
+    stated, key = PrivacyParameters.of(task), task.protocol_row.published_bound
     assert key is not None
     assert isinstance(stated.reduction, MatchCountReduction)
     name, bound = PUBLISHED[key]

@@ -9,7 +9,7 @@ from common.runtime.clock import SystemClock
 from common.runtime.metrics import ProcessMetrics
 from shuffler.metrics import METRICS
 from shuffler.settings import ShufflerSettings
-from shuffler.storage.opening import open_store
+from shuffler.storage.open_store import open_store
 from shuffler.storage.postgres_store import PostgresStore
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.postgres import PostgresServer

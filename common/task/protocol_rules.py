@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from common.errors import TaskError
-from common.protocols import Kind, Protocol
+from common.protocols import Kind, ProtocolRow
 from common.task.dummies import Dummies
 from common.task.kinds import KINDS
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
@@ -22,8 +22,8 @@ def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
     check_int_range("domain_size", domain_size, *KINDS[kind].sizes)
 
 
-def check_composition(
-    protocol: Protocol,
+def check_protocol_rules(
+    protocol: ProtocolRow,
     spec: AnySpec,
     dummies: Dummies,
     shuffler: ShufflerSpec,
@@ -58,7 +58,7 @@ def check_composition(
         )
 
 
-def _check_dummies(protocol: Protocol, dummies: Dummies, domain_size: int) -> None:
+def _check_dummies(protocol: ProtocolRow, dummies: Dummies, domain_size: int) -> None:
     if protocol.dummy_distributions:
         check_choice(
             "the distribution of this protocol's dummies",
@@ -73,7 +73,7 @@ def _check_dummies(protocol: Protocol, dummies: Dummies, domain_size: int) -> No
     dummies.check_domain_size(domain_size)
 
 
-def _check_shuffler(protocol: Protocol, spec: ShufflerSpec, domain_size: int) -> None:
+def _check_shuffler(protocol: ProtocolRow, spec: ShufflerSpec, domain_size: int) -> None:
     check_choice(
         "the distribution of this protocol's shuffler",
         spec.noise.distribution,
@@ -91,7 +91,7 @@ def _check_shuffler(protocol: Protocol, spec: ShufflerSpec, domain_size: int) ->
 
 
 def _check_domain(
-    protocol: Protocol, spec: AnySpec, domain_size: int, labels: Sequence[str]
+    protocol: ProtocolRow, spec: AnySpec, domain_size: int, labels: Sequence[str]
 ) -> None:
     if protocol.domain == "binary" and domain_size != 2:  # noqa: PLR2004  # a bit has two values
         raise TaskError(
