@@ -31,6 +31,7 @@ from common.task.specs import (
     NumberSpec,
     OpenSpec,
     RapporSpec,
+    check_fields,
     check_int_range,
     check_new_labels,
     normalize,
@@ -58,6 +59,8 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     """
     protocol = protocol_named(draft.protocol)
     _check_fields(draft, protocol)
+    for table in filter(None, (draft.texts, draft.open)):
+        check_fields(table)
     kind = _KINDS[protocol.kind]
     draft = dataclasses.replace(draft, labels=kind.labels(draft.labels))
     check_new_labels(draft.labels)

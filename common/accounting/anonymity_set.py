@@ -25,7 +25,7 @@ from common.accounting.count_distributions import (
 )
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
-from common.task.uniform_dummies import NegativeBinomialDummies, UniformDummies
+from common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies, UniformDummies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,10 @@ def uniform_dummies(spec: UniformDummies, users: int) -> CountDistribution:
     # Dummies of users beyond MAX_COUNT are not counted.
     users = min(users, MAX_COUNT // max(1, spec.trials))
     trials, chance = users * spec.trials, spec.extra_probability
-    if not isinstance(spec, NegativeBinomialDummies):
+    if isinstance(spec, BinomialDummies):
         return Binomial(trials, chance)
+    if not isinstance(spec, NegativeBinomialDummies):
+        raise AccountingError(f"no formula covers {spec.distribution} dummies")
     odds = chance / (1 - chance)
     redrawn = beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most)
     missing = 1.0

@@ -236,6 +236,8 @@ class PrivacyParameters:
         adding = anonymity_set.random_dummies
         draws = adding.trials if isinstance(adding, Binomial) else 0
         if not by_shuffler:
+            if type(self.dummies) not in _NAMING:
+                raise AccountingError(f"no formula covers {self.dummies.distribution} dummies")
             return _NAMING[type(self.dummies)](self.dummies, draws, counted)
         if math.isinf(counted.local_epsilon):
             return ItemNoiseRelease.of_shuffler(self.shuffler)

@@ -59,11 +59,11 @@ class NumberDraft(_Draft):
 class TextDraft(_Draft):
     """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
-    bits: int = 0
+    bits: _ItemCount = 0
     """k: bits of the filter. 0 means 32, or one bit per label if there are labels."""
-    hashes: int = 1
+    hashes: _ItemCount = 1
     """h: number of hashes."""
-    cohorts: int = 64
+    cohorts: _ItemCount = 64
     """m: number of cohorts, a power of two. With labels it becomes 1; set 1 or keep the default."""
     permanent: float = 0.5
     """f: probability that a fair coin replaces a bit permanently; rounded up to 128ths."""
@@ -73,7 +73,7 @@ class TextDraft(_Draft):
     set: float = 0.75
     """q: probability that a set permanent bit is reported as set; rounded down to a multiple of
     1/65,536. With p = 0 and q = 1, reports are the permanent response itself."""
-    most_bytes: int = 64
+    most_bytes: _ItemCount = 64
     """Maximum length of a text, in bytes of UTF-8."""
     question: str = ""
     """Name of a question that the population may be asked again; its tasks share permanent
@@ -87,9 +87,9 @@ class OpenDraft(_Draft):
     encoding: str = "text"
     """text: short texts; code: integers; hash: the hashes of longer texts; spell: the texts whose
     hashes are the task's labels."""
-    code_bytes: int = 8
+    code_bytes: _ItemCount = 8
     """Bytes of a code: of a text, an integer or a hash; at most 16."""
-    most_bytes: int = 64
+    most_bytes: _ItemCount = 64
     """Maximum length of a text that is hashed or spelled, in bytes of UTF-8."""
 
 

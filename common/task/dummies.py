@@ -78,6 +78,7 @@ class Dummies(ABC):
         reports that fill their rooms, so that the length shows the rooms alone.
         """
 
+    @abstractmethod
     def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
         """
         Draw the counts of the reports of `users`, shape (domain_size,), and of all their dummies.
@@ -85,8 +86,6 @@ class Dummies(ABC):
         Run by simulations. Ignores the maximum of dummies per user, which is practically never
         reached.
         """
-        cells = mechanism.sample_cells(users, 0, rng)
-        return cells, int(cells.sum())
 
     @property
     def views(self) -> "tuple[Any, ...]":

@@ -185,6 +185,11 @@ class LevelDummies(Dummies):
         """Average number of dummies of one user."""
         return sum(self.levels) / EXTRA_WEIGHT_SUM
 
+    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
+        """Draw the counts of users' reports and dummies, which the mechanism draws together."""
+        cells = mechanism.sample_cells(users, 0, rng)
+        return cells, int(cells.sum())
+
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
         """Draw users' dummies: uniform nodes of each level, sorted by user."""
         by_level = np.array([each.draw_numbers(n_users, rng) for each in self.views])

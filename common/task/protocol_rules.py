@@ -10,6 +10,7 @@ from common.task.dummies import Dummies
 from common.task.kinds import KINDS
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.task.specs import AnySpec, check_choice, check_int_range
+from common.task.uniform_dummies import NO_DUMMIES
 
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Maximum expected number of shuffler dummies in one batch."""
@@ -65,10 +66,10 @@ def _check_dummies(protocol: ProtocolRow, dummies: Dummies, domain_size: int) ->
             dummies.distribution,
             protocol.dummy_distributions,
         )
-    elif dummies.maximum > 0:
+    elif dummies != NO_DUMMIES:
         raise TaskError(
-            f"the protocol {protocol.name} has no dummies; "
-            f"the task has up to {dummies.maximum} for each user"
+            f"the protocol {protocol.name} has no dummies; the task has up to {dummies.maximum} "
+            f"for each user, of the distribution {dummies.distribution}"
         )
     dummies.check_domain_size(domain_size)
 

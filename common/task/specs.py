@@ -58,9 +58,11 @@ def check_open_range(
 
 
 def check_float(name: str, value: float) -> float:
-    """Return a float field; raise TaskError for other types, as 2 would be a second form of 2.0."""
+    """Return a float field; raise TaskError for second forms of a number: 2 of 2.0, -0.0 of 0.0."""
     if type(value) is not float:
         raise TaskError(f"{name} must be a number with a decimal point")
+    if value == 0 and math.copysign(1, value) < 0:
+        raise TaskError(f"{name} is -0.0; write 0.0")
     return value
 
 
@@ -227,14 +229,12 @@ class NumberSpec(_OtherSpec):
 
 
 def check_end(name: str, end: float) -> None:
-    """Raise TaskError unless an end of a range is in bounds, and not -0.0, a second form of 0.0."""
+    """Raise TaskError unless an end of a range is in bounds."""
     check_open_range(name, end, -MAX_BOUND, MAX_BOUND)
-    if end == 0 and math.copysign(1, end) < 0:
-        raise TaskError(f"{name} is -0.0; write 0.0")
 
 
 def check_range(low: float, high: float) -> None:
-    """Raise TaskError unless both ends are in bounds, in order, far apart, and not -0.0."""
+    """Raise TaskError unless both ends are in bounds, in order and far apart."""
     check_end("low", low)
     check_end("high", high)
     if not low < high:

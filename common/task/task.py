@@ -64,7 +64,7 @@ MIN_DELTA: Final = 1e-15
 MAX_POPULATION_CHARACTERS: Final = 64
 
 _PER_PUBLICATION: Final = frozenset(
-    {"analyzer_key", "shufflers", "nonce", "tokens", "central_epsilon", "round"}
+    {"analyzer_key", "shufflers", "nonce", "tokens", "central_epsilon", "title", "purpose", "round"}
 )
 """Fields in which two tasks from one draft may differ."""
 _MOST_CHARACTERS: Final = {"title": 80, "prompt": 500, "purpose": 1000, "series": 64}
@@ -410,7 +410,8 @@ class Task:
         """
         Return whether both tasks ask the same people the same until the same deadline.
 
-        They may differ in keys, tokens and nonce, and in the central claim, which is computed.
+        They may differ in keys, tokens and nonce, in the central claim, which is computed, in the
+        round, and in title and purpose: a corrected word asks nothing else.
         """
         names = self.__dataclass_fields__.keys() - _PER_PUBLICATION
         same = all(getattr(self, name) == getattr(other, name) for name in names)

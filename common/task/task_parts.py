@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from common.errors import TaskError
 from common.task.dummy_forms import AnyDummies
+from common.task.named_dummies import LevelDummies
 from common.task.shuffler_spec import KEEP_SUM, ItemNoise
 from common.task.specs import check_fields, check_printable, whole
 
@@ -19,6 +21,10 @@ class TaskView:
     """Number of items; of a vector's components or of keys; 1 for a single number and for texts
     without labels."""
     dummies: AnyDummies
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dummies, LevelDummies):
+            raise TaskError("a view's dummies are levels; each level is a view of its own")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,11 +77,14 @@ def _dummies(table: dict[str, Any], forms: Mapping[str, type[Any]] = DUMMIES) ->
     law = table.pop("law", None)
     if not isinstance(law, str) or law not in forms:
         raise TaskError(f"law must be one of: {', '.join(forms)}")
+    known = {field.name for form in forms.values() for field in fields(form)}
     own = {field.name for field in fields(forms[law]) if field.init}
     inner = table.pop(law) if isinstance(table.get(law), dict) else None
     given = inner or {key: table.pop(key) for key in own & table.keys()}
     found = validated(forms[law], given, TaskError, "key")
-    if wrong := {key for key, value in table.items() if value and value != getattr(found, key, 0)}:
+    implied: dict[str, tuple[Any, ...]]
+    implied = {key: (getattr(found, key, 0), 0, []) for key in known}
+    if wrong := {key for key, value in table.items() if value not in implied.get(key, ())}:
         raise TaskError(unknown_keys(wrong, own, f"key, or wrong value, for the law {law}", ""))
     return found
 

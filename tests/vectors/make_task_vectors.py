@@ -57,6 +57,11 @@ def _refused(task: Task) -> dict[str, str]:
         "a weight as a number": text.replace(f'"{weight}"', weight),
         "a weight with a leading zero": text.replace(f'"{weight}"', f'"0{weight}"'),
         "a number with another exponent": text.replace('"delta":1e-06', '"delta":1e-6'),
+        "a negative zero": written(central_epsilon=-0.0),
+        "a repeated key": text.replace('"delta":', '"delta":1e-06,"delta":'),
+        "levels in a view": written(
+            views=[view | {"dummies": {"distribution": "levels", "levels": ["0"]}}]
+        ),
         "an upper-case key": written(nonce=task.nonce.hex().upper()),
         "two shufflers": written(shufflers=[shuffler, shuffler]),
         "no shuffler": written(shufflers=[]),

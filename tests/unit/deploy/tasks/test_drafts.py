@@ -146,6 +146,10 @@ def test_a_unit_beyond_ascii_is_read_back(tmp_path: Path) -> None:
             "unknown key, or wrong value, for the law fixed: clusters",
         ),
         (
+            ('"clusters"', '"clusters"\none_lenght = false'),
+            "unknown key, or wrong value, for the law clusters: one_lenght",
+        ),
+        (
             ("[dummies.clusters]", "[dummies.groups]"),
             "missing key: clusters, negative_weight",
         ),

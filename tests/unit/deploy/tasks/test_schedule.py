@@ -81,6 +81,7 @@ def test_a_named_series_counts_its_rounds(tmp_path: Path) -> None:
 
     assert [("daily", 1), ("daily", 3)] == [(each.series, each.round) for each in (first, third)]
     assert first.asks_like(replace(third, deadline=first.deadline))
+    assert first.asks_like(replace(first, purpose="Planning of bus lines"))
     assert not first.asks_like(replace(first, series="weekly"))
     assert 0 == read_series(template(tmp_path)).draft_of(3).round
 
