@@ -90,7 +90,7 @@ class _Sent:
     n_drawn: int = 0
     weight: float = 0.0
     counted: float = 0.0
-    """As what all of them count."""
+    """Number of users that these reports count as."""
     excess: float = 0.0
     """Weight of the drawn reports above their mean."""
 

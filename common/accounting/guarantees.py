@@ -144,7 +144,7 @@ class PrivacyParameters:
         _check_users(n_users)
         left = self.still_adding(adding, n_refused)
         users, adding = max(1, honest - n_refused), max(1, adding)
-        trials, chance = self.dummies.hiding
+        trials, chance = self.dummies.hiding_trials
         if trials:
             draws = min(left * trials, MAX_COUNT)
             return AnonymitySet(users=users, random_dummies=Binomial(draws, chance))
@@ -174,7 +174,7 @@ class PrivacyParameters:
         Each refusal may concern one of them. If dummies are uniform, in all or within levels, the
         victim always counts.
         """
-        trials, _ = self.dummies.hiding
+        trials, _ = self.dummies.hiding_trials
         return max(0 if trials else 1, max(1, adding) - n_refused)
 
     def _arrived(self, adding: int, n_refused: int) -> list[tuple[int, float]]:

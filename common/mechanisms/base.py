@@ -243,7 +243,7 @@ class Mechanism(Randomizer, Protocol):
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """Return the intervals of shares that are estimated from a batch of this composition."""
 
-    def composition(self, mixture: Mixture) -> Mixture:
+    def mixture_with_clusters(self, mixture: Mixture) -> Mixture:
         """Return a batch's composition as covariances use it."""
 
     def linear(self, real_share: float) -> Linear | None:

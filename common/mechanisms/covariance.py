@@ -63,7 +63,7 @@ class ShareCovariance:
         cls, mechanism: Mechanism, shares: Vector, mixture: Mixture, *, groups: int = 1
     ) -> Self:
         """Return the covariances of a batch for these shares; their sum is made 1."""
-        mixture = mechanism.composition(mixture)
+        mixture = mechanism.mixture_with_clusters(mixture)
         even = (1 - shares.sum()) / len(shares)
         return cls(mechanism=mechanism, shares=shares + even, mixture=mixture, groups=groups)
 

@@ -99,9 +99,9 @@ class Signed(Grr):
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the exact variance of each share: that of GRR, and the same noise for all."""
-        return super().variance(shares, self.composition(mixture))
+        return super().variance(shares, self.mixture_with_clusters(mixture))
 
-    def composition(self, mixture: Mixture) -> Mixture:
+    def mixture_with_clusters(self, mixture: Mixture) -> Mixture:
         """Return a batch's composition, with the clusters as dummies that name items."""
         noise = self.clusters.item_variance(mixture.n_real, self.domain_size)
         return replace(mixture, n_dummies=0.0, item_variance=noise)

@@ -33,10 +33,10 @@ class Support:
     q_dummy: float
 
 
-class ShareErrors(CheckedArguments):
-    """Base class of mechanisms for items: what few of them do otherwise, for covariances."""
+class CovarianceDefaults(CheckedArguments):
+    """Defaults for covariances of mechanisms for items; a few of them override these."""
 
-    def composition(self, mixture: Mixture) -> Mixture:
+    def mixture_with_clusters(self, mixture: Mixture) -> Mixture:
         """Return a batch's composition."""
         return mixture
 
@@ -59,7 +59,7 @@ class ShareErrors(CheckedArguments):
         return 0.0
 
 
-class SupportCounting(ShareErrors):
+class SupportCounting(CovarianceDefaults):
     """Base class of mechanisms whose estimator counts the reports that support each item."""
 
     domain_size: int
@@ -169,7 +169,7 @@ class AnswerCounting(OddsOfWeights, SupportCounting):
         return 1 / self.answers
 
 
-class PlaceReports(ShareErrors):
+class PlaceReports(CovarianceDefaults):
     """Base class of mechanisms whose report is one number: of an item, a place or a node."""
 
     PLACE: ClassVar[str]

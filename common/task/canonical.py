@@ -97,8 +97,8 @@ def from_json(kind: Any, raw: Any, name: str = "") -> Any:  # noqa: ANN401  # of
     """
     Parse the JSON of a value of this type.
 
-    Raises TaskError or PARSE_ERRORS for arbitrary JSON. A second form of a value may be accepted,
-    so callers compare bytes.
+    Raises TaskError or PARSE_ERRORS for arbitrary JSON. JSON that is not canonical may be accepted:
+    `Task.from_bytes` encodes the value again, and compares.
     """
     if kind in _UNIONS:
         tag, forms = _UNIONS[kind]

@@ -127,7 +127,7 @@ class ClusterDummies(Dummies):
         return sum(shown for _, shown, _ in self.rooms) / CHANCE_SUM
 
     @property
-    def hiding(self) -> tuple[int, float]:
+    def hiding_trials(self) -> tuple[int, float]:
         """Trials of one user that may show a room, and the chance of each."""
         return self.trials, self.shown
 

@@ -118,7 +118,7 @@ class Dummies(ABC):
         return 0.0
 
     @property
-    def hiding(self) -> tuple[int, float]:
+    def hiding_trials(self) -> tuple[int, float]:
         """
         Trials of one user that may hide an item, and the chance of each.
 

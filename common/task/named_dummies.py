@@ -64,7 +64,7 @@ class ItemDummies(Dummies):
         return self.extra_weight / EXTRA_WEIGHT_SUM
 
     @property
-    def hiding(self) -> tuple[int, float]:
+    def hiding_trials(self) -> tuple[int, float]:
         """Trials of one user that may add a dummy of a given item, and the chance of each."""
         return 1, self.item_chance
 

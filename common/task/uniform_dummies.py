@@ -35,7 +35,7 @@ _Weight = Annotated[int, whole(1, EXTRA_WEIGHT_SUM - 1)]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformDummies(Dummies):
     """
-    `per_user` uniform dummies, and a random number more, which is 0 without trials.
+    `per_user` uniform dummies, plus a random number of them.
 
     A submission may show how many there are (docs/theory/accounting.md#lengths).
     """
