@@ -19,6 +19,7 @@ from common.task.task import Task
 from common.task.uniform_dummies import UniformDummies
 from shuffler.collection import check_length
 from shuffler.permutation import permute
+from user_agent.contribution import Contributor
 
 
 class Ports:
@@ -28,6 +29,7 @@ class Ports:
 
     # --- devices
 
+    contributor: type[Contributor] = Contributor
     draw_token = staticmethod(PendingToken.draw)
 
     def start_generator(self, rng: Generator) -> Generator:

@@ -109,7 +109,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         name="devices",
         title="Contents of the submissions that devices seal",
         check=devices.run_devices,
-        weakness=weaknesses.SameSeed(),
+        weakness=weaknesses.SeedReused(),
     ),
     Scenario(
         name="services",

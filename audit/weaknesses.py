@@ -3,7 +3,7 @@
 import math
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -32,6 +32,7 @@ from common.task_digest import TaskDigest
 from common.wire.results import result_from_bytes, result_to_wire
 from shuffler.permutation import SealedReports, permute
 from shuffler.shuffle_job import PERMUTED, ShuffleJob
+from user_agent.contribution import Contributor, PreparedSubmission
 
 _WRONG_DEVICES: Final = 5
 """One device in this many answers with another value."""
@@ -113,6 +114,41 @@ class SameSeed(Weakness):
     def start_generator(self, rng: Generator) -> Generator:
         del rng
         return np.random.default_rng(1)
+
+
+class _SeedCopier:
+    """A mechanism whose dummies have the seed of the last report."""
+
+    def __init__(self, deployed: Any) -> None:  # noqa: ANN401  # any mechanism for items
+        self._deployed = deployed
+
+    def randomize(self, values: Items, rng: Generator) -> Reports:
+        reports: Reports = self._deployed.randomize(values, rng)
+        self._seed = reports["seed"]
+        return reports
+
+    def dummies(self, count: int, rng: Generator) -> Reports:
+        dummies: Reports = self._deployed.dummies(count, rng)
+        dummies["seed"] = self._seed
+        return dummies
+
+
+class _SeedReuser(Contributor):
+    def __init__(self, task: Task, digest: TaskDigest) -> None:
+        super().__init__(task, digest)
+        names = self._mechanism.report_dtype.names or ()
+        self._copies = "seed" in names and task.dummies.maximum > 0
+        if self._copies:
+            self._mechanism = cast("Randomizer", _SeedCopier(self._mechanism))
+
+    def prepare(self, value: Value, rng: Generator) -> PreparedSubmission:
+        return super().prepare(value, rng if self._copies else np.random.default_rng(1))
+
+
+class SeedReused(Weakness):
+    """Devices copy their report's seed to dummies or, without these, restart their generator."""
+
+    contributor = _SeedReuser
 
 
 class NoiseAlone(Weakness):

@@ -22,7 +22,6 @@ from common.messages.submission import split_submission
 from common.task.shuffler_spec import RATIO_SUM, BinomialNoise, GeometricNoise
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.tasks.value_parser import value_of
-from user_agent.contribution import Contributor
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
 _ENDS: Final = 6
@@ -41,7 +40,7 @@ def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     )
     users = max(100, subject.sizes.devices // (1 + math.ceil(task.expected_reports_per_user)))
     values = rng.integers(0, task.domain_size, size=users)
-    contributor = Contributor(task, _DIGEST)
+    contributor = subject.ports.contributor(task, _DIGEST)
     envelopes = [
         contributor.prepare(value_of(task, value), subject.ports.start_generator(rng)).envelope
         for value in values.tolist()
@@ -58,6 +57,7 @@ def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     reports: Reports = np.frombuffer(b"".join(plain), dtype=subject.mechanism.report_dtype)
     sizes = np.array(list(map(len, contents))) // task.sealed_report_bytes
     _check_places(checks, subject, values, sizes, reports)
+    _check_seeds(checks, subject, np.repeat(np.arange(users), sizes), reports)
     yield checks.finding(
         title="Only the reports in a submission depend on its value",
         coalition="shuffler+analyzer",
@@ -111,6 +111,21 @@ def _check_places(
             seen = int((own & ~null)[there].sum())
             p_value = p_binomial(seen, len(values), min(1.0, chance))
             checks.test("the user's own report in every position", p_value)
+
+
+def _check_seeds(
+    checks: Checks, subject: AuditSubject, owners: NDArray[np.int64], reports: Reports
+) -> None:
+    """
+    Test how often neighbours in a submission share a seed, if reports, shape (n,), have one.
+
+    A submission hides which report is the user's own. Comparisons of neighbours are independent.
+    """
+    if "seed" in (reports.dtype.names or ()):
+        sent, together = reports[~is_null(reports)], np.diff(owners[~is_null(reports)]) == 0
+        equal = (sent["seed"][1:] == sent["seed"][:-1])[together]
+        p_value = p_binomial(int(equal.sum()), len(equal), 1 / subject.family.n_seeds)
+        checks.test("the same seed twice in one submission", p_value)
 
 
 def _binomial(spec: BinomialNoise) -> Vector:

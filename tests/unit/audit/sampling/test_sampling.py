@@ -12,7 +12,7 @@ from audit.ports import Ports
 from audit.sampling.devices import run_devices, run_draws
 from audit.sampling.orders import check_order
 from audit.sampling.randomizer import run_randomizer
-from audit.weaknesses import DummyLeftOut
+from audit.weaknesses import DummyLeftOut, SeedReused
 from common.mechanisms.base import Reports
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
@@ -77,6 +77,14 @@ def test_numbers_of_dummies_pass_and_omitted_dummies_fail() -> None:
     assert _all_hold(run_draws(subject, _rng()))
     assert not _all_hold(run_draws(dataclasses.replace(subject, ports=DummyLeftOut()), _rng()))
     assert _all_hold(run_devices(subject, _rng()))
+
+
+def test_dummies_with_the_seed_of_their_report_fail() -> None:
+    """The flaw of OD-HP as printed fails one test, and no other."""
+    subject = audited(protocol_task("od-hp"), devices=500)
+    [row] = run_devices(dataclasses.replace(subject, ports=SeedReused()), _rng())
+
+    assert row.sentence == "Failed: the same seed twice in one submission."
 
 
 @pytest.mark.parametrize(
