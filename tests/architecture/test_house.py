@@ -25,7 +25,7 @@ _ROOM_LINES: Final = {
     "witness": 60,
     "deploy": 12_220,
     "lab": 7_030,
-    "audit": 6_750,
+    "audit": 6_800,
     "tests": 58_500,
 }
 _WITNESS_LINES: Final = 6_100
