@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
+from common.mechanisms.base import (
+    Counts,
+    MechanismRequest,
+    Mixture,
+    Reports,
+    Vector,
+    check_answers,
+    check_values,
+)
 from common.mechanisms.bits import slices
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
@@ -161,3 +169,28 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
     def channel(self, real_share: float) -> None:
         """Return None: there are too many sets to list. Refine by projection."""
         del real_share
+
+    def linear(self, real_share: float) -> None:
+        """Return None: covariances follow from pairs of items."""
+        del real_share
+
+    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
+        """
+        Return each share's covariance with a weighted sum; exact, for shares f of sum 1.
+
+        A user's set names the own item and a given other with probability p(k-1)/(d-1), and two
+        others with (k-1)·(p(k-2) + (1-p)k) / ((d-1)(d-2)); a dummy names two with
+        k(k-1) / (d(d-1)). So the counts of items i and j have a covariance of base +
+        slope·(f_i + f_j).
+        """
+        k, d, n, kept = self.size, self.domain_size, mixture.n_real, mixture.keep_probability
+        p, q = self.p, self.q
+        own, others = p * (k - 1) / (d - 1), (k - 1) * (p * (k - 2) + (1 - p) * k) / (d - 1)
+        others /= max(1, d - 2)
+        base = n * kept * (others - kept * q**2)
+        base += mixture.n_dummies * (k * (k - 1) / (d * (d - 1)) - self.q_dummy**2)
+        slope = n * kept * (own - others - kept * q * (p - q))
+        pairs = (base + slope * shares) * (weights.sum() - weights)
+        pairs += slope * (shares @ weights - shares * weights)
+        apart: Vector = pairs / (n * kept * (p - q)) ** 2
+        return self.variance(shares, mixture) * weights + apart

@@ -218,8 +218,6 @@ class ShareCovariance:
         if known is not None:
             return known
         single = self._single.reshape(groups, -1)
-        if self._linear is None:
-            return np.cumsum(single, axis=1).ravel()
         with_group, size = self._debiased_with_groups.reshape(groups, -1), single.shape[1]
         others, items = with_group - single, np.arange(1.0, size + 1)
         pairs = items * (items - 1) / max(1, size - 1)
@@ -227,7 +225,7 @@ class ShareCovariance:
         within -= pairs * others.sum(axis=1, keepdims=True)
         model: Vector = np.cumsum(single, axis=1) + within / max(1, size - 2)
         model[:, -1] = with_group.sum(axis=1)  # also of two items, where the formula is 0 / 0
-        if self._linear[0].exact_prefixes:
+        if self._linear is None or self._linear[0].exact_prefixes:
             return model.ravel()
         n_cells = len(self._linear[1])
         number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups

@@ -100,4 +100,4 @@ class Grr(PlaceReports, AnswerCounting):
 
     def linear(self, real_share: float) -> Linear:
         """Return the counts of items, without the clusters of `signed`."""
-        return self._linear(Grr.channel(self, real_share), exact_prefixes=True)
+        return self.summed_cells(Grr.channel(self, real_share), exact_prefixes=True)

@@ -110,13 +110,12 @@ class SupportCounting(CovarianceDefaults):
         del real_share
         return None
 
+    @abstractmethod
     def linear(self, real_share: float) -> Linear | None:
-        """Return the sum of the counts of supporting cells; an error if cells have no channel."""
-        return self._linear(self.channel(real_share))
+        """Return the linear estimator from cells; None if `covariances_with` needs none."""
 
-    def _linear(self, channel: Channel | None, *, exact_prefixes: bool = False) -> Linear:
-        if channel is None:
-            raise NotImplementedError(f"{type(self).__name__} has no covariances")
+    def summed_cells(self, channel: Channel, *, exact_prefixes: bool = False) -> Linear:
+        """Return the estimator that sums the counts of the cells that support an item."""
         ones = np.ones(self.domain_size)
         return Linear(
             gather=channel.incidence.adjoint,
@@ -140,8 +139,12 @@ class IndependentSupport(SupportCounting):
     """Base class of mechanisms whose reports support items independently, at least in a model."""
 
     def linear(self, real_share: float) -> None:
-        """Return None."""
+        """Return None: covariances need no cells."""
         del real_share
+
+    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
+        """Return sums of variances."""
+        return np.cumsum(self.variance(shares, mixture).reshape(groups, -1), axis=1).ravel()
 
 
 class AnswerCounting(OddsOfWeights, SupportCounting):

@@ -15,6 +15,7 @@ from common.mechanisms.base import (
     Channel,
     Counts,
     Incidence,
+    Linear,
     MechanismRequest,
     Reports,
     Vector,
@@ -315,3 +316,7 @@ class LocalHashing(HashedResponse):
             signal=real_share * self.reduction.signal,
             floor=real_share * other + (1 - real_share) / self.family.q,
         )
+
+    def linear(self, real_share: float) -> Linear:
+        """Return the sum of the counts of the cells that support an item."""
+        return self.summed_cells(self.channel(real_share))

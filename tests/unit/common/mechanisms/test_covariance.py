@@ -1,15 +1,18 @@
 """Exact variances of weighted sums of shares, for every protocol that collects items."""
 
 import dataclasses
+import itertools
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
 from analyzer.finalize import mixture_of
-from common.mechanisms.base import Vector
+from common.mechanisms.base import Mixture, Vector
 from common.mechanisms.covariance import ShareCovariance
+from common.mechanisms.weights import ResponseWeights
 from common.task.task import Task
+from examples.subset_selection import SubsetSelection
 from lab.simulate.collection import collect
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
@@ -58,6 +61,34 @@ def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
         own = np.kron(np.eye(2), np.ones((size // 2, size // 2)))
         expected = (matrix * own).sum(axis=1)
         assert expected == pytest.approx(grouped.with_group_totals(), rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("mixture", [Mixture(n_real=50), Mixture(n_real=9, n_dummies=4)])
+@pytest.mark.parametrize("items", [2, 3, 8, 10])
+def test_a_mechanism_without_a_channel_states_exact_covariances(
+    items: int, mixture: Mixture
+) -> None:
+    """Of subset selection, from the probability of each set; sums of counts are constant."""
+    mechanism = SubsetSelection(items, ResponseWeights(true=3, other=1))
+    sets = list(itertools.combinations(range(items), mechanism.size))
+    named = np.array([[item in one for item in range(items)] for one in sets], dtype=np.float64)
+    shares = np.arange(items) / sum(range(items))
+    found = np.zeros((items, items))
+    for item in range(items):
+        chances = np.where(named[:, item] == 1, 3.0, 1.0)
+        chances /= chances.sum()
+        mean = chances @ named
+        found += mixture.n_real * shares[item] * (named.T * chances @ named - np.outer(mean, mean))
+    mean = named.mean(axis=0)
+    found += mixture.n_dummies * (named.T @ named / len(sets) - np.outer(mean, mean))
+    found /= (mixture.n_real * (mechanism.p - mechanism.q)) ** 2
+    covariance = ShareCovariance.of_mechanism(mechanism, shares, mixture)
+    lower = np.tril(np.ones((items, items)))
+
+    stated = np.array([covariance._debiased_with(row) for row in np.eye(items)])
+    assert found == pytest.approx(stated, rel=1e-9, abs=1e-12)
+    expected = np.einsum("ij,jk,ik->i", lower, found, lower)
+    assert expected == pytest.approx(covariance.of_prefixes(), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize(
