@@ -4,6 +4,7 @@ Composition root of the shuffler: creates its randomness, clock, keys, files and
 A front-end gets its keys and its signing identity from the coordinator, and has no operator.
 """
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from common.runtime.certificates import FRONT_END
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.parts.dask_engine import open_executor
+from common.runtime.parts.executor import Executor
 from common.runtime.repeat import repeat
 from common.runtime.rpc import FreshChannel
 from common.runtime.service import Service
@@ -38,16 +40,24 @@ from shuffler.storage.open_store import open_store
 from shuffler.worker import run_part
 
 
-async def start(settings: ShufflerSettings) -> Service:
-    """Start the process of the role in the settings; raise SettingsError for a worker."""
+async def start(
+    settings: ShufflerSettings, executor_of: Callable[[Executor], Executor] = lambda opened: opened
+) -> Service:
+    """
+    Start the process of the role in the settings; raise SettingsError for a worker.
+
+    `executor_of` returns what runs the parts of batches, given the executor in the settings.
+    """
     if settings.role == "front-end":
         return await _start_front_end(settings)
     if settings.role == "worker":
         raise SettingsError("a worker is no service: the engine of the executor starts it")
-    return await _start_coordinator(settings)
+    return await _start_coordinator(settings, executor_of)
 
 
-async def _start_coordinator(settings: ShufflerSettings) -> Service:
+async def _start_coordinator(
+    settings: ShufflerSettings, executor_of: Callable[[Executor], Executor]
+) -> Service:
     """
     Start a shuffler and resume the batches of an earlier run.
 
@@ -75,7 +85,7 @@ async def _start_coordinator(settings: ShufflerSettings) -> Service:
             state=state,
             keys=keys,
             analyzer=analyzer,
-            executor=open_executor(service, settings, pool, run_part),
+            executor=executor_of(open_executor(service, settings, pool, run_part)),
             process_metrics=service.metrics,
             rng=secure_generator(),
         )

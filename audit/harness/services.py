@@ -1,8 +1,9 @@
 """The real services in this process, on loopback."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import grpc
@@ -13,7 +14,6 @@ import shuffler.server
 import user_agent.server
 from analyzer.settings import AnalyzerSettings
 from common.errors import SettingsError
-from common.runtime.parts.executor import Executor
 from common.runtime.rpc import open_channel
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
@@ -23,7 +23,7 @@ from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
 
-_STARTS: Final[Mapping[str, tuple[Any, Callable[[Any], Awaitable[Service]], dict[str, Any]]]] = {
+_STARTS: Final[Mapping[str, tuple[Any, Callable[..., Awaitable[Service]], dict[str, Any]]]] = {
     "analyzer": (AnalyzerSettings, analyzer.server.start, {"opening_processes": 1}),
     "shuffler": (
         ShufflerSettings,
@@ -39,26 +39,14 @@ _STARTS: Final[Mapping[str, tuple[Any, Callable[[Any], Awaitable[Service]], dict
 class Services(LocalParties[Service]):
     """The parties in this process; by default without witnesses of the log."""
 
-    shuffler_executor: Callable[[Executor], Executor] | None = None
-    """Returns what runs the parts of the shuffler's batches in place of the deployed executor."""
+    shuffler_ports: Mapping[str, Any] = MappingProxyType({})
+    """Arguments of the shuffler's start besides its settings."""
 
     async def _start(self, party: str, **settings: Any) -> Service:  # noqa: ANN401
         kind, start, own = _STARTS[party]
         settings = self._settings(party) | own | settings
-        with self._replaced_executor():
-            return await start(validated(kind, settings, SettingsError, "setting"))
-
-    @contextmanager
-    def _replaced_executor(self) -> Iterator[None]:
-        """Replace the executor that a shuffler opens at its start."""
-        root: Any = shuffler.server
-        opened, replaced = root.open_executor, self.shuffler_executor
-        if replaced is not None:
-            root.open_executor = lambda *arguments: replaced(opened(*arguments))
-        try:
-            yield
-        finally:
-            root.open_executor = opened
+        ports = self.shuffler_ports if party == "shuffler" else {}
+        return await start(validated(kind, settings, SettingsError, "setting"), **ports)
 
     def _settings(self, party: str) -> dict[str, Any]:
         return {

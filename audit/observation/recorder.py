@@ -198,7 +198,7 @@ def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
     n_users = max(draft.n_min, min(users, max(_MIN_USERS, users * _REPORTS_PER_USER // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
         services = Services(Path(folder))
-        services.shuffler_executor = subject.ports.shuffler_executor
+        services.shuffler_ports = {"executor_of": subject.ports.shuffler_executor}
         record = asyncio.run(_Recorder(services, n_users, rng).run(draft))
         record.logs = text.getvalue()
         return record

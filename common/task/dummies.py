@@ -118,13 +118,9 @@ class Dummies(ABC):
         return 0.0
 
     @property
+    @abstractmethod
     def hiding_trials(self) -> tuple[int, float]:
-        """
-        Trials of one user that may hide an item, and the chance of each.
-
-        No trials if dummies are uniform: their number hides an item.
-        """
-        return 0, 0.0
+        """Trials of one user that may hide an item, and the chance of each; 0 if a number does."""
 
     @property
     def clause(self) -> str:

@@ -159,6 +159,11 @@ class LevelDummies(Dummies):
         return found
 
     @property
+    def hiding_trials(self) -> tuple[int, float]:
+        """No trials: the number of each level's dummies hides a node."""
+        return 0, 0.0
+
+    @property
     def views(self) -> tuple[BinomialDummies, ...]:
         """The dummies of each level, fixed or fractional."""
         return tuple(map(of_mean, self.levels))

@@ -17,16 +17,16 @@ from tests.support.tools import output_of
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
     "protos": 80,
-    "common": 25_030,
+    "common": 25_040,
     "user_agent": 2_120,
-    "shuffler": 4_700,
+    "shuffler": 4_710,
     "analyzer": 3_810,
     "issuer": 960,
     "witness": 60,
     "deploy": 12_220,
     "lab": 7_030,
-    "audit": 6_800,
-    "tests": 58_500,
+    "audit": 6_790,
+    "tests": 58_450,
 }
 _WITNESS_LINES: Final = 6_100
 """Lines of a witness of its own and of all that it imports."""
