@@ -16,10 +16,9 @@ from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
 from common.receiving.staged_blocks import StagedBlocks
 from common.runtime.blocks import open_blocks
-from common.runtime.clock import SystemClock
+from common.runtime.clock import SystemClock, repeat
 from common.runtime.key_store import Rotation
 from common.runtime.parts.dask_engine import open_executor
-from common.runtime.repeat import repeat
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import NoteKey

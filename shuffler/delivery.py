@@ -16,9 +16,8 @@ from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
 from common.runtime.blocks import SealedBlocks
-from common.runtime.clock import retry_pause
+from common.runtime.clock import retry_pause, wait_for_change
 from common.runtime.parts.executor import Executor
-from common.runtime.repeat import wait_for_change
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import deliver_parts

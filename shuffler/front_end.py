@@ -17,7 +17,7 @@ from common.errors import (
 )
 from common.limits import parse_fixed
 from common.messages.batch import BATCH_ID_BYTES, BatchId
-from common.runtime.repeat import repeat
+from common.runtime.clock import repeat
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from common.runtime.shared_calls import SharedCalls
 from common.task.task import Task

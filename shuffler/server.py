@@ -19,11 +19,10 @@ from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
 from common.runtime.certificates import FRONT_END
-from common.runtime.clock import SystemClock
+from common.runtime.clock import SystemClock, repeat
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.parts.dask_engine import open_executor
 from common.runtime.parts.executor import Executor
-from common.runtime.repeat import repeat
 from common.runtime.rpc import FreshChannel
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory

@@ -30,8 +30,7 @@ from common.errors import (
 )
 from common.messages.submission import Value
 from common.runtime import logs
-from common.runtime.clock import Clock
-from common.runtime.repeat import repeat
+from common.runtime.clock import Clock, repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.submissions import AnswerRecord
