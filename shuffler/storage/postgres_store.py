@@ -19,8 +19,14 @@ from common.runtime.clock import Clock
 from shuffler.metrics import StoreMetrics
 from shuffler.storage import postgres_submissions as submission_tables
 from shuffler.storage.group import Arrival
-from shuffler.storage.postgres_connection import PostgresConnection, connect, postgres_failures
-from shuffler.storage.postgres_schema import create_tables, drop_tables, with_tables
+from shuffler.storage.postgres_connection import (
+    PostgresConnection,
+    connect,
+    create_tables,
+    drop_tables,
+    postgres_failures,
+    with_tables,
+)
 from shuffler.storage.submission_store import (
     OPEN_STATES,
     Key,

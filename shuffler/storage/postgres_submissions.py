@@ -22,8 +22,7 @@ from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from shuffler.storage.group import TAGS, Arrival, Group, append_each_batch, judge_group, merge_small
-from shuffler.storage.postgres_connection import Uuids
-from shuffler.storage.postgres_schema import check_unchanged, with_tables
+from shuffler.storage.postgres_connection import Uuids, check_unchanged, with_tables
 from shuffler.storage.submission_store import OPEN_STATES
 
 _VALUE: Final = np.dtype(f"V{TAG_BYTES}")

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, Protocol
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
-from common.group_commit import GroupCommit
 from common.messages.batch import BatchId, BatchState, numbers_from_text
 from common.messages.submission import Outcome
+from common.runtime.shared_calls import GroupCommit
 from common.task_digest import TaskDigest
 from shuffler.batch_states import FINAL_STATES
 from shuffler.storage.group import Arrival
