@@ -15,7 +15,7 @@ from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store
 from analyzer.task_log import TaskLog
 from analyzer.witness_client import WitnessLink
-from common.receiving.staged_blocks import StagedBlocks
+from common.runtime.blocks import StagedBlocks
 from common.runtime.clock import Clock
 from common.runtime.parts.executor import Executor
 

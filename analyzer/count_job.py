@@ -12,8 +12,7 @@ from common.crypto.hpke import HpkePrivateKey, report_context
 from common.crypto.hpke_pool import open_each
 from common.mechanisms.base import Randomizer, Tally
 from common.messages.inclusion_proof import HASH_BYTES, salted, split
-from common.receiving.received_job import ReceivedJob
-from common.receiving.tree_job import Rows
+from common.receiving.received_job import ReceivedJob, Rows
 from common.task.task import cached_task
 
 _COUNTS: Final = "counts"

@@ -14,8 +14,7 @@ from analyzer.worker import run_part
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
-from common.receiving.staged_blocks import StagedBlocks
-from common.runtime.blocks import open_blocks
+from common.runtime.blocks import StagedBlocks, open_blocks
 from common.runtime.clock import SystemClock, repeat
 from common.runtime.key_store import Rotation
 from common.runtime.parts.dask_engine import open_executor

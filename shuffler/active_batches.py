@@ -23,8 +23,8 @@ from common.errors import (
     UnknownTaskError,
 )
 from common.messages.batch import BATCH_ID_BYTES, BatchId, BatchState
-from common.receiving.staged_blocks import KEY_FILES, key_file
 from common.runtime import logs
+from common.runtime.blocks import KEY_FILES, key_file
 from common.runtime.key_store import KeyStore
 from common.runtime.shared_calls import SharedCalls
 from common.runtime.state_directory import StateDirectory

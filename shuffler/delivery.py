@@ -7,7 +7,6 @@ independently, so one that cannot be delivered delays no other.
 
 import asyncio
 import math
-import re
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
@@ -15,7 +14,7 @@ from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
-from common.runtime.blocks import SealedBlocks
+from common.runtime.blocks import BATCH_FOLDERS, SealedBlocks
 from common.runtime.clock import retry_pause, wait_for_change
 from common.runtime.parts.executor import Executor
 from common.task_digest import TaskDigest
@@ -35,7 +34,6 @@ from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count, shuffle
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import StoredBatch
 
-_BATCH_FOLDERS: Final = re.compile("[0-9a-f]{32}")
 _PERMUTED_STATES: Final = frozenset(
     {BatchState.PERMUTED, BatchState.SENT, BatchState.DELIVERED, BatchState.QUARANTINED}
 )
@@ -79,7 +77,7 @@ class Deliveries:
         unfinished = {batch for batch, state in states.items() if state not in FINAL_STATES}
         await asyncio.to_thread(self.seeds.sweep, closed, unfinished)
         for folder in await asyncio.to_thread(self.blocks.folders):
-            if not _BATCH_FOLDERS.fullmatch(folder):
+            if not BATCH_FOLDERS.fullmatch(folder):
                 continue
             batch_id = BatchId(bytes.fromhex(folder))
             state = states.get(batch_id, BatchState.ERASED)

@@ -31,7 +31,7 @@ from common.messages.inclusion_proof import (
     distinct_rows,
     root_of,
 )
-from common.receiving.tree_job import TreeJob, rows_from
+from common.receiving.received_job import TreeJob, rows_from
 from common.runtime import logs
 from common.runtime.blocks import Blocks
 from common.runtime.clock import Clock, repeat

@@ -14,7 +14,7 @@ from common.wire.results import MAX_LEDGER_ENTRIES
 
 _TABLES: Final = (
     task_table.SCHEMA
-    + delivery_table.SCHEMA
+    + delivery_table.schema("tasks", "failure TEXT")
     + """
 CREATE TABLE IF NOT EXISTS results (
     task_digest BLOB PRIMARY KEY REFERENCES tasks,

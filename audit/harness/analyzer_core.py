@@ -19,8 +19,7 @@ from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
-from common.receiving.staged_blocks import StagedBlocks
-from common.runtime.blocks import FolderBlocks
+from common.runtime.blocks import FolderBlocks, StagedBlocks
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.parts.executor import Executor, J, T
 from common.runtime.state_directory import StateDirectory

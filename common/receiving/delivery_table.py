@@ -15,14 +15,14 @@ from common.messages.batch import (
 )
 from common.task_digest import TaskDigest
 
-SCHEMA: Final = """
+_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS batches (
-    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    task_digest BLOB PRIMARY KEY REFERENCES {tasks},
     batch_id BLOB NOT NULL UNIQUE,
     n_users INTEGER NOT NULL,
     n_reports INTEGER NOT NULL,
     staged INTEGER NOT NULL DEFAULT 0,
-    failure TEXT,
+    {columns},
     n_parts INTEGER NOT NULL DEFAULT 0,
     salt BLOB
 ) WITHOUT ROWID;
@@ -34,11 +34,16 @@ CREATE TABLE IF NOT EXISTS parts (
     PRIMARY KEY (batch_id, part)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS commitments (
-    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    task_digest BLOB PRIMARY KEY REFERENCES {tasks},
     commitment BLOB NOT NULL
 ) WITHOUT ROWID;
 """
 BY_LENGTH: Final = "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';"
+
+
+def schema(tasks: str, columns: str) -> str:
+    """Return the tables: `tasks` is the party's table of tasks, `columns` its own of a batch."""
+    return _SCHEMA.format(tasks=tasks, columns=columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,8 @@ from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, b
 from common.receiving import delivery_table
 from common.receiving.delivery_table import Check, Delivery
 from common.receiving.received_job import ARRIVED, SPLIT, ReceivedJob
-from common.receiving.staged_blocks import StagedBlocks
 from common.runtime import logs
+from common.runtime.blocks import StagedBlocks
 from common.runtime.database import Database
 from common.runtime.parts.executor import Executor
 from common.runtime.shared_calls import SharedCalls

@@ -66,7 +66,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "lab.planning.cluster_law.shipped_laws",
     ),
     "data that opened under the batch's key": (
-        "common.receiving.tree_job.rows_from",
+        "common.receiving.received_job.rows_from",
         "shuffler.shuffle_job.ShuffleJob._rows",
         "shuffler.storage.group.open_group",
         "shuffler.storage.submissions.Deduplication.classify",
