@@ -9,8 +9,7 @@ from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import CountJob
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
-from analyzer.release import Releases
-from analyzer.staging import Staging
+from analyzer.release import Releases, Staging
 from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store
 from analyzer.task_log import TaskLog

@@ -7,25 +7,34 @@ charged once, or neither.
 """
 
 import asyncio
+import operator
 import time
 from dataclasses import dataclass, replace
 from functools import partial
 
-from analyzer.batch_counts import BatchCounts, check_counts, check_lengths, refuse_excess_padding
+from analyzer.batch_counts import (
+    BatchCounts,
+    Waiver,
+    check_counts,
+    check_lengths,
+    refuse_excess_padding,
+)
 from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
+from analyzer.registry import Registry
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
-from analyzer.staging import Staging
 from analyzer.storage import ledger, quarantine, task_table
-from analyzer.waiver import Waiver
 from common.errors import (
     AccountingError,
     BatchStateError,
     BudgetError,
     DamagedStorageError,
+    LedgerError,
     SuspectBatchError,
+    TaskError,
     UnknownKeyError,
     UnusableBatchError,
+    WireError,
 )
 from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest
@@ -34,12 +43,66 @@ from common.messages.inclusion_proof import BatchCommitment
 from common.messages.ledger_entry import Decision, DecisionEntry
 from common.messages.result import Result
 from common.receiving import delivery_table
+from common.receiving.receiver import Receiver
 from common.runtime import logs
 from common.runtime.clock import retry_pause
 from common.task.kinds import KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.results import result_from_bytes, result_to_wire
+
+
+@dataclass(kw_only=True)
+class Staging(Receiver[CountJob]):
+    """Stages batches until they are released."""
+
+    registry: Registry
+
+    def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
+        """Raise WireError for fewer than n_min users, or numbers that contradict the task."""
+        if manifest.n_users < task.n_min:
+            raise WireError(
+                f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
+            )
+        by_length = manifest.by_length or (manifest.n_users,)
+        if len(by_length) != len(task.lengths):
+            raise WireError(
+                f"submissions of {len(by_length)} lengths are announced; the task has "
+                f"{len(task.lengths)}"
+            )
+        if sum(by_length) != manifest.n_users:
+            raise WireError(
+                f"{sum(by_length)} submissions of {manifest.n_users} users are announced"
+            )
+        minimum, maximum = task.batch_reports(sum(map(operator.mul, task.lengths, by_length)))
+        if not minimum <= manifest.n_reports <= maximum:
+            allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
+            raise WireError(
+                f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users "
+                f"must have {allowed}"
+            )
+
+    async def admit(self, manifest: BatchManifest, task: Task) -> None:
+        """
+        Check that the budgets suffice even if every report counts; else mark the batch unusable.
+
+        Raises:
+            BudgetError: The release would exceed the population's privacy budget.
+            AccountingError: No guarantee exists for the batch's number of users.
+            DamagedStorageError: The ledger cannot be read; the shuffler retries after that error.
+
+        Cost: that of `ReleaseBudgets.check`.
+        """
+        try:
+            await self.registry.budgets.check(task, manifest.n_users, manifest.task_digest)
+        except (TaskError, LedgerError) as error:
+            raise DamagedStorageError(
+                f"the analyzer cannot read its own storage: {error}"
+            ) from error
+        except (BudgetError, AccountingError) as error:
+            await self.registry.store.mark_unusable(manifest, str(error))
+            self.registry.metrics.record_unusable(manifest.task_digest, quarantined=False)
+            raise
 
 
 @dataclass(kw_only=True)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from common.crypto.signed_key import KeyUse, prove_key
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import KeyUse, SigningIdentity, prove_key
 from common.task.token_spec import TokenSpec
 from common.wire.issuance import TOKENS, bulk_issuance_from_wire, end_from_wire, issuance_from_wire
 from issuer.issuance import Issuance

@@ -11,8 +11,7 @@ import numpy as np
 
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePrivateKey, KeyId, key_id
-from common.crypto.signed_key import KeyUse, check_key
-from common.crypto.signing import PublicIdentity, SignedTask
+from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
 from common.errors import (
     BatchStateError,
     DamagedStorageError,

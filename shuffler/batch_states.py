@@ -52,6 +52,8 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
 
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
 """States in which batch and key are destroyed."""
+OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
+"""States in which a batch's submissions are on the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

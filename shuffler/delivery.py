@@ -30,8 +30,7 @@ from shuffler.batch_states import (
 )
 from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
-from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count, shuffle
-from shuffler.storage.batch_seeds import BatchSeeds
+from shuffler.shuffle_job import SCRATCH, BatchSeeds, ShuffleJob, bucket_count, shuffle
 from shuffler.storage.submission_store import StoredBatch
 
 _PERMUTED_STATES: Final = frozenset(

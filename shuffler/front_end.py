@@ -27,8 +27,8 @@ from common.wire.tasks import signed_task_from_wire
 from common.wire.transparency import log_from_wire
 from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2
 from shuffler.active_batches import ActiveBatch, FinishedBatch
-from shuffler.batch_states import ClosingRule
-from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
+from shuffler.batch_states import OPEN_STATES, ClosingRule
+from shuffler.storage.submission_store import SubmissionStore
 
 _PEER: Final = "the coordinator"
 _CHECK_SECONDS: Final = 60.0

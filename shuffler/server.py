@@ -13,8 +13,7 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import KeyState
 from common.crypto.randomness import secure_generator
-from common.crypto.signed_key import signed_envelope_key
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, signed_envelope_key
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks

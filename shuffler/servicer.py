@@ -22,8 +22,8 @@ from common.wire.batches import (
 )
 from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
-from common.wire.tasks import signed_task_to_wire
-from common.wire.transparency import log_proof_to_wire, log_size_from_wire, log_to_wire
+from common.wire.tasks import signed_task_to_wire, task_question_from_wire
+from common.wire.transparency import log_proof_to_wire, log_to_wire
 from protos.shuffledp.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -32,8 +32,8 @@ from protos.shuffledp.v1 import (
     shuffler_pb2_grpc,
 )
 from shuffler.active_batches import ActiveBatch
+from shuffler.batch_states import OPEN_STATES
 from shuffler.core import FrontEndCore
-from shuffler.storage.submission_store import OPEN_STATES
 
 
 class _Call(Protocol):
@@ -72,9 +72,9 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
     ) -> shuffler_pb2.FetchTaskResponse:
         """Return a published task and, if the device wants it, its place in the log."""
-        signed = await self.core.collection.fetch_task(digest_from_wire(request.task_digest))
+        digest, log_size = task_question_from_wire(request)
+        signed = await self.core.collection.fetch_task(digest)
         answer = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
-        log_size = log_size_from_wire(request)
         if log_size is not None:
             proof = await self.core.log.prove(signed, log_size)
             answer.log_proof.CopyFrom(log_proof_to_wire(proof))

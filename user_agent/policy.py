@@ -10,8 +10,7 @@ from typing import Self
 from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_claims
 from common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
-from common.crypto.signed_key import KeyUse, check_key
-from common.crypto.signing import PublicIdentity, SignedTask
+from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
 from common.errors import AccountingError, BudgetError, PolicyError
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import rounded_up, sum_upper

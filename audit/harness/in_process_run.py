@@ -15,8 +15,7 @@ from audit.harness.analyzer_core import InProcessAnalyzer
 from audit.harness.clock import ManualClock
 from common.crypto import hpke
 from common.crypto.hpke import HpkePrivateKey
-from common.crypto.signed_key import signed_envelope_key
-from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
+from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt, signed_envelope_key
 from common.errors import BatchStateError, ProofError
 from common.limits import MAX_UNIX_TIME
 from common.mechanisms.base import Reports

@@ -6,13 +6,8 @@ from dataclasses import astuple, dataclass
 from typing import Final
 
 from common.errors import ConflictError, DeliveryUnderWayError
-from common.messages.batch import (
-    BatchId,
-    BatchManifest,
-    BatchPart,
-    numbers_from_text,
-    numbers_to_text,
-)
+from common.messages.batch import BatchId, BatchManifest, BatchPart
+from common.runtime.database import numbers_from_text, numbers_to_text
 from common.task_digest import TaskDigest
 
 _SCHEMA: Final = """

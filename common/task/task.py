@@ -18,8 +18,7 @@ from typing import Any, Final, Self, get_args
 import numpy as np
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
-from common.crypto.signed_key import PROOF_BYTES, end_of_validity
-from common.crypto.signing import PublicIdentity, SignedTask
+from common.crypto.signing import PROOF_BYTES, PublicIdentity, SignedTask, end_of_validity
 from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS

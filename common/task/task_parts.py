@@ -36,7 +36,7 @@ class TaskShuffler:
     """Distribution of the number of its dummies of each item, for each view."""
     name: str = ""
     proof: bytes = b""
-    """The shuffler's signature of the key; see `common.crypto.signed_key`. Without it, no device
+    """The shuffler's signature of the key; see `common.crypto.signing`. Without it, no device
     answers."""
     keep_weight: Annotated[int, whole(1, KEEP_SUM)] = KEEP_SUM
     """Numerator of the probability that a report is kept; the denominator is KEEP_SUM."""

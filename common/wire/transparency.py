@@ -111,13 +111,6 @@ _EVIDENCE: Final = Codec(
 log_proof_to_wire = _PROOF.to_wire
 
 
-def log_size_from_wire(message: shuffler_pb2.FetchTaskRequest) -> int | None:
-    """Parse the size of a device's last checkpoint; None if it wants no proof."""
-    if not message.HasField("log_size"):
-        return None
-    return parse_count("log_size", message.log_size, MAX_SIZE)
-
-
 def log_proof_from_wire(message: shuffler_pb2.FetchTaskResponse) -> LogProof:
     """Parse a task's place in the log, unverified; raise ProofError if it is missing."""
     if not message.HasField("log_proof"):

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 from rich.console import Console
 
 from common.crypto.hpke import HpkePublicKey
-from common.crypto.signed_key import split_envelope_key
-from common.crypto.signing import SignedTask
+from common.crypto.signing import SignedTask, split_envelope_key
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from common.errors import PlanError
-from shuffler.permutation import part_count
+from shuffler.shuffle_job import part_count
 
 Party = Literal["issuer", "shuffler", "analyzer"]
 

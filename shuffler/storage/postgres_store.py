@@ -16,6 +16,7 @@ from common.crypto.signing import SignedTask
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
+from shuffler.batch_states import OPEN_STATES
 from shuffler.metrics import StoreMetrics
 from shuffler.storage import postgres_submissions as submission_tables
 from shuffler.storage.group import Arrival
@@ -28,7 +29,6 @@ from shuffler.storage.postgres_connection import (
     with_tables,
 )
 from shuffler.storage.submission_store import (
-    OPEN_STATES,
     Key,
     Row,
     StoredBatch,

@@ -21,9 +21,9 @@ from common.crypto.hpke import split_every
 from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
+from shuffler.batch_states import OPEN_STATES
 from shuffler.storage.group import TAGS, Arrival, Group, append_each_batch, judge_group, merge_small
 from shuffler.storage.postgres_connection import Uuids, check_unchanged, with_tables
-from shuffler.storage.submission_store import OPEN_STATES
 
 _VALUE: Final = np.dtype(f"V{TAG_BYTES}")
 _PAIR: Final = np.dtype([("tag", _VALUE), ("content", _VALUE)])

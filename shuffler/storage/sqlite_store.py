@@ -18,10 +18,10 @@ from typing import Final
 import numpy as np
 
 from common.crypto.signing import SignedTask
-from common.messages.batch import BatchId, BatchState, numbers_to_text
+from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
-from common.runtime.database import Database, Schema, storage_failures
+from common.runtime.database import Database, Schema, numbers_to_text, storage_failures
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.group import Arrival
 from shuffler.storage.submission_store import (

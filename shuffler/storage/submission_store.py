@@ -9,15 +9,14 @@ from typing import Any, Final, Literal, Protocol
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
-from common.messages.batch import BatchId, BatchState, numbers_from_text
+from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
+from common.runtime.database import numbers_from_text
 from common.runtime.shared_calls import GroupCommit
 from common.task_digest import TaskDigest
-from shuffler.batch_states import FINAL_STATES
+from shuffler.batch_states import FINAL_STATES, OPEN_STATES
 from shuffler.storage.group import Arrival
 
-OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
-"""States in which a batch's submissions are on the disk."""
 MAY_BE_SENT: Final = "UPDATE batches SET state = 'sent' WHERE state = 'permuted';"
 """The step of a schema from before the state "sent": the analyzer may have any permuted batch."""
 Row = tuple[Any, ...]

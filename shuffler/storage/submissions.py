@@ -23,6 +23,7 @@ from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
+from shuffler.batch_states import OPEN_STATES
 from shuffler.storage.group import (
     TAGS,
     Arrival,
@@ -32,7 +33,6 @@ from shuffler.storage.group import (
     merge_small,
     open_tags,
 )
-from shuffler.storage.submission_store import OPEN_STATES
 
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""

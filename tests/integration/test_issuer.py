@@ -15,8 +15,7 @@ import issuer.server
 from analyzer.witness_client import RemoteWitness
 from audit.harness.clock import ManualClock
 from common.crypto.privacy_tokens import TokenKey
-from common.crypto.signed_key import PROOF_BYTES
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PROOF_BYTES, PublicIdentity
 from common.errors import PeerRefusalError
 from common.runtime.rpc import open_channel
 from common.task.token_spec import TokenSpec

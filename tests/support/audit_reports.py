@@ -11,9 +11,9 @@ from audit.harness.tasks import FAR_FUTURE
 from audit.report.audit_report import AuditReport
 from audit.statistics import CONFIDENCE
 from common.accounting.guarantees import guarantees
+from common.crypto.signing import digest_of
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
-from common.task_digest import digest_of
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from tests.support.tokens import TOKENS

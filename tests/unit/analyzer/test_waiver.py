@@ -6,8 +6,8 @@ from typing import Any, Final, get_args
 
 import pytest
 
+from analyzer.batch_counts import Waiver
 from analyzer.storage import ledger
-from analyzer.waiver import Waiver
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import claimed_release, guarantees
 from common.crypto.signing import SigningIdentity

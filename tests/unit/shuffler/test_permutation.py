@@ -7,7 +7,8 @@ from scipy import stats
 
 from common.crypto.randomness import seeded_generator
 from common.messages.batch import MAX_PART_BYTES, MAX_PARTS
-from shuffler.permutation import BLOCK_BYTES, PART_BYTES, part_count, permute, throw
+from shuffler.permutation import permute, throw
+from shuffler.shuffle_job import BLOCK_BYTES, PART_BYTES, part_count
 
 
 def _numbered(n_reports: int) -> NDArray[np.uint8]:

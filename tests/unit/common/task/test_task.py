@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from common.crypto.hpke import SUITES
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, digest_of
 from common.errors import ProofError, TaskError
 from common.limits import stated_rules
 from common.task.canonical import INTEGERS_AS_TEXT
@@ -18,7 +18,7 @@ from common.task.specs import FORMS
 from common.task.task import Task, honest_share
 from common.task.task_parts import TaskShuffler
 from common.task.uniform_dummies import FixedDummies
-from common.task_digest import TaskDigest, digest_of
+from common.task_digest import TaskDigest
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import protocol_task
