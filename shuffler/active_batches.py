@@ -1,11 +1,11 @@
 """Begin, resume and finish the batches of this shuffler's tasks, and manage their keys."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from shuffler.batch_states import FINAL_STATES, ClosingRule
 from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
 _MAX_LOOKUPS: Final = 256
-"""Maximum number of concurrent task lookups. A lookup continues if its caller hangs up."""
+"""Maximum number of concurrent task lookups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,15 @@ class FinishedBatch:
     closing_rule: ClosingRule
 
 
-class Batches(Protocol):
+class Batches(ABC):
     """The batches of this shuffler, by task, and their keys."""
+
+    def __init__(self, most_lookups: int) -> None:
+        """Look up at most so many tasks at once. A lookup continues if its caller hangs up."""
+        self._finished: dict[TaskDigest, FinishedBatch] = {}
+        """Finished batches that were requested, or finished, in this run."""
+        lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
+        self._lookups = {begin: lookups(most_lookups, "task lookups") for begin in (True, False)}
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
@@ -75,6 +82,7 @@ class Batches(Protocol):
             OverloadError: Too many task lookups are running.
             StorageError: The batch could not be read or stored; safe to retry.
         """
+        return await self._find(digest, begin=True)
 
     async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
@@ -88,7 +96,22 @@ class Batches(Protocol):
             PeerError, PeerRefusalError: Another process does not answer, or refuses the call.
             StorageError: The batch could not be read; safe to retry.
         """
+        return await self._find(digest, begin=False)
 
+    async def _find(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        """Return a known batch, or look it up once for all concurrent callers."""
+        look_up = partial(self._look_up, digest, begin=begin)
+        return self._known(digest) or await self._lookups[begin].share(digest, look_up)
+
+    @abstractmethod
+    def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
+        """Return the batch of a task if this process holds it in memory."""
+
+    @abstractmethod
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        """Look up the batch of a task; with `begin`, begin it on first use."""
+
+    @abstractmethod
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """
         Return the key that a batch's envelopes are sealed to.
@@ -98,7 +121,7 @@ class Batches(Protocol):
 
 
 @dataclass(kw_only=True)
-class ActiveBatches:
+class ActiveBatches(Batches):
     """The batches of this shuffler, by task, in the process that begins and moves them."""
 
     store: SubmissionStore
@@ -112,12 +135,8 @@ class ActiveBatches:
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
+        super().__init__(_MAX_LOOKUPS)
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
-        self._finished: dict[TaskDigest, FinishedBatch] = {}
-        """Finished batches that were requested, or finished, in this run."""
-        lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
-        self._beginning = lookups(_MAX_LOOKUPS, "task lookups")
-        self._looking_up = lookups(_MAX_LOOKUPS, "task lookups")
         self._parsing = asyncio.Lock()
         """Held while a task is parsed; a task of two megabytes takes a third of a second."""
         self._all_resumed = True
@@ -127,16 +146,6 @@ class ActiveBatches:
         self._beginning_keys: list[KeyId] = []
         """Envelope keys of tasks that are about to get a batch."""
 
-    async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
-        begin = partial(self._begin, digest)
-        return self._known(digest) or await self._beginning.share(digest, begin)
-
-    async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """Return the batch of a task that was requested before; see `Batches.find`."""
-        look_up = partial(self._look_up, digest)
-        return self._known(digest) or await self._looking_up.share(digest, look_up)
-
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
         task = batch.task
@@ -145,8 +154,13 @@ class ActiveBatches:
     def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
         return self._unfinished.get(digest) or self._finished.get(digest)
 
-    async def _look_up(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        stored = await self.store.get(digest)
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        try:
+            stored = await self.store.get(digest)
+        except UnknownTaskError:
+            if not begin:
+                raise
+            return await self._begin(digest)
         task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
         # Meanwhile the batch may have begun and moved on from the state that was read.
         return self._known(digest) or self._add(stored, task)
@@ -249,8 +263,6 @@ class ActiveBatches:
         return finished
 
     async def _begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        with suppress(UnknownTaskError):
-            return await self.find(digest)
         signed = await self._fetch(digest)
         task = await self._parse(Task.verified, signed, digest, self.identity)
         self.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")

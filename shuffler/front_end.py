@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Protocol
 
 from common.crypto.batch_key import KEY_BYTES, BatchKey
@@ -19,14 +18,13 @@ from common.limits import parse_fixed
 from common.messages.batch import BATCH_ID_BYTES, BatchId
 from common.runtime.clock import repeat
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
-from common.runtime.shared_calls import SharedCalls
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import SignedCheckpoint
 from common.wire.tasks import signed_task_from_wire
 from common.wire.transparency import log_from_wire
 from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2
-from shuffler.active_batches import ActiveBatch, FinishedBatch
+from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
 from shuffler.batch_states import OPEN_STATES, ClosingRule
 from shuffler.storage.submission_store import SubmissionStore
 
@@ -34,7 +32,7 @@ _PEER: Final = "the coordinator"
 _CHECK_SECONDS: Final = 60.0
 """Seconds between checks of the held batches' states."""
 _MAX_LOOKUPS: Final = 32
-"""Maximum number of tasks that are requested from the coordinator at once."""
+"""Maximum number of tasks that are requested from the coordinator at once, in either way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +101,7 @@ class CoordinatorClient:
         )
 
 
-class FrontEndBatches:
+class FrontEndBatches(Batches):
     """
     Batches whose keys are held in memory only; see Batches.
 
@@ -115,22 +113,11 @@ class FrontEndBatches:
         self, coordinator: Coordinator, store: SubmissionStore, forget: Callable[[], None]
     ) -> None:
         """`forget` lets worker processes forget keys."""
+        super().__init__(_MAX_LOOKUPS)
         self._coordinator = coordinator
         self._store = store
         self._forget = forget
         self._held: dict[TaskDigest, HeldBatch] = {}
-        self._finished: dict[TaskDigest, FinishedBatch] = {}
-        self._asking = SharedCalls[tuple[TaskDigest, bool], ActiveBatch | FinishedBatch](
-            _MAX_LOOKUPS, "task lookups"
-        )
-
-    async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
-        return await self._find(digest, begin=True)
-
-    async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """Return the batch of a task that was requested before; see `Batches.find`."""
-        return await self._find(digest, begin=False)
 
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
@@ -139,14 +126,11 @@ class FrontEndBatches:
             raise BatchStateError("the task's batch no longer collects")
         return held.envelope_key
 
-    async def _find(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
-        """Return a known batch, or ask once for all concurrent callers who want the same."""
+    def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
         held = self._held.get(digest)
-        known = held.batch if held else self._finished.get(digest)
-        fetch = partial(self._fetch, digest, begin=begin)
-        return known or await self._asking.share((digest, begin), fetch)
+        return held.batch if held else self._finished.get(digest)
 
-    async def _fetch(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
         found = await self._coordinator.get_batch(digest, begin=begin)
         if isinstance(found, HeldBatch):
             return self._held.setdefault(digest, found).batch

@@ -113,7 +113,10 @@ class ShufflerParty(Shuffler):
     async def end(self) -> None:
         """Stop at once, as a killed process does."""
         self.life.over.set()
-        moving: list[Any] = [*self.deliveries._moving.values(), *self.batches._beginning.values()]
+        moving: list[Any] = [
+            *self.deliveries._moving.values(),
+            *self.batches._lookups[True].values(),
+        ]
         if self.store._commits._committing is not None:
             moving.append(self.store._commits._committing)
         for task in moving:
