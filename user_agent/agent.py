@@ -34,13 +34,12 @@ from common.runtime.clock import Clock, repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.submissions import AnswerRecord
+from user_agent.clients import Issuer, Shuffler, request_token
 from user_agent.contribution import Contributor
 from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore, SavedSubmission, SubmissionState
 from user_agent.inclusion_monitor import InclusionMonitor
-from user_agent.issuer_client import Issuer, request_token
 from user_agent.policy import Claim, Policy, check, check_totals
-from user_agent.shuffler_client import Shuffler
 from user_agent.task_log import DeviceLog
 
 _RESEND_SECONDS: Final = 30.0

@@ -32,8 +32,8 @@ from user_agent.charge_counter import (
     count_store,
 )
 from user_agent.contribution import PreparedSubmission
-from user_agent.log_table import LOG_TABLE
 from user_agent.policy import Claim
+from user_agent.task_log import LOG_TABLE
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS submissions (
@@ -160,7 +160,7 @@ Check = Callable[[Sequence[Claim], Claim], None]
 
 
 class DeviceStore(Database):
-    """Stores submissions, their costs and their evidence, durably; `run` is for `log_table`."""
+    """Stores submissions, their costs and their evidence, durably; `run` is for `task_log`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID)))

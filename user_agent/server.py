@@ -16,13 +16,12 @@ from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
+from user_agent.clients import RemoteIssuer, RemoteShuffler
 from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore
-from user_agent.issuer_client import RemoteIssuer
 from user_agent.policy import Claim, Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
-from user_agent.shuffler_client import RemoteShuffler
 from user_agent.task_log import DeviceLog
 
 _PERMANENT_FILE: Final = "permanent.key"

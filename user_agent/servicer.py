@@ -9,7 +9,7 @@ from common.wire.transparency import evidence_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from user_agent.agent import Agent
 from user_agent.device_store import DeviceStore
-from user_agent.log_table import all_evidence
+from user_agent.task_log import all_evidence
 
 
 class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):

@@ -37,9 +37,9 @@ from common.task.token_spec import TokenSpec
 from common.wire.submissions import outcomes_from_wire
 from deploy.tasks.value_parser import value_of
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from user_agent.clients import Issuer, RemoteIssuer
 from user_agent.contribution import Contributor
 from user_agent.credentials import CredentialFile
-from user_agent.issuer_client import Issuer, RemoteIssuer
 
 _FLOOD: Final = 240
 _ENTITLED: Final = 3

@@ -39,8 +39,8 @@ from lab.planning.opening_time import measure_opening_seconds
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.benchmarks.conftest import Best, Line
 from tests.support.clients import publish
+from user_agent.clients import RemoteIssuer, request_token
 from user_agent.credentials import CredentialFile
-from user_agent.issuer_client import RemoteIssuer, request_token
 
 _REPORTS: Final = int(os.environ.get("SHUFFLEDP_BENCH_REPORTS", "200000"))
 _SMALL: Final = 8_000

@@ -30,7 +30,7 @@ from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER, signed
 from tests.support.issuers import CHALLENGE, ISSUER_NAME, SECRETS, pending, people_file
 from tests.support.scrapes import scrape
 from tests.support.transparency import LOG_IDENTITY
-from user_agent.issuer_client import RemoteIssuer
+from user_agent.clients import RemoteIssuer
 
 
 class _Issuer:

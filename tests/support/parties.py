@@ -162,11 +162,11 @@ class DeviceParty:
         return await self._around.network.call(self.life, self._shuffler.life, act, work)
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task from the shuffler; see user_agent/shuffler_client."""
+        """Fetch a task from the shuffler; see user_agent/clients.py."""
         return await self._call("fetch task", lambda: self._shuffler.collection.fetch_task(digest))
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit to the shuffler; see user_agent/shuffler_client."""
+        """Submit to the shuffler; see user_agent/clients.py."""
         self.sent[envelope_hash(envelope)] = envelope
 
         async def submit() -> bytes:
@@ -176,7 +176,7 @@ class DeviceParty:
         return await self._call("submit", submit)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Ask the shuffler for a proof; see user_agent/shuffler_client."""
+        """Ask the shuffler for a proof; see user_agent/clients.py."""
 
         async def relayed() -> InclusionProof:
             shown = await self._shuffler.inclusions.relay(digest, prefix)
