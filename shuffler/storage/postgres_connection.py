@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Concatenate, Final, LiteralString, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, LiteralString, ParamSpec, TypeVar
 
 import numpy as np
 import psycopg
@@ -184,6 +184,14 @@ class PostgresConnection:
             return found
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+
+    async def fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run one statement, with a ? for each value, as `run` does, and return its rows."""
+
+        def fetch(connection: Connection) -> list[tuple[Any, ...]]:
+            return connection.execute(statement.replace("?", "%s"), values, binary=True).fetchall()
+
+        return await self.run(fetch)
 
     def _connected(self) -> Connection:
         if self._connection is not None and not self._connection.closed:

@@ -7,7 +7,7 @@ A batch's submissions are rows of its own tables, which are dropped when it is p
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, LiteralString
+from typing import Final
 from uuid import UUID, uuid4
 
 from psycopg import Connection
@@ -29,11 +29,8 @@ from shuffler.storage.postgres_connection import (
     with_tables,
 )
 from shuffler.storage.submission_store import (
-    Key,
-    Row,
     StoredBatch,
     SubmissionStore,
-    stored_batch,
 )
 
 _ROWS_AT_ONCE: Final = 16
@@ -60,8 +57,24 @@ class PostgresGroups:
             yield from cursor
 
 
+_N_USERS: Final = (
+    "(SELECT coalesce(sum(n), 0)::bigint FROM users WHERE users.batch_id = batches.batch_id)"
+)
+
+
 class PostgresStore(SubmissionStore):
     """The shuffler's store in PostgreSQL; see SubmissionStore."""
+
+    BATCHES = (
+        "SELECT * FROM (SELECT uuid_send(batch_id) AS batch_id, task_digest, task, signature, "  # noqa: S608  # fixed text
+        f"state, {_N_USERS}, n_reports, array_to_string(by_length, ' '), shuffle_seconds "
+        "FROM batches) AS found"
+    )
+    STATES = "SELECT uuid_send(batch_id), state FROM batches"
+    REFUSALS = (
+        "SELECT uuid_send(batch_id), outcome, sum(n)::bigint FROM refusals "
+        "GROUP BY batch_id, outcome"
+    )
 
     def __init__(
         self,
@@ -79,21 +92,16 @@ class PostgresStore(SubmissionStore):
         Raises SettingsError if the server cannot be used; see PostgresConnection.
         """
         self._uri = uri
-        super().__init__()
         self._writer = uuid4()
         self._connection = PostgresConnection(uri, clock, metrics, coordinator=coordinator)
+        super().__init__(self._connection)
         self._refused: dict[BatchId, Counter[Outcome]] = {}
         """Counts that this process has stored."""
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin the batch of a task; see `SubmissionStore.open_batch`."""
-        return await self._connection.run(_open_batch, batch_id, signed)
-
-    async def _row(self, column: Key, key: bytes) -> Row | None:
-        return await self._connection.run(_find, column, key)
-
-    async def _state_rows(self) -> list[Row]:
-        return await self._connection.run(_fetch, "SELECT uuid_send(batch_id), state FROM batches")
+        await self._connection.run(_open_batch, batch_id, signed)
+        return await self.get(signed.digest())
 
     def group_source(self) -> PostgresGroups:
         """Return a reader of the groups for worker processes."""
@@ -111,13 +119,6 @@ class PostgresStore(SubmissionStore):
         await self._connection.run(_save_refusals, self._writer, totals)
         self._refused |= totals
 
-    async def _refusal_rows(self) -> list[Row]:
-        return await self._connection.run(
-            _fetch,
-            "SELECT uuid_send(batch_id), outcome, sum(n)::bigint FROM refusals "
-            "GROUP BY batch_id, outcome",
-        )
-
     async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
         return await self._connection.run(_set_state, batch, state)
 
@@ -125,12 +126,8 @@ class PostgresStore(SubmissionStore):
         """Drop a finished batch's tables."""
         await self._connection.run(drop_tables, batch_id)
 
-    def close(self) -> None:
-        """Finish all queued transactions, and disconnect."""
-        self._connection.close()
 
-
-def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
+def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -> None:
     connection.execute(
         "INSERT INTO batches (batch_id, task_digest, task, signature, state) "
         "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (task_digest) DO NOTHING",
@@ -139,29 +136,10 @@ def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -
             BatchState.COLLECTING.value,
         ),
     )
-    batch = stored_batch(_find(connection, "task_digest", signed.digest()))
-    if batch.state in OPEN_STATES:
-        create_tables(connection, batch.batch_id)
-    return batch
-
-
-_N_USERS: Final = (
-    "(SELECT coalesce(sum(n), 0)::bigint FROM users WHERE users.batch_id = batches.batch_id)"
-)
-_SELECT: Final = (
-    f"SELECT uuid_send(batch_id), task_digest, task, signature, state, {_N_USERS}, n_reports, "  # noqa: S608  # fixed text
-    "array_to_string(by_length, ' '), shuffle_seconds FROM batches "
-)
-
-
-def _fetch(connection: Connection, query: LiteralString) -> list[Row]:
-    return connection.execute(query).fetchall()
-
-
-def _find(connection: Connection, column: Key, key: bytes) -> Row | None:
-    value = UUID(bytes=key) if column == "batch_id" else key
-    query = _SELECT + "WHERE " + column + " = %s"
-    return connection.execute(query, (value,), binary=True).fetchone()
+    query = "SELECT uuid_send(batch_id), state FROM batches WHERE task_digest = %s"
+    [(found, state)] = connection.execute(query, (signed.digest(),), binary=True)
+    if state in OPEN_STATES:
+        create_tables(connection, BatchId(found))
 
 
 def _set_state(connection: Connection, batch: StoredBatch, state: BatchState) -> int:

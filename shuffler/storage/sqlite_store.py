@@ -26,8 +26,6 @@ from shuffler.storage import submissions as submission_table
 from shuffler.storage.group import Arrival
 from shuffler.storage.submission_store import (
     MAY_BE_SENT,
-    Key,
-    Row,
     StoredBatch,
     SubmissionStore,
 )
@@ -76,10 +74,17 @@ class SqliteGroups:
 class SqliteStore(SubmissionStore):
     """The shuffler's SQLite database."""
 
+    BATCHES = (
+        "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_reports, "
+        "by_length, shuffle_seconds FROM batches"
+    )
+    STATES = "SELECT batch_id, CAST(state AS BLOB) FROM batches"
+    REFUSALS = "SELECT batch_id, outcome, n FROM refusals"
+
     def __init__(self, path: Path, clock: Clock) -> None:
-        super().__init__()
         self._clock = clock
         self._database = Database(path, Schema(steps=_STEPS))
+        super().__init__(self._database)
         self._path = path
         self._deduplications: dict[BatchId, Deduplication] = {}
 
@@ -92,13 +97,6 @@ class SqliteStore(SubmissionStore):
             BatchState.COLLECTING.value,
         )
         return await self.get(signed.digest())
-
-    async def _row(self, column: Key, key: bytes) -> Row | None:
-        rows = await self._database.fetch(f"{_SELECT} WHERE {column} = ?", key)
-        return rows[0] if rows else None
-
-    async def _state_rows(self) -> list[Row]:
-        return await self._database.fetch("SELECT batch_id, CAST(state AS BLOB) FROM batches")
 
     def group_source(self) -> SqliteGroups:
         """Return a reader of the groups for worker processes."""
@@ -117,9 +115,6 @@ class SqliteStore(SubmissionStore):
         """Add to the counts of refused and repeated submissions."""
         await self._database.run(submission_table.add_refusals, counts)
 
-    async def _refusal_rows(self) -> list[Row]:
-        return await self._database.fetch("SELECT batch_id, outcome, n FROM refusals")
-
     async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
         return await self._database.run(_set_state, batch, state)
 
@@ -128,16 +123,6 @@ class SqliteStore(SubmissionStore):
         self._deduplications.pop(batch_id, None)
         while await self._database.run(submission_table.drop_some, batch_id):
             pass
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
-
-
-_SELECT: Final = (
-    "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_reports, "
-    "by_length, shuffle_seconds FROM batches"
-)
 
 
 def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:

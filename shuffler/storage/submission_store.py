@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
@@ -20,7 +20,6 @@ from shuffler.storage.group import Arrival
 MAY_BE_SENT: Final = "UPDATE batches SET state = 'sent' WHERE state = 'permuted';"
 """The step of a schema from before the state "sent": the analyzer may have any permuted batch."""
 Row = tuple[Any, ...]
-Key = Literal["task_digest", "batch_id"]
 _STATES: Final = {
     stored: state for state in BatchState for stored in (state.value, state.value.encode())
 }
@@ -60,11 +59,11 @@ class StoredBatch:
         return n_users
 
 
-def stored_batch(row: Row | None) -> StoredBatch:
-    """Build a batch from its row; raise the errors of `SubmissionStore.get`."""
-    if row is None:
+def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
+    """Build a batch from the one row; raise the errors of `SubmissionStore.get`."""
+    if not rows:
         raise UnknownTaskError("this shuffler has no batch for this task")
-    batch_id, digest, task, signature, state, n_users, n_reports, by_length, seconds = row
+    [(batch_id, digest, task, signature, state, n_users, n_reports, by_length, seconds)] = rows
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
         raise DamagedStorageError("a task in the shuffler's store is damaged")
@@ -99,6 +98,16 @@ class GroupSource(Protocol):
         """
 
 
+class Rows(Protocol):
+    """The database of a store."""
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
+        """Run one statement, with a ? for each value, and return its rows."""
+
+    def close(self) -> None:
+        """Finish all queued transactions, and close the database."""
+
+
 class SubmissionStore(ABC):
     """
     The shuffler's batches, and their submissions until they are permuted.
@@ -107,7 +116,15 @@ class SubmissionStore(ABC):
     it is safe to retry.
     """
 
-    def __init__(self) -> None:
+    BATCHES: ClassVar[str]
+    """Query of every batch: its id, task digest, task, signature, state and numbers."""
+    STATES: ClassVar[str]
+    """Query of every batch's id and state."""
+    REFUSALS: ClassVar[str]
+    """Query of the batch, outcome and number of each count."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
         self.observer: Observer = lambda *_: None
         self.changed = asyncio.Event()
         """Set when this process has stored submissions or the state of a batch."""
@@ -125,24 +142,18 @@ class SubmissionStore(ABC):
             UnknownTaskError: The task has no batch.
             DamagedStorageError: The batch's row is damaged, or of a later version.
         """
-        return stored_batch(await self._row("task_digest", digest))
+        query = f"{self.BATCHES} WHERE task_digest = ?"
+        return _stored_batch(await self._rows.fetch(query, digest))
 
     async def read(self, batch_id: BatchId) -> StoredBatch:
         """Read one batch's row; raise DamagedStorageError if this version cannot read it."""
-        return stored_batch(await self._row("batch_id", batch_id))
+        query = f"{self.BATCHES} WHERE batch_id = ?"
+        return _stored_batch(await self._rows.fetch(query, batch_id))
 
     async def states(self) -> dict[BatchId, BatchState | None]:
         """Return the state of every batch; None if it is damaged or of a later version."""
-        rows = await self._state_rows()
+        rows = await self._rows.fetch(self.STATES)
         return {BatchId(batch_id): _STATES.get(state) for batch_id, state in rows}
-
-    @abstractmethod
-    async def _row(self, column: Key, key: bytes) -> Row | None:
-        """Return a batch's id, task digest, task, signature, state and numbers; None if unknown."""
-
-    @abstractmethod
-    async def _state_rows(self) -> Sequence[Row]:
-        """Return the id and state of every batch."""
 
     @abstractmethod
     def group_source(self) -> GroupSource:
@@ -173,14 +184,10 @@ class SubmissionStore(ABC):
     async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
         """Return every batch's counts, except of outcomes unknown to this version."""
         counts: dict[BatchId, Counter[Outcome]] = {}
-        for batch_id, outcome, n in await self._refusal_rows():
+        for batch_id, outcome, n in await self._rows.fetch(self.REFUSALS):
             if outcome in _OUTCOMES:
                 counts.setdefault(BatchId(batch_id), Counter())[_OUTCOMES[outcome]] = n
         return counts
-
-    @abstractmethod
-    async def _refusal_rows(self) -> Sequence[Row]:
-        """Return the batch, outcome and number of each count."""
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """
@@ -216,6 +223,6 @@ class SubmissionStore(ABC):
             if state is not None and state not in OPEN_STATES:
                 await self.clean_up(batch_id)
 
-    @abstractmethod
     def close(self) -> None:
         """Finish all queued transactions, and close the store."""
+        self._rows.close()
