@@ -40,7 +40,7 @@ from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import claimed
 from common.messages.inclusion_proof import BatchCommitment
-from common.messages.ledger_entry import Decision, DecisionEntry
+from common.messages.ledger_entry import Decision, DecisionEntry, LedgerEntry
 from common.messages.result import Result
 from common.receiving import delivery_table
 from common.receiving.receiver import Receiver
@@ -239,15 +239,22 @@ class Releases:
             composed = await self.budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest, result.waived
             )
-            cost = ledger.Charge(
+            guarantee = claimed(result.guarantees)
+            cost = LedgerEntry(
+                task_digest=batch.task_digest,
+                batch_id=batch.batch_id,
                 population=task.population,
+                n_users=batch.n_users,
                 n_refused=counts.n_refused,
-                guarantee=claimed(result.guarantees),
+                coalition=guarantee.coalition,
+                epsilon=guarantee.epsilon,
+                delta=guarantee.delta,
+                theorem=guarantee.theorem,
                 composed_epsilon=composed,
-                waived=result.waived,
+                waived=str(result.waived),
             )
             await self.store.release(
-                batch, counts.cells.tobytes(), result_to_wire(result).SerializeToString(), cost
+                counts.cells.tobytes(), result_to_wire(result).SerializeToString(), cost
             )
 
     async def decide(self, digest: TaskDigest, decision: Decision, note: str) -> DecisionEntry:
