@@ -33,7 +33,6 @@ from common.runtime import logs
 from common.runtime.clock import Clock, repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.submissions import AnswerRecord
 from user_agent.clients import Issuer, Shuffler, request_token
 from user_agent.contribution import Contributor
 from user_agent.credentials import CredentialFile, PersonalSecrets
@@ -136,9 +135,9 @@ class Agent:
             repeated=repeated, local_epsilon=saved.claim.local_epsilon, sent=sent
         )
 
-    async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
+    async def record(self, digest: TaskDigest, person: str) -> SavedSubmission:
         """
-        Return the record of a person's answer to a task.
+        Return a person's saved answer to a task.
 
         Raises:
             UnknownTaskError: The person has not answered the task.
@@ -148,13 +147,7 @@ class Agent:
         saved = await self.store.find(person, digest)
         if saved is None:
             raise UnknownTaskError("this person has not answered a task with this digest")
-        return AnswerRecord(
-            state=saved.state.value,
-            inclusion=saved.inclusion.value,
-            envelope_hash=saved.envelope_hash,
-            receipt=saved.receipt,
-            receipt_verified=saved.receipt_verified,
-        )
+        return saved
 
     def _check_person(self, person: str) -> None:
         if person and not self.several_persons:

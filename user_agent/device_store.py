@@ -14,7 +14,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,7 +95,7 @@ CREATE TABLE IF NOT EXISTS store_id (
 """A random id, by which the counter of charges knows its store; empty before the first start."""
 
 
-class SubmissionState(Enum):
+class SubmissionState(StrEnum):
     """Delivery state of a submission."""
 
     PENDING = "pending"
@@ -108,7 +108,7 @@ class SubmissionState(Enum):
     of no task stands for all that is unknown."""
 
 
-class InclusionState(Enum):
+class InclusionState(StrEnum):
     """Outcome of checking that an answer was counted."""
 
     UNCHECKED = "unchecked"

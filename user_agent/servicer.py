@@ -3,7 +3,6 @@
 from common.wire.submissions import (
     contribution_from_wire,
     record_question_from_wire,
-    record_to_wire,
 )
 from common.wire.transparency import evidence_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
@@ -33,7 +32,14 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
         self, request: user_agent_pb2.GetReceiptRequest, _context: object
     ) -> user_agent_pb2.GetReceiptResponse:
         """Return the record of an answer."""
-        return record_to_wire(await self._agent.record(*record_question_from_wire(request)))
+        saved = await self._agent.record(*record_question_from_wire(request))
+        return user_agent_pb2.GetReceiptResponse(
+            state=saved.state,
+            inclusion=saved.inclusion,
+            envelope_hash=saved.envelope_hash,
+            receipt=saved.receipt,
+            receipt_verified=saved.receipt_verified,
+        )
 
     async def GetLogEvidence(
         self, _request: user_agent_pb2.GetLogEvidenceRequest, _context: object

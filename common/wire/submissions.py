@@ -1,7 +1,6 @@
 """Convert people's values, submissions and outcomes between protocol buffers and values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 from common.crypto.privacy_tokens import TOKEN_BYTES
@@ -12,7 +11,7 @@ from common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kin
 from common.protocols import Kind
 from common.task.specs import MAX_DIMENSIONS, MAX_KEYS
 from common.task_digest import TaskDigest
-from common.wire.fields import Codec, EnumCodec, digest_from_wire
+from common.wire.fields import EnumCodec, digest_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -128,20 +127,6 @@ def _value(message: user_agent_pb2.ContributeRequest) -> Value:
 def _check_length(noun: str, length: int, maximum: int) -> None:
     if length > maximum:
         raise ValueRangeError(f"a value may have at most {maximum} {noun}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRecord:
-    """A device's record of a person's answer to a task."""
-
-    state: str
-    inclusion: str
-    envelope_hash: bytes
-    receipt: bytes
-    receipt_verified: bool
-
-
-record_to_wire = Codec(AnswerRecord, user_agent_pb2.GetReceiptResponse).to_wire
 
 
 def record_question_from_wire(message: user_agent_pb2.GetReceiptRequest) -> tuple[TaskDigest, str]:
