@@ -51,9 +51,8 @@ class ActiveBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedBatch:
-    """A task with its finished batch. Small, since it stays in memory."""
+    """A task's finished batch. Small, since it stays in memory."""
 
-    digest: TaskDigest
     batch_id: BatchId
     closing_rule: ClosingRule
 
@@ -257,7 +256,7 @@ class ActiveBatches(Batches):
     def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
         """Record a batch as finished; `destroy_key` destroys its key. Safe to repeat."""
         digest = stored.signed.digest()
-        finished = FinishedBatch(digest=digest, batch_id=stored.batch_id, closing_rule=closing_rule)
+        finished = FinishedBatch(batch_id=stored.batch_id, closing_rule=closing_rule)
         self._finished[digest] = finished
         self._unfinished.pop(digest, None)
         return finished

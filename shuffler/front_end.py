@@ -89,7 +89,7 @@ class CoordinatorClient:
             n_min=answer.n_min, target_size=answer.target_size, deadline=answer.deadline
         )
         if not answer.HasField("collecting"):
-            return FinishedBatch(digest=digest, batch_id=batch_id, closing_rule=rule)
+            return FinishedBatch(batch_id=batch_id, closing_rule=rule)
         signed = signed_task_from_wire(answer.collecting.task)
         task = Task.from_bytes(signed.task_bytes)
         key = BatchKey(parse_fixed("batch_key", answer.collecting.batch_key, KEY_BYTES))
@@ -152,7 +152,7 @@ class FrontEndBatches(Batches):
         ]
         for batch in finished:
             self._finished[batch.digest] = FinishedBatch(
-                digest=batch.digest, batch_id=batch.batch_id, closing_rule=batch.closing_rule
+                batch_id=batch.batch_id, closing_rule=batch.closing_rule
             )
             del self._held[batch.digest]
         if finished:
