@@ -107,8 +107,11 @@ class PostgresStore(SubmissionStore):
         """Return a reader of the groups for worker processes."""
         return PostgresGroups(self._uri)
 
-    async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
-        return await self._connection.run(submission_tables.append, self._writer, arrivals)
+    async def _append(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
+        def append(connection: Connection) -> list[list[list[Outcome]]]:
+            return [submission_tables.append(connection, self._writer, each) for each in arrivals]
+
+        return await self._connection.run(append)
 
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
         """Add to the counts; repeated after a lost answer, they are still counted once."""

@@ -22,7 +22,7 @@ from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from shuffler.batch_states import OPEN_STATES
-from shuffler.storage.group import TAGS, Arrival, Group, append_each_batch, judge_group, merge_small
+from shuffler.storage.group import TAGS, Arrival, Group, judge_group, merge_small
 from shuffler.storage.postgres_connection import Uuids, check_unchanged, with_tables
 
 _VALUE: Final = np.dtype(f"V{TAG_BYTES}")
@@ -35,14 +35,8 @@ def lock_key(batch_id: BatchId) -> int:
     return int.from_bytes(batch_id[:8], signed=True)
 
 
-def append(
-    connection: Connection, writer: UUID, arrivals: Sequence[Arrival]
-) -> list[list[list[Outcome]]]:
-    """Insert new submissions in one transaction; return the outcomes by arrival."""
-    return append_each_batch(arrivals, partial(_append_to, connection, writer))
-
-
-def _append_to(connection: Connection, writer: UUID, arrival: Arrival) -> list[list[Outcome]]:
+def append(connection: Connection, writer: UUID, arrival: Arrival) -> list[list[Outcome]]:
+    """Insert a batch's new submissions; return the outcomes."""
     batch_id, key, groups = arrival.batch_id, arrival.key, arrival.groups
     state, now = _locked_state(connection, batch_id)
     if state not in OPEN_STATES:

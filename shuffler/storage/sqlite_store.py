@@ -23,7 +23,7 @@ from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.runtime.database import Database, Schema, numbers_to_text, storage_failures
 from shuffler.storage import submissions as submission_table
-from shuffler.storage.group import Arrival
+from shuffler.storage.group import Arrival, Group
 from shuffler.storage.submission_store import (
     MAY_BE_SENT,
     StoredBatch,
@@ -102,14 +102,17 @@ class SqliteStore(SubmissionStore):
         """Return a reader of the groups for worker processes."""
         return SqliteGroups(self._path)
 
-    async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
-        judged, stored = await self._database.run(
-            submission_table.append, arrivals, self._deduplications, self._clock.now
-        )
-        for batch_id, group in stored:  # only a committed submission can be repeated
-            numbers = np.full(len(group), group.number, dtype=np.uint64)
-            self._deduplications[batch_id].remember(group.tags, numbers)
-        return judged
+    async def _append(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
+        def append(connection: sqlite3.Connection) -> list[tuple[list[list[Outcome]], list[Group]]]:
+            known, now = self._deduplications, self._clock.now()
+            return [submission_table.append(connection, known, now, each) for each in arrivals]
+
+        judged = await self._database.run(append)
+        for arrival, (_, stored) in zip(arrivals, judged, strict=True):
+            for group in stored:  # only a committed submission can be repeated
+                numbers = np.full(len(group), group.number, dtype=np.uint64)
+                self._deduplications[arrival.batch_id].remember(group.tags, numbers)
+        return [outcomes for outcomes, _ in judged]
 
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
         """Add to the counts of refused and repeated submissions."""

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, ClassVar, Final, Protocol
 
 from common.crypto.signing import SignedTask
@@ -15,7 +17,7 @@ from common.runtime.database import numbers_from_text
 from common.runtime.shared_calls import GroupCommit
 from common.task_digest import TaskDigest
 from shuffler.batch_states import FINAL_STATES, OPEN_STATES
-from shuffler.storage.group import Arrival
+from shuffler.storage.group import Arrival, joined
 
 MAY_BE_SENT: Final = "UPDATE batches SET state = 'sent' WHERE state = 'permuted';"
 """The step of a schema from before the state "sent": the analyzer may have any permuted batch."""
@@ -173,9 +175,18 @@ class SubmissionStore(ABC):
         self.changed.set()
         return outcomes
 
-    @abstractmethod
     async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
-        """Store arrivals in one transaction; return the outcomes by arrival."""
+        """Store arrivals together, each batch's as one; return the outcomes by arrival."""
+        order = sorted(range(len(arrivals)), key=lambda index: arrivals[index].batch_id)
+        batches = groupby((arrivals[index] for index in order), attrgetter("batch_id"))
+        stored = await self._append([joined(list(calls)) for _, calls in batches])
+        found = chain.from_iterable(stored)
+        outcomes = {index: [next(found) for _ in arrivals[index].groups] for index in order}
+        return [outcomes[index] for index in range(len(arrivals))]
+
+    @abstractmethod
+    async def _append(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
+        """Store one arrival for each batch, by ascending id, in one transaction."""
 
     @abstractmethod
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
