@@ -15,9 +15,9 @@ from common.crypto.hpke_pool import Opened
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.mechanisms.base import Randomizer, Reports, Tally, is_null
 from common.messages.batch import BatchManifest
+from common.messages.guarantee import Check, Waived
 from common.messages.ledger_entry import DecisionEntry
 from common.messages.result import RefusalCause
-from common.messages.waived import Check, Waived
 from common.task.task import Task, honest_share
 
 P = ParamSpec("P")

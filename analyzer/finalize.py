@@ -20,6 +20,7 @@ from common.mechanisms.discovery.spelling import spell
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
 from common.messages.batch import BatchManifest
+from common.messages.guarantee import NONE_WAIVED, Waived
 from common.messages.result import (
     BitTable,
     Estimate,
@@ -30,7 +31,6 @@ from common.messages.result import (
     Owners,
     Result,
 )
-from common.messages.waived import NONE_WAIVED, Waived
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task

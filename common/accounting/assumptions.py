@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from common.messages.guarantee import rounded_up
-from common.messages.waived import Check
+from common.messages.guarantee import Check, rounded_up
 from common.task.dummies import Dummies
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 

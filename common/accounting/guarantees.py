@@ -33,14 +33,15 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import (
+    NONE_WAIVED,
     REPLACE_ONE,
     REPLACE_PERMANENT,
     Coalition,
     Guarantee,
+    Waived,
     rounded_up,
     sum_upper,
 )
-from common.messages.waived import NONE_WAIVED, Waived
 from common.task.cluster_dummies import ClusterDummies
 from common.task.dummies import Dummies
 from common.task.named_dummies import ItemDummies

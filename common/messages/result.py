@@ -20,8 +20,7 @@ from common.limits import (
     parse_texts,
 )
 from common.messages.batch import UserCount
-from common.messages.guarantee import Guarantee, delta_warnings
-from common.messages.waived import NONE_WAIVED, Waived
+from common.messages.guarantee import NONE_WAIVED, Guarantee, Waived, delta_warnings
 from common.task.specs import MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
 from common.task_digest import TaskDigest
 

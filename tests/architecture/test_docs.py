@@ -12,7 +12,7 @@ import pytest
 
 from common.accounting.assumptions import WAIVABLE
 from common.mechanisms.base import MechanismRequest
-from common.messages.waived import Check
+from common.messages.guarantee import Check
 from common.protocols import PROTOCOLS
 from common.runtime.access import CALLS, Call, Caller
 from common.runtime.clock import SystemClock

@@ -15,8 +15,7 @@ from common.accounting.arrivals import Arrivals
 from common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS, WAIVABLE
 from common.accounting.guarantees import PrivacyParameters, claimed_release, guarantees
 from common.errors import AccountingError, WireError
-from common.messages.guarantee import claimed
-from common.messages.waived import NONE_WAIVED, Check, Waived
+from common.messages.guarantee import NONE_WAIVED, Check, Waived, claimed
 from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import LevelDummies
