@@ -25,6 +25,7 @@ from common.errors import ProofError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
 from common.protocols import ITEM_KINDS, Kind, ProtocolRow, Refinement, protocol_named
 from common.task import canonical
+from common.task.canonical import MAX_TASK_BYTES
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
     BreakdownSpec,
@@ -54,10 +55,11 @@ from common.task_digest import TaskDigest
 
 FORMAT_VERSION: Final = 2
 _OLD_VERSION: Final = 1
+_PARSE_ERRORS: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+"""Exceptions, besides TaskError, that the fields of an arbitrary task may raise."""
 NONCE_BYTES: Final = 32
 SUBMISSION_ID_BYTES: Final = 16
 
-MAX_TASK_BYTES: Final = 2 * 1024 * 1024
 MAX_LOCAL_EPSILON: Final = 20.0
 """Maximum finite local ε; above it there is almost no noise. Without noise, it is infinite."""
 MIN_DELTA: Final = 1e-15
@@ -482,8 +484,7 @@ class Task:
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
-        fields = {"version": FORMAT_VERSION, "kind": self.kind, **canonical.to_json(self)}
-        task_bytes = canonical.encode(fields)
+        task_bytes = canonical.encode(self, version=FORMAT_VERSION, kind=self.kind)
         if len(task_bytes) > MAX_TASK_BYTES:
             raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
         return task_bytes
@@ -508,12 +509,11 @@ class Task:
     @classmethod
     def from_bytes(cls, task_bytes: bytes) -> Self:
         """Parse a published task; raise TaskError unless the bytes are its canonical form."""
-        if len(task_bytes) > MAX_TASK_BYTES:
-            raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
+        fields = canonical.decode("task", task_bytes)
         try:
-            task = cls._from_fields(canonical.decode(task_bytes))
+            task = cls._from_fields(fields)
             read_back = task.to_bytes()
-        except canonical.PARSE_ERRORS as error:
+        except _PARSE_ERRORS as error:
             raise TaskError("the bytes are not a valid task") from error
         if read_back != task_bytes:
             raise TaskError("the task is not in canonical form")
