@@ -169,7 +169,7 @@ def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
 def _views_of_levels(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:
     """Return a view for each level of a hierarchy, with the draft's dummies."""
     groups = group_count(draft.breakdown)
-    sizes = hierarchy_sizes(draft.domain_size // groups, spec.item_buckets, groups)
+    sizes = hierarchy_sizes(draft.domain_size // groups, spec.fan_out, groups)
     of_levels = (draft.dummies or LevelDummies.averaging(draft.dummies_per_user, sizes)).views
     if len(of_levels) != len(sizes):
         raise TaskError(f"the dummies have {len(of_levels)} levels; the hierarchy has {len(sizes)}")

@@ -244,7 +244,7 @@ class Task:
         if self.level_sizes and self.level_sizes != sizes:
             raise TaskError(
                 f"the views have {listed(sizes)} nodes; a hierarchy of {size} buckets with a "
-                f"fan-out of {self.item_mechanism.buckets} has levels of {listed(self.level_sizes)}"
+                f"fan-out of {self.mechanism.fan_out} has levels of {listed(self.level_sizes)}"
             )
 
     def _check_budget(self) -> None:
@@ -372,12 +372,12 @@ class Task:
         """
         Number of nodes of each level of a hierarchy, the coarsest first; empty for other tasks.
 
-        A node of a level is split into up to `buckets` nodes of the next; each group has its own.
+        A node of a level is split into up to `fan_out` nodes of the next; each group has its own.
         """
-        spec = self.mechanism
-        if not isinstance(spec, MechanismSpec) or spec.name != "hierarchy":
+        if not self.mechanism.levels:
             return ()
-        return hierarchy_sizes(self.domain_size // self.groups, spec.buckets, self.groups)
+        fan_out = self.mechanism.fan_out
+        return hierarchy_sizes(self.domain_size // self.groups, fan_out, self.groups)
 
     @property
     def amplified(self) -> bool:

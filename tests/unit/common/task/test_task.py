@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -337,6 +338,7 @@ def test_a_field_of_another_type_is_refused(change: dict[str, Any], message: str
         Task.from_bytes(json.dumps(fields).encode())
 
 
+_PAGE = (Path(__file__).parents[4] / "docs" / "theory" / "task-format.md").read_text("utf-8")
 _VECTORS = json.loads(FILE.read_text(encoding="utf-8"))
 
 
@@ -364,8 +366,17 @@ def test_every_large_integer_of_a_task_is_a_text() -> None:
         for name, (kind, rule) in stated_rules(form).items():  # type: ignore[arg-type]  # mypy calls types unhashable
             if kind is int and getattr(rule, "keywords", {}).get("maximum", 0) > 2**32:
                 assert name in INTEGERS_AS_TEXT
-    page = (Path(__file__).parents[4] / "docs" / "theory" / "task-format.md").read_text("utf-8")
-    assert set() == {name for name in INTEGERS_AS_TEXT if f"`{name}`" not in page}
+    assert set() == {name for name in INTEGERS_AS_TEXT if f"`{name}`" not in _PAGE}
+
+
+def test_the_formats_page_states_the_defaults_of_mechanisms() -> None:
+    """In one line, as they are in the code; a default other than 0 or empty with its value."""
+    [line] = re.findall(r"Optional keys of mechanisms: (.*)", _PAGE)
+    rows = [row for form in {*FORMS.values()} for row in dataclasses.fields(form)]
+    optional = {row.name: row.default for row in rows if row.default is not dataclasses.MISSING}
+
+    stated = {f"`{name}`" + f" ({default})" * bool(default) for name, default in optional.items()}
+    assert stated == {*re.findall(r"`\w+`(?: \(\w+\))?", line)}
 
 
 def test_clusters_and_their_protocol_need_each_other() -> None:
