@@ -15,7 +15,6 @@ from analyzer.task_builder import complete
 from common.crypto.hpke import KeyId, key_id
 from common.crypto.key_ring import Schedule
 from common.crypto.signing import SignedTask, SigningIdentity
-from common.dates import utc
 from common.errors import TaskError, UnknownTaskError, WireError
 from common.messages.batch import TaskSummary
 from common.messages.inclusion_proof import HASH_BYTES
@@ -79,10 +78,9 @@ class Registry:
             BudgetError: The population's budget is too small for a batch of n_min users, so none
                 could be released.
         """
-        check_deadline(draft, self.clock.now())
-        nonce = self.rng.bytes(NONCE_BYTES)
-        public_key = self.keys.reports.public_key(draft.suite).raw
-        task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
+        nonce, now = self.rng.bytes(NONCE_BYTES), self.clock.now()
+        key = self.keys.reports.public_key(draft.suite).raw
+        task = await asyncio.to_thread(complete, draft, analyzer_key=key, nonce=nonce, now=now)
         await self.budgets.check(task, task.n_min)
         signed = self.keys.identity.sign(task.to_bytes())
         await self.store.run(task_table.add, signed, task)
@@ -167,9 +165,3 @@ class Registry:
                 "another version published it and can describe it, or its row is damaged"
             )
         return signed, summary
-
-
-def check_deadline(draft: TaskDraft, now: float) -> None:
-    """Raise TaskError unless a draft's deadline is after `now`, in seconds since 1970 UTC."""
-    if draft.deadline <= now:
-        raise TaskError(f"the deadline, {utc(draft.deadline)}, is not in the future")

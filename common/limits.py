@@ -6,7 +6,8 @@ of a field in the field's type, `Annotated[int, partial(parse_count, maximum=9)]
 specs read it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache, partial, reduce
 from operator import or_
 from types import NoneType, UnionType
@@ -17,6 +18,10 @@ from common.errors import WireError
 MAX_USERS: Final = 10**9
 MAX_UNIX_TIME: Final = 2**40
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
+_MAX_HINTS: Final = 3
+"""Maximum number of unknown keys for which similar ones are searched."""
+_MAX_KEY_CHARACTERS: Final = 64
+"""Maximum characters of an unknown key in a message."""
 
 Rule = Callable[[str, Any], Any]
 """Returns a valid field, from its name and value, or raises an error."""
@@ -106,3 +111,14 @@ def _without_none(kind: Any) -> Any:  # noqa: ANN401  # any type
 
 def _unless_none(rule: Rule, name: str, field: Any) -> Any:  # noqa: ANN401  # of any type
     return None if field is None else rule(name, field)
+
+
+def unknown_keys(keys: Iterable[str], known: Iterable[str], noun: str, source: str) -> str:
+    """Return a message that names unknown keys, similar known ones, and the source if stated."""
+    unknown, names = sorted(key[:_MAX_KEY_CHARACTERS] for key in keys), list(known)
+    plain = [key for key in unknown[:_MAX_HINTS] if "." not in key]  # not of an inner table
+    hints = [hint for key in plain for hint in get_close_matches(key, names, 1)]
+    return (
+        f"{source}{': ' if source else ''}unknown {noun}: {', '.join(unknown)}"
+        f"{'; did you mean ' if hints else ''}{', '.join(hints)}{'?' if hints else ''}"
+    )

@@ -70,7 +70,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         """Build the mechanism of a task."""
         return cls(
             sizes=task.level_sizes,
-            fan_out=task.item_mechanism.buckets,
+            fan_out=task.mechanism.fan_out,
             groups=task.groups,
             added=cast("LevelDummies", task.dummies),  # as the protocol needs
             weights=ResponseWeights.of(task.item_mechanism),

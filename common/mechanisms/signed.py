@@ -64,9 +64,8 @@ class Signed(Grr):
         """Number of items, positive, then negative."""
         return 2 * self.domain_size
 
-    def draw_clusters(self, rng: np.random.Generator) -> Reports:
-        """Draw one user's clusters, and the null reports that fill their rooms."""
-        numbers, size = self.clusters.draw_one(self.domain_size, rng)
+    def cluster_reports(self, numbers: Counts, size: int) -> Reports:
+        """Return the reports of one user's clusters, and null reports that fill up to `size`."""
         reports = null_reports(size, PLAIN_REPORT).copy()
         reports["item"][: len(numbers)] = numbers
         return reports

@@ -192,7 +192,8 @@ class ClusterDummies(Dummies):
 
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: np.random.Generator) -> Drawn:
         """Draw users' clusters, one user after the other, and the null reports of their rooms."""
-        drawn = [mechanism.draw_clusters(rng) for _ in range(n_users)]
+        size = mechanism.domain_size
+        drawn = [mechanism.cluster_reports(*self.draw_one(size, rng)) for _ in range(n_users)]
         return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)
 
     def draw_one(self, domain_size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:

@@ -1,16 +1,15 @@
-"""An operator's draft of a task; the analyzer adds weights, claims and its own key."""
+"""
+An operator's draft of a task; the analyzer adds weights, claims and its own key.
 
-import re
-from collections.abc import Mapping
+`common.task.canonical` reads drafts and checks each field by the rule that its type states here.
+"""
+
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Annotated, Any, Final, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
+from functools import partial
+from typing import Annotated, Final
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
-from common.errors import TaskError
-from common.limits import MAX_USERS, parse_amount, parse_bounded, parse_word
+from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_amount, parse_bounded, parse_word
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.dummies import MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
@@ -26,29 +25,8 @@ _Text = Annotated[str, partial(parse_bounded, length=_MAX_TEXT)]
 _UserCount = Annotated[int, whole(0, MAX_USERS)]
 
 
-@cache
-def _types(draft: type) -> Mapping[str, TypeAdapter[Any]]:
-    """Return the declared types of a draft's fields."""
-    return {name: TypeAdapter(hint) for name, hint in get_type_hints(draft).items()}
-
-
-class _Draft:
-    """Base of drafts, whose fields are of their declared types; their ranges are checked later."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        """Raise TaskError, which names the field, for a value of another type."""
-        for name, declared in _types(type(self)).items():  # type: ignore[arg-type]  # is hashable
-            try:
-                declared.validate_python(getattr(self, name), strict=True)
-            except ValidationError as error:
-                rule = re.sub(r"^\w+ should", "must", error.errors()[0]["msg"])
-                raise TaskError(f"{name} {rule}") from None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberDraft(_Draft):
+class NumberDraft:
     """The range of the numbers in a mean or vector task."""
 
     low: float = -1.0
@@ -56,7 +34,7 @@ class NumberDraft(_Draft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextDraft(_Draft):
+class TextDraft:
     """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
     bits: _ItemCount = 0
@@ -81,7 +59,7 @@ class TextDraft(_Draft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenDraft(_Draft):
+class OpenDraft:
     """The form of the values that `discover` finds."""
 
     encoding: str = "text"
@@ -94,7 +72,7 @@ class OpenDraft(_Draft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairDraft(_Draft):
+class PairDraft:
     """The range of PrivKV's values, and the split of its local ε [YHMZ19]."""
 
     low: float = -1.0
@@ -107,13 +85,13 @@ class PairDraft(_Draft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskDraft(_Draft):
+class TaskDraft:
     """An operator's parameters for a task; the analyzer checks them when it builds the Task."""
 
     delta: float
     n_min: _UserCount
     target_size: _UserCount
-    deadline: int
+    deadline: Annotated[int, whole(0, MAX_UNIX_TIME)]
     """Seconds since 1970 UTC."""
     shuffler_key: bytes
     """The shuffler's key for envelopes, signed, as in envelope.pub; unsigned in simulations."""

@@ -141,6 +141,11 @@ class MechanismSpec:
         """Number of levels of a hierarchy; 0 for other mechanisms."""
         return self.digits if self.name == "hierarchy" else 0
 
+    @property
+    def fan_out(self) -> int:
+        """Most nodes that a node of a hierarchy is split into; 0 for other mechanisms."""
+        return self.buckets if self.name == "hierarchy" else 0
+
     def check_values(self, size: int, labels: Sequence[str]) -> None:
         """Raise TaskError unless buckets and digits can represent `size` items."""
         del labels
@@ -174,6 +179,7 @@ class _OtherSpec:
     item_buckets: ClassVar[Literal[0]] = 0
     hash_buckets: ClassVar[int] = 0
     levels: ClassVar[Literal[0]] = 0
+    fan_out: ClassVar[Literal[0]] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from common.errors import ProofError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
 from common.protocols import ITEM_KINDS, Kind, ProtocolRow, Refinement, protocol_named
 from common.task import canonical
+from common.task.canonical import MAX_TASK_BYTES
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
     BreakdownSpec,
@@ -53,10 +54,11 @@ from common.task_digest import TaskDigest
 
 FORMAT_VERSION: Final = 2
 _OLD_VERSION: Final = 1
+_PARSE_ERRORS: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+"""Exceptions, besides TaskError, that the fields of an arbitrary task may raise."""
 NONCE_BYTES: Final = 32
 SUBMISSION_ID_BYTES: Final = 16
 
-MAX_TASK_BYTES: Final = 2 * 1024 * 1024
 MAX_LOCAL_EPSILON: Final = 20.0
 """Maximum finite local ε; above it there is almost no noise. Without noise, it is infinite."""
 MIN_DELTA: Final = 1e-15
@@ -241,7 +243,7 @@ class Task:
         if self.level_sizes and self.level_sizes != sizes:
             raise TaskError(
                 f"the views have {listed(sizes)} nodes; a hierarchy of {size} buckets with a "
-                f"fan-out of {self.item_mechanism.buckets} has levels of {listed(self.level_sizes)}"
+                f"fan-out of {self.mechanism.fan_out} has levels of {listed(self.level_sizes)}"
             )
 
     def _check_budget(self) -> None:
@@ -369,12 +371,12 @@ class Task:
         """
         Number of nodes of each level of a hierarchy, the coarsest first; empty for other tasks.
 
-        A node of a level is split into up to `buckets` nodes of the next; each group has its own.
+        A node of a level is split into up to `fan_out` nodes of the next; each group has its own.
         """
-        spec = self.mechanism
-        if not isinstance(spec, MechanismSpec) or spec.name != "hierarchy":
+        if not self.mechanism.levels:
             return ()
-        return hierarchy_sizes(self.domain_size // self.groups, spec.buckets, self.groups)
+        fan_out = self.mechanism.fan_out
+        return hierarchy_sizes(self.domain_size // self.groups, fan_out, self.groups)
 
     @property
     def amplified(self) -> bool:
@@ -481,8 +483,7 @@ class Task:
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
-        fields = {"version": FORMAT_VERSION, "kind": self.kind, **canonical.to_json(self)}
-        task_bytes = canonical.encode(fields)
+        task_bytes = canonical.encode(self, version=FORMAT_VERSION, kind=self.kind)
         if len(task_bytes) > MAX_TASK_BYTES:
             raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
         return task_bytes
@@ -507,12 +508,11 @@ class Task:
     @classmethod
     def from_bytes(cls, task_bytes: bytes) -> Self:
         """Parse a published task; raise TaskError unless the bytes are its canonical form."""
-        if len(task_bytes) > MAX_TASK_BYTES:
-            raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
+        fields = canonical.decode("task", task_bytes)
         try:
-            task = cls._from_fields(canonical.decode(task_bytes))
+            task = cls._from_fields(fields)
             read_back = task.to_bytes()
-        except canonical.PARSE_ERRORS as error:
+        except _PARSE_ERRORS as error:
             raise TaskError("the bytes are not a valid task") from error
         if read_back != task_bytes:
             raise TaskError("the task is not in canonical form")

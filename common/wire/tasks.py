@@ -14,9 +14,8 @@ from common.limits import (
 )
 from common.messages.batch import TaskSummary
 from common.task import canonical
+from common.task.canonical import MAX_TASK_BYTES
 from common.task.draft import TaskDraft
-from common.task.specs import check_fields
-from common.task.task import MAX_TASK_BYTES
 from common.task_digest import TaskDigest
 from common.transparency.merkle import MAX_SIZE
 from common.wire.fields import Codec, digest_from_wire
@@ -55,13 +54,8 @@ def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
 
 
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
-    """Parse an operator's draft; the analyzer checks it further when it builds the task."""
-    raw = parse_bounded("draft", message.draft, MAX_TASK_BYTES)
-    try:
-        draft: TaskDraft = canonical.from_json(TaskDraft, canonical.decode(raw))
-    except canonical.PARSE_ERRORS as error:
-        raise WireError("the bytes are not a valid draft") from error
-    check_fields(draft)
+    """Parse an operator's draft; raise TaskError or WireError, which name the field."""
+    draft: TaskDraft = canonical.from_json(TaskDraft, canonical.decode("draft", message.draft))
     split_envelope_key(draft.suite, draft.shuffler_key)
     return draft
 

@@ -1,18 +1,17 @@
 """Complete, preview and publish drafts; tell operators what keeps devices from answering."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 
-from common.crypto.hpke import HpkePublicKey
-from common.crypto.signing import SignedTask, split_envelope_key
+from common.crypto.signing import SignedTask
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
 from common.task.task import Task, cached_task
+from common.task.token_spec import TokenSpec
 from deploy.commands import options
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
@@ -73,11 +72,11 @@ def _show_warnings(warnings: Iterable[str], console: Console) -> None:
         console.print(f"Warning: {escaped(warning)}.", soft_wrap=True, highlight=False)
 
 
-def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:
-    """Return a draft with others' keys from their files."""
+def read_keys(shuffler_key: Path | None, token_key: Path | None) -> tuple[bytes, TokenSpec | None]:
+    """Read others' keys for a draft from their files; the shuffler's is empty without a file."""
     tokens = None if token_key is None else draft_file.read_token_key(token_key)
     if shuffler_key is None:
-        return replace(draft, tokens=tokens)
+        return b"", tokens
     # The signing identity is in the same folder: an envelope sealed to it would never open.
     identity = shuffler_key.with_name("identity.pub")
     key = options.read_shuffler_key(shuffler_key)
@@ -85,8 +84,7 @@ def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | Non
         raise SettingsError(
             f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
         )
-    HpkePublicKey(draft.suite, split_envelope_key(draft.suite, key)[0])  # is a point
-    return replace(draft, shuffler_key=key, tokens=tokens)
+    return key, tokens
 
 
 def preview(task_draft: TaskDraft, *, json: bool) -> None:
