@@ -250,7 +250,7 @@ class UserDropped(Weakness):
 
 
 class _UncheckedRun(InProcessRun):
-    async def register(self, leaves: list[bytes], *, acknowledged: bool) -> None:
+    async def register_sentinels(self, *_: Any, acknowledged: bool) -> None:  # noqa: ANN401
         """Tell the analyzer nothing."""
 
     async def check_inclusions(self) -> None:

@@ -1,7 +1,7 @@
 """The three parties' cores on real files and an in-memory network; each may crash."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from common.crypto.signing import SignedTask, envelope_hash
@@ -31,8 +31,7 @@ class ShufflerParty(Shuffler):
 
     def __init__(self, around: Surroundings, analyzer: AnalyzerParty) -> None:
         super().__init__(around.path / "shuffler")
-        self._around = around
-        self._to = analyzer
+        self._around, self._to = around, analyzer
         self.clock = around.clock
         self.analyzer = self  # type: ignore[assignment]  # the core's client
         self.delivered: dict[BatchManifest, dict[int, bytes]] = {}
@@ -71,15 +70,14 @@ class ShufflerParty(Shuffler):
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the analyzer; see shuffler/analyzer_client."""
-        return await self._call("fetch task", lambda: self._to.registry.get(digest))
+        return await self._call("fetch task", lambda: self._to.get_task(digest))
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """Announce a batch to the analyzer; see shuffler/analyzer_client."""
         self.delivered.setdefault(manifest, {})
-        arrived, staged = await self._call(
-            "begin delivery", lambda: self._to.staging.begin(manifest, n_parts)
+        return await self._call(
+            "begin delivery", lambda: self._to.begin_delivery(manifest, n_parts)
         )
-        return set(arrived), staged
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
         """Deliver a part to the analyzer; see shuffler/analyzer_client."""
@@ -90,17 +88,11 @@ class ShufflerParty(Shuffler):
             if manifest.task_digest == part.task_digest
         ]
         assert content == parts.setdefault(part.part, content), "permuted twice"
-
-        async def messages() -> AsyncIterator[bytes]:
-            yield content
-
-        await self._call("deliver part", lambda: self._to.staging.receive(part, messages()))
+        await self._call("deliver part", lambda: self._to.deliver_part(part, [content]))
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """Fetch the analyzer's commitment; see shuffler/analyzer_client."""
-        return await self._call(
-            "finish delivery", lambda: self._to.releases.finish_delivery(digest)
-        )
+        return await self._call("finish delivery", lambda: self._to.finish_delivery(digest))
 
     async def advance(self) -> None:
         """Advance every batch that is due, until the end or a crash."""
