@@ -14,12 +14,11 @@ from audit.coalitions.messages import proven_epsilon
 from audit.coalitions.whole_batch import GAME_USERS
 from audit.families.family import Family, Items
 from audit.harness.analyzer_core import InProcessAnalyzer
-from audit.harness.in_process_run import DishonestShuffler, InProcessRun
+from audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tampering
 from audit.scenario import AuditSubject, Weakness
 from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
 from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import sign_receipt
 from common.errors import ConflictError, WireError
 from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
 from common.messages.batch import BatchManifest
@@ -229,14 +228,8 @@ class AnyLength(Weakness):
 
 
 class _DroppingShuffler(DishonestShuffler):
-    dropped: bool = False
-
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Acknowledge the first submission, and store nothing."""
-        if self.dropped:
-            return await super().submit(digest, envelope, token)
-        self.dropped = True
-        return sign_receipt(self.identity, digest, envelope)
+    async def deliver(self, tampering: Tampering) -> None:
+        await super().deliver(lambda own, users: tampering(own, users[1:]))
 
 
 class _DroppingRun(InProcessRun):

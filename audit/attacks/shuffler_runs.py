@@ -72,7 +72,7 @@ async def _outcome(parties: InProcessRun) -> _Outcome:
     with suppress(UnusableBatchError):
         result = await parties.analyzer.releases.result(parties.digest)
     conclusions = Counter(await parties.inclusions(n_users))
-    return _Outcome(result, conclusions, parties.analyzer.sealed_reports())
+    return _Outcome(result, conclusions, parties.shuffler.delivered)
 
 
 class _Attack:
@@ -225,7 +225,7 @@ async def replaying(attack: _Attack) -> None:
     async with attack.collection() as parties:
         shuffler, store = parties.shuffler, parties.analyzer.store
         await shuffler.deliver(shuffles)
-        first, reports = await store.result(parties.digest), parties.analyzer.sealed_reports()
+        first, reports = await store.result(parties.digest), shuffler.delivered
         delivered, more = parties.analyzer.announced, [*shuffler.users, shuffler.invented_user()]
         await parties.deliver(delivered, reports)
         same = first is not None and first == await store.result(parties.digest)

@@ -15,7 +15,6 @@ from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.registry import AnalyzerKeys
 from analyzer.storage.store import Store
 from audit.harness.clock import ManualClock
-from common.crypto.hpke import split_every
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
@@ -60,8 +59,8 @@ class InProcessAnalyzer(AnalyzerCore):
     def __init__(self, path: Path) -> None:
         """`start` makes the core; `most_refused_share` may be changed before."""
         self.path = path
-        self.received: dict[BatchManifest, dict[int, bytes]] = {}
-        """Every batch whose delivery began, with the parts sent so far."""
+        self.delivered = b""
+        """Sealed reports of all parts, in the order of arrival."""
         self.most_refused_share = 0.05
         self.seeds = itertools.count(1, 2)
         """Seeds of the generators; a restart uses a new one, so that no task repeats a nonce."""
@@ -110,12 +109,6 @@ class InProcessAnalyzer(AnalyzerCore):
             if not staged and number not in arrived:
                 await self.deliver_part(part_header(manifest.task_digest, number, reports), reports)
 
-    def sealed_reports(self) -> list[bytes]:
-        """Return the reports of the last batch, in order."""
-        parts = self.received[self.announced]
-        reports = b"".join(parts[number] for number in sorted(parts))
-        return split_every(reports, self.task.sealed_report_bytes)
-
     # --- the shuffler's calls; see shuffler/analyzer_client
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
@@ -125,13 +118,13 @@ class InProcessAnalyzer(AnalyzerCore):
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """Begin to receive a batch, or continue."""
         self.announced = manifest
-        self.received.setdefault(manifest, {})
         arrived, staged = await self.staging.begin(manifest, n_parts)
         return set(arrived), staged
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[bytes | memoryview]) -> None:
         """Receive a part."""
-        self.received[self.announced][part.part] = content = b"".join(chunks)
+        content = b"".join(chunks)
+        self.delivered += content
         await self.staging.receive(part, chunks_of([content]))
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:

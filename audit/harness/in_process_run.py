@@ -62,7 +62,8 @@ class DishonestShuffler:
     users: Users = field(default_factory=list)
     forges: bool = False
     """Whether it returns inclusion proofs that it signed itself."""
-    delivered: bool = False
+    delivered: list[bytes] = field(default_factory=list)
+    """Sealed reports, as the analyzer received them."""
 
     @property
     def task(self) -> Task:
@@ -128,7 +129,7 @@ class DishonestShuffler:
 
     async def deliver(self, tampering: Tampering) -> None:
         """Have the core deliver a tampered batch, and wait for the release."""
-        collection, digest, self.delivered = self.core.collection, self.digest, True
+        collection, digest = self.core.collection, self.digest
         for user in tampering(self, [*self.users]):
             await collection.submit(digest, user)
         await collection.close(digest)
@@ -139,6 +140,7 @@ class DishonestShuffler:
                     await asyncio.sleep(_POLL)
         finally:
             moving.cancel()
+        self.delivered = hpke.split_every(self.analyzer.delivered, self.task.sealed_report_bytes)
         await self.analyzer.settle()
 
 

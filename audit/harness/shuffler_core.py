@@ -1,15 +1,12 @@
 """The shuffler's core in this process: the deployed classes, without server or workers."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 
 from audit.harness.analyzer_core import SCHEDULE, InlineExecutor
 from audit.harness.clock import ManualClock
-from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.errors import PeerError
@@ -22,37 +19,6 @@ from shuffler.core import ShufflerCore
 from shuffler.metrics import METRICS
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.sqlite_store import SqliteStore
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class InlinePool(HpkePool):
-    """A pool that opens in the caller's thread."""
-
-    def __init__(
-        self, opener: Callable[[HpkePrivateKey, SealContext], Opener] = HpkePrivateKey.opener
-    ) -> None:
-        """`opener` replaces the function that returns one to open ciphertexts."""
-        self._opener = opener
-        self.processes = 2
-        """Number of workers for which callers split their work."""
-
-    def open_and(
-        self,
-        key: HpkePrivateKey,
-        work: Callable[[Sequence[bytes | None]], T],
-        sealed: Sequence[bytes],
-        context: SealContext,
-    ) -> Future[T]:
-        """Open ciphertexts, then run `work` on the plaintexts."""
-        return self.submit(work, list(map(self._opener(key, context), sealed)))
-
-    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run `work`."""
-        future: Future[T] = Future()
-        future.set_result(work(*args, **kwargs))
-        return future
 
 
 async def _absent_log(after: int) -> NoReturn:
@@ -75,10 +41,10 @@ class InProcessShuffler(ShufflerCore):
         pool: HpkePool | None = None,
         **limits: Any,  # noqa: ANN401  # settings
     ) -> None:
-        """`pinned` is the analyzer's identity; by default, `pool` works in this thread."""
+        """`pinned` is the analyzer's identity; `pool` opens bulk submissions and tokens only."""
         self.path, self.analyzer, self.pinned = path, analyzer, pinned
         self.identity, self.limits = identity, limits
-        self.pool = pool or InlinePool()
+        self.pool = pool or HpkePool(1)  # starts a worker on first use
         self.clock = ManualClock()
         self.rng = np.random.default_rng(1)
 

@@ -21,7 +21,6 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from audit.harness.shuffler_core import InlinePool
 from common.crypto.hpke import SUITES, HpkePrivateKey, Opener, SealContext, split_every
 from common.crypto.hpke_pool import Opened
 from common.mechanisms.registry import mechanism_of
@@ -32,7 +31,7 @@ from shuffler.storage.group import Arrival, form_group
 from tests.benchmarks.conftest import Best, Line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum
-from tests.support.shuffler_core import Shuffler
+from tests.support.shuffler_core import InlinePool, Shuffler
 from tests.support.tasks import published
 
 _USUAL: Final = 1_000_000

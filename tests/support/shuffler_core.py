@@ -1,10 +1,13 @@
 """A shuffler's core over a fake analyzer and a manual clock."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from audit.harness.shuffler_core import InProcessShuffler
+from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
 from common.crypto.hpke_pool import HpkePool
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
@@ -15,8 +18,38 @@ from tests.support.keys import SHUFFLER, store_holding
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor
 
+P = ParamSpec("P")
+T = TypeVar("T")
 CASE = published(n_min=3, target_size=5)
 DIGEST = CASE.signed.digest()
+
+
+class InlinePool(HpkePool):
+    """A pool that opens in the caller's thread."""
+
+    def __init__(
+        self, opener: Callable[[HpkePrivateKey, SealContext], Opener] = HpkePrivateKey.opener
+    ) -> None:
+        """`opener` replaces the function that returns one to open ciphertexts."""
+        self._opener = opener
+        self.processes = 2
+        """Number of workers for which callers split their work."""
+
+    def open_and(
+        self,
+        key: HpkePrivateKey,
+        work: Callable[[Sequence[bytes | None]], T],
+        sealed: Sequence[bytes],
+        context: SealContext,
+    ) -> Future[T]:
+        """Open ciphertexts, then run `work` on the plaintexts."""
+        return self.submit(work, list(map(self._opener(key, context), sealed)))
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run `work`."""
+        future: Future[T] = Future()
+        future.set_result(work(*args, **kwargs))
+        return future
 
 
 class Shuffler(InProcessShuffler):
@@ -37,7 +70,7 @@ class Shuffler(InProcessShuffler):
             analyzer=MemoryAnalyzer(case.signed, case.identity),
             pinned=case.identity.public_identity(),
             identity=SHUFFLER,
-            pool=pool,
+            pool=pool or InlinePool(),
             **limits,
         )
         self.case = case
