@@ -35,8 +35,9 @@ from user_agent.contribution import Contributor, PreparedSubmission
 
 _WRONG_DEVICES: Final = 5
 """One device in this many answers with another value."""
-_FACTOR: Final = 100
-"""Factor by which the accountant overstates the users who add dummies."""
+_OVERSTATED: Final = 100
+"""Factor on the users who add dummies: ε falls about with the square root of their number, so it is
+stated as a tenth, far below what the attack among few users gains."""
 
 
 class Understated(Weakness):
@@ -67,7 +68,7 @@ class SkippersCounted(Weakness):
 
     def skippers_guarantee(self, parameters: PrivacyParameters, n: int, adding: int) -> Guarantee:
         del adding
-        return guarantees.skippers_guarantee(parameters, _FACTOR * n, _FACTOR * n)
+        return guarantees.skippers_guarantee(parameters, _OVERSTATED * n, _OVERSTATED * n)
 
     def applies(self, subject: AuditSubject) -> bool:
         return bool(proven_epsilon(subject.parameters, GAME_USERS, 1))
@@ -272,11 +273,11 @@ class _ForgetfulStore(Store):
 
 class _ForgetfulAnalyzer(InProcessAnalyzer):
     store_type = _ForgetfulStore
+    most_refused_share = 1.0
 
 
 class _CopyingRun(InProcessRun):
     analyzer_type = _ForgetfulAnalyzer
-    most_refused_share = 1.0
 
 
 class CopiesAccepted(Weakness):

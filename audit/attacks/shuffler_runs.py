@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from numpy.random import Generator
 
+from analyzer.settings import AnalyzerSettings
 from audit.attacks import detection_rates
 from audit.attacks.detection_rates import ORDER_SENTINELS, Loss
 from audit.finding import Checks, Finding, Rows
@@ -204,7 +205,7 @@ async def duplicating(attack: _Attack) -> None:
     for times in (1, attack.n_users - 1):
         outcome = await attack.run(duplicates(0, times=times))
         copies = len(outcome.delivered) - len(set(outcome.delivered))
-        if copies > InProcessRun.most_refused_share * len(outcome.delivered):
+        if copies > AnalyzerSettings.most_refused_share * len(outcome.delivered):
             checks.require("a batch of many copies is not released", outcome.result is None)
             continue
         counted = {} if outcome.result is None else outcome.result.refused

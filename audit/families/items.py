@@ -34,12 +34,7 @@ class NamedItem(ItemFamily[Grr]):
 
     def place_chances(self, reports: Reports, value: int | None) -> tuple[Items, Vector]:
         """Return the named items."""
-        chances = np.ones(self.task.domain_size)
-        if value is not None:
-            own = self.support.own
-            chances[:] = (1 - own) / (self.task.domain_size - 1)
-            chances[value] = own
-        return reports["item"].astype(np.int64), chances
+        return reports["item"].astype(np.int64), self.chances_around(self.task.domain_size, value)
 
     def crafted(self, targets: Items, rng: Generator) -> Reports:
         """Name one target."""
@@ -142,13 +137,11 @@ class HashedItem(ItemFamily[AnyHash]):
 
     def place_chances(self, reports: Reports, value: int | None) -> tuple[Items, Vector]:
         """Return the buckets, relative to the value's."""
-        named, chances = reports["bucket"].astype(np.int64), np.ones(self._buckets)
-        if value is not None:
-            own = self.support.own
-            named = (named - self.mechanism.hashed(reports, value)) % self._buckets
-            chances[:] = (1 - own) / (self._buckets - 1)
-            chances[0] = own
-        return named, chances
+        named = reports["bucket"].astype(np.int64)
+        if value is None:
+            return named, self.chances_around(self._buckets, None)
+        named = (named - self.mechanism.hashed(reports, value)) % self._buckets
+        return named, self.chances_around(self._buckets, 0)
 
 
 class FieldHash(HashedItem[LocalHashing]):

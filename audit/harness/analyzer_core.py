@@ -13,6 +13,7 @@ import numpy as np
 from analyzer.core import AnalyzerCore
 from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.registry import AnalyzerKeys
+from analyzer.settings import AnalyzerSettings
 from analyzer.storage.store import Store
 from audit.harness.clock import ManualClock
 from common.crypto.key_ring import DAY, Schedule
@@ -53,6 +54,7 @@ class InProcessAnalyzer(AnalyzerCore):
     clock: ManualClock
     executor: InlineExecutor
     store_type: type[Store] = Store
+    most_refused_share = AnalyzerSettings.most_refused_share
     announced: BatchManifest
     """The batch whose delivery began last."""
 
@@ -61,7 +63,6 @@ class InProcessAnalyzer(AnalyzerCore):
         self.path = path
         self.delivered = b""
         """Sealed reports of all parts, in the order of arrival."""
-        self.most_refused_share = 0.05
         self.seeds = itertools.count(1, 2)
         """Seeds of the generators; a restart uses a new one, so that no task repeats a nonce."""
 

@@ -1,6 +1,5 @@
 """Run one collection in this process: devices, sentinels, analyzer and dishonest shuffler."""
 
-import asyncio
 import dataclasses
 import math
 from collections import Counter
@@ -21,7 +20,7 @@ from common.crypto.signed_key import signed_envelope_key
 from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
 from common.limits import MAX_UNIX_TIME
 from common.messages import inclusion_proof
-from common.messages.batch import BatchId, BatchManifest, BatchState
+from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.messages.submission import split_submission
 from common.task.draft import TaskDraft
@@ -45,9 +44,6 @@ Tampering = Callable[["DishonestShuffler", Users], Users]
 BATCH: Final = BatchId(b"x" * 16)
 _PAUSE: Final = 10.0
 """Seconds between two inclusion checks of a device."""
-_POLL: Final = 0.05
-_TIMEOUT: Final = 60.0
-"""Timeout of a delivery, in seconds."""
 
 
 @dataclass(eq=False, repr=False)
@@ -133,13 +129,7 @@ class DishonestShuffler:
         for user in tampering(self, [*self.users]):
             await collection.submit(digest, user)
         await collection.close(digest)
-        moving = asyncio.create_task(self.core.deliveries.run())
-        try:
-            async with asyncio.timeout(_TIMEOUT):
-                while (await collection.status(digest)).state is not BatchState.ERASED:  # noqa: ASYNC110  # no call waits for it
-                    await asyncio.sleep(_POLL)
-        finally:
-            moving.cancel()
+        await self.core.deliveries.advance()
         self.delivered = hpke.split_every(self.analyzer.delivered, self.task.sealed_report_bytes)
         await self.analyzer.settle()
 
@@ -182,13 +172,10 @@ class InProcessRun:
 
     shuffler_type: type[DishonestShuffler] = DishonestShuffler
     analyzer_type: type[InProcessAnalyzer] = InProcessAnalyzer
-    most_refused_share: float = 0.05
-    """The analyzer's default."""
 
     def __init__(self, path: Path, *, seed: int = 1) -> None:
         self.path = path
         self.analyzer = self.analyzer_type(path / "analyzer")
-        self.analyzer.most_refused_share = self.most_refused_share
         self.clock = ManualClock()
         self.n_sentinels = 0
         self._rng = np.random.default_rng(seed)

@@ -1,6 +1,5 @@
 """A shuffler's core over a fake analyzer and a manual clock."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -83,8 +82,7 @@ class Shuffler(InProcessShuffler):
 
     async def advance(self) -> None:
         """Perform every due event, and wait until it is done."""
-        unfinished = self.batches.unfinished()
-        await asyncio.gather(*(self.deliveries._start(batch) for batch in unfinished))
+        await self.deliveries.advance()
 
     def open_keys(self, state: StateDirectory) -> KeyStore:
         """Open the keys, the task's among them."""
