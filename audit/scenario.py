@@ -27,6 +27,8 @@ from shuffler.collection import check_length
 from shuffler.permutation import permute
 from user_agent.contribution import Contributor
 
+GuaranteeOf = Callable[[PrivacyParameters, int, int], Guarantee]
+"""A guarantee for n users, of whom a number is honest or adds dummies."""
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
@@ -61,7 +63,7 @@ class Ports:
     Functions of the parties and of the accountant, and the parties in one process.
     """
 
-    parties: type[InProcessRun] = InProcessRun
+    parties: Callable[..., InProcessRun] = InProcessRun
 
     # --- devices
 
@@ -105,18 +107,9 @@ class Ports:
 
     check_sentinels = staticmethod(check_sentinels)
     local_guarantee = staticmethod(guarantees.local_guarantee)
-
-    def analyzer_guarantee(self, parameters: PrivacyParameters, n: int, honest: int) -> Guarantee:
-        """Return the guarantee against the analyzer and all of n users but the honest ones."""
-        return guarantees.analyzer_guarantee(parameters, n, honest)
-
-    def skippers_guarantee(self, parameters: PrivacyParameters, n: int, adding: int) -> Guarantee:
-        """Return the guarantee against the analyzer if few of n users add dummies."""
-        return guarantees.skippers_guarantee(parameters, n, adding)
-
-    def task_bytes(self, task: Task) -> bytes:
-        """Encode a task."""
-        return task.to_bytes()
+    analyzer_guarantee: GuaranteeOf = staticmethod(guarantees.analyzer_guarantee)
+    skippers_guarantee: GuaranteeOf = staticmethod(guarantees.skippers_guarantee)
+    task_bytes = staticmethod(Task.to_bytes)
 
     def tally(self, mechanism: Randomizer, reports: Reports) -> Tally:
         """Count reports."""

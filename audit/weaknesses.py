@@ -3,6 +3,7 @@
 import math
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -233,14 +234,10 @@ class _DroppingShuffler(DishonestShuffler):
         await super().deliver(lambda own, users: tampering(own, users[1:]))
 
 
-class _DroppingRun(InProcessRun):
-    shuffler_type = _DroppingShuffler
-
-
 class UserDropped(Weakness):
     """The shuffler drops one submission."""
 
-    parties = _DroppingRun
+    parties = partial(InProcessRun, shuffler_type=_DroppingShuffler)
 
 
 class _UncheckedRun(InProcessRun):
@@ -276,14 +273,10 @@ class _ForgetfulAnalyzer(InProcessAnalyzer):
     most_refused_share = 1.0
 
 
-class _CopyingRun(InProcessRun):
-    analyzer_type = _ForgetfulAnalyzer
-
-
 class CopiesAccepted(Weakness):
     """The analyzer accepts copies and does not report them."""
 
-    parties = _CopyingRun
+    parties = partial(InProcessRun, analyzer_type=_ForgetfulAnalyzer)
 
 
 class _SilentRun(InProcessRun):

@@ -165,12 +165,10 @@ class FieldHash(HashedItem[LocalHashing]):
         values[targets] += 1.0
         gains = mechanism.channel(1.0).incidence.forward(values).reshape(family.rows, family.q)
         row, bucket = divmod(int(gains[1:].argmax()), family.q)
-        digit = 0
-        while row >= family.q**digit:
-            row -= family.q**digit
-            digit += 1
-        seed, buckets = np.array([family.q**digit + row]), np.array([bucket])
-        return reports_of(mechanism.report_dtype, seed=seed, bucket=buckets)
+        powers = family.q ** np.arange(family.t)
+        seeds = np.concatenate([np.arange(power, 2 * power) for power in powers])
+        buckets = np.array([bucket])
+        return reports_of(mechanism.report_dtype, seed=seeds[[row]], bucket=buckets)
 
 
 class StringHash(HashedItem[StringHashing]):

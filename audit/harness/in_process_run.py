@@ -1,11 +1,10 @@
 """Run one collection in this process: devices, sentinels, analyzer and dishonest shuffler."""
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -24,7 +23,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.messages.submission import split_submission
 from common.task.draft import TaskDraft
-from common.task.task import SUBMISSION_ID_BYTES, Task
+from common.task.task import SUBMISSION_ID_BYTES
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
 from deploy.clients.analyzer import OperatorClient
@@ -62,13 +61,8 @@ class DishonestShuffler:
     """Sealed reports, as the analyzer received them."""
 
     @property
-    def task(self) -> Task:
-        """The task published last."""
-        return self.analyzer.task
-
-    @property
     def digest(self) -> TaskDigest:
-        """The task's digest."""
+        """Digest of the task published last."""
         return self.analyzer.signed.digest()
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
@@ -88,7 +82,7 @@ class DishonestShuffler:
             return proof_from_wire(proof_to_wire(*await self.core.inclusions.relay(digest, prefix)))
         prefix, salt = prefix or 0, bytes(inclusion_proof.SALT_BYTES)
         reports = b"".join(self.reports_of(self.users))
-        leaves = inclusion_proof.leaves_of(reports, self.task.sealed_report_bytes)
+        leaves = inclusion_proof.leaves_of(reports, self.analyzer.task.sealed_report_bytes)
         tree, buckets = inclusion_proof.tree_over(leaves, salt)
         signed = BatchCommitment.sign(self.identity, digest, BATCH, tree, salt)
         bucket = buckets[prefix].tobytes()
@@ -96,18 +90,18 @@ class DishonestShuffler:
 
     def invented_user(self) -> bytes:
         """Prepare the envelope of an invented user, who answers like an honest one."""
-        contributor = Contributor(self.task, self.digest)
-        return contributor.prepare(value_of(self.task, 0), self.rng).envelope
+        contributor = Contributor(self.analyzer.task, self.digest)
+        return contributor.prepare(value_of(self.analyzer.task, 0), self.rng).envelope
 
     def copy_of(self, user: bytes) -> bytes:
         """Seal a user's reports into an envelope with another id."""
-        key = hpke.HpkePublicKey(self.task.suite, self.task.shuffler_key)
+        key = hpke.HpkePublicKey(self.analyzer.task.suite, self.analyzer.task.shuffler_key)
         copied = self.rng.bytes(SUBMISSION_ID_BYTES) + b"".join(self.reports_of([user]))
         return key.sealer(hpke.envelope_context(self.digest))(copied)
 
     def reports_of(self, users: Users) -> list[bytes]:
         """Return the sealed reports of some users."""
-        task, context = self.task, hpke.envelope_context(self.digest)
+        task, context = self.analyzer.task, hpke.envelope_context(self.digest)
         key = self.core.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
         sealed = [split_submission(key.open(user, context))[1] for user in users]
         return hpke.split_every(b"".join(sealed), task.sealed_report_bytes)
@@ -120,7 +114,7 @@ class DishonestShuffler:
             batch_id=batch,
             n_users=len(users),
             n_reports=n_reports,
-            by_length=tuple(numbers[length] for length in self.task.lengths),
+            by_length=tuple(numbers[length] for length in self.analyzer.task.lengths),
         )
 
     async def deliver(self, tampering: Tampering) -> None:
@@ -130,7 +124,9 @@ class DishonestShuffler:
             await collection.submit(digest, user)
         await collection.close(digest)
         await self.core.deliveries.advance()
-        self.delivered = hpke.split_every(self.analyzer.delivered, self.task.sealed_report_bytes)
+        self.delivered = hpke.split_every(
+            self.analyzer.delivered, self.analyzer.task.sealed_report_bytes
+        )
         await self.analyzer.settle()
 
 
@@ -167,15 +163,19 @@ class InProcessRun:
     """
     The parties, with files in an empty directory; `seed` determines reports and orders.
 
-    Subclasses replace parts by faulty ones.
+    Subclasses replace parts by faulty ones, and so do other types of parties.
     """
 
-    shuffler_type: type[DishonestShuffler] = DishonestShuffler
-    analyzer_type: type[InProcessAnalyzer] = InProcessAnalyzer
-
-    def __init__(self, path: Path, *, seed: int = 1) -> None:
-        self.path = path
-        self.analyzer = self.analyzer_type(path / "analyzer")
+    def __init__(
+        self,
+        path: Path,
+        *,
+        seed: int = 1,
+        shuffler_type: type[DishonestShuffler] = DishonestShuffler,
+        analyzer_type: type[InProcessAnalyzer] = InProcessAnalyzer,
+    ) -> None:
+        self.path, self._shuffler_type = path, shuffler_type
+        self.analyzer = analyzer_type(path / "analyzer")
         self.clock = ManualClock()
         self.n_sentinels = 0
         self._rng = np.random.default_rng(seed)
@@ -192,7 +192,7 @@ class InProcessRun:
         )
         await core.start()
         rng = np.random.default_rng(int(self._rng.integers(2**63)))
-        self.shuffler = self.shuffler_type(core, self.analyzer, identity, rng)
+        self.shuffler = self._shuffler_type(core, self.analyzer, identity, rng)
         await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
         self.store = DeviceStore(self.path / "budget.sqlite")
@@ -220,7 +220,7 @@ class InProcessRun:
         """Publish a draft under the shuffler's key."""
         own, identity = self.shuffler.core.keys.public_key(draft.suite), self.shuffler.identity
         key = signed_envelope_key(identity, own, MAX_UNIX_TIME)
-        await self.analyzer.publish(dataclasses.replace(draft, shuffler_key=key))
+        await self.analyzer.publish(replace(draft, shuffler_key=key))
 
     async def contribute(self, values: Sequence[int]) -> None:
         """Submit one item each for `person 0`, `person 1`, …"""

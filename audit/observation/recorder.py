@@ -1,14 +1,13 @@
 """Run the three services once, with relays between them, and record each party's view."""
 
 import asyncio
-import dataclasses
 import io
 import logging
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -249,7 +248,7 @@ class _Recorder:
             self._services.operator() as analyzer_operator,
             self._services.shuffler_operator() as shuffler_operator,
         ):
-            wanted = dataclasses.replace(draft, labels=named, shuffler_key=key)
+            wanted = replace(draft, labels=named, shuffler_key=key)
             signed, _ = await analyzer_operator.publish_task(wanted)
             task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
             await self._contribute(signed, names, values, header)

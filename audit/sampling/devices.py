@@ -4,10 +4,9 @@ Tests of sealed submissions, numbers of dummies, and the shuffler's draws.
 Each distribution of users' dummies has a class, its reference.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -227,7 +226,7 @@ def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     checks = Checks()
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
     task = with_shuffler(
-        dataclasses.replace(subject.task, analyzer_key=analyzer.public_key().raw),
+        replace(subject.task, analyzer_key=analyzer.public_key().raw),
         key=shuffler.public_key().raw,
     )
     users = max(100, subject.sizes.devices // (1 + math.ceil(task.expected_reports_per_user)))
