@@ -4,19 +4,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
-from numpy.random import Generator
 
 from audit.harness.analyzer_core import InProcessAnalyzer
 from audit.harness.clock import ManualClock
 from audit.harness.shuffler_core import InProcessShuffler
 from common.crypto import hpke
 from common.crypto.signed_key import signed_envelope_key
-from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
+from common.crypto.signing import SigningIdentity, sign_receipt
 from common.limits import MAX_UNIX_TIME
 from common.messages import inclusion_proof
 from common.messages.batch import BatchId, BatchManifest
@@ -25,7 +24,6 @@ from common.messages.submission import split_submission
 from common.task.draft import TaskDraft
 from common.task.task import SUBMISSION_ID_BYTES
 from common.task_digest import TaskDigest
-from common.wire.batches import proof_from_wire, proof_to_wire
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.planting import SentinelRun
 from deploy.tasks.value_parser import value_of
@@ -45,41 +43,35 @@ _PAUSE: Final = 10.0
 """Seconds between two inclusion checks of a device."""
 
 
-@dataclass(eq=False, repr=False)
-class DishonestShuffler:
-    """Acknowledges submissions, and has the deployed shuffler deliver a tampered list of them."""
+class DishonestShuffler(InProcessShuffler):
+    """Acknowledges submissions, and then collects and delivers a tampered list of them."""
 
-    core: InProcessShuffler
     analyzer: InProcessAnalyzer
-    identity: SigningIdentity
-    """Signs receipts."""
-    rng: Generator
-    users: Users = field(default_factory=list)
-    forges: bool = False
-    """Whether it returns inclusion proofs that it signed itself."""
-    delivered: list[bytes] = field(default_factory=list)
-    """Sealed reports, as the analyzer received them."""
+
+    def __init__(self, path: Path, **ports: Any) -> None:  # noqa: ANN401  # those of a shuffler
+        super().__init__(path, **ports)
+        self.users: Users = []
+        self.forges = False
+        """Whether it returns inclusion proofs that it signed itself."""
+        self.delivered: list[bytes] = []
+        """Sealed reports, as the analyzer received them."""
 
     @property
     def digest(self) -> TaskDigest:
         """Digest of the task published last."""
         return self.analyzer.signed.digest()
 
-    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Return the task."""
-        return await self.core.collection.fetch_task(digest)
-
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Keep an envelope, and return a receipt; after the delivery, submit it to the core."""
+        """Keep an envelope, and return a receipt; after the delivery, try to store it."""
         if self.delivered:
-            await self.core.collection.submit(digest, envelope, token)
+            await self.collection.submit(digest, envelope, token)
         self.users.append(envelope)
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Return the core's proof or, with `forges`, sign one of all submitted reports."""
+        """Return the stored proof or, with `forges`, sign one of all submitted reports."""
         if not self.forges:
-            return proof_from_wire(proof_to_wire(*await self.core.inclusions.relay(digest, prefix)))
+            return await super().inclusion(digest, prefix)
         prefix, salt = prefix or 0, bytes(inclusion_proof.SALT_BYTES)
         reports = b"".join(self.reports_of(self.users))
         leaves = inclusion_proof.leaves_of(reports, self.analyzer.task.sealed_report_bytes)
@@ -102,7 +94,7 @@ class DishonestShuffler:
     def reports_of(self, users: Users) -> list[bytes]:
         """Return the sealed reports of some users."""
         task, context = self.analyzer.task, hpke.envelope_context(self.digest)
-        key = self.core.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
+        key = self.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
         sealed = [split_submission(key.open(user, context))[1] for user in users]
         return hpke.split_every(b"".join(sealed), task.sealed_report_bytes)
 
@@ -118,12 +110,11 @@ class DishonestShuffler:
         )
 
     async def deliver(self, tampering: Tampering) -> None:
-        """Have the core deliver a tampered batch, and wait for the release."""
-        collection, digest = self.core.collection, self.digest
+        """Deliver a tampered batch, and wait for the release."""
         for user in tampering(self, [*self.users]):
-            await collection.submit(digest, user)
-        await collection.close(digest)
-        await self.core.deliveries.advance()
+            await self.collection.submit(self.digest, user)
+        await self.collection.close(self.digest)
+        await self.deliveries.advance()
         self.delivered = hpke.split_every(
             self.analyzer.delivered, self.analyzer.task.sealed_report_bytes
         )
@@ -183,16 +174,12 @@ class InProcessRun:
     async def start(self, draft: TaskDraft) -> None:
         """Start the parties, and publish a draft under a new shuffler key."""
         await self.analyzer.start()
-        identity = SigningIdentity.generate()
-        core = InProcessShuffler(
-            self.path / "shuffler",
-            analyzer=self.analyzer,
-            pinned=self.analyzer.keys.identity.public_identity(),
-            identity=identity,
+        pinned, identity = self.analyzer.keys.identity.public_identity(), SigningIdentity.generate()
+        self.shuffler = self._shuffler_type(
+            self.path / "shuffler", analyzer=self.analyzer, pinned=pinned, identity=identity
         )
-        await core.start()
-        rng = np.random.default_rng(int(self._rng.integers(2**63)))
-        self.shuffler = self._shuffler_type(core, self.analyzer, identity, rng)
+        self.shuffler.rng = np.random.default_rng(int(self._rng.integers(2**63)))
+        await self.shuffler.start()
         await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
         self.store = DeviceStore(self.path / "budget.sqlite")
@@ -200,7 +187,7 @@ class InProcessRun:
             shuffler=self.shuffler,
             store=self.store,
             policy=Policy(
-                identity=self.analyzer.keys.identity.public_identity(),
+                identity=pinned,
                 shuffler_identity=identity.public_identity(),
                 allow_tasks_without_tokens=True,
                 local_epsilon_cap=math.inf,
@@ -218,7 +205,7 @@ class InProcessRun:
 
     async def publish(self, draft: TaskDraft) -> None:
         """Publish a draft under the shuffler's key."""
-        own, identity = self.shuffler.core.keys.public_key(draft.suite), self.shuffler.identity
+        own, identity = self.shuffler.keys.public_key(draft.suite), self.shuffler.identity
         key = signed_envelope_key(identity, own, MAX_UNIX_TIME)
         await self.analyzer.publish(replace(draft, shuffler_key=key))
 
@@ -267,5 +254,5 @@ class InProcessRun:
     async def stop(self) -> None:
         """Stop the parties."""
         self.store.close()
-        self.shuffler.core.store.close()
+        self.shuffler.store.close()
         await self.analyzer.stop()

@@ -8,12 +8,15 @@ import numpy as np
 from audit.harness.analyzer_core import SCHEDULE, InlineExecutor
 from audit.harness.clock import ManualClock
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.signing import PublicIdentity, SigningIdentity
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.errors import PeerError
+from common.messages.inclusion_proof import InclusionProof
 from common.runtime.blocks import FolderBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
+from common.task_digest import TaskDigest
+from common.wire.batches import proof_from_wire, proof_to_wire
 from shuffler.analyzer_client import Analyzer
 from shuffler.core import ShufflerCore
 from shuffler.metrics import METRICS
@@ -89,3 +92,13 @@ class InProcessShuffler(ShufflerCore):
     def open_store(self) -> SqliteStore:
         """Open the database of submissions."""
         return SqliteStore(self.path / "spool.sqlite", self.clock)
+
+    # --- devices' calls; see user_agent/shuffler_client
+
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
+        """Return a task."""
+        return await self.collection.fetch_task(digest)
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        """Return a bucket's proof, as devices read it."""
+        return proof_from_wire(proof_to_wire(*await self.inclusions.relay(digest, prefix)))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from common.crypto.signing import SignedTask, envelope_hash
@@ -10,7 +11,6 @@ from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from common.wire.batches import proof_from_wire, proof_to_wire
 from shuffler.servicer import receipt_for
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
@@ -152,7 +152,7 @@ class DeviceParty:
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the shuffler; see user_agent/shuffler_client."""
-        return await self._call("fetch task", lambda: self._shuffler.collection.fetch_task(digest))
+        return await self._call("fetch task", lambda: self._shuffler.fetch_task(digest))
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Submit to the shuffler; see user_agent/shuffler_client."""
@@ -166,12 +166,8 @@ class DeviceParty:
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
         """Ask the shuffler for a proof; see user_agent/shuffler_client."""
-
-        async def relayed() -> InclusionProof:
-            shown = await self._shuffler.inclusions.relay(digest, prefix)
-            return proof_from_wire(proof_to_wire(*shown))
-
-        return await self._call("ask for a proof", relayed)
+        work = partial(self._shuffler.inclusion, digest, prefix)
+        return await self._call("ask for a proof", work)
 
     async def end(self) -> None:
         """Stop at once, as a killed process does."""
