@@ -109,6 +109,10 @@ class Deliveries:
                 task.cancel()
             await asyncio.gather(*moving, return_exceptions=True)
 
+    async def advance(self) -> None:
+        """Perform every due event, and wait until it is done: a step of `run`."""
+        await asyncio.gather(*map(self._start, self.batches.unfinished()))
+
     def _start(self, batch: ActiveBatch) -> "asyncio.Task[None]":
         if batch.digest not in self._moving:
             moving = asyncio.create_task(self._move(batch))

@@ -23,8 +23,7 @@ from audit.game import game_row, run_game
 from audit.harness.byte_search import words
 from audit.harness.services import Services, files_of, secrets_of
 from audit.harness.tasks import FAR_FUTURE, sample_draft
-from audit.ports import Ports
-from audit.scenario import AuditSubject
+from audit.scenario import AuditSubject, Ports
 from common.accounting.guarantees import alone_guarantee
 from common.crypto.privacy_tokens import MODULUS_BYTES, NONCE_BYTES
 from common.crypto.randomness import secure_generator

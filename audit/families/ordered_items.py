@@ -34,12 +34,8 @@ class NearbyPlace(ItemFamily[SquareWave]):
 
     def place_chances(self, reports: Reports, value: int | None) -> tuple[Items, Vector]:
         """Return the places."""
-        chances = np.ones(self._places)
-        if value is not None:
-            own, width = self.support.own, self._width
-            chances[:] = (1 - own) / (self.task.domain_size - 1)
-            chances[value : value + width] = own / width
-        return reports["item"].astype(np.int64), chances
+        places = reports["item"].astype(np.int64)
+        return places, self.chances_around(self._places, value, self._width)
 
 
 class NodePerLevel(ItemFamily[Hierarchy]):

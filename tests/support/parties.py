@@ -1,7 +1,8 @@
 """The three parties' cores on real files and an in-memory network; each may crash."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from common.crypto.signing import SignedTask, envelope_hash
@@ -10,7 +11,6 @@ from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from common.wire.batches import proof_from_wire, proof_to_wire
 from shuffler.servicer import receipt_for
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
@@ -31,8 +31,7 @@ class ShufflerParty(Shuffler):
 
     def __init__(self, around: Surroundings, analyzer: AnalyzerParty) -> None:
         super().__init__(around.path / "shuffler")
-        self._around = around
-        self._to = analyzer
+        self._around, self._to = around, analyzer
         self.clock = around.clock
         self.analyzer = self  # type: ignore[assignment]  # the core's client
         self.delivered: dict[BatchManifest, dict[int, bytes]] = {}
@@ -71,15 +70,14 @@ class ShufflerParty(Shuffler):
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the analyzer; see shuffler/analyzer_client."""
-        return await self._call("fetch task", lambda: self._to.registry.get(digest))
+        return await self._call("fetch task", lambda: self._to.get_task(digest))
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """Announce a batch to the analyzer; see shuffler/analyzer_client."""
         self.delivered.setdefault(manifest, {})
-        arrived, staged = await self._call(
-            "begin delivery", lambda: self._to.staging.begin(manifest, n_parts)
+        return await self._call(
+            "begin delivery", lambda: self._to.begin_delivery(manifest, n_parts)
         )
-        return set(arrived), staged
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
         """Deliver a part to the analyzer; see shuffler/analyzer_client."""
@@ -90,17 +88,11 @@ class ShufflerParty(Shuffler):
             if manifest.task_digest == part.task_digest
         ]
         assert content == parts.setdefault(part.part, content), "permuted twice"
-
-        async def messages() -> AsyncIterator[bytes]:
-            yield content
-
-        await self._call("deliver part", lambda: self._to.staging.receive(part, messages()))
+        await self._call("deliver part", lambda: self._to.deliver_part(part, [content]))
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """Fetch the analyzer's commitment; see shuffler/analyzer_client."""
-        return await self._call(
-            "finish delivery", lambda: self._to.releases.finish_delivery(digest)
-        )
+        return await self._call("finish delivery", lambda: self._to.finish_delivery(digest))
 
     async def advance(self) -> None:
         """Advance every batch that is due, until the end or a crash."""
@@ -163,7 +155,7 @@ class DeviceParty:
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the shuffler; see user_agent/clients.py."""
-        return await self._call("fetch task", lambda: self._shuffler.collection.fetch_task(digest))
+        return await self._call("fetch task", lambda: self._shuffler.fetch_task(digest))
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Submit to the shuffler; see user_agent/clients.py."""
@@ -177,12 +169,8 @@ class DeviceParty:
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
         """Ask the shuffler for a proof; see user_agent/clients.py."""
-
-        async def relayed() -> InclusionProof:
-            shown = await self._shuffler.inclusions.relay(digest, prefix)
-            return proof_from_wire(proof_to_wire(*shown))
-
-        return await self._call("ask for a proof", relayed)
+        work = partial(self._shuffler.inclusion, digest, prefix)
+        return await self._call("ask for a proof", work)
 
     async def end(self) -> None:
         """Stop at once, as a killed process does."""
