@@ -8,7 +8,7 @@ A task names its protocol; all differences between protocols are in this table.
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 from common.errors import TaskError
 
@@ -58,9 +58,6 @@ LocalNoise = Literal["required", "optional", "none"]
 """Local ε of a report: finite, any, or infinite (no noise)."""
 
 
-_HASHING: Final[tuple[MechanismName, ...]] = ("local-hashing", "string-hashing")
-
-
 @dataclass(frozen=True, slots=True)
 class ProtocolRow:
     """A named protocol, and the tasks that it allows."""
@@ -106,7 +103,7 @@ class ProtocolRow:
     @property
     def hashes(self) -> bool:
         """True if reports may describe a hash of the value instead of the value itself."""
-        return self.mechanism in _HASHING
+        return self.mechanism in {"local-hashing", "string-hashing"}
 
     @property
     def mechanisms(self) -> tuple[AnyMechanismName, ...]:
@@ -133,11 +130,11 @@ class ProtocolRow:
                 f"the protocol {self.name} does not hash; buckets is {buckets}, and must be 0"
             )
         chosen = self.mechanism if 0 < buckets < domain_size else self.plain_domain_mechanism
-        names: tuple[MechanismName, ...] = get_args(MechanismName)
-        for name in names:
-            if name == chosen:
-                return name
-        raise TaskError(f"the protocol {self.name} collects no items; it is for {self.kind} data")
+        if chosen not in get_args(MechanismName):
+            raise TaskError(
+                f"the protocol {self.name} collects no items; it is for {self.kind} data"
+            )
+        return cast("MechanismName", chosen)
 
 
 _FIXED: Final[tuple[DummyDistribution, ...]] = ("fixed", "fractional")

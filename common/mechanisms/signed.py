@@ -15,11 +15,10 @@ paper; derivation: docs/theory/estimation.md.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, cast
 
 import numpy as np
 
-from common.errors import TaskError
 from common.mechanisms.base import Counts, Mixture, Reports, Vector, null_reports
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.randomized_response import Grr
@@ -55,9 +54,8 @@ class Signed(Grr):
     @classmethod
     def of(cls, task: Task) -> Self:
         """Build the mechanism of a task, which must have clusters."""
-        if not isinstance(task.dummies, ClusterDummies):
-            raise TaskError("the task has no clusters")
-        return cls(task.domain_size, ResponseWeights.of(task.item_mechanism), task.dummies)
+        clusters = cast("ClusterDummies", task.dummies)
+        return cls(task.domain_size, ResponseWeights.of(task.item_mechanism), clusters)
 
     @property
     def places(self) -> int:

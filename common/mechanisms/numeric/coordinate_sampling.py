@@ -159,8 +159,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
     def estimate(self, cells: Counts) -> Moments:
         """Estimate the means without bias from the result of `tally`. Run by the analyzer."""
         totals = self.answer.totals(cells.reshape(self.coordinates, self.answer.features))
-        n_reports = round(float(totals[0].sum()) / self.sampled)
-        return self.answer.spread.moments(totals, n_reports, self.coordinates / self.sampled)
+        return self.answer.spread.moments(totals, self.coordinates / self.sampled)
 
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated means for these users; (dimensions,)."""

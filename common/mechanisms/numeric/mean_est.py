@@ -158,7 +158,7 @@ class MeanEst(OddsOfWeights, NumberMechanism):
         count = np.full(self.dimensions, float(n_reports))
         first = (2 * cells[1:] - n_reports).astype(np.float64) * self.scale
         totals = np.stack([count, first, count * self.scale**2])
-        return self.spread.moments(totals, n_reports, sampling=1.0)
+        return self.spread.moments(totals)
 
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated means for these users, Σ(B² - t²) / n²."""

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.accounting.arrivals import Arrivals
 from common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS, WAIVABLE
+from common.accounting.dummy_entries import arrivals_of
 from common.accounting.guarantees import PrivacyParameters, claimed_release, guarantees
 from common.errors import AccountingError, WireError
 from common.messages.guarantee import NONE_WAIVED, Check, Waived, claimed
@@ -55,7 +55,7 @@ def _parameters(
         of_grr(answers, local_epsilon),
         spec,
         waived=Waived(("lengths",), tuple(by_length)),
-        arrivals=Arrivals.of(spec, by_length),
+        arrivals=arrivals_of(spec, by_length),
     )
 
 
@@ -214,7 +214,7 @@ def test_a_length_says_how_many_rooms_or_nodes_at_least(name: str) -> None:
     if name != "levels":
         spec = _CLUSTERS[name]
     rng = np.random.default_rng(4)
-    for of_kind in Arrivals.of(spec, rng.integers(0, 90, len(spec.lengths)).tolist()):
+    for of_kind in arrivals_of(spec, rng.integers(0, 90, len(spec.lengths)).tolist()):
         users = int(of_kind.by_length.sum()) * 4 // 5
         least, fewer = of_kind.least(users)
         gone = np.zeros(len(of_kind.by_length), dtype=int)
@@ -229,7 +229,7 @@ def test_a_length_says_how_many_rooms_or_nodes_at_least(name: str) -> None:
 
         assert law[: max(0, least - fixed)].sum() <= fewer / 2 + 1e-18
         assert least >= 0.5 * min(mean, least + 1)
-    exact = Arrivals.of(_LAWS["binomial"], (5, 4, 3))[0]
+    exact = arrivals_of(_LAWS["binomial"], (5, 4, 3))[0]
     assert [(0, 0.0), (2, 0.0), (10, 0.0)] == [exact.least(users) for users in (5, 7, 12)]
 
 
@@ -237,7 +237,7 @@ def test_of_dummies_in_few_lengths_the_fewest_are_counted() -> None:
     """Of 601 numbers every third is a length: two of three are padded."""
     spec = BinomialDummies(per_user=2, trials=600, extra_weight=_HALF)
     lengths = spec.lengths
-    [arrived] = Arrivals.of(spec, [1] * len(lengths))
+    [arrived] = arrivals_of(spec, [1] * len(lengths))
     assert [lengths[0], *(after - before for before, after in itertools.pairwise(lengths))] == [
         2, *[3] * 200
     ]  # fmt: skip
@@ -350,4 +350,4 @@ def test_another_tasks_lengths_are_refused() -> None:
     """The message has both numbers of lengths."""
     with pytest.raises(AccountingError, match="3 lengths arrived; the task has 2"):
         guarantees(protocol_task("puredump"), 1000, 0, Waived(("lengths",), (1, 2, 997)))
-    assert () == Arrivals.of(dataclasses.replace(NO_DUMMIES), ())[1:]
+    assert () == arrivals_of(dataclasses.replace(NO_DUMMIES), ())[1:]

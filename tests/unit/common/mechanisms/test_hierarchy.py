@@ -62,7 +62,7 @@ def test_the_estimate_is_that_of_dense_least_squares() -> None:
 def test_covariances_agree_with_variances_and_prefixes() -> None:
     """The diagonal, prefixes within groups, and a total without error."""
     mechanism, mixture = _hierarchy(), Mixture(n_real=50.0)
-    matrix = np.array([mechanism.covariances(each, 50.0) for each in np.eye(21)])
+    matrix = np.array([mechanism.covariances_with(each, each, mixture) for each in np.eye(21)])
     prefix = np.kron(np.eye(3), np.tril(np.ones((7, 7))))
 
     assert matrix == pytest.approx(matrix.T)
