@@ -11,8 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from common.runtime.service import Service
 from common.task.token_spec import TokenSpec
 from deploy.clients.analyzer import OperatorClient
-from deploy.clients.issuer import IssuerClient
-from deploy.clients.people import draw_people
+from deploy.clients.issuer import IssuerClient, draw_people
 from deploy.clients.shuffler import ShufflerClient
 
 _STOP_SECONDS: Final = 20.0

@@ -93,7 +93,7 @@ def load(
         close: Close the batch at the end if it has enough users.
         metrics: A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable.
     """
-    from deploy.clients.people import read_tokens
+    from deploy.clients.issuer import read_tokens
     from deploy.datasets.sources import dataset as read_dataset
     from deploy.datasets.sources import is_file
     from deploy.load import report

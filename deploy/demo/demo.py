@@ -22,9 +22,8 @@ from common.task.kinds import KINDS
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
-from deploy.clients.issuer import IssuerClient
+from deploy.clients.issuer import IssuerClient, fetch_tokens
 from deploy.clients.local_cluster import Cluster
-from deploy.clients.people import fetch_tokens
 from deploy.clients.shuffler import ShufflerClient
 from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople

@@ -21,7 +21,7 @@ from common.crypto.hpke_pool import _end_with_parent
 
 _PATIENCE: Final = 120.0
 _LOADED_LATER: Final = (
-    "deploy.clients.people",
+    "deploy.clients.issuer",
     "deploy.demo",
     "deploy.load.run",
     "deploy.pages.live_server",

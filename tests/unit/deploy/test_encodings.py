@@ -22,7 +22,7 @@ from deploy.clients.base import read_token
 from deploy.commands.log import read_evidence
 from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
-from deploy.results.candidates import read_candidates
+from deploy.results.decoder import read_candidates
 from deploy.tasks.drafts import read_token_key
 from deploy.tasks.schedule import read_series
 from tests.support.series import template
