@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from analyzer.task_builder import complete
 from common.errors import SettingsError, TaskError
@@ -23,7 +22,6 @@ from common.protocols import Kind
 from common.task.draft import PairDraft, TaskDraft
 from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from common.task.uniform_dummies import BinomialDummies
-from deploy.cli import app
 from deploy.results.export import as_json
 from deploy.results.next_task import (
     FoundTexts,
@@ -36,6 +34,7 @@ from deploy.results.next_task import (
 from deploy.results.result_view import result_view
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
+from tests.support.command_line import shown
 from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task
 from tests.support.tasks import draft
@@ -195,9 +194,8 @@ def test_the_command_reads_a_printed_result_and_writes_the_next_draft(tmp_path: 
     printed = {**as_json(result), **result_view(result.estimate, task, most=1).fields}
     (tmp_path / "first.json").write_text(dumps(printed), encoding="utf-8")
     arguments = ["--number", "2", "--after", str(tmp_path / "first.json"), "--output", str(output)]
-    outcome = CliRunner().invoke(app, ["iterate", str(whole), "--iterations", "3", *arguments])
+    shown("iterate", str(whole), "--iterations", "3", *arguments)
 
-    assert 0 == outcome.exit_code
     before = _released(np.linspace(4.0, 1.5, 6))
     assert next_draft(_whole(), 3, 2, before) == draft_file.read(output, _KEY)
 
@@ -288,10 +286,8 @@ def test_found_hashes_become_a_task_that_spells(tmp_path: Path) -> None:
     fields = dataclasses.asdict(_HASHES) | {"more": 1}
     result, output = tmp_path / "result.json", tmp_path / "spell.toml"
     result.write_text(json.dumps(fields), encoding="utf-8")
-    arguments = ["discover-labels", str(result), "--spell", "--output", str(output)]
-    outcome = CliRunner().invoke(app, arguments)
+    shown("discover-labels", str(result), "--spell", "--output", str(output))
 
-    assert 0 == outcome.exit_code, outcome.output
     written = tomllib.loads(output.read_text(encoding="utf-8"))
     assert {"encoding": "spell", "code_bytes": 8, "most_bytes": 255} == written["open"]
     assert ("discover", list(_HASHES.texts)) == (written["protocol"], written["labels"])
