@@ -114,7 +114,7 @@ async def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: P
         "contribute {} --agent unix:none",
         "live {} --shuffler h:1 --token-file none",
         "load {} --shuffler h:1 --i-run-these-services",
-        "sentinels plant --task {} --count 1 --shuffler h:1 --analyzer h:2 --token-file n --output o",
+        "sentinels plant --task {} --count 1 --shuffler h --analyzer h --token-file t --output o",
     ],
 )
 @pytest.mark.parametrize("text", ["5b1f", "a" * 66, "x" * 64])
