@@ -57,6 +57,12 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 
     Cost: that of `claimable_epsilon`.
     """
+    task = without_claim(draft, analyzer_key=analyzer_key, nonce=nonce)
+    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
+    """Return a draft's task with a central ε of 0; raise what `complete` raises. Pure."""
     protocol = protocol_named(draft.protocol)
     _check_fields(draft, protocol)
     for table in filter(None, (draft.texts, draft.open)):
@@ -77,7 +83,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         keep_weight=draft.shuffler.keep_weight,
         noise=(draft.shuffler.noise,) * len(views),
     )
-    task = Task(
+    return Task(
         protocol=draft.protocol,
         views=views,
         labels=draft.labels,
@@ -89,7 +95,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         deadline=draft.deadline,
         assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=local_epsilon,
-        central_epsilon=0.0,  # replaced below: it depends on all other fields
+        central_epsilon=0.0,  # it depends on all other fields
         coalition_epsilon=local_epsilon,
         suite=draft.suite,
         analyzer_key=analyzer_key,
@@ -102,7 +108,6 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
         **{name: getattr(draft, name) for name in FOR_PEOPLE},
     )
-    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 
 
 def with_all_items(draft: TaskDraft) -> TaskDraft:

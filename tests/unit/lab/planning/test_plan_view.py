@@ -138,7 +138,8 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
     """Comments beside the prediction name them."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
     named = dataclasses.replace(found.target, draft_fields={"population": "staff"})
-    best = dataclasses.replace(found.best, target=named)
+    own = dataclasses.replace(found.best.draft, population="staff")
+    best = dataclasses.replace(found.best, draft=own, target=named)
     first, second, *others = draft(dataclasses.replace(found, best=best), _NOW).splitlines()
 
     with pytest.raises(PlanError, match="2 rounds needs the name of its population"):
