@@ -61,6 +61,12 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes, now: float 
     """
     if draft.deadline <= now:
         raise TaskError(f"the deadline, {utc(draft.deadline)}, is not in the future")
+    task = without_claim(draft, analyzer_key=analyzer_key, nonce=nonce)
+    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
+    """Return a draft's task with a central ε of 0; raise what `complete` raises. Pure."""
     if draft.n_min > draft.target_size:
         raise TaskError(
             f"n_min is {draft.n_min} and target_size is {draft.target_size}; n_min must be at most "
@@ -95,7 +101,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes, now: float 
         if math.isinf(local_epsilon) and draft.population:
             raise TaskError("a task without local noise for a population must state budget_epsilon")
         budget_epsilon = min(local_epsilon, MAX_EPSILON)
-    task = Task(
+    return Task(
         protocol=draft.protocol,
         views=views,
         labels=draft.labels,
@@ -107,7 +113,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes, now: float 
         deadline=draft.deadline,
         assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=local_epsilon,
-        central_epsilon=0.0,  # replaced below: it depends on all other fields
+        central_epsilon=0.0,  # it depends on all other fields
         coalition_epsilon=local_epsilon,
         suite=draft.suite,
         analyzer_key=analyzer_key,
@@ -120,7 +126,6 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes, now: float 
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
         **{name: getattr(draft, name) for name in FOR_PEOPLE},
     )
-    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 
 
 def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:

@@ -12,6 +12,7 @@ from rich.console import Console
 from common.errors import ValueRangeError
 from common.messages.guarantee import rounded_up
 from common.protocols import Kind
+from common.task.kinds import KINDS
 from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
@@ -54,8 +55,6 @@ def contribute(
 
 def prompt_for_value(kind: Kind | None) -> str:
     """Prompt for a value; repeat while it is empty, unless its kind allows an empty value."""
-    from common.task.kinds import KINDS
-
     may_be_empty = kind is not None and "empty_values" in KINDS[kind].options
     nothing = "" if may_be_empty else None
     return str(typer.prompt("Your value", default=nothing, hide_input=True, show_default=False))

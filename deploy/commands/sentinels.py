@@ -51,7 +51,7 @@ def plant_sentinels(
         shuffler_identity: The shuffler's identity.pub, to verify receipts.
     """
     from common.crypto.randomness import secure_generator
-    from deploy.clients.people import read_tokens
+    from deploy.clients.issuer import read_tokens
     from deploy.clients.shuffler import shuffler_at
     from deploy.sentinels.planting import SentinelRun, report
     from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState

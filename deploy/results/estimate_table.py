@@ -50,6 +50,8 @@ class EstimateTable:
     errors: Vector
     shown: Sequence[int]
     """Indices of the estimates to print, in order."""
+    selection: str = "first {:,}"
+    """Which estimates are printed, with their number, if not all are."""
     more: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
     """Further columns by heading; numbers are formatted like the estimates."""
     truth: Vector | None = None
@@ -59,6 +61,12 @@ class EstimateTable:
     logarithmic: bool = False
     """Whether values above 0 are drawn on a logarithmic axis."""
     notes: Sequence[str] = ()
+
+    @property
+    def caption(self) -> str:
+        """The title, with the part of the rows that is shown, if not all are."""
+        part = f", the {self.selection.format(len(self.shown))}"
+        return self.title + part * (len(self.shown) < len(self.names))
 
     @cached_property
     def ends(self) -> Interval:
@@ -119,7 +127,7 @@ def mse_of(estimate: Vector, truth: Vector) -> float:
 
 def print_table(table: EstimateTable, console: Console) -> None:
     """Print a table and its notes, with untrusted names, units and attributes escaped."""
-    printed = Table(title=escaped(table.title))
+    printed = Table(title=escaped(table.caption))
     truth = () if table.truth is None else ("truth",)
     headings = (*truth, table.value, table.interval, *table.more)
     add_columns(printed, {escaped(table.name): "left", **dict.fromkeys(headings, "right")})

@@ -98,9 +98,7 @@ def account(
     from lab.accountant.query import Query, parse_distribution
 
     if batch is not None:
-        sources = {name: context.get_parameter_source(name) for name in context.params}
-        given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
-        if given - {"batch", "compare", "json"}:
+        if options.given_options(context) - {"batch", "compare", "json"}:
             raise UsageError("--batch allows only the options --compare and --json")
         found = query_output.answer_file(batch, comparing=compare)
         refused = sum("error" in answer for answer in found)

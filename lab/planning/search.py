@@ -12,7 +12,7 @@ from common.task.task import MAX_LOCAL_EPSILON
 from lab.planning.calibration import least_noise
 from lab.planning.design import (
     USUAL_MESSAGES,
-    Design,
+    ItemDesign,
     check_bit,
     each_item_dummies,
     local_design,
@@ -53,7 +53,7 @@ _ONLY_CAPS: Final = 20.0
 """A tightness at which only the caps limit a design; its negative gives the noisiest design."""
 
 
-def tight_design(protocol: str, target: Requirements) -> Design:
+def tight_design(protocol: str, target: Requirements) -> ItemDesign:
     """
     Return a protocol's design with the least error that meets the target by exact accounting.
 
@@ -66,7 +66,7 @@ def tight_design(protocol: str, target: Requirements) -> Design:
     return within_caps(_TIGHT[protocol](protocol, target))
 
 
-_Find = Callable[[str, Requirements], Design]
+_Find = Callable[[str, Requirements], ItemDesign]
 
 
 def _searched(*groups: tuple[str, ...], capped: bool = True) -> _Find:
@@ -77,7 +77,7 @@ def _searched(*groups: tuple[str, ...], capped: bool = True) -> _Find:
     targets that allow no dummies, or hardly need any. If `capped`, messages have the usual cap.
     """
 
-    def find(protocol: str, target: Requirements) -> Design:
+    def find(protocol: str, target: Requirements) -> ItemDesign:
         target = _with_usual_cap(target) if capped else target
         for names in groups:
             designs = [
@@ -87,7 +87,8 @@ def _searched(*groups: tuple[str, ...], capped: bool = True) -> _Find:
             ]
             if designs:
                 best = min(designs, key=lambda design: design.mse)
-                return dataclasses.replace(best, protocol=protocol)
+                draft = dataclasses.replace(best.draft, protocol=protocol)
+                return dataclasses.replace(best, draft=draft)
         most = f" and at most {target.messages_cap:g} messages per user"
         raise PlanError(
             f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with a local "
@@ -103,15 +104,15 @@ def _with_usual_cap(target: Requirements) -> Requirements:
     return dataclasses.replace(target, messages_cap=USUAL_MESSAGES)
 
 
-def _aue(protocol: str, target: Requirements) -> Design:
+def _aue(protocol: str, target: Requirements) -> ItemDesign:
     """Return aue's design with the least dummy probability, to within 0.2 %; or raise PlanError."""
 
-    def attempt(level: float) -> tuple[Design | None, float]:
+    def attempt(level: float) -> tuple[ItemDesign | None, float]:
         if level < 0:  # an item's noise is largest at probability one half
             return None, -math.inf
         weight = max(1, math.ceil(EXTRA_WEIGHT_SUM // 2 * math.exp(-2 * level)))
         dummies = each_item_dummies(weight, target)
-        design = Design(protocol=protocol, target=target, dummies=dummies)
+        design = ItemDesign.of(protocol, target, dummies=dummies)
         excess = design_excess(design)
         return design, 0.0 if excess <= 0 and weight == 1 else excess
 
@@ -126,7 +127,7 @@ def _aue(protocol: str, target: Requirements) -> Design:
 
 def search_protocols(
     target: Requirements, progress: Progress, useful_mse: float = math.inf
-) -> tuple[Frontier, list[Design], dict[str, str]]:
+) -> tuple[Frontier, list[ItemDesign], dict[str, str]]:
     """
     Return the calibrated frontier and the best design of each protocol, the best of all first.
 
@@ -137,7 +138,7 @@ def search_protocols(
     """
     frontier = Frontier(target)
     first = _first_points(frontier)
-    designs: list[Design] = []
+    designs: list[ItemDesign] = []
     left_out = dict[str, str]()
     for point in first:
         progress(point.protocol)
@@ -170,7 +171,7 @@ def search_protocols(
     return frontier, _ranked(allowed), left_out
 
 
-def _allowed(design: Design) -> bool:
+def _allowed(design: ItemDesign) -> bool:
     target = design.target
     return (
         max(design.influence) <= target.influence_cap and design.bytes_per_user <= target.bytes_cap
@@ -191,10 +192,10 @@ def _first_points(frontier: Frontier) -> list[SearchPoint]:
     return sorted(best, key=lambda point: point.mse)
 
 
-def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Design]:
+def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[ItemDesign]:
     """Return a protocol's best design, if any, after calibrating the frontier at `most` points."""
     seen: list[SearchPoint] = []
-    designs: list[Design] = []
+    designs: list[ItemDesign] = []
     for _ in range(most):
         points = frontier.points(protocol)
         if not points or any(_same(points[0], point) for point in seen):
@@ -204,7 +205,7 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
         if calibrated is None:
             break
         design, tightness = calibrated
-        if points[0].dummies_per_user > design.dummies_per_user == 0:
+        if points[0].dummies_per_user > design.draft.dummies_per_user == 0:
             break  # without dummies, it is another protocol
         known = frontier.known[PROTOCOLS[protocol].hashes]
         known.append(Tightness(design.answers, tightness))
@@ -212,7 +213,7 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
     return sorted(designs, key=lambda design: design.mse)[:1]
 
 
-def _ranked(designs: list[Design]) -> list[Design]:
+def _ranked(designs: list[ItemDesign]) -> list[ItemDesign]:
     """Sort designs by error without renamed duplicates, but the cheapest one CLOSE_ENOUGH first."""
     if not designs:
         return []
@@ -235,10 +236,10 @@ def _same(point: SearchPoint, other: SearchPoint) -> bool:
     )
 
 
-def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
+def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[ItemDesign, float] | None:
     """Return the point's least noisy design that meets the target, and its tightness; or None."""
 
-    def attempt(tightness: float) -> tuple[Design | None, float]:
+    def attempt(tightness: float) -> tuple[ItemDesign | None, float]:
         design = frontier.design(point, tightness)
         if design is None:  # this tightness needs more dummies than are allowed
             return None, -math.inf
@@ -259,12 +260,12 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] |
     return best
 
 
-def _ddps(protocol: str, target: Requirements) -> Design:
+def _ddps(protocol: str, target: Requirements) -> ItemDesign:
     check_bit(target)
     return _searched(("sh",))(protocol, target)
 
 
-def _signed(_protocol: str, target: Requirements) -> Design:
+def _signed(_protocol: str, target: Requirements) -> ItemDesign:
     return signed_designs(_with_usual_cap(target))[0]
 
 

@@ -5,13 +5,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from analyzer.finalize import mixture_of
-from analyzer.task_builder import complete
-from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
@@ -26,7 +24,7 @@ from common.task.draft import TaskDraft, TextDraft
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import MAX_LOCAL_EPSILON, Task
 from lab.planning.design import Design
-from lab.planning.requirements import MIN_VALUE_EPSILON, UNUSED_KEY, Requirements
+from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
 _REL_TOL: Final = 1e-2
 """Relative tolerance of the search for the largest local ε."""
@@ -41,56 +39,20 @@ _OPEN_FORMS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ValueDesign(Design):
-    """A protocol with its parameters as a draft and its task, for any kind but `categorical`."""
-
-    base: TaskDraft
-    task: Task
-
-    @classmethod
-    def of(cls, draft: TaskDraft, target: Requirements, **facts: Any) -> Self:  # noqa: ANN401  # of a Design
-        """Return the design of a draft's task; raise TaskError if the draft breaks a rule."""
-        noiseless = math.isinf(draft.local_epsilon)  # its budget follows from the plan
-        alone = dataclasses.replace(draft, population="") if noiseless else draft
-        task = complete(alone, analyzer_key=UNUSED_KEY, nonce=bytes(32))
-        return cls(
-            protocol=draft.protocol,
-            target=target,
-            buckets=draft.buckets,
-            local_epsilon=task.local_epsilon,
-            dummies=task.dummies,
-            shuffler=task.shuffler,
-            base=draft,
-            task=task,
-            **facts,
-        )
-
-    @property
-    def bytes_per_user(self) -> int:
-        """Average length of a submission's envelope in bytes, rounded."""
-        return round(self.task.expected_envelope_bytes)
-
-    @property
-    def parameters(self) -> PrivacyParameters:
-        """The privacy parameters from which guarantees are computed."""
-        return dataclasses.replace(PrivacyParameters.of(self.task), rounds=self.target.rounds)
-
-    @property
-    def draft(self) -> TaskDraft:
-        """The draft of the task."""
-        return self.base
+    """A design for any kind but `categorical`."""
 
     @property
     def mse(self) -> float:
         """The predicted mean squared error; of buckets, that of the prefix that counts."""
-        errors = PLANNED_KINDS[self.task.kind].errors(self.task, self.target.n_users)
+        errors = PLANNED_KINDS[self.target.kind].errors(self.unclaimed, self.target.n_users)
         return self.target.prefix_error(errors)
 
     @property
     def smallest_share(self) -> float:
         """The smallest share that is found with 95 % probability; 0 for other kinds."""
-        return PLANNED_KINDS[self.task.kind].smallest_share(self.task, self.target.n_users)
+        return PLANNED_KINDS[self.target.kind].smallest_share(self.unclaimed, self.target.n_users)
 
 
 def value_design(protocol: str, target: Requirements) -> ValueDesign:
@@ -125,8 +87,8 @@ def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> Val
     draft = kind.draft(protocol, local_epsilon, target)
     if draft is None:
         return None
-    floor = kind.is_floor(draft)
-    design = ValueDesign.of(draft, target, biased=PROTOCOLS[protocol].biased, floor=floor)
+    biased, floor = PROTOCOLS[protocol].biased, kind.is_floor(draft)
+    design = ValueDesign(draft=draft, target=target, biased=biased, floor=floor)
     if design.task.central_epsilon > target.central_epsilon:
         return None
     return design if design.local_epsilon <= target.local_cap else None
@@ -244,17 +206,16 @@ def _describe_open_report(design: Design) -> str:
 
 
 def _describe_items(design: Design) -> str:
-    dummies = design.dummy_spec
-    name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
-    if design.own_reports > 1:
-        name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
+    task, buckets, number = design.unclaimed, design.draft.buckets, design.messages_per_user
+    name = f"local hashing into {buckets} buckets" if buckets else "plain items"
+    if task.own_reports > 1:
+        name = f"a hierarchy of {task.own_reports} levels with a fan-out of {buckets}"
     plain = math.isinf(design.local_epsilon)
     noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
-    mean, _ = design.shuffler.noise.moments()
+    mean, _ = task.shuffler.noise.moments()
     by_shuffler = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
-    number = design.messages_per_user
     messages = "one message" if number == 1 else f"{number:.5g} messages"
-    return f"{name} {noise}{dummies.clause or by_shuffler}; {messages}"
+    return f"{name} {noise}{design.dummies.clause or by_shuffler}; {messages}"
 
 
 class PlannedKind(NamedTuple):

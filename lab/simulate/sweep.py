@@ -10,16 +10,14 @@ from itertools import islice, product
 from typing import Any, Final, TypeVar
 
 import common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
-from analyzer.task_builder import complete
 from common.accounting.guarantees import published_claim
 from common.crypto.hpke_pool import worker_pool
 from common.errors import ShuffleDpError
 from common.protocols import PROTOCOLS
 from common.task.kinds import KINDS
 from common.task.task import Task
-from lab.planning.design import Design
 from lab.planning.planner import family_of
-from lab.planning.requirements import UNUSED_KEY, Requirements
+from lab.planning.requirements import Requirements
 from lab.simulate.accuracy import Repeat
 from lab.simulate.populations import Population, Seed
 from lab.simulate.sweep_row import Accounting, SweepRow
@@ -124,17 +122,12 @@ def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -
     find = family.published if accounting == "published" else family.tight
     try:
         design = find(protocol, target)
-        task = task_of(design)
+        task = design.task
     except ShuffleDpError as error:
         return {"refusal": str(error)}
     amplified = KINDS[target.kind].histogram and PROTOCOLS[protocol].amplified
     claim = published_claim(task, target.n_users, 0) if amplified else ""
     return {"task": task, "note": design.note, "published": claim}
-
-
-def task_of(design: Design) -> Task:
-    """Return the task of a design, with placeholder keys and nonce."""
-    return complete(design.draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
 
 
 def _repeat(population: Population, job: tuple[Task, Seed], *, one_by_one: bool) -> Repeat:

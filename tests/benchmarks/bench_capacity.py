@@ -28,10 +28,9 @@ from common.crypto.signing import SignedTask
 from common.runtime.rpc import open_channel
 from common.runtime.service import GRPC_SILENCE
 from common.task.token_spec import TokenSpec
-from deploy.clients.issuer import IssuerClient
+from deploy.clients.issuer import IssuerClient, fetch_tokens
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.local_parties import Child
-from deploy.clients.people import fetch_tokens
 from deploy.load.sender import Destination
 from deploy.load.users import seal_values
 from lab.planning.capacity import cost

@@ -23,8 +23,7 @@ from common.task_digest import TaskDigest
 from common.transparency.checkpoint import Checkpoint, NoteKey, log_key
 from common.transparency.merkle import EMPTY_ROOT
 from common.wire.issuance import MAX_BULK_TOKENS
-from deploy.clients.issuer import IssuerClient
-from deploy.clients.people import fetch_tokens
+from deploy.clients.issuer import IssuerClient, fetch_tokens
 from issuer.settings import IssuerSettings
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER, signed
 from tests.support.issuers import CHALLENGE, ISSUER_NAME, SECRETS, pending, people_file

@@ -17,7 +17,7 @@ from common.mechanisms.key_value.estimator import PairEstimates
 from common.mechanisms.key_value.pairs import Owned
 from common.mechanisms.key_value.privkv import PrivKv
 from common.task.draft import PairDraft
-from deploy.results.privkvm import iteration
+from deploy.results.next_task import iteration
 
 _FAR: Final = 5.2
 _COLLECTIONS: Final = 12_000

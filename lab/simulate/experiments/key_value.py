@@ -16,7 +16,7 @@ from common.mechanisms.base import Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import PrivKv
 from common.task.draft import PairDraft
-from deploy.results.privkvm import iteration
+from deploy.results.next_task import iteration
 from lab.simulate.accuracy import Summary
 from lab.simulate.plot import Axes, Point
 from lab.simulate.table import Progress, Report

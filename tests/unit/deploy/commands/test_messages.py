@@ -17,7 +17,7 @@ from deploy.clients.user_agent import send
 from deploy.commands.options import page_beside
 from deploy.commands.person import describe_contribution, show_receipt
 from protos.shuffledp.v1 import user_agent_pb2
-from tests.support.command_line import run_command
+from tests.support.command_line import run_command, shown
 from tests.support.printing import printed
 from user_agent.settings import UserAgentSettings
 
@@ -111,23 +111,18 @@ async def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: P
 @pytest.mark.parametrize(
     "command",
     [
-        ["contribute", "{}", "--agent", "unix:none"],
-        ["live", "{}", "--shuffler", "h:1", "--token-file", "none"],
-        ["load", "{}", "--shuffler", "h:1", "--i-run-these-services"],
-        [
-            *("sentinels", "plant", "--task", "{}", "--count", "1", "--shuffler", "h:1"),
-            *("--analyzer", "h:2", "--token-file", "none", "--output", "none.jsonl"),
-        ],
+        "contribute {} --agent unix:none",
+        "live {} --shuffler h:1 --token-file none",
+        "load {} --shuffler h:1 --i-run-these-services",
+        "sentinels plant --task {} --count 1 --shuffler h --analyzer h --token-file t --output o",
     ],
 )
 @pytest.mark.parametrize("text", ["5b1f", "a" * 66, "x" * 64])
-def test_a_task_is_named_by_its_whole_digest(command: list[str], text: str) -> None:
+def test_a_task_is_named_by_its_whole_digest(command: str, text: str) -> None:
     """Every command says so in the same sentence, which does not repeat the text."""
-    outcome = CliRunner().invoke(app, [word.format(text) for word in command])
-
     rule = f"has {len(text)} characters; it must be 64 hexadecimal digits"
-    assert f"the task's digest {rule}" == str(outcome.exception)
-    assert isinstance(outcome.exception, UsageError)
+    with pytest.raises(UsageError, match=f"^the task's digest {rule}$"):
+        shown(command.format(text))
 
 
 @pytest.mark.parametrize("content", [b"", b"a\x01b", b"a\nb", b"\xff"])
@@ -141,11 +136,8 @@ def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content
 
 def test_expected_shares_that_are_no_numbers_are_wrong_usage() -> None:
     """The message names the option."""
-    typed = "plan --users 100 --central-epsilon 1 --domain-size 5 --head a"
-    outcome = CliRunner().invoke(app, typed.split())
-
-    assert isinstance(outcome.exception, UsageError)
-    assert "--head must be shares such as 0.05,0.03" == str(outcome.exception)
+    with pytest.raises(UsageError, match=r"^--head must be shares such as 0\.05,0\.03$"):
+        shown("plan --users 100 --central-epsilon 1 --domain-size 5 --head a")
 
 
 def test_a_page_is_written_beside_its_output() -> None:

@@ -97,11 +97,14 @@ def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("", b"", "is empty"),
+        ("", b"", "the first line of mine.csv is empty; it must name the columns"),
+        ("", b"\nvalue\na\n", "the first line of mine.csv is empty"),
         ("", b"value\n", "a header and no row"),
         ("", b"item,count\na,1\n", "no column of .* is named value .* all 2;"),
         ("", b"value,value\na,1\n", "has 2 columns value; one is allowed"),
         ("", b"value,count\na,1.5\n", "the count of row 1 of mine.csv must be a whole"),
+        ("", b"value,count\na,1\nb,1e9\n", "row 2 .* must be a whole number from 0 to 9{9}"),
+        ("", b"value,count\na,-1\n", "row 1 .* must be a whole number from 0 to"),
         ("", b"value,count\na,1\nb\n", "row 2 of mine.csv has 1 columns and the header has 2"),
         ("", b"value\n1\n2,5\n", "row 2 of mine.csv has 2 columns .* quote values"),
         ("", b"value\n\n \n''\n"[:-3], "a header and no row with a value"),
