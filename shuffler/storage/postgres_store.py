@@ -66,10 +66,10 @@ class PostgresStore(SubmissionStore):
     """The shuffler's store in PostgreSQL; see SubmissionStore."""
 
     BATCHES = (
-        "SELECT * FROM (SELECT uuid_send(batch_id) AS batch_id, task_digest, task, signature, "  # noqa: S608  # fixed text
-        f"state, {_N_USERS}, n_reports, array_to_string(by_length, ' '), shuffle_seconds "
-        "FROM batches) AS found"
+        f"SELECT uuid_send(batch_id), task_digest, task, signature, state, {_N_USERS}, n_reports, "  # noqa: S608  # fixed text
+        "array_to_string(by_length, ' '), shuffle_seconds FROM batches"
     )
+    ID = "encode(?, 'hex')::uuid"
     STATES = "SELECT uuid_send(batch_id), state FROM batches"
     REFUSALS = (
         "SELECT uuid_send(batch_id), outcome, sum(n)::bigint FROM refusals "

@@ -120,6 +120,8 @@ class SubmissionStore(ABC):
 
     BATCHES: ClassVar[str]
     """Query of every batch: its id, task digest, task, signature, state and numbers."""
+    ID: ClassVar[str] = "?"
+    """Placeholder of a batch's id, given as bytes."""
     STATES: ClassVar[str]
     """Query of every batch's id and state."""
     REFUSALS: ClassVar[str]
@@ -149,7 +151,7 @@ class SubmissionStore(ABC):
 
     async def read(self, batch_id: BatchId) -> StoredBatch:
         """Read one batch's row; raise DamagedStorageError if this version cannot read it."""
-        query = f"{self.BATCHES} WHERE batch_id = ?"
+        query = f"{self.BATCHES} WHERE batch_id = {self.ID}"
         return _stored_batch(await self._rows.fetch(query, batch_id))
 
     async def states(self) -> dict[BatchId, BatchState | None]:
