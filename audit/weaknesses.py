@@ -33,6 +33,7 @@ from common.wire.results import result_from_bytes, result_to_wire
 from shuffler.permutation import SealedReports, permute
 from shuffler.shuffle_job import PERMUTED, ShuffleJob
 from user_agent.contribution import Contributor, PreparedSubmission
+from user_agent.device_store import InclusionState
 
 _WRONG_DEVICES: Final = 5
 """One device in this many answers with another value."""
@@ -241,11 +242,11 @@ class UserDropped(Weakness):
 
 
 class _UncheckedRun(InProcessRun):
-    async def register_sentinels(self, *_: Any, acknowledged: bool) -> None:  # noqa: ANN401
-        """Tell the analyzer nothing."""
+    async def plant(self, count: int) -> None:
+        """Plant nothing."""
 
-    async def check_inclusions(self) -> None:
-        """Check nothing."""
+    async def inclusions(self, n_users: int) -> list[InclusionState]:
+        return [InclusionState.UNCHECKED] * n_users
 
 
 class NoDetection(Weakness):

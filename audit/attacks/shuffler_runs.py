@@ -69,10 +69,10 @@ class _Outcome:
 
 async def _outcome(parties: InProcessRun) -> _Outcome:
     """Wait for the result and for every device's conclusion."""
-    result, n_users = None, len(parties.shuffler.users) - parties.n_sentinels
+    result = None
     with suppress(UnusableBatchError):
         result = await parties.analyzer.releases.result(parties.digest)
-    conclusions = Counter(await parties.inclusions(n_users))
+    conclusions = Counter(await parties.inclusions(len(parties.shuffler.users)))
     return _Outcome(result, conclusions, parties.shuffler.delivered)
 
 

@@ -167,7 +167,6 @@ class InProcessRun:
         self.path, self._shuffler_type = path, shuffler_type
         self.analyzer = analyzer_type(path / "analyzer")
         self.clock = ManualClock()
-        self.n_sentinels = 0
         self._rng = np.random.default_rng(seed)
 
     async def start(self, draft: TaskDraft) -> None:
@@ -218,33 +217,22 @@ class InProcessRun:
         """Plant sentinels in order, as an operator does."""
         planting = SentinelRun(
             digest=self.digest,
-            analyzer=cast("OperatorClient", self),
+            analyzer=cast("OperatorClient", self.analyzer.registry),
             connect=lambda: nullcontext(self.shuffler),
             file=self.path / "sentinels.json",
             rng=self._rng,
         )
-        self.n_sentinels += len(await planting.plant(count, over=0.0))
-
-    async def register_sentinels(
-        self, digest: TaskDigest, leaves: list[bytes], *, acknowledged: bool
-    ) -> None:
-        """Tell the analyzer the leaves of sentinels; see OperatorClient."""
-        registry = self.analyzer.registry
-        await registry.register_sentinels(digest, leaves, acknowledged=acknowledged)
+        await planting.plant(count, over=0.0)
 
     async def deliver(self, manifest: BatchManifest, reports: list[bytes]) -> None:
         """Deliver a batch, and wait until it is released or rejected."""
         await self.analyzer.deliver_parts(manifest, reports)
         await self.analyzer.settle()
 
-    async def check_inclusions(self) -> None:
-        """Run the devices' checks that are due."""
-        await self.agent.monitor.check_due()
-
     async def inclusions(self, n_users: int) -> list[InclusionState]:
         """Run the inclusion checks, and return the conclusions for `person 0`, `person 1`, …"""
         for _ in range(2):  # the first check only schedules the second
-            await self.check_inclusions()
+            await self.agent.monitor.check_due()
             self.clock.seconds += 2 * _PAUSE
         names = [f"person {number}" for number in range(n_users)]
         found = [await self.store.find(name, self.digest) for name in names]
