@@ -90,10 +90,15 @@ def to_json(value: Any, name: str = "") -> Any:  # noqa: ANN401  # any value of 
     return _INFINITE if value == math.inf else value
 
 
-def decode(noun: str, raw: bytes) -> Any:  # noqa: ANN401  # any JSON
-    """Parse the JSON of a `noun`: ASCII without NaN and infinities. Raises TaskError."""
+def check_length(noun: str, raw: bytes) -> None:
+    """Raise TaskError if a task or draft is longer than MAX_TASK_BYTES."""
     if len(raw) > MAX_TASK_BYTES:
         raise TaskError(f"the {noun} has {len(raw)} bytes; the limit is {MAX_TASK_BYTES}")
+
+
+def decode(noun: str, raw: bytes) -> Any:  # noqa: ANN401  # any JSON
+    """Parse the JSON of a `noun`: ASCII without NaN and infinities. Raises TaskError."""
+    check_length(noun, raw)
     try:
         return json.loads(raw.decode("ascii"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -148,7 +153,7 @@ def _field(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # of any typ
         if kind is int and type(raw) is str and name.rpartition(".")[2] in INTEGERS_AS_TEXT:
             return int(raw)
         if kind is float:
-            return math.inf if raw == _INFINITE else float(_checked((float, int), raw, name))
+            return math.inf if raw == _INFINITE else float(_checked(float, raw, name))
         return raw if get_origin(kind) is Literal else _checked(kind, raw, name)
     except OverflowError:
         raise TaskError(f"{name} must be within 64 bits") from None
@@ -156,11 +161,10 @@ def _field(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # of any typ
         raise TaskError(f"{name} must be {_WORDS[kind]}") from None
 
 
-def _checked(kinds: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # any JSON
-    """Return JSON; raise TaskError unless it has the type, or one of the types, `kinds`."""
-    allowed = kinds if isinstance(kinds, tuple) else (kinds,)
-    if type(raw) not in allowed:
-        raise TaskError(f"{name} must be {_WORDS[allowed[0]]}")
+def _checked(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # any JSON
+    """Return JSON; raise TaskError unless it has this type, or is a whole number for a float."""
+    if type(raw) is not kind and (kind, type(raw)) != (float, int):
+        raise TaskError(f"{name} must be {_WORDS[kind]}")
     return raw
 
 

@@ -15,7 +15,6 @@ from common.limits import (
 )
 from common.messages.batch import TaskSummary
 from common.task import canonical
-from common.task.canonical import MAX_TASK_BYTES
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.wire.fields import Codec, digest_from_wire
@@ -33,7 +32,7 @@ def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     """Parse a published task; its bytes are kept unchanged."""
     return SignedTask(
-        task_bytes=parse_bounded("task", message.task, MAX_TASK_BYTES),
+        task_bytes=parse_bounded("task", message.task, canonical.MAX_TASK_BYTES),
         signature=parse_fixed("signature", message.signature, SIGNATURE_BYTES),
     )
 
