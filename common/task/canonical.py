@@ -57,15 +57,17 @@ _UNIONS: Final[Mapping[Any, tuple[str, Mapping[str, type]]]] = {
 """The key that names a class, and the classes by name, of each union of classes."""
 
 
-def encode(value: Any, **more: Any) -> bytes:  # noqa: ANN401  # a dataclass and JSON
-    """Return the canonical bytes of a value and further keys: sorted, no spaces, ASCII."""
-    return json.dumps(
-        {**to_json(value), **more},
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=True,
-        allow_nan=False,
-    ).encode("ascii")
+def encode(noun: str, value: Any, **more: Any) -> bytes:  # noqa: ANN401  # a dataclass and JSON
+    """
+    Return the canonical bytes of a `noun` with more keys: sorted, no spaces, ASCII.
+
+    Raises TaskError for more than MAX_TASK_BYTES.
+    """
+    keys = {**to_json(value), **more}
+    text = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    if len(text) > MAX_TASK_BYTES:
+        raise TaskError(f"the {noun} has {len(text)} bytes; the limit is {MAX_TASK_BYTES}")
+    return text.encode("ascii")
 
 
 def to_json(value: Any, name: str = "") -> Any:  # noqa: ANN401  # any value of a task
@@ -90,15 +92,10 @@ def to_json(value: Any, name: str = "") -> Any:  # noqa: ANN401  # any value of 
     return _INFINITE if value == math.inf else value
 
 
-def check_length(noun: str, raw: bytes) -> None:
-    """Raise TaskError if a task or draft is longer than MAX_TASK_BYTES."""
-    if len(raw) > MAX_TASK_BYTES:
-        raise TaskError(f"the {noun} has {len(raw)} bytes; the limit is {MAX_TASK_BYTES}")
-
-
 def decode(noun: str, raw: bytes) -> Any:  # noqa: ANN401  # any JSON
     """Parse the JSON of a `noun`: ASCII without NaN and infinities. Raises TaskError."""
-    check_length(noun, raw)
+    if len(raw) > MAX_TASK_BYTES:
+        raise TaskError(f"the {noun} has {len(raw)} bytes; the limit is {MAX_TASK_BYTES}")
     try:
         return json.loads(raw.decode("ascii"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

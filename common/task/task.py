@@ -483,9 +483,7 @@ class Task:
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
-        task_bytes = canonical.encode(self, version=FORMAT_VERSION, kind=self.kind)
-        canonical.check_length("task", task_bytes)
-        return task_bytes
+        return canonical.encode("task", self, version=FORMAT_VERSION, kind=self.kind)
 
     @classmethod
     def verified(

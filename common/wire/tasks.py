@@ -39,7 +39,7 @@ def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
 
 def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
     """Encode an operator's draft."""
-    return analyzer_pb2.CreateTaskRequest(draft=canonical.encode(draft))
+    return analyzer_pb2.CreateTaskRequest(draft=canonical.encode("draft", draft))
 
 
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
