@@ -126,9 +126,7 @@ class Agent:
         saved = await self.store.find(person, digest)
         repeated = saved is not None
         if saved is None:
-            with _explain_failure("Nothing was saved or charged; try again"):
-                task = await self._fetch(digest)
-            saved, repeated = await self._prepare(task, digest, value, person)
+            saved, repeated = await self._prepare(await self.task(digest), digest, value, person)
         with _explain_failure("Your submission is saved; the agent will retry"):
             sent = await self._submit(saved)
         return ContributionOutcome(
@@ -155,18 +153,15 @@ class Agent:
         if self.several_persons and not person:
             raise WireError("this agent answers for several people; name the person (--person)")
 
-    async def _fetch(self, digest: TaskDigest) -> Task:
+    async def task(self, digest: TaskDigest) -> Task:
         """Fetch a task, check that this device may answer it, and remember its confirmed claim."""
-        signed = await (self.log.fetch if self.log else self.shuffler.fetch_task)(digest)
+        with _explain_failure("Nothing was saved or charged; try again"):
+            signed = await (self.log.fetch if self.log else self.shuffler.fetch_task)(digest)
+        known = digest in self._confirmed
         task = await asyncio.to_thread(
-            check,
-            signed,
-            digest,
-            self.policy,
-            self.clock.now(),
-            claim_confirmed=digest in self._confirmed,
+            check, signed, digest, self.policy, self.clock.now(), claim_confirmed=known
         )
-        if digest not in self._confirmed:
+        if not known:
             self._confirmed.append(digest)
         return task
 

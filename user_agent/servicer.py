@@ -1,5 +1,6 @@
 """The user agent's gRPC methods: wire in, core, wire out."""
 
+from common.wire.fields import digest_from_wire
 from common.wire.submissions import (
     contribution_from_wire,
     record_question_from_wire,
@@ -17,6 +18,15 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     def __init__(self, agent: Agent, store: DeviceStore) -> None:
         self._store = store
         self._agent = agent
+
+    async def GetQuestion(
+        self, request: user_agent_pb2.GetQuestionRequest, _context: object
+    ) -> user_agent_pb2.GetQuestionResponse:
+        """Return what a task asks, if this device may answer it."""
+        task = await self._agent.task(digest_from_wire(request.task_digest))
+        return user_agent_pb2.GetQuestionResponse(
+            title=task.title, prompt=task.prompt, purpose=task.purpose
+        )
 
     async def Contribute(
         self, request: user_agent_pb2.ContributeRequest, _context: object

@@ -142,7 +142,8 @@ class Call:
 
 
 _TABLE: Final = (
-    (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "Contribute GetReceipt GetLogEvidence"),
+    (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "Contribute GetQuestion GetReceipt"),
+    (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "GetLogEvidence"),
     (Caller.ANYONE, CallKind.TASK, "Shuffler", "FetchTask"),
     (Caller.ANYONE, CallKind.SHORT, "Shuffler", "Submit GetBatchStatus GetInclusion"),
     (Caller.ANYONE, CallKind.BULK, "Shuffler", "SubmitBulk"),

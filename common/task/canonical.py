@@ -57,15 +57,17 @@ _UNIONS: Final[Mapping[Any, tuple[str, Mapping[str, type]]]] = {
 """The key that names a class, and the classes by name, of each union of classes."""
 
 
-def encode(value: Any, **more: Any) -> bytes:  # noqa: ANN401  # a dataclass and JSON
-    """Return the canonical bytes of a value and further keys: sorted, no spaces, ASCII."""
-    return json.dumps(
-        {**to_json(value), **more},
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=True,
-        allow_nan=False,
-    ).encode("ascii")
+def encode(noun: str, value: Any, **more: Any) -> bytes:  # noqa: ANN401  # a dataclass and JSON
+    """
+    Return the canonical bytes of a `noun` with more keys: sorted, no spaces, ASCII.
+
+    Raises TaskError for more than MAX_TASK_BYTES.
+    """
+    keys = {**to_json(value), **more}
+    text = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    if len(text) > MAX_TASK_BYTES:
+        raise TaskError(f"the {noun} has {len(text)} bytes; the limit is {MAX_TASK_BYTES}")
+    return text.encode("ascii")
 
 
 def to_json(value: Any, name: str = "") -> Any:  # noqa: ANN401  # any value of a task
@@ -148,7 +150,7 @@ def _field(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # of any typ
         if kind is int and type(raw) is str and name.rpartition(".")[2] in INTEGERS_AS_TEXT:
             return int(raw)
         if kind is float:
-            return math.inf if raw == _INFINITE else float(_checked((float, int), raw, name))
+            return math.inf if raw == _INFINITE else float(_checked(float, raw, name))
         return raw if get_origin(kind) is Literal else _checked(kind, raw, name)
     except OverflowError:
         raise TaskError(f"{name} must be within 64 bits") from None
@@ -156,11 +158,10 @@ def _field(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # of any typ
         raise TaskError(f"{name} must be {_WORDS[kind]}") from None
 
 
-def _checked(kinds: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # any JSON
-    """Return JSON; raise TaskError unless it has the type, or one of the types, `kinds`."""
-    allowed = kinds if isinstance(kinds, tuple) else (kinds,)
-    if type(raw) not in allowed:
-        raise TaskError(f"{name} must be {_WORDS[allowed[0]]}")
+def _checked(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # any JSON
+    """Return JSON; raise TaskError unless it has this type, or is a whole number for a float."""
+    if type(raw) is not kind and (kind, type(raw)) != (float, int):
+        raise TaskError(f"{name} must be {_WORDS[kind]}")
     return raw
 
 

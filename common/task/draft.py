@@ -1,27 +1,19 @@
-"""
-An operator's draft of a task; the analyzer adds weights, claims and its own key.
-
-`common.task.canonical` reads drafts and checks each field by the rule that its type states here.
-"""
+"""An operator's draft of a task; the analyzer adds weights, claims and its own key."""
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
-from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_amount, parse_bounded, parse_word
+from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_amount, parse_word
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.dummies import MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
 from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
-from common.task.specs import MAX_DOMAIN_SIZE, Labels, whole
-from common.task.task import MAX_POPULATION_CHARACTERS, MAX_ROUND
+from common.task.specs import MAX_DOMAIN_SIZE, whole
 from common.task.token_spec import TokenSpec
 
-_MAX_NAME: Final = 64
-_MAX_TEXT: Final = 1000
 _ItemCount = Annotated[int, whole(0, MAX_DOMAIN_SIZE)]
-_Text = Annotated[str, partial(parse_bounded, length=_MAX_TEXT)]
 _UserCount = Annotated[int, whole(0, MAX_USERS)]
 
 
@@ -86,7 +78,11 @@ class PairDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDraft:
-    """An operator's parameters for a task; the analyzer checks them when it builds the Task."""
+    """
+    An operator's parameters for a task.
+
+    A field's type states a rule only if it bounds the builder's work; Task has all others.
+    """
 
     delta: float
     n_min: _UserCount
@@ -95,14 +91,14 @@ class TaskDraft:
     """Seconds since 1970 UTC."""
     shuffler_key: bytes
     """The shuffler's key for envelopes, signed, as in envelope.pub; unsigned in simulations."""
-    protocol: Annotated[str, partial(parse_bounded, length=_MAX_NAME)] = "od-hp"
+    protocol: str = "od-hp"
     domain_size: _ItemCount = 1
     """Number of items, vector components or keys; 1 for a single number and for texts without
     labels. With labels, 1 means the number of labels."""
     local_epsilon: float = 0.0
     """Above 0 and at most 20, or infinite for reports without noise. 0 for texts, whose
     probabilities imply it."""
-    labels: Labels = ()
+    labels: tuple[str, ...] = ()
     buckets: _ItemCount = 0
     """For a hierarchy: the fan-out. For hashing: a prime below domain_size. 0 means the protocol's
     own or the optimal number if a hashing protocol relies on no shuffler, and no hashing otherwise.
@@ -115,7 +111,7 @@ class TaskDraft:
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""
     assumed_honest_fraction: float = 1.0
-    population: Annotated[str, partial(parse_bounded, length=MAX_POPULATION_CHARACTERS)] = ""
+    population: str = ""
     """Name of the population, if several tasks ask the same people; those tasks share a budget."""
     budget_epsilon: float | None = None
     """Maximum composed central ε of all releases to the population. None means the local ε or, if
@@ -137,14 +133,14 @@ class TaskDraft:
     breakdown: BreakdownSpec | None = None
     """A public attribute to break results down by. domain_size and labels are those of one group;
     the task gets an item for each pair of group and value."""
-    title: _Text = ""
-    prompt: _Text = ""
+    title: str = ""
+    prompt: str = ""
     """The question that a person is asked."""
-    purpose: _Text = ""
+    purpose: str = ""
     """What the result is for."""
-    series: _Text = ""
+    series: str = ""
     """Name of the series that the task is a round of."""
-    round: Annotated[int, whole(0, MAX_ROUND)] = 0
+    round: int = 0
     """Number of the round in the series, from 1; 0 without a series."""
     tokens: TokenSpec | None = None
     """The issuer's key for the task's tokens. None: anybody may submit any number of times."""

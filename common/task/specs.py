@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args
 
 from common.errors import TaskError
-from common.limits import parse_texts, stated_rules
+from common.limits import stated_rules
 from common.protocols import (
     KeyValueMechanismName,
     MechanismName,
@@ -520,7 +520,6 @@ def spec_as(spec: AnySpec, form: type[S]) -> S:
 
 
 MAX_LABEL_CHARACTERS: Final = 256
-Labels = Annotated[tuple[str, ...], partial(parse_texts, noun="label", length=MAX_LABEL_CHARACTERS)]
 MAX_COMPOSED_CHARACTERS: Final = 4
 """Maximum number of characters that normalisation combines into one."""
 MAX_TYPED_CHARACTERS: Final = MAX_COMPOSED_CHARACTERS * MAX_TEXT_BYTES

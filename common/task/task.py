@@ -24,7 +24,6 @@ from common.errors import ProofError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
 from common.protocols import ITEM_KINDS, Kind, ProtocolRow, Refinement, protocol_named
 from common.task import canonical
-from common.task.canonical import MAX_TASK_BYTES
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
     BreakdownSpec,
@@ -483,10 +482,7 @@ class Task:
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
-        task_bytes = canonical.encode(self, version=FORMAT_VERSION, kind=self.kind)
-        if len(task_bytes) > MAX_TASK_BYTES:
-            raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
-        return task_bytes
+        return canonical.encode("task", self, version=FORMAT_VERSION, kind=self.kind)
 
     @classmethod
     def verified(

@@ -14,7 +14,6 @@ from common.limits import (
 )
 from common.messages.batch import TaskSummary
 from common.task import canonical
-from common.task.canonical import MAX_TASK_BYTES
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.transparency.merkle import MAX_SIZE
@@ -33,7 +32,7 @@ def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     """Parse a published task; its bytes are kept unchanged."""
     return SignedTask(
-        task_bytes=parse_bounded("task", message.task, MAX_TASK_BYTES),
+        task_bytes=parse_bounded("task", message.task, canonical.MAX_TASK_BYTES),
         signature=parse_fixed("signature", message.signature, SIGNATURE_BYTES),
     )
 
@@ -50,7 +49,7 @@ def task_question_from_wire(
 
 def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
     """Encode an operator's draft."""
-    return analyzer_pb2.CreateTaskRequest(draft=canonical.encode(draft))
+    return analyzer_pb2.CreateTaskRequest(draft=canonical.encode("draft", draft))
 
 
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:

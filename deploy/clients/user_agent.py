@@ -2,7 +2,7 @@
 
 from typing import Any, Final, cast
 
-from common.errors import CredentialError, PeerRefusalError, SettingsError
+from common.errors import CredentialError, PeerError, PeerRefusalError, SettingsError
 from common.messages.submission import Value
 from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.task_digest import TaskDigest
@@ -14,6 +14,18 @@ _REFUSED_ADVICE: Final = (
     "Put a valid credential into the file that the agent's setting credential_file names. The "
     "agent has saved the answer, has charged its epsilon, and will send it unchanged"
 )
+
+
+async def ask_for_question(
+    agent: str, digest: TaskDigest
+) -> user_agent_pb2.GetQuestionResponse | None:
+    """Return what a task asks; None if the agent refuses it, as after its deadline, or is away."""
+    request = user_agent_pb2.GetQuestionRequest(task_digest=digest)
+    try:
+        answer = await _call(agent, "GetQuestion", request)
+    except (PeerError, PeerRefusalError):
+        return None
+    return cast("user_agent_pb2.GetQuestionResponse", answer)
 
 
 async def send(

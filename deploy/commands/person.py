@@ -15,7 +15,7 @@ from common.protocols import Kind
 from common.task.kinds import KINDS
 from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.escape import escaped
+from deploy.terminal.escape import escaped, visible
 from deploy.terminal.json_output import print_answer
 
 if TYPE_CHECKING:
@@ -33,9 +33,12 @@ def contribute(
     agent: options.AgentAddress,
     person: options.Person = "",
     kind: Kind | None = None,
+    json: options.AsJson = False,
 ) -> None:
     """
     Contribute a value from a prompt or standard input. Never pass the value as an argument.
+
+    First prints the task's title, question and purpose, which its analyzer signed.
 
     Options:
         kind: Only to answer the prompt with an empty text (string) or no keys (key-value); the
@@ -43,21 +46,41 @@ def contribute(
             are labels), a number, a text, numbers such as 1, 2.5, or pairs of key and number such
             as 3:0.5, 17:1. In a task with a breakdown, your group comes first, as in DE / 36.6.
     """
-    from deploy.clients.user_agent import send
+    from deploy.clients.user_agent import ask_for_question, send
 
+    asked = asyncio.run(ask_for_question(agent, task))
+    if asked and not json:
+        terminal().print(describe_question(asked), markup=False, end="")
     # Not an argument, which would stay in the shell's history.
     value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
     receipt = asyncio.run(send(agent, task, value, person))
     name = f" --person {shlex.quote(person)}" if person else ""
     question = f"shuffledp receipt {task.hex()}{name}"
-    terminal().print(describe_contribution(receipt, question), markup=False, soft_wrap=True)
+    fields = {
+        "task_digest": task.hex(),
+        "title": asked and asked.title,
+        "prompt": asked and asked.prompt,
+        "purpose": asked and asked.purpose,
+        "repeated": receipt.repeated,
+        "local_epsilon": receipt.local_epsilon,
+        "sent": receipt.sent,
+    }
+    print_answer(fields, describe_contribution(receipt, question), json=json)
+
+
+def describe_question(asked: "user_agent_pb2.GetQuestionResponse") -> str:
+    """Return lines with a task's title, question and purpose, without the empty ones."""
+    purpose = f"Purpose: {asked.purpose}" if asked.purpose else ""
+    return "".join(f"{visible(text)}\n" for text in (asked.title, asked.prompt, purpose) if text)
 
 
 def prompt_for_value(kind: Kind | None) -> str:
     """Prompt for a value; repeat while it is empty, unless its kind allows an empty value."""
     may_be_empty = kind is not None and "empty_values" in KINDS[kind].options
     nothing = "" if may_be_empty else None
-    return str(typer.prompt("Your value", default=nothing, hide_input=True, show_default=False))
+    return str(
+        typer.prompt("Your value", default=nothing, hide_input=True, show_default=False, err=True)
+    )
 
 
 def read_piped_value() -> str:

@@ -20,6 +20,55 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class GetQuestionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetQuestionRequest: _TypeAlias = GetQuestionRequest  # noqa: Y015
+
+@_typing.final
+class GetQuestionResponse(_message.Message):
+    """Texts for the person, each of which may be empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TITLE_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
+    PURPOSE_FIELD_NUMBER: _builtins.int
+    title: _builtins.str
+    prompt: _builtins.str
+    """the question"""
+    purpose: _builtins.str
+    """what the result is for"""
+    def __init__(
+        self,
+        *,
+        title: _builtins.str = ...,
+        prompt: _builtins.str = ...,
+        purpose: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt", "purpose", b"purpose", "title", b"title"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetQuestionResponse: _TypeAlias = GetQuestionResponse  # noqa: Y015
+
+@_typing.final
 class ContributeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

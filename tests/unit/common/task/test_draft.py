@@ -37,5 +37,5 @@ from tests.support.tasks import draft
 def test_a_field_that_breaks_its_rule_is_refused_by_name(fields: dict[str, Any], rule: str) -> None:
     """From a file as over the wire; a value of a wrong type is not repeated."""
     with pytest.raises(TaskError, match=f"^{rule}$"):
-        from_json(TaskDraft, json.loads(encode(draft())) | fields)
+        from_json(TaskDraft, json.loads(encode("draft", draft())) | fields)
     assert 1 == draft(dummies_per_user=1).dummies_per_user  # a whole number is a number
