@@ -15,8 +15,7 @@ from common.accounting.guarantees import guarantees, published_claim
 from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports, Tally
 from common.mechanisms.count_law import Draws
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.discovery.prefix_search import find_codes
-from common.mechanisms.discovery.spelling import spell
+from common.mechanisms.discovery.prefix_search import find_codes, spell
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
 from common.messages.batch import BatchManifest

@@ -82,14 +82,14 @@ class Arrivals:
         return float(np.diff(taken, prepend=0) @ each[order])
 
 
-def of_uniform(spec: Dummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
+def _of_uniform(spec: Dummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
     """Return the arrivals of uniform dummies; of one length, the certain ones."""
     # Padding fills up to the next length, so a length tells more than the one before.
     fixed = np.array([spec.per_user, *(length + 1 for length in spec.lengths[:-1])])
     return (_arrivals(by_length, fixed, np.ones((len(fixed), 1))),)
 
 
-def of_levels(spec: LevelDummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
+def _of_levels(spec: LevelDummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
     """Return the arrivals of each level's dummies."""
     chances = [each.extra_probability for each in spec.views]
     trials = [[(level, 1, c), (-1, 0, 1 - c)] for level, c in enumerate(chances)]
@@ -99,7 +99,7 @@ def of_levels(spec: LevelDummies, by_length: Sequence[int]) -> tuple[Arrivals, .
     )
 
 
-def of_clusters(spec: ClusterDummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
+def _of_clusters(spec: ClusterDummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
     """Return the arrivals of each room; if `by_length` is empty, by the task's distribution."""
     rooms = [(k, room[0], room[1] / CHANCE_SUM) for k, room in enumerate(spec.rooms)]
     trials = [[*rooms, (-1, 0, 1 - spec.shown)]] * spec.trials
@@ -147,14 +147,14 @@ _MIN_EVENT_PROBABILITY: Final = 1e-6
 class DummyEntry(NamedTuple):
     """The accounting of one distribution; each function takes the dummies first."""
 
+    arrivals: Callable[[Any, Sequence[int]], tuple[Arrivals, ...]]
+    """Return the arrivals of each kind of dummies, from the submissions of each length."""
     total: Callable[[Any, int], CountDistribution] | None = None
     """Return the distribution of the number of users' random uniform dummies; None if none are."""
     release: Callable[[Any, int, MatchCountReduction], Release] | None = None
     """Return one round hidden by the draws of dummies that name items."""
     shown: Callable[[Any, Sequence[tuple[int, float]], MatchCountReduction], Release] | None = None
     """Return one round hidden by the rooms that arrived; see `ClusterRelease.of_shown`."""
-    arrivals: Callable[[Any, Sequence[int]], tuple[Arrivals, ...]] = of_uniform
-    """Return the arrivals of each kind of dummies, from the submissions of each length."""
 
 
 def _binomial(spec: BinomialDummies, users: int) -> Binomial:
@@ -183,15 +183,17 @@ def _negative_binomial(spec: NegativeBinomialDummies, users: int) -> CountDistri
 
 
 _ENTRIES: Final[Mapping[type[Dummies], DummyEntry]] = {
-    FixedDummies: DummyEntry(),
-    FractionalDummies: DummyEntry(total=_binomial),
-    BinomialDummies: DummyEntry(total=_binomial),
-    NegativeBinomialDummies: DummyEntry(total=_negative_binomial),
-    ItemDummies: DummyEntry(release=lambda spec, users, _: each_item_release(spec, users)),
-    ClusterDummies: DummyEntry(
-        release=ClusterRelease.of, shown=ClusterRelease.of_shown, arrivals=of_clusters
+    FixedDummies: DummyEntry(_of_uniform),
+    FractionalDummies: DummyEntry(_of_uniform, total=_binomial),
+    BinomialDummies: DummyEntry(_of_uniform, total=_binomial),
+    NegativeBinomialDummies: DummyEntry(_of_uniform, total=_negative_binomial),
+    ItemDummies: DummyEntry(
+        _of_uniform, release=lambda spec, users, _: each_item_release(spec, users)
     ),
-    LevelDummies: DummyEntry(arrivals=of_levels),
+    ClusterDummies: DummyEntry(
+        _of_clusters, release=ClusterRelease.of, shown=ClusterRelease.of_shown
+    ),
+    LevelDummies: DummyEntry(_of_levels),
 }
 
 

@@ -302,14 +302,12 @@ def analyzer_guarantee(
     parameters: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
 ) -> Guarantee:
     """Return the guarantee against the analyzer together with all users but the `honest` ones."""
-    users = max(1, honest - n_refused)
-    others = (
-        "nobody else knows which reports are theirs"
-        if honest == n_users
-        else f"the other {n_users - users:,} may misbehave and tell the analyzer everything"
-    )
+    users, everybody = max(1, honest - n_refused), honest == n_users
+    others = f"the other {n_users - users:,} may misbehave and tell the analyzer everything"
+    if everybody:
+        others = "nobody else knows which reports are theirs"
     return _amplified(
-        "analyzer" if honest == n_users else "analyzer+users",
+        "analyzer" if everybody else "analyzer+users",
         parameters,
         parameters.release_of(n_users, honest, honest, n_refused),
         _honest(parameters, users, n_users) + stated.with_dummies(parameters.dummies),

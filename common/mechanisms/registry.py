@@ -11,10 +11,9 @@ from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.coded_number import Duchi
-from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm
+from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm, MultiRphm
 from common.mechanisms.numeric.laplace import Laplace
 from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.mechanisms.randomized_response import Grr

@@ -18,9 +18,8 @@ import numpy as np
 
 from analyzer.estimation.projection import shrink_to_common_mean, shrink_to_zero
 from common.mechanisms.base import Vector
-from common.mechanisms.numeric.coordinate_sampling import MultiHm
+from common.mechanisms.numeric.coordinate_sampling import MultiHm, MultiRphm
 from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import Moments, NumberMechanism
 from common.mechanisms.weights import ResponseWeights
 from common.task.task import NONCE_BYTES

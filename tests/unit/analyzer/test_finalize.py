@@ -16,7 +16,7 @@ from common.accounting.guarantees import PrivacyParameters, guarantees_under, pu
 from common.crypto.hpke import report_context
 from common.errors import WireError
 from common.mechanisms.base import Counts, Mixture
-from common.mechanisms.numeric.multi_rphm import MultiRphm
+from common.mechanisms.numeric.coordinate_sampling import MultiRphm
 from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.mechanisms.support import SupportCounting
 from common.messages.batch import BatchId, BatchManifest

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from common.errors import ReportError, TaskError, ValueRangeError
+from common.errors import ReportError, ValueRangeError
 from common.mechanisms.base import MechanismRequest, Mixture
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.weights import ResponseWeights
@@ -114,12 +114,3 @@ def test_a_hierarchy_ends_where_a_group_has_few_nodes(buckets: int, levels: int)
     spec = Hierarchy.specify(request)
 
     assert (levels, min(buckets, 30)) == (spec.digits, spec.buckets)
-
-
-def test_a_fan_out_below_two_is_refused() -> None:
-    """The message names it."""
-    request = MechanismRequest(
-        name="hierarchy", domain_size=30, buckets=1, local_epsilon=float("inf")
-    )
-    with pytest.raises(TaskError, match="the fan-out, is 1; it must be at least 2"):
-        Hierarchy.specify(request)
