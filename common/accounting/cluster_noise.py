@@ -467,8 +467,12 @@ class _CountGrid:
         logs: NDArray[np.complex128] = scipy.fft.rfft2(types)
         del types
         for row in logs:  # one at a time, to save memory
-            row[:] = scipy.special.log1p(filling * (row - 1))
-            np.maximum(row.real, math.log(_LOST_TO_UNDERFLOW), out=row.real)
+            z = filling * (row - 1)
+            # |1 + z|² = 1 + 2·Re z + |z|²: 1 + z would lose digits of a small z.
+            small = 0.5 * np.log1p(np.maximum(2 * z.real + np.abs(z) ** 2, -0.9))
+            large = np.log(np.maximum(np.abs(1 + z), _LOST_TO_UNDERFLOW))
+            row.real = np.where(np.abs(z) < 0.5, small, large)  # noqa: PLR2004
+            row.imag = np.arctan2(z.imag, 1 + z.real)
         return logs
 
     def _place(self, plus: int, minus: int) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ planner.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -31,15 +30,6 @@ from common.messages.result import IntervalTable
 from common.messages.submission import PLAIN_REPORT
 
 Real = float | Vector
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
-    """The probabilities p, q and q_dummy of a planned mechanism."""
-
-    p: float
-    q: float
-    q_dummy: float
 
 
 class SupportCounting(CheckedArguments, Mechanism):
@@ -78,8 +68,17 @@ class SupportCounting(CheckedArguments, Mechanism):
         return (counts - noise) / (own * (self.p - self.q))
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the exact variance of each debiased share; see the function `variance`."""
-        return variance(shares, mixture, self)
+        """Return the exact variance of each debiased share; see `bernoulli_variance`."""
+        return bernoulli_variance(
+            shares,
+            n_real=mixture.n_real,
+            n_dummies=mixture.n_dummies,
+            p=self.p,
+            q=self.q,
+            q_dummy=self.q_dummy,
+            keep_probability=mixture.keep_probability,
+            item_variance=mixture.item_variance,
+        )
 
     def summed_cells(self, channel: Channel, *, exact_prefixes: bool = False) -> Linear:
         """Return the estimator that sums the counts of the cells that support an item."""
@@ -161,20 +160,6 @@ class PlaceReports(CheckedArguments, Mechanism):
         """Count reports by number, shape (places,). Run by the analyzer."""
         check_valid(self.valid(reports), f"{self.PLACE} is not below {self.places}")
         return np.bincount(reports["item"].astype(np.int64), minlength=self.places)
-
-
-def variance(shares: Vector, mixture: Mixture, probabilities: Support | SupportCounting) -> Vector:
-    """Return the exact variance of each debiased share, given true shares; same shape."""
-    return bernoulli_variance(
-        shares,
-        n_real=mixture.n_real,
-        n_dummies=mixture.n_dummies,
-        p=probabilities.p,
-        q=probabilities.q,
-        q_dummy=probabilities.q_dummy,
-        keep_probability=mixture.keep_probability,
-        item_variance=mixture.item_variance,
-    )
 
 
 def bernoulli_variance(
