@@ -7,6 +7,7 @@ A task names its protocol; all differences between protocols are in this table.
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final, Literal, cast, get_args
 
@@ -255,7 +256,11 @@ def protocols_of(kind: Kind) -> tuple[str, ...]:
 def protocol_named(name: str) -> ProtocolRow:
     """Return the protocol of this name, or raise TaskError."""
     if name not in PROTOCOLS:
+        plain = name[:64].lower().replace("_", "-")
+        close = [key for key, row in PROTOCOLS.items() if row.mechanism == plain]
+        hints = close or get_close_matches(plain, PROTOCOLS, 1)
+        meant = f" (did you mean {' or '.join(hints)}?)" if hints else ""
         raise TaskError(
-            f"there is no protocol {name[:64]!r}; the known ones are {', '.join(PROTOCOLS)}"
+            f"there is no protocol {name[:64]!r}{meant}; the known ones are {', '.join(PROTOCOLS)}"
         )
     return PROTOCOLS[name]

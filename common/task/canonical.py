@@ -85,8 +85,8 @@ def to_json(value: Any, name: str = "") -> Any:  # noqa: ANN401  # any value of 
         return [to_json(each, name) for each in value]
     if isinstance(value, bytes):
         return value.hex()
-    if value != value:  # noqa: PLR0124  # NaN
-        raise TaskError(f"{name} is not a number")
+    if value != value or value == -math.inf:  # noqa: PLR0124  # NaN
+        raise TaskError(f"{name} must be a number above minus infinity")
     if type(value) is int and name in INTEGERS_AS_TEXT:
         return str(value)
     return _INFINITE if value == math.inf else value
@@ -144,10 +144,10 @@ def _field(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # of any typ
             inner, *more = get_args(kind)
             if len(_checked(list, raw, name)) != 1 + len(more) and more != [...]:
                 raise TaskError(f"{name} has a list of {len(raw)}; it must have {1 + len(more)}")
-            return tuple(_field(inner, each, name) for each in raw)
+            return tuple(_field(inner, each, f"{name}[{i}]") for i, each in enumerate(raw))
         if kind is bytes:
             return bytes.fromhex(_checked(str, raw, name))
-        if kind is int and type(raw) is str and name.rpartition(".")[2] in INTEGERS_AS_TEXT:
+        if kind is int and type(raw) is str and _key(name) in INTEGERS_AS_TEXT:
             return int(raw)
         if kind is float:
             return math.inf if raw == _INFINITE else float(_checked(float, raw, name))
@@ -156,6 +156,11 @@ def _field(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # of any typ
         raise TaskError(f"{name} must be within 64 bits") from None
     except ValueError:  # of digits
         raise TaskError(f"{name} must be {_WORDS[kind]}") from None
+
+
+def _key(name: str) -> str:
+    """Return the key at the end of a name such as `mechanism.weights[3]`."""
+    return name.rpartition(".")[2].partition("[")[0]
 
 
 def _checked(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # any JSON

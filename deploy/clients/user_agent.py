@@ -2,7 +2,7 @@
 
 from typing import Any, Final, cast
 
-from common.errors import CredentialError, PeerError, PeerRefusalError, SettingsError
+from common.errors import CredentialError, PeerRefusalError, SettingsError
 from common.messages.submission import Value
 from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.task_digest import TaskDigest
@@ -17,13 +17,19 @@ _REFUSED_ADVICE: Final = (
 
 
 async def ask_for_question(
-    agent: str, digest: TaskDigest
+    agent: str, digest: TaskDigest, *, may_refuse: bool
 ) -> user_agent_pb2.GetQuestionResponse | None:
-    """Return what a task asks; None if the agent refuses it, as after its deadline, or is away."""
+    """
+    Return what a task asks; None if the agent refuses the task, and it `may_refuse`.
+
+    It refuses a task after its deadline, also one that it has answered.
+    """
     request = user_agent_pb2.GetQuestionRequest(task_digest=digest)
     try:
         answer = await _call(agent, "GetQuestion", request)
-    except (PeerError, PeerRefusalError):
+    except PeerRefusalError:
+        if not may_refuse:
+            raise
         return None
     return cast("user_agent_pb2.GetQuestionResponse", answer)
 

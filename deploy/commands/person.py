@@ -48,11 +48,12 @@ def contribute(
     """
     from deploy.clients.user_agent import ask_for_question, send
 
-    asked = asyncio.run(ask_for_question(agent, task))
+    by_hand = sys.stdin.isatty()
+    asked = asyncio.run(ask_for_question(agent, task, may_refuse=not by_hand))
     if asked and not json:
         terminal().print(describe_question(asked), markup=False, end="")
     # Not an argument, which would stay in the shell's history.
-    value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
+    value = prompt_for_value(kind) if by_hand else read_piped_value()
     receipt = asyncio.run(send(agent, task, value, person))
     name = f" --person {shlex.quote(person)}" if person else ""
     question = f"shuffledp receipt {task.hex()}{name}"

@@ -63,6 +63,8 @@ def tight_design(protocol: str, target: Requirements) -> ItemDesign:
     """
     if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
+    if protocol not in _TIGHT:
+        raise PlanError(f"the planner has no search for the protocol {protocol}")
     return within_caps(_TIGHT[protocol](protocol, target))
 
 

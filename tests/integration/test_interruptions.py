@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import grpc
 import psutil
 import pytest
 
+from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from tests.support.command_line import run_command
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -84,19 +87,33 @@ def test_a_command_at_work_ends_with_all_its_processes(
     assert [] == psutil.wait_procs(family, timeout=_SOON)[1]
 
 
-def test_the_prompt_for_a_value_ends_too() -> None:
+class _Asking(user_agent_pb2_grpc.UserAgentServicer):
+    """A user agent that states any task's question."""
+
+    def GetQuestion(self, request: object, context: object) -> user_agent_pb2.GetQuestionResponse:  # noqa: N802  # gRPC's name
+        del request, context
+        return user_agent_pb2.GetQuestionResponse(title="Tea or coffee")
+
+
+def test_the_prompt_for_a_value_ends_too(tmp_path: Path) -> None:
     """At a terminal, also while the value is hidden."""
+    agent, server = f"unix:{tmp_path}/agent", grpc.server(ThreadPoolExecutor(1))
+    user_agent_pb2_grpc.add_UserAgentServicer_to_server(_Asking(), server)  # type: ignore[abstract]  # it asks only
+    server.add_insecure_port(agent)
+    server.start()
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(_ROOT)
-        os.execv(sys.executable, [*_COMMAND, "contribute", _DIGEST, "--agent", "unix:/none"])  # noqa: S606  # of this program
+        os.execv(sys.executable, [*_COMMAND, "contribute", _DIGEST, "--agent", agent])  # noqa: S606  # of this program
     shown = b""
     while b"Your value" not in shown:
         shown += os.read(terminal, 4096)
     os.write(terminal, b"\x03")
     _, status = os.waitpid(child, 0)
     os.close(terminal)
+    server.stop(None)
 
+    assert b"Tea or coffee" in shown
     assert 130 == os.waitstatus_to_exitcode(status)
     assert b"Aborted" not in shown
 

@@ -70,7 +70,7 @@ def test_the_number_of_dummies_of_a_draft_has_a_range(dummies: float) -> None:
 
     with pytest.raises(WireError, match="dummies_per_user is"):
         tasks.draft_from_wire(message)
-    with pytest.raises(TaskError, match="dummies_per_user is not a number"):
+    with pytest.raises(TaskError, match="dummies_per_user must be a number above"):
         tasks.draft_to_wire(draft(dummies_per_user=math.nan))
 
 

@@ -77,7 +77,10 @@ def test_a_task_says_what_it_asks_before_it_is_answered() -> None:
 def test_a_value_among_the_arguments_is_not_repeated() -> None:
     """It may be the person's own."""
     for words, message in (
-        (["secretcity"], "contribute takes the digest only; it asks for the value, or reads it"),
+        (
+            ["secretcity"],
+            "contribute takes the digest, and only the options that --help lists; it asks",
+        ),
         (["--kind", "secretcity"], "it must be one of 'categorical', 'ordered', 'string'"),
     ):
         outcome = CliRunner().invoke(app, ["contribute", "ab" * 32, "--agent", "unix:n", *words])
