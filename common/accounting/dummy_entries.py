@@ -4,7 +4,7 @@ The accounting of users' dummies, one row for each distribution, and dummies tha
 If somebody kept submissions from the shuffler by their length, dummies no longer follow the task's
 distribution. No value enters lengths, though, and given its length a submission's dummies are
 drawn as ever. Of all users any may be the honest ones: the worst choice counts. The proof is in
-docs/theory/accounting.md. Run by the analyzer, and by operators who check results.
+docs/theory/accounting.md. Run by the analyzer, by devices, operators and planners.
 """
 
 import math

@@ -163,7 +163,8 @@ def decode(
     rappor: Rappor, cells: Counts, candidates: Sequence[str], *, most_together: float = MAX_TOGETHER
 ) -> Decoding:
     """
-    Estimate and test each candidate from the result of `rappor.tally`. Run by the analyzer.
+    Estimate and test each candidate from the result of `rappor.tally`. Run by operators
+    and the simulator.
 
     Candidates are distinct, and labels with the encoding `labels`.
 

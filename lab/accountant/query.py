@@ -231,7 +231,7 @@ class Query:
             "the shuffler permutes uniformly and does not collude with the analyzer",
             f"{honest:,} users are honest and {anonymity_set.colluders:,} collude",
             f"the batch has {anonymity_set.dummies:,} dummies",
-            f"the analyzer recognises {anonymity_set.known_dummies:,} dummies",
+            f"the analyzer recognizes {anonymity_set.known_dummies:,} dummies",
         ]
         if random_dummies is not None:
             ignored = ", which this bound ignores" * general

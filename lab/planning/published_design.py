@@ -1,7 +1,7 @@
 """
 Designs by the papers' own privacy bounds: each theorem solved for the parameters. Pure.
 
-Parameters that a paper leaves open, such as numbers of dummies or buckets, minimise the error.
+Parameters that a paper leaves open, such as numbers of dummies or buckets, minimize the error.
 If a bound cannot reach the target ε with any noise, the local ε is the target, and a note says so.
 The bounds are in `common.accounting.published`; tests evaluate them at these designs.
 """

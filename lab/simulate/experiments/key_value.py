@@ -96,7 +96,7 @@ class KeyValueExperiment:
         return expected.means_with_fakes, np.sqrt(variance)
 
     def figures(self, method: _Method, estimates: Vector) -> dict[str, Any]:
-        """Summarise a method's estimates, shape (repeats, keys), as JSON fields."""
+        """Summarize a method's estimates, shape (repeats, keys), as JSON fields."""
         truth = self.means
         bias = Summary.of(((truth - estimates) * np.sign(truth)).mean(axis=1).tolist())
         expected, deviations = self.theory(method)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analyzer.estimation.expectation_maximisation import (
+from analyzer.estimation.expectation_maximization import (
     em_step,
-    maximise_likelihood,
+    maximize_likelihood,
     smooth,
     smoothed_likelihood,
     squarem_step,
@@ -244,7 +244,7 @@ def test_em_reaches_the_maximum_likelihood() -> None:
     reports = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(5000, rng)])
     cells, channel = mechanism.tally(reports), mechanism.channel(0.5)
     assert channel is not None
-    shares = maximise_likelihood(cells, channel, 30, min_gain=1e-9)
+    shares = maximize_likelihood(cells, channel, 30, min_gain=1e-9)
     gradient = channel.adjoint(cells / channel.forward(shares)) / cells.sum()
 
     assert shares.sum() == pytest.approx(1)
@@ -259,7 +259,7 @@ def test_em_keeps_frequent_items() -> None:
     grr = Grr(1000, ResponseWeights.for_epsilon(math.inf))
     cells = counts + np.random.default_rng(1).binomial(1700, 0.5, 1000)
     channel = grr.channel(1_000_000 / int(cells.sum()))
-    shares = maximise_likelihood(cells, channel, 1000)
+    shares = maximize_likelihood(cells, channel, 1000)
     gradient = channel.adjoint(cells / channel.forward(shares)) / cells.sum()
 
     assert gradient.max() < 1.01
