@@ -59,6 +59,10 @@ _Seconds = Annotated[float, partial(parse_amount, maximum=MAX_UNIX_TIME)]
 Interval = tuple[Figures, Figures]
 
 
+CONFIDENCE: Final = 0.95
+"""Confidence level of each interval individually."""
+
+
 def interval_half_width(confidence: float) -> float:
     """Return the half-width of a confidence interval in standard errors."""
     return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …

@@ -11,13 +11,13 @@ from analyzer.finalize import mixture_of_result
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.messages.result import (
+    CONFIDENCE,
     Histogram,
     Result,
     interval_half_width,
     simultaneous_confidence,
 )
 from common.task.task import Task
-from deploy.results.estimate_table import CONFIDENCE
 
 
 class Estimated(NamedTuple):

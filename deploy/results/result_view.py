@@ -15,6 +15,7 @@ from common.mechanisms.numeric.number import Moments
 from common.mechanisms.registry import number_mechanism_of, rappor_of
 from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
+from common.messages.result import CONFIDENCE
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, spec_as
 from common.task.task import Task
 from deploy.results.decoder import decode
@@ -25,13 +26,7 @@ from deploy.results.distribution_view import (
     distribution_view,
     item_names,
 )
-from deploy.results.estimate_table import (
-    CONFIDENCE,
-    INTERVAL,
-    NOISE_ALONE,
-    EstimateTable,
-    print_table,
-)
+from deploy.results.estimate_table import EstimateTable, print_table
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import guarantee_summary, print_guarantees
 
@@ -245,7 +240,7 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
         title=f"Mean of {'a number' if size == 1 else f'each of {size:,} numbers'}",
         name="number",
         value="mean",
-        interval=INTERVAL if estimate.unbiased else NOISE_ALONE,
+        biased=not estimate.unbiased,
         names=["mean"] if size == 1 and not task.labels else _labels(task, size, "number "),
         values=means,
         errors=estimate.standard_errors,
@@ -297,7 +292,7 @@ def _with_fakes(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -
         *(estimate, asked, estimate.means_with_fakes, estimate.errors_with_fakes),
         title=f"Mean of the reports on each of {len(estimate.reports):,} keys, fakes included",
         value="mean with fakes",
-        interval=NOISE_ALONE,
+        biased=True,
         notes=(_FAKES_INCLUDED, *_without_reports(estimate)),
     )
     warning = _too_wide(table, spec.high - spec.low, every=True)
