@@ -45,7 +45,9 @@ _FEWER: Final = 2.0**-48
 """Probability charged if a length leaves the number of dummies of a kind to chance. Chernoff's
 bound uses half of it, so that charges of several kinds, as if independent, cover their sum."""
 _STEPS: Final = np.geomspace(1e-3, 30, 60)
+"""Values of h that are tried. The bound holds for each, so the grid affects its tightness alone."""
 _ROUNDING: Final = 1 - 1e-9
+"""Factor for a sum of terms that are exact to some 1e-15 each."""
 _LEAST_PROBABILITY: Final = 1e-280
 """Rarer lengths count as without dummies, since rounding spoils their probabilities."""
 

@@ -33,7 +33,7 @@ from deploy.terminal.tables import guarantee_summary, print_guarantees
 MAX_ROWS: Final = 2000
 """Maximum rows of a table on a page."""
 _SHRUNK_FROM: Final = 3
-"""Minimum number of means for which shrinking helps; see analyzer/estimation/projection.py."""
+"""Minimum number of means for which shrinking helps; see analyzer/estimation/shrinkage.py."""
 _TOO_FEW_USERS: Final = (
     "Too few users for this much noise: with intervals that hold for all values at once, no share "
     "can be distinguished from 0."
@@ -66,7 +66,7 @@ _FAKES_REMOVED: Final = (
     "times and .8 below. Keys with shares below 5 standard errors are marked as biased: {:,}."
 )
 _PRECISE: Final = 5
-"""Standard errors of a key's share from which the bias of its mean is small; see OwnersMeans."""
+"""Least share, in standard errors, for a mean of little bias: docs/theory/estimation.md#means."""
 _DETECTED: Final = (
     "Candidates detected: {:,} of {:,}. The probability that any of them does not occur is "
     "at most 5\N{NO-BREAK SPACE}% (Bonferroni)."

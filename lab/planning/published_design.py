@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.published import sbin_trials
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, optimal_buckets
@@ -34,7 +33,7 @@ from lab.planning.design import (
     within_caps,
 )
 from lab.planning.requirements import Requirements
-from lab.planning.shuffler_noise import published_sageo_spec
+from lab.planning.shuffler_noise import published_sageo_spec, sbin_trials
 
 _PARTS: Final = np.arange(1, 20) / 20
 """Fractional parts of dummies per user to try, below _MAX_PARTED dummies."""

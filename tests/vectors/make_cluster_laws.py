@@ -26,10 +26,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.epsilon_search import gaussian_mu
 from common.mechanisms.base import Vector
 from common.task.cluster_dummies import MAX_TYPES
 from lab.planning import cluster_law
+from lab.planning.calibration import gaussian_mu
 from lab.planning.cluster_law import FILE, ClusterLaw, poisson_delta, shipped_laws
 
 _IDEAL_SHARE: Final = 0.35

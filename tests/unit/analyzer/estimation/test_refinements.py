@@ -23,9 +23,8 @@ from analyzer.estimation.histogram import REFINEMENTS, DebiasedShares, estimate
 from analyzer.estimation.projection import (
     _posterior_means,
     base_cut,
-    shrink_to_common_mean,
-    shrink_to_zero,
 )
+from analyzer.estimation.shrinkage import shrink_to_zero
 from analyzer.finalize import mixture_of
 from audit.harness.tasks import sample_task
 from common.errors import TaskError
@@ -40,6 +39,7 @@ from common.mechanisms.weights import ResponseWeights
 from common.protocols import Refinement
 from deploy.datasets.sources import dataset
 from lab.simulate.collection import collect
+from lab.simulate.experiments.projection import shrink_to_common_mean
 from tests.support.plain_refinements import is_right
 from tests.support.tasks import published
 
