@@ -15,7 +15,7 @@ from common.crypto.hpke_pool import Opened
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.mechanisms.base import Randomizer, Reports, Tally, is_null
 from common.messages.batch import BatchManifest
-from common.messages.guarantee import Check, Waived
+from common.messages.guarantee import CheckName, Waived
 from common.messages.ledger_entry import DecisionEntry
 from common.messages.result import RefusalCause
 from common.task.task import Task, honest_share
@@ -27,7 +27,7 @@ class PartCounts(NamedTuple):
     """
     Numbers of a part's opened reports.
 
-    Only totals leave a worker: outcomes of single reports would let a shuffler recognise a report
+    Only totals leave a worker: outcomes of single reports would let a shuffler recognize a report
     that it has tampered with.
     """
 
@@ -167,9 +167,11 @@ class Waiver:
         """`decision` is the operator's last one; only one to release the batch waives checks."""
         self._decision = decision if decision and decision.decision == "release" else None
         self._failed = [self._decision.reason] if self._decision else []
-        self._checks: tuple[Check, ...] = ()
+        self._checks: tuple[CheckName, ...] = ()
 
-    def run(self, name: Check, check: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    def run(
+        self, name: CheckName, check: Callable[P, None], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
         """Run a check; raise its SuspectBatchError unless it is waived."""
         try:
             check(*args, **kwargs)

@@ -9,7 +9,7 @@ import numpy as np
 
 from analyzer.batch_counts import BatchCounts
 from analyzer.estimation.histogram import estimate
-from analyzer.estimation.projection import shrink_to_zero
+from analyzer.estimation.shrinkage import shrink_to_zero
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import guarantees, published_claim
 from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports, Tally

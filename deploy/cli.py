@@ -46,7 +46,7 @@ _COMMANDS: Final = {
     "log": ("deploy.commands.log", "Compare what devices saw of the log of tasks."),
     "sentinels": (
         "deploy.commands.sentinels",
-        "Send test submissions that the analyzer recognises.",
+        "Send test submissions that the analyzer recognizes.",
     ),
     "keys": ("deploy.commands.keys", "Create certificates and signing identities."),
     "issuer": ("deploy.commands.issuer", "Prepare the issuer of one-time tokens."),

@@ -224,7 +224,7 @@ class Agent:
         return token
 
     def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
-        """Return the lock that serialises an answer's submissions; it exists only while in use."""
+        """Return the lock that serializes an answer's submissions; it exists only while in use."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> None:

@@ -70,7 +70,7 @@ def _alone(subject: AuditSubject, rng: Generator) -> Finding:
         title="All other users made up",
         sentence=f"{who} can fill a batch with submissions that they know. What is left is yours: "
         "only your own noise and dummies, and the shuffler's, protect you.",
-        advice="Let an organisation apart from the analyzer's operate the issuer."
+        advice="Let an organization apart from the analyzer's operate the issuer."
         if task.tokens
         else "Require one-time tokens, with --token-key: default devices refuse this task.",
     )

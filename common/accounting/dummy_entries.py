@@ -4,7 +4,7 @@ The accounting of users' dummies, one row for each distribution, and dummies tha
 If somebody kept submissions from the shuffler by their length, dummies no longer follow the task's
 distribution. No value enters lengths, though, and given its length a submission's dummies are
 drawn as ever. Of all users any may be the honest ones: the worst choice counts. The proof is in
-docs/theory/accounting.md. Run by the analyzer, and by operators who check results.
+docs/theory/accounting.md. Run by the analyzer, by devices, operators and planners.
 """
 
 import math
@@ -45,7 +45,9 @@ _FEWER: Final = 2.0**-48
 """Probability charged if a length leaves the number of dummies of a kind to chance. Chernoff's
 bound uses half of it, so that charges of several kinds, as if independent, cover their sum."""
 _STEPS: Final = np.geomspace(1e-3, 30, 60)
+"""Values of h that are tried. The bound holds for each, so the grid affects its tightness alone."""
 _ROUNDING: Final = 1 - 1e-9
+"""Factor for a sum of terms that are exact to some 1e-15 each."""
 _LEAST_PROBABILITY: Final = 1e-280
 """Rarer lengths count as without dummies, since rounding spoils their probabilities."""
 

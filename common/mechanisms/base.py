@@ -32,7 +32,7 @@ class Randomizer(Protocol):
     The part of a mechanism that the device, the analyzer and the accountant use.
 
     The layout of values and the estimator depend on the kind of value: `Mechanism` here for items,
-    `NumberMechanism` for numbers, `Rappor` for texts, `PrivKv` for pairs.
+    `NumberMechanism` for numbers, `Rappor` and `PrefixHashing` for texts, `PrivKv` for pairs.
     """
 
     @property
@@ -195,7 +195,7 @@ class MechanismRequest:
 
 
 class Mechanism(Randomizer, Protocol):
-    """A randomizer of items and its estimator. Pure; vectorised over users."""
+    """A randomizer of items and its estimator. Pure; vectorized over users."""
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
@@ -258,7 +258,7 @@ class Mechanism(Randomizer, Protocol):
 
     def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
         """
-        Return each debiased share's covariance with a weighted sum, if there are no maps.
+        Return each debiased share's covariance with a weighted sum, where `linear` returns None.
 
         By default errors of items are independent.
         """
@@ -276,7 +276,8 @@ class Mechanism(Randomizer, Protocol):
 
     def channel(self, real_share: float) -> Channel | None:
         """
-        Return the distribution of a report's cell; None, by default: too many, or not disjoint.
+        Return the distribution of a report's cell; None (default) if cells are too many
+        or overlap.
 
         Of all reports, a share real_share are users' own; the others are uniform dummies.
         """
@@ -317,7 +318,7 @@ def null_reports(count: int, dtype: np.dtype[Any]) -> Reports:
     """
     Return `count` null reports of 0xFF bytes, which no mechanism can return.
 
-    They pad a submission to its task's fixed number of reports; the analyzer discards them.
+    They pad a submission to the next of its task's lengths; the analyzer discards them.
     """
     return np.frombuffer(bytes([_NULL_BYTE]) * (count * dtype.itemsize), dtype=dtype)
 

@@ -76,7 +76,7 @@ def delta_warnings(delta: float, people: int, name: str = "delta") -> tuple[str,
     return (warning,) * (delta * people >= 1)
 
 
-Check = Literal["sentinels", "lengths", "refusals"]
+CheckName = Literal["sentinels", "lengths", "refusals"]
 """The checks of a batch; `WAIVABLE` in common/accounting/assumptions.py tells what each waiver
 costs."""
 _MAX_DIGITS: Final = 15
@@ -86,7 +86,7 @@ _MAX_DIGITS: Final = 15
 class Waived:
     """Waived checks, and the numbers that guarantees rely on without the check of lengths."""
 
-    checks: tuple[Check, ...] = ()
+    checks: tuple[CheckName, ...] = ()
     by_length: tuple[int, ...] = ()
     """Submissions of each of the task's lengths; empty unless `lengths` is waived."""
 
@@ -100,7 +100,7 @@ class Waived:
         """Parse what `str` returns, such as "lengths 970 30"; raise WireError for other text."""
         words = text.split()
         numbers = [word for word in words if word.isdecimal() and len(word) <= _MAX_DIGITS]
-        checks = tuple(check for check in get_args(Check) if check in words)
+        checks = tuple(check for check in get_args(CheckName) if check in words)
         found = cls(checks, tuple(map(int, numbers)))
         if str(found) != text:
             raise WireError("the waived checks are not a list of checks and numbers by length")

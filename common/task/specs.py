@@ -521,9 +521,9 @@ def spec_as(spec: AnySpec, form: type[S]) -> S:
 
 MAX_LABEL_CHARACTERS: Final = 256
 MAX_COMPOSED_CHARACTERS: Final = 4
-"""Maximum number of characters that normalisation combines into one."""
+"""Maximum number of characters that normalization combines into one."""
 MAX_TYPED_CHARACTERS: Final = MAX_COMPOSED_CHARACTERS * MAX_TEXT_BYTES
-"""Maximum characters of a text before normalisation; no task accepts a longer one."""
+"""Maximum characters of a text before normalization; no task accepts a longer one."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Surrogates: valid in JSON, but not in files, messages or terminals."""
 
@@ -535,7 +535,7 @@ def normalize(text: str) -> str:
     That is Unicode's normal form C without whitespace at either end. A text then sets the same bits
     of a filter however it was typed. The normal form of assigned
     characters never changes, so all versions of Unicode agree. A text longer than any task accepts
-    is only stripped, since normalising accents takes quadratic time.
+    is only stripped, since normalizing accents takes quadratic time.
     """
     text = text.strip()
     return unicodedata.normalize("NFC", text) if len(text) <= MAX_TYPED_CHARACTERS else text

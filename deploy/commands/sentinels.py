@@ -17,7 +17,7 @@ _EXAMPLE: Final = (
     f"{AT_ANALYZER} --output sentinels.jsonl"
 )
 
-app = options.command_group("sentinels", "Test submissions that the analyzer recognises.", _EXAMPLE)
+app = options.command_group("sentinels", "Test submissions that the analyzer recognizes.", _EXAMPLE)
 
 
 @options.command(app, _EXAMPLE, name="plant", short_help="Send and register test submissions.")

@@ -163,7 +163,7 @@ def decode(
     rappor: Rappor, cells: Counts, candidates: Sequence[str], *, most_together: float = MAX_TOGETHER
 ) -> Decoding:
     """
-    Estimate and test each candidate from the result of `rappor.tally`. Run by the analyzer.
+    Estimate and test each candidate from `rappor.tally`'s result. Run by operators and simulators.
 
     Candidates are distinct, and labels with the encoding `labels`.
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.errors import SettingsError
-from common.messages.result import Estimate, Histogram, Means, Result
+from common.messages.result import CONFIDENCE, Estimate, Histogram, Means, Result
 from common.protocols import protocol_named
-from deploy.results.estimate_table import CONFIDENCE
 from deploy.results.result_view import Columns
 from deploy.terminal.files import atomic_output
 

@@ -15,6 +15,7 @@ from common.mechanisms.numeric.number import Moments
 from common.mechanisms.registry import number_mechanism_of, rappor_of
 from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
+from common.messages.result import CONFIDENCE
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, spec_as
 from common.task.task import Task
 from deploy.results.decoder import decode
@@ -25,20 +26,14 @@ from deploy.results.distribution_view import (
     distribution_view,
     item_names,
 )
-from deploy.results.estimate_table import (
-    CONFIDENCE,
-    INTERVAL,
-    NOISE_ALONE,
-    EstimateTable,
-    print_table,
-)
+from deploy.results.estimate_table import EstimateTable, print_table
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import guarantee_summary, print_guarantees
 
 MAX_ROWS: Final = 2000
 """Maximum rows of a table on a page."""
 _SHRUNK_FROM: Final = 3
-"""Minimum number of means for which shrinking helps; see analyzer/estimation/projection.py."""
+"""Minimum number of means for which shrinking helps; see analyzer/estimation/shrinkage.py."""
 _TOO_FEW_USERS: Final = (
     "Too few users for this much noise: with intervals that hold for all values at once, no share "
     "can be distinguished from 0."
@@ -71,7 +66,7 @@ _FAKES_REMOVED: Final = (
     "times and .8 below. Keys with shares below 5 standard errors are marked as biased: {:,}."
 )
 _PRECISE: Final = 5
-"""Standard errors of a key's share from which the bias of its mean is small; see OwnersMeans."""
+"""Least share, in standard errors, for a mean of little bias: docs/theory/estimation.md#means."""
 _DETECTED: Final = (
     "Candidates detected: {:,} of {:,}. The probability that any of them does not occur is "
     "at most 5\N{NO-BREAK SPACE}% (Bonferroni)."
@@ -245,7 +240,7 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
         title=f"Mean of {'a number' if size == 1 else f'each of {size:,} numbers'}",
         name="number",
         value="mean",
-        interval=INTERVAL if estimate.unbiased else NOISE_ALONE,
+        biased=not estimate.unbiased,
         names=["mean"] if size == 1 and not task.labels else _labels(task, size, "number "),
         values=means,
         errors=estimate.standard_errors,
@@ -297,7 +292,7 @@ def _with_fakes(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -
         *(estimate, asked, estimate.means_with_fakes, estimate.errors_with_fakes),
         title=f"Mean of the reports on each of {len(estimate.reports):,} keys, fakes included",
         value="mean with fakes",
-        interval=NOISE_ALONE,
+        biased=True,
         notes=(_FAKES_INCLUDED, *_without_reports(estimate)),
     )
     warning = _too_wide(table, spec.high - spec.low, every=True)

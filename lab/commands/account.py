@@ -85,7 +85,7 @@ def account(
             negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY.
         dummies_per_user: Dummies per user, such as 1.3, excluding --colluders and --skippers.
         shuffler_dummies: Uniform dummies from the shuffler.
-        known_dummies: Dummies that the analyzer recognises.
+        known_dummies: Dummies that the analyzer recognizes.
         colluders: Users who reveal their messages to the analyzer.
         skippers: Users who skip their dummies.
         delta: Compute epsilon at this delta.

@@ -157,7 +157,7 @@ def _batch_demands(workload: Workload) -> Iterator[Demand]:
         ("analyzer", receive, count, 0.0),
     )
     for party, busy, work, kept in parties:
-        # These minimise the sum of workers, given the sum of both stages' durations.
+        # These minimize the sum of workers, given the sum of both stages' durations.
         workers = math.ceil(math.sqrt(work) * (math.sqrt(shuffle) + math.sqrt(count)) / left)
         blocks = reports * cost(f"{party} blocks")
         moved = 2 * blocks * workers / work  # written once, read once

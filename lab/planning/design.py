@@ -10,7 +10,6 @@ import numpy as np
 
 from analyzer.task_builder import without_claim
 from common.accounting.claims import claimable_epsilon
-from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Mechanism, Mixture, Vector
@@ -22,6 +21,7 @@ from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import ItemDummies
 from common.task.task import MAX_LOCAL_EPSILON, Task
+from lab.planning.calibration import gaussian_mu
 from lab.planning.requirements import UNUSED_KEY, Requirements
 
 D = TypeVar("D", bound="Design")

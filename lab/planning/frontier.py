@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from common.accounting.count_distributions import MAX_COUNT
-from common.accounting.epsilon_search import gaussian_mu
 from common.limits import MAX_ENVELOPE_BYTES
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, seeds_of
 from common.protocols import PROTOCOLS, ProtocolRow
 from common.task.task import envelope_bytes
+from lab.planning.calibration import gaussian_mu
 from lab.planning.design import ItemDesign, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 

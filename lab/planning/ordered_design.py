@@ -7,7 +7,6 @@ import numpy as np
 
 from common.accounting.claims import MAX_LEVELS
 from common.accounting.composition import composed_epsilon
-from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.hierarchy import Hierarchy
@@ -16,7 +15,7 @@ from common.mechanisms.weights import ResponseWeights
 from common.task.domain_spec import hierarchy_sizes
 from common.task.named_dummies import LevelDummies
 from common.task.task import envelope_bytes
-from lab.planning.calibration import least_noise, log_excess
+from lab.planning.calibration import gaussian_mu, least_noise, log_excess
 from lab.planning.design import within_caps
 from lab.planning.requirements import Progress, Requirements, item_report
 from lab.planning.search import search_protocols, tight_design

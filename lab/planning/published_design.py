@@ -1,7 +1,7 @@
 """
 Designs by the papers' own privacy bounds: each theorem solved for the parameters. Pure.
 
-Parameters that a paper leaves open, such as numbers of dummies or buckets, minimise the error.
+Parameters that a paper leaves open, such as numbers of dummies or buckets, minimize the error.
 If a bound cannot reach the target ε with any noise, the local ε is the target, and a note says so.
 The bounds are in `common.accounting.published`; tests evaluate them at these designs.
 """
@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.published import sbin_trials
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, optimal_buckets
@@ -34,7 +33,7 @@ from lab.planning.design import (
     within_caps,
 )
 from lab.planning.requirements import Requirements
-from lab.planning.shuffler_noise import published_sageo_spec
+from lab.planning.shuffler_noise import published_sageo_spec, sbin_trials
 
 _PARTS: Final = np.arange(1, 20) / 20
 """Fractional parts of dummies per user to try, below _MAX_PARTED dummies."""

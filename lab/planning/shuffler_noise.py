@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from common.accounting.count_distributions import Binomial, least_whole
-from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta, gaussian_mu
+from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
 from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import sageo_left, sageo_peak, sageo_right
-from common.errors import AccountingError, PlanError, TaskError
+from common.accounting.published import sageo_left, sageo_peak, sageo_right, sbin_coins
+from common.errors import AccountingError, BoundRangeError, PlanError, TaskError
 from common.protocols import PROTOCOLS, ShufflerDistribution
 from common.task.shuffler_spec import (
     MAX_PER_ITEM,
@@ -21,7 +21,7 @@ from common.task.shuffler_spec import (
     GeometricNoise,
     ShufflerSpec,
 )
-from lab.planning.calibration import least_noise, log_excess
+from lab.planning.calibration import gaussian_mu, least_noise, log_excess
 from lab.planning.design import ItemDesign, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 
@@ -159,6 +159,21 @@ def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     return _two_sided(epsilon, delta, _least_count(geometric, 0, epsilon, delta))
 
 
+def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
+    """Return the number of fair coins for each item that SBin requires [MSE25]."""
+    check_delta(delta)
+    return max(1, _covered("SBin", sbin_coins(epsilon, delta, keep_probability)))
+
+
+def _covered(name: str, number: float) -> int:
+    """Round up a number that a bound requires; raise BoundRangeError if it is infinite."""
+    if math.isinf(number):
+        raise BoundRangeError(
+            f"{name}'s bound does not cover these values of epsilon, delta and keep_probability"
+        )
+    return math.ceil(number)
+
+
 def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
     Return SAGeo's noise by its published formula [MSE25], truncated at a cost of 1e-3 of δ.
@@ -167,7 +182,7 @@ def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
     _check(epsilon, delta)
     left, right = sageo_left(epsilon, 1.0), sageo_right(epsilon, 1.0)
-    peak = sageo_peak(epsilon, delta, 1.0, left, right)
+    peak = _covered("SAGeo", sageo_peak(epsilon, delta, 1.0, left, right))
     return _two_sided(epsilon, delta, max(0, peak))
 
 

@@ -13,8 +13,10 @@ from analyzer.finalize import mixture_of
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.discovery.prefix_search import planned_share
+from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
+from common.mechanisms.discovery.prefix_search import BYTES, critical_count, sure_share
 from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.key_value.estimator import PairEstimates, PairEstimator
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor import bloom
 from common.mechanisms.registry import number_mechanism_of, prefix_hashing_of, rappor_of
@@ -168,6 +170,18 @@ def _smallest_share(task: Task, n_users: int) -> float:
     return planned_share(spec_as(task.mechanism, OpenSpec), n_users)
 
 
+def planned_share(spec: OpenSpec, n_users: int) -> float:
+    """Return the `sure_share` to expect, with as many candidates at each level as at the first."""
+    mechanism, spells = PrefixHashing.of(spec), spec.encoding == "spell"
+    levels, number = mechanism.levels, n_users // mechanism.levels
+    candidates = BYTES if spells else BYTES ** min(FIRST_BYTES, spec.code_bytes)
+    critical = [
+        critical_count(number, candidates, mechanism.buckets, last=spells or level == levels - 1)
+        for level in range(levels)
+    ]
+    return sure_share(mechanism, np.full(levels, number), critical)
+
+
 def _number_errors(task: Task, n_users: int) -> Vector:
     """Return the error of the mean of values spread evenly over the range."""
     numbers = spec_as(task.mechanism, NumberSpec)
@@ -179,9 +193,44 @@ def _number_errors(task: Task, n_users: int) -> Vector:
 
 def _pair_errors(task: Task, n_users: int) -> Vector:
     owners = np.full(task.domain_size, _OWNERS)
-    expected = PrivKv.of(task).expected(owners, np.zeros(task.domain_size), n_users)
+    expected = expected_pairs(PrivKv.of(task), owners, np.zeros(task.domain_size), n_users)
     squares: Vector = expected.frequency_errors**2
     return squares
+
+
+def expected_pairs(
+    estimator: PairEstimator, frequencies: Vector, means: Vector, n_users: int
+) -> PairEstimates:
+    """
+    Return the expectation and the standard errors of `estimate`, for users drawn at random.
+
+    Shares vary around those of the users drawn, means around those of the population. Both use
+    E[1/R] over the number R of reports to second order, and ignore clipping to -1 .. 1.
+
+    Arguments are those of `bias_of_fakes`; there are at least a few users for each key.
+    """
+    asked = np.full(len(frequencies), 1 / len(frequencies))
+    inverse = _mean_inverse(n_users, asked)
+    coin = estimator.p_key * (1 - estimator.p_key) / (estimator.key_signal or 1.0) ** 2
+    not_asked = np.maximum(n_users * inverse - 1, 0.0) / max(n_users - 1, 1)
+    known = estimator.key_signal > 0
+    errors = np.sqrt(coin * inverse + frequencies * (1 - frequencies) * not_asked)
+    with_fakes = means + estimator.bias_of_fakes(frequencies, means)
+    present = frequencies * estimator.key_signal + 1 - estimator.p_key
+    signs = _mean_inverse(n_users, present * asked)
+    return PairEstimates(
+        frequencies=np.where(known, frequencies, 0.5),
+        frequency_errors=np.where(known, errors, 0.5),
+        means_with_fakes=with_fakes,
+        errors_with_fakes=np.sqrt((estimator.value_signal**-2 - with_fakes**2) * signs),
+        has_values=np.ones(len(frequencies), dtype=np.bool_),
+    )
+
+
+def _mean_inverse(trials: int, probabilities: Vector) -> Vector:
+    """Return E[1/R] of a binomial R > 0 of mean μ, to second order: (1 + Var[R]/μ²) / μ."""
+    mean = trials * probabilities
+    return (1 + (1 - probabilities) / mean) / mean
 
 
 def _draft(protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:

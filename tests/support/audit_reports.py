@@ -101,7 +101,7 @@ def _of_the_pair(claim: float, measured: float) -> Finding:
         heading="anonymity",
         coalition="shuffler+analyzer",
         verdict="tight" if math.isfinite(claim) else "unprotected",
-        advice="Lower local_epsilon, or let different organisations operate the two.",
+        advice="Lower local_epsilon, or let different organizations operate the two.",
         claim_epsilon=claim,
         exact_epsilon=claim,
         empirical_epsilon_lower=measured,

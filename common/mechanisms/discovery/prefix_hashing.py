@@ -64,7 +64,7 @@ class PrefixHashing(OddsOfWeights, Randomizer):
         """
         Compute a task's integer weights and sizes, or raise TaskError. Run by the analyzer.
 
-        If `buckets` is 0, they are the prime nearest to e^ε + 1, which minimises the variance of
+        If `buckets` is 0, they are the prime nearest to e^ε + 1, which minimizes the variance of
         rare values [WBLJ17].
         """
         weights = ResponseWeights.for_epsilon(local_epsilon)

@@ -22,10 +22,9 @@ import scipy
 from numpy.typing import NDArray
 
 from common.mechanisms.base import Counts, Reports, Vector
-from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing, code_of
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of
 from common.mechanisms.hashing.finite_field import inverses
 from common.messages.result import FoundValues
-from common.task.specs import OpenSpec
 
 BYTES: Final = 256
 _MAX_KEPT: Final = 8192
@@ -175,18 +174,6 @@ def sure_share(mechanism: PrefixHashing, numbers: Counts, critical: Sequence[flo
     if excess(1.0) <= 0:
         return 1.0
     return float(scipy.optimize.brentq(excess, 0.0, 1.0, xtol=1e-9))
-
-
-def planned_share(spec: OpenSpec, n_users: int) -> float:
-    """Return the `sure_share` to expect, with as many candidates at each level as at the first."""
-    mechanism, spells = PrefixHashing.of(spec), spec.encoding == "spell"
-    levels, number = mechanism.levels, n_users // mechanism.levels
-    candidates = BYTES if spells else BYTES ** min(FIRST_BYTES, spec.code_bytes)
-    critical = [
-        critical_count(number, candidates, mechanism.buckets, last=spells or level == levels - 1)
-        for level in range(levels)
-    ]
-    return sure_share(mechanism, np.full(levels, number), critical)
 
 
 def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> FoundValues:

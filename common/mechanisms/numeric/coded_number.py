@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
-from common.mechanisms.bits import slices
+from common.mechanisms.bits import chunks
 from common.mechanisms.numeric.number import (
     Moments,
     NumberMechanism,
@@ -177,7 +177,7 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
         """Sum the parts of reports, shape (features,); below 2^63. Run by the analyzer."""
         check_valid(self.valid(reports), f"a code is not below {self.answers}")
         cells = np.zeros(self.features, dtype=np.int64)
-        for part in slices(len(reports), 1, CODES_AT_ONCE):
+        for part in chunks(len(reports), 1, CODES_AT_ONCE):
             cells += self.parts(reports["code"][part].astype(np.int64)).sum(axis=1)
         return cells
 

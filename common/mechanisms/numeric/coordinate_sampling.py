@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
-from common.mechanisms.bits import slices
+from common.mechanisms.bits import chunks
 from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
 from common.mechanisms.numeric.number import (
     Moments,
@@ -156,7 +156,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
             f"or a code is not below {self.answer.answers}",
         )
         cells = np.zeros((self.coordinates, self.answer.features), dtype=np.int64)
-        for piece in slices(len(reports), 1, CODES_AT_ONCE):
+        for piece in chunks(len(reports), 1, CODES_AT_ONCE):
             coordinates = reports["coordinates"][piece].astype(np.int64)
             codes = reports["codes"][piece].astype(np.int64)
             for place in range(self.sampled):

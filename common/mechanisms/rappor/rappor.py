@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from common.errors import TaskError, ValueRangeError
 from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.base import Counts, Randomizer, Reports, check_report_bytes, check_valid
-from common.mechanisms.bits import bit_field, pack, slices, spare_bits_clear
+from common.mechanisms.bits import bit_field, chunks, pack, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
@@ -62,7 +62,7 @@ def rounded_weights(f: Probability, p: Probability, q: Probability) -> tuple[int
 
 @dataclass(frozen=True)
 class Rappor(CheckedArguments, Randomizer):
-    """RAPPOR with integer weights. Pure; vectorised over users."""
+    """RAPPOR with integer weights. Pure; vectorized over users."""
 
     spec: RapporSpec
     labels: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ class Rappor(CheckedArguments, Randomizer):
         """
         spec = self.spec
         responses = np.zeros(len(texts), dtype=self.report_dtype)
-        for part in slices(len(texts), spec.bits):
+        for part in chunks(len(texts), spec.bits):
             rows = [
                 self._noise_of(text, secret)
                 for text, secret in zip(texts[part], secrets[part], strict=True)
@@ -256,7 +256,7 @@ class Rappor(CheckedArguments, Randomizer):
         reports = responses.copy()
         if spec.one_time:
             return reports
-        for part in slices(len(reports), spec.bits):
+        for part in chunks(len(reports), spec.bits):
             bits = responses["bits"][part]
             draw = rng.integers(0, INSTANT_SUM, size=(len(bits), spec.bits), dtype=np.uint16)
             unset, shown = pack(draw < spec.unset_weight), pack(draw < spec.set_weight)
@@ -282,7 +282,7 @@ class Rappor(CheckedArguments, Randomizer):
         )
         sizes = np.bincount(reports["cohort"], minlength=spec.cohorts)
         counts = np.zeros(spec.cohorts * spec.bits, dtype=np.int64)
-        for part in slices(len(reports), spec.bits):
+        for part in chunks(len(reports), spec.bits):
             bits = np.unpackbits(reports["bits"][part], axis=1, count=spec.bits, bitorder="little")
             rows, places = np.nonzero(bits)
             cells = reports["cohort"][part].astype(np.int64)[rows] * spec.bits + places

@@ -11,13 +11,13 @@ from common.accounting.count_distributions import (
     Conditioned,
     CountDistribution,
     NegativeBinomial,
-    Poisson,
 )
 from common.accounting.dummy_entries import entry_of
 from common.accounting.item_noise import each_item_release
 from common.task.dummies import EXTRA_WEIGHT_SUM
 from common.task.named_dummies import ItemDummies
 from common.task.uniform_dummies import NegativeBinomialDummies
+from lab.accountant.query import Poisson
 from tests.support.exhaustive_delta import (
     Added,
     grr_distribution,

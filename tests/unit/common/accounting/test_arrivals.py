@@ -15,7 +15,7 @@ from common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS, WAIVABLE
 from common.accounting.dummy_entries import arrivals_of
 from common.accounting.guarantees import PrivacyParameters, claimed_release, guarantees
 from common.errors import AccountingError, WireError
-from common.messages.guarantee import NONE_WAIVED, Check, Waived, claimed
+from common.messages.guarantee import NONE_WAIVED, CheckName, Waived, claimed
 from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import LevelDummies
@@ -297,7 +297,7 @@ def test_the_counts_of_two_items_are_no_better_than_stated() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
 @pytest.mark.parametrize("check", WAIVABLE)
-def test_no_guarantee_keeps_what_a_waived_check_was_for(protocol: str, check: Check) -> None:
+def test_no_guarantee_keeps_what_a_waived_check_was_for(protocol: str, check: CheckName) -> None:
     """Nor a claim of a paper; and no figure gets smaller."""
     task = protocol_task(protocol)
     by_length = np.random.default_rng(3).multinomial(1000, task.dummies.length_probabilities())

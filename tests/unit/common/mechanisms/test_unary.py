@@ -3,7 +3,7 @@ import pytest
 
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Reports
-from common.mechanisms.bits import slices
+from common.mechanisms.bits import chunks
 from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
 from lab.bounds.randomizers import optimized_unary, symmetric_unary
@@ -24,7 +24,7 @@ def test_many_users_are_drawn_and_counted_in_pieces() -> None:
     reports = mechanism.randomize(np.full(30_000, 7), rng)
     cells = mechanism.tally(reports)
 
-    assert [0, 13_981, 27_962] == [part.start for part in slices(30_000, 300)]
+    assert [0, 13_981, 27_962] == [part.start for part in chunks(30_000, 300)]
     assert _counts(reports, 300).tolist() == cells.tolist()
     shares = cells / 30_000
     assert shares[7] == pytest.approx(0.5, abs=0.03)

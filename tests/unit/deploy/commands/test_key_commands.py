@@ -53,7 +53,7 @@ def test_certificates_that_end_soon_are_pointed_out(
     assert (age > 14) == ("ended" in text)
 
 
-def test_another_organisations_authority_is_trusted(tmp_path: Path) -> None:
+def test_another_organizations_authority_is_trusted(tmp_path: Path) -> None:
     """The printed SHA-256 is to be compared; --shared makes one authority for all."""
     theirs, keys = tmp_path / "theirs", str(tmp_path / "keys")
     made = shown_json("keys make", str(theirs), "--party", "shuffler")

@@ -2,10 +2,10 @@ from typing import Any, Final
 
 import pytest
 
-from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from common.errors import PlanError
 from common.protocols import PROTOCOLS, protocols_of
+from lab.planning.calibration import gaussian_mu
 from lab.planning.requirements import Requirements
 from lab.planning.search import tight_design
 from lab.planning.shuffler_noise import shuffler_design, shuffler_designs

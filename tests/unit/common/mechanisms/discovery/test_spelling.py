@@ -5,8 +5,9 @@ import pytest
 from numpy.typing import NDArray
 
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of, elements_of
-from common.mechanisms.discovery.prefix_search import _best_texts, planned_share, spell
+from common.mechanisms.discovery.prefix_search import _best_texts, spell
 from common.task.draft import OpenDraft
+from lab.planning.value_design import planned_share
 
 
 def _held(
