@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from common.errors import PlanError
-from common.protocols import PROTOCOLS
+from common.protocols import PROTOCOLS, protocols_of
 from common.task.dummies import EXTRA_WEIGHT_SUM
 from common.task.task import MAX_LOCAL_EPSILON
 from lab.planning.calibration import least_noise
@@ -63,9 +63,7 @@ def tight_design(protocol: str, target: Requirements) -> ItemDesign:
     """
     if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
-    if protocol not in _TIGHT:
-        raise PlanError(f"the planner has no search for the protocol {protocol}")
-    return within_caps(_TIGHT[protocol](protocol, target))
+    return within_caps(_TIGHT.get(protocol, one_noisy_report)(protocol, target))
 
 
 _Find = Callable[[str, Requirements], ItemDesign]
@@ -156,6 +154,13 @@ def search_protocols(
         designs += _search_protocol(frontier, point.protocol, most)
     if target.trust == "shuffler-dummies":
         designs += shuffler_designs(target)
+    for name in protocols_of("categorical"):
+        if PROTOCOLS[name].amplified and name not in _TIGHT:
+            progress(name)
+            try:
+                designs.append(one_noisy_report(name, target))
+            except PlanError as error:
+                left_out[name] = str(error)
     progress("signed")
     least = min((design.mse for design in designs if _allowed(design)), default=math.inf)
     try:
@@ -262,6 +267,28 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[ItemDesign, floa
     return best
 
 
+def one_noisy_report(protocol: str, target: Requirements) -> ItemDesign:
+    """
+    Return the design of one report with the largest local ε that meets the target.
+
+    Serves every protocol without a row in `_TIGHT`. Raises PlanError if none meets the target.
+    """
+
+    def attempt(level: float) -> tuple[ItemDesign | None, float]:
+        epsilon = min(math.exp(level), target.noise_cap, MAX_LOCAL_EPSILON)
+        design = ItemDesign.of(protocol, target, local_epsilon=epsilon)
+        excess = design_excess(design)
+        return design, 0.0 if excess <= 0 and epsilon < math.exp(level) else excess
+
+    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
+    if best is None:
+        raise PlanError(
+            f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with "
+            f"{target.honest} users"
+        )
+    return best[0]
+
+
 def _ddps(protocol: str, target: Requirements) -> ItemDesign:
     check_bit(target)
     return _searched(("sh",))(protocol, target)
@@ -284,4 +311,4 @@ _TIGHT: Final[Mapping[str, _Find]] = {
     "signed": _signed,
     **dict.fromkeys(SHUFFLER_PROTOCOLS, shuffler_design),
 }
-"""The search for a design, by protocol."""
+"""The search for a design, by protocol; of others, one noisy report is planned."""

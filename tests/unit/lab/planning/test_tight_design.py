@@ -5,9 +5,10 @@ import pytest
 from common.accounting.guarantees import central_epsilon
 from common.errors import PlanError
 from common.protocols import PROTOCOLS, protocols_of
+from lab.planning import search
 from lab.planning.calibration import gaussian_mu
 from lab.planning.requirements import Requirements
-from lab.planning.search import tight_design
+from lab.planning.search import search_protocols, tight_design
 from lab.planning.shuffler_noise import shuffler_design, shuffler_designs
 from tests.support.requirements import amplified_requirements
 
@@ -38,6 +39,19 @@ def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[s
     claimed = tight_design(protocol, target).task.central_epsilon
 
     assert 0.95 * target.central_epsilon < claimed <= target.central_epsilon
+
+
+def test_a_protocol_without_a_search_is_planned_with_one_noisy_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its error is that of the search which another protocol has for the same reports."""
+    target, searched = _wanted(n_users=100_000), tight_design("sh", _wanted(n_users=100_000))
+    monkeypatch.delitem(search._TIGHT, "sh")
+    designs = search_protocols(target, lambda _: None)[1]
+    [planned] = [design for design in designs if design.protocol == "sh"]
+
+    assert tight_design("sh", target).mse == pytest.approx(searched.mse, rel=0.005)
+    assert planned.draft.dummies_per_user == 0
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
