@@ -51,8 +51,9 @@ class AnalyzerCore:
             metrics=self.metrics,
         )
         self.staging = Staging(
-            registry=self.registry,
             store=store,
+            budgets=self.budgets,
+            metrics=self.metrics,
             get_task=self.registry.get,
             job=CountJob,
             check_kept=ledger.check_not_dropped,
@@ -63,7 +64,17 @@ class AnalyzerCore:
             blocks=self.blocks,
             executor=self.executor,
         )
-        self.releases = Releases(staging=self.staging, most_refused_share=self.most_refused_share)
+        self.releases = Releases(
+            staging=self.staging,
+            registry=self.registry,
+            store=store,
+            budgets=self.budgets,
+            keys=keys,
+            executor=self.executor,
+            clock=clock,
+            metrics=self.metrics,
+            most_refused_share=self.most_refused_share,
+        )
 
     async def check(self) -> None:
         """

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.batch_counts import PartCounts, count_reports
+from analyzer.batch_counts import SliceCounts, count_reports
 from analyzer.sentinels import PartMatches, match_part
 from common.crypto.hpke import HpkePrivateKey, report_context
 from common.crypto.hpke_pool import open_each
@@ -39,7 +39,7 @@ class CountJob(ReceivedJob):
         """Find the sentinels' reports in an arrived part."""
         return match_part(self.arrived(part), self.report_bytes, split(self.sentinel_leaves))
 
-    def count(self, slice_number: int) -> PartCounts:
+    def count(self, slice_number: int) -> SliceCounts:
         """
         Open, check and count the reports of one slice, without sentinels' reports.
 

@@ -181,7 +181,7 @@ class DeviceStore(Database):
         is charged to each person; likewise if both are new. A store of an earlier version has no
         counter yet, and gets one.
 
-        A crash in between leaves what a further call completes.
+        Safe to repeat after a crash.
 
         Raises:
             SettingsError: Charges or the counter are missing, and the person has not confirmed it.

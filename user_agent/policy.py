@@ -47,7 +47,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A person's limits on a single task and on the total of all tasks."""
+    """A device's pinned identities and limits on one task and on all tasks together."""
 
     identity: PublicIdentity
     """The pinned identity of the analyzer."""

@@ -68,7 +68,7 @@ async def start(settings: UserAgentSettings) -> Service:
             check_seconds=settings.inclusion_check_seconds,
         )
         service.background += [agent.keep_resending, agent.monitor.keep_checking]
-        servicer = UserAgentServicer(agent, store)
+        servicer = UserAgentServicer(agent)
         add_services = partial(user_agent_pb2_grpc.add_UserAgentServicer_to_server, servicer)
         await service.serve("shuffledp.v1.UserAgent", add_services)
     return service

@@ -1,22 +1,16 @@
 """The user agent's gRPC methods: wire in, core, wire out."""
 
 from common.wire.fields import digest_from_wire
-from common.wire.submissions import (
-    contribution_from_wire,
-    record_question_from_wire,
-)
+from common.wire.submissions import contribution_from_wire, receipt_request_from_wire
 from common.wire.transparency import evidence_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from user_agent.agent import Agent
-from user_agent.device_store import DeviceStore
-from user_agent.task_log import all_evidence
 
 
 class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     """Serves the people who use the device."""
 
-    def __init__(self, agent: Agent, store: DeviceStore) -> None:
-        self._store = store
+    def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
     async def GetQuestion(
@@ -42,7 +36,7 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
         self, request: user_agent_pb2.GetReceiptRequest, _context: object
     ) -> user_agent_pb2.GetReceiptResponse:
         """Return the record of an answer."""
-        saved = await self._agent.record(*record_question_from_wire(request))
+        saved = await self._agent.record(*receipt_request_from_wire(request))
         return user_agent_pb2.GetReceiptResponse(
             state=saved.state,
             inclusion=saved.inclusion,
@@ -55,4 +49,4 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
         self, _request: user_agent_pb2.GetLogEvidenceRequest, _context: object
     ) -> user_agent_pb2.GetLogEvidenceResponse:
         """Return what this device saw of the log."""
-        return evidence_to_wire(await self._store.run(all_evidence))
+        return evidence_to_wire(await self._agent.log_evidence())

@@ -5,13 +5,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from common.crypto.signing import SignedTask, envelope_hash
+from common.crypto.signing import SignedTask, envelope_hash, sign_receipt
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from shuffler.servicer import receipt_for
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
 from tests.support.faults import Crash, FaultyState, Life, add_boundaries
@@ -162,8 +161,8 @@ class DeviceParty:
         self.sent[envelope_hash(envelope)] = envelope
 
         async def submit() -> bytes:
-            outcome = await self._shuffler.collection.submit(digest, envelope, token)
-            return receipt_for(SHUFFLER, digest, envelope, outcome)
+            await self._shuffler.collection.submit(digest, envelope, token)
+            return sign_receipt(SHUFFLER, digest, envelope)
 
         return await self._call("submit", submit)
 
