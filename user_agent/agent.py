@@ -197,7 +197,7 @@ class Agent:
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
-            if saved.state is SubmissionState.LOST:
+            if saved.envelope is None:
                 raise PolicyError(
                     "this device answered the task before its store was restored from a backup; "
                     "it answers no task twice"
@@ -211,7 +211,7 @@ class Agent:
                 if error.status != CredentialError.status:
                     await self.store.mark_refused(saved)
                 raise
-            self._verify(saved, receipt)
+            self._verify(saved.task_digest, saved.envelope, receipt)
             await self.store.mark_arrived(saved, receipt)
             return True
 
@@ -233,11 +233,9 @@ class Agent:
         """Return the lock that serializes an answer's submissions; it exists only while in use."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
-    def _verify(self, saved: SavedSubmission, receipt: bytes) -> None:
-        pinned = self.policy.shuffler_identity
-        if not is_valid_receipt(pinned, saved.task_digest, saved.envelope, receipt):
-            digest = saved.task_digest.hex()
-            logs.event("receipt does not verify", {"task_digest": digest}, level="ERROR")
+    def _verify(self, digest: TaskDigest, envelope: bytes, receipt: bytes) -> None:
+        if not is_valid_receipt(self.policy.shuffler_identity, digest, envelope, receipt):
+            logs.event("receipt does not verify", {"task_digest": digest.hex()}, level="ERROR")
             raise PeerError(
                 "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
             )

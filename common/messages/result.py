@@ -52,7 +52,7 @@ def parse_figures(
 Numbers = NDArray[np.float64]
 Figures = Annotated[Numbers, partial(parse_figures, minimum=-MAX_FIGURE, maximum=MAX_FIGURE)]
 Errors = Annotated[Numbers, partial(parse_figures, minimum=0, maximum=MAX_FIGURE)]
-Counts = Annotated[NDArray[np.int64], parse_counts]
+ReportCounts = Annotated[NDArray[np.int64], parse_counts]
 _Mse = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE**2)]
 _Share = Annotated[float, partial(parse_amount, maximum=1)]
 _Seconds = Annotated[float, partial(parse_amount, maximum=MAX_UNIX_TIME)]
@@ -257,7 +257,7 @@ class KeyValues:
     people who do not own the key [YHMZ19]. PrivKVM's next iteration starts from these means."""
     errors_with_fakes: Errors
     """Standard errors that ignore the bias of fakes, so no confidence interval follows."""
-    reports: Counts
+    reports: ReportCounts
     """Number of reports about each key. If there are none, the key's share and means are the middle
     of their range, and their errors are half the range."""
     owners: Owners | None
@@ -300,7 +300,7 @@ class FoundValues:
     """Share of users with each value, from users whose report covers all of it."""
     standard_errors: Errors
     """Standard errors of the shares: noise and the choice of these users."""
-    reports: Counts
+    reports: ReportCounts
     """Number of reports of each level."""
     sure_share: _Share
     """Share from which a value is found with 95 % probability, or more if texts are spelled; 1 if

@@ -1,4 +1,4 @@
-"""The tables of delivered batches: manifests, the parts that have arrived, and commitments."""
+"""The tables of a `Receiver`: manifests, parts that have arrived, and commitments."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ class Delivery:
     """The parts that are stored, by number."""
 
 
-Check = Callable[[sqlite3.Connection, TaskDigest], None]
+KeptCheck = Callable[[sqlite3.Connection, TaskDigest], None]
 """Raises ConflictError if a task's batch was dropped; called before each change of a delivery."""
 MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, by_length"
 
@@ -108,7 +108,7 @@ def begin_delivery(
     connection: sqlite3.Connection,
     manifest: BatchManifest,
     n_parts: int,
-    check_kept: Check,
+    check_kept: KeptCheck,
     *,
     replaceable: bool,
 ) -> Delivery:
@@ -150,7 +150,7 @@ def begin_delivery(
 
 
 def accept_delivery(
-    connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int, check_kept: Check
+    connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int, check_kept: KeptCheck
 ) -> None:
     """Accept a delivery that has begun, unless another one has replaced it."""
     check_kept(connection, manifest.task_digest)
@@ -161,7 +161,7 @@ def accept_delivery(
 
 
 def add_part(
-    connection: sqlite3.Connection, batch_id: BatchId, part: BatchPart, check_kept: Check
+    connection: sqlite3.Connection, batch_id: BatchId, part: BatchPart, check_kept: KeptCheck
 ) -> None:
     """Record a part whose block is stored."""
     check_kept(connection, part.task_digest)
@@ -189,7 +189,7 @@ def fix_salt(connection: sqlite3.Connection, batch_id: BatchId, drawn: bytes) ->
 
 
 def finish_delivery(
-    connection: sqlite3.Connection, digest: TaskDigest, commitment: bytes, check_kept: Check
+    connection: sqlite3.Connection, digest: TaskDigest, commitment: bytes, check_kept: KeptCheck
 ) -> None:
     """Mark a task's batch as staged, with its commitment."""
     check_kept(connection, digest)
