@@ -27,7 +27,7 @@ class SliceCounts(NamedTuple):
     """
     Numbers of a part's opened reports.
 
-    Only totals leave a worker: outcomes of single reports would let a shuffler recognise a report
+    Only totals leave a worker: outcomes of single reports would let a shuffler recognize a report
     that it has tampered with.
     """
 

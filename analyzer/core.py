@@ -7,8 +7,9 @@ import numpy as np
 
 from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import CountJob
+from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry
+from analyzer.registry import Registry
 from analyzer.release import Releases, Staging
 from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store

@@ -21,8 +21,9 @@ from analyzer.batch_counts import (
 from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
+from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry
+from analyzer.registry import Registry
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Final
 
 from analyzer.core import AnalyzerCore
+from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import METRICS, ReleaseMetrics
-from analyzer.registry import AnalyzerKeys
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.storage.store import Store

@@ -286,7 +286,7 @@ class _Kind(NamedTuple):
 _KINDS: Final[Mapping[Kind, _Kind]] = {
     "categorical": _Kind(_of_items),
     "ordered": _Kind(_of_items),
-    # Devices normalise texts.
+    # Devices normalize texts.
     "string": _Kind(_of_texts, label=normalize, implies_epsilon=True),
     "open": _Kind(_of_open_values),
     "mean": _Kind(_of_numbers),

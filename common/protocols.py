@@ -184,7 +184,7 @@ _ROWS: Final = (
     ),
     # Randomized response among uniform dummies [LLF+20].
     ProtocolRow("mixdump", "grr", dummy_distributions=_FIXED, published_bound="mixdump"),
-    # Local hashing, dummies with fresh seeds, expectation maximisation [CC24].
+    # Local hashing, dummies with fresh seeds, expectation maximization [CC24].
     ProtocolRow(
         "od-hp",
         "local-hashing",

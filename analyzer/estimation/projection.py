@@ -170,23 +170,10 @@ def shrink_to_zero(moments: Moments) -> Vector:
     true means. With unequal variances this nearly holds, unless a few make up most of their sum.
     Fewer than three means are unchanged. The result, shape (d,), is biased and has no intervals.
     """
-    return moments.means * _factor(moments.means, moments.variances, lost_degrees=2)
+    return moments.means * shrinkage(moments.means, moments.variances, lost_degrees=2)
 
 
-def shrink_to_common_mean(moments: Moments) -> Vector:
-    """
-    Shrink means towards their common mean [EM73]; best where the attributes are similar.
-
-    The factor is that of `shrink_to_zero` for distances from the mean, with 1 - 3/d: fewer than
-    four means are unchanged.
-    """
-    centre = moments.means.mean()
-    apart = moments.means - centre
-    shrunk: Vector = centre + apart * _factor(apart, moments.variances, lost_degrees=3)
-    return shrunk
-
-
-def _factor(apart: Vector, variances: Vector, lost_degrees: int) -> float:
+def shrinkage(apart: Vector, variances: Vector, lost_degrees: int) -> float:
     """Return the factor to shrink distances by, in 0 .. 1."""
     counted = len(apart) - lost_degrees
     if counted <= 0 or not variances.any():

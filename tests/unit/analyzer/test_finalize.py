@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analyzer.batch_counts import BatchCounts, refuse_excess_padding
-from analyzer.estimation.expectation_maximisation import maximise_likelihood, smoothed_likelihood
+from analyzer.estimation.expectation_maximization import maximize_likelihood, smoothed_likelihood
 from analyzer.estimation.projection import norm_sub
 from analyzer.finalize import build_result, estimate_result, mixture_of, mixture_of_result
 from analyzer.sentinels import SentinelMatches
@@ -394,7 +394,7 @@ def test_items_are_refined_by_the_protocols_refinement(protocol: str) -> None:
         expected = norm_sub(mechanism.debias(cells, mixture))
     else:
         assert channel is not None
-        refine = maximise_likelihood if protocol == "ldp-blh" else smoothed_likelihood
+        refine = maximize_likelihood if protocol == "ldp-blh" else smoothed_likelihood
         expected = refine(cells, channel, size)
     assert expected.tolist() == found.refined.tolist()
 

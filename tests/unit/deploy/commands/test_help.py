@@ -26,7 +26,7 @@ _HARD: Final = (
 """Words of this field, with spaces for hyphens, that are explained wherever help has them."""
 _PRINTED: Final = (
     *("benjamini and hochberg", "bonferroni", "clones", "closed loop", "cohort", "debiased", "em"),
-    *("expectation maximisation", "fake", "fdr", "filter", "inclusion", "instantaneous response"),
+    *("expectation maximization", "fake", "fdr", "filter", "inclusion", "instantaneous response"),
     *("l1", "multi hm × q/d", "norm sub", "open loop", "p value", "permanent response"),
     *("privacy blanket", "quarantined", "replace one", "rmse", "shrunk", "solh", "spread"),
     *("two binomial form", "unexplained", "variation ratio", "permanent ε"),
