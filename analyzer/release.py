@@ -213,7 +213,7 @@ class Releases:
             raise
         counts = refuse_excess_padding(opened, task, batch)
         waiver.run("refusals", check_counts, counts, batch.n_reports, self.most_refused_share)
-        build = partial(build_result, waived=waiver.waived(batch))
+        build = partial(build_result, elapsed=self.clock.elapsed, waived=waiver.waived(batch))
         result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)
         if not KINDS[task.kind].counted_in_cells:  # reports are not kept
             counts = replace(counts, cells=counts.cells[:0])

@@ -42,6 +42,11 @@ _PERMUTED_STATES: Final = frozenset(
 """States in which the permuted batch is stored."""
 _PARTS_AT_ONCE: Final = 2
 """Parts delivered together: one is sent while the next is read."""
+_TICK: Final = 0.25
+"""Minimum seconds between checks for due events."""
+_LONGEST_WAIT: Final = 2.0
+"""Maximum seconds between checks, for what nothing in this process announces: submissions that
+front-ends store, new tasks, and a clock that was set."""
 
 
 @dataclass(kw_only=True)
@@ -59,11 +64,6 @@ class Deliveries:
     metrics: BatchMetrics
     keep_seconds: float = math.inf
     """Seconds after its deadline at which an undelivered batch is dropped."""
-    tick: float = 0.25
-    """Minimum seconds between checks for due events."""
-    longest_wait: float = 2.0
-    """Maximum seconds between checks, for what nothing in this process announces: submissions that
-    front-ends store, new tasks, and a clock that was set."""
 
     def __post_init__(self) -> None:
         self._failures = logs.RepeatedFailures()
@@ -100,7 +100,7 @@ class Deliveries:
         try:
             while True:
                 now, elapsed = self.clock.now(), self.clock.elapsed()
-                wait = self.longest_wait
+                wait = _LONGEST_WAIT
                 for batch in self.batches.unfinished():
                     pause = self._not_before.get(batch.digest, -math.inf) - elapsed
                     left = pause if pause > 0 else batch.closing_rule.deadline - now
@@ -108,8 +108,8 @@ class Deliveries:
                         wait = min(wait, left)
                     if pause <= 0:
                         self._start(batch)
-                await asyncio.sleep(self.tick)
-                await wait_for_change(self.store.changed, wait - self.tick)
+                await asyncio.sleep(_TICK)
+                await wait_for_change(self.store.changed, wait - _TICK)
         finally:
             moving = list(self._moving.values())
             for task in moving:

@@ -57,7 +57,7 @@ async def test_a_failed_step_is_retried_after_growing_pauses(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch's own pause is kept; it doubles, and ends once the analyzer answers."""
-    shuffler.deliveries.tick = 0.01
+    monkeypatch.setattr("shuffler.delivery._TICK", 0.01)
     monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 1 / 16)
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
@@ -90,8 +90,8 @@ async def test_batches_are_looked_at_when_something_may_be_due(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not while nothing happens; at once for a full batch and at a deadline."""
-    shuffler.deliveries.tick = 0.01
-    shuffler.deliveries.longest_wait = 3600.0
+    monkeypatch.setattr("shuffler.delivery._TICK", 0.01)
+    monkeypatch.setattr("shuffler.delivery._LONGEST_WAIT", 3600.0)
     looked, get = list[TaskDigest](), shuffler.store.get
 
     async def counted(digest: TaskDigest) -> StoredBatch:
@@ -117,9 +117,11 @@ async def test_batches_are_looked_at_when_something_may_be_due(
     assert [3] == [manifest.n_users for manifest, _ in shuffler.analyzer.delivered]
 
 
-async def test_a_full_batch_closes_without_a_search(shuffler: Shuffler) -> None:
+async def test_a_full_batch_closes_without_a_search(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last submission starts its delivery."""
-    shuffler.deliveries.longest_wait = 3600.0
+    monkeypatch.setattr("shuffler.delivery._LONGEST_WAIT", 3600.0)
     await shuffler.submit(4)
     running = asyncio.create_task(shuffler.deliveries.run())
     await asyncio.sleep(0.2)
