@@ -51,8 +51,7 @@ class Store(Database):
         """
         Store the cells and result, and charge the ledger, in one transaction.
 
-        No program reads the cells, nor those of former versions: they let an operator estimate the
-        batch again, with another method, in this database.
+        No program reads the cells: from them, an operator can estimate the batch by other methods.
         """
 
         def release(connection: sqlite3.Connection) -> None:
