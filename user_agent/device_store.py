@@ -10,13 +10,14 @@ when the check of an answer ends, unless a report is missing.
 """
 
 import asyncio
-import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from common.crypto.privacy_tokens import PendingToken, TokenKey
 from common.crypto.signing import envelope_hash
@@ -168,14 +169,16 @@ class DeviceStore(Database):
             super().close()
             raise
 
-    async def check_counter(self, everything: Claim, *, confirmed: bool) -> None:
+    async def check_counter(
+        self, everything: Claim, rng: np.random.Generator, *, confirmed: bool
+    ) -> None:
         """
         Compare the store with the counter of charges, before anything is sent. Run at start.
 
         If the store lacks charges that were counted, they are added to it once the person has
         `confirmed` that it was restored; if the counter is missing or another store's, `everything`
         is charged to each person; likewise if both are new. A store of an earlier version has no
-        counter yet, and gets one.
+        counter yet, and gets one. `rng` draws the id of a new store.
 
         Safe to repeat after a crash.
 
@@ -196,7 +199,7 @@ class DeviceStore(Database):
                 "confirm-restore STATE_DIRECTORY"
             )
         await self.run(_add_lost, lost)
-        own = own or counted or secrets.token_bytes(_ID_BYTES)
+        own = own or counted or rng.bytes(_ID_BYTES)
         await self._counter.run(replace_charges, own, await self._charges())
         await self.fetch("INSERT OR IGNORE INTO store_id VALUES (?)", own)
         await self.run(_drop_envelopes)
@@ -406,10 +409,9 @@ def _insert(
         (person, digest, leaves, prepared.deadline, inclusion.value, b"", False),
     )
     if pending is not None:
-        secrets = pending.to_bytes()
         connection.execute(
             "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)",
-            (person, digest, pending.key.der, pending.challenge, secrets, b""),
+            (person, digest, pending.key.der, pending.challenge, pending.to_bytes(), b""),
         )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from common.crypto.signing import SignedTask, envelope_hash, sign_receipt
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
@@ -137,7 +139,7 @@ class DeviceParty:
         add_boundaries(self.store, self.life)
         add_boundaries(self.store._counter, self.life)
         everything = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
-        await self.store.check_counter(everything, confirmed=False)
+        await self.store.check_counter(everything, np.random.default_rng(0), confirmed=False)
         self.agent = Agent(
             shuffler=self,
             store=self.store,
