@@ -23,7 +23,7 @@ from common.task.task import Task, honest_share
 P = ParamSpec("P")
 
 
-class PartCounts(NamedTuple):
+class SliceCounts(NamedTuple):
     """
     Numbers of a part's opened reports.
 
@@ -53,7 +53,7 @@ class BatchCounts:
 
     @classmethod
     def joined(
-        cls, cells: Tally, parts: Iterable[PartCounts], *, n_repeated: int, open_seconds: float
+        cls, cells: Tally, parts: Iterable[SliceCounts], *, n_repeated: int, open_seconds: float
     ) -> Self:
         """
         Join the counts of all parts.
@@ -78,12 +78,12 @@ class BatchCounts:
         return sum(self.refused.values())
 
 
-def count_reports(opened: Opened, mechanism: Randomizer) -> tuple[PartCounts, Tally]:
+def count_reports(opened: Opened, mechanism: Randomizer) -> tuple[SliceCounts, Tally]:
     """Check opened reports; count the valid ones by cell. Run by the analyzer's workers."""
     readable = np.frombuffer(opened.readable, dtype=np.bool_)
     reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]
     padding, fine = is_null(reports), mechanism.valid(reports)
-    found = PartCounts(
+    found = SliceCounts(
         counted=int(fine.sum()),
         null=int(padding.sum()),
         unreadable=len(readable) - len(reports),

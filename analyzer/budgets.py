@@ -179,7 +179,7 @@ def population_budgets(
 
 
 def basis_of(releases: Sequence[BudgetedRelease]) -> str:
-    """Say what lasting questions among the releases count, and why; empty if there are none."""
+    """Explain what lasting questions among the releases count; empty if there are none."""
     return lasting_basis(each.release for each in releases)
 
 

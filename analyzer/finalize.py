@@ -1,7 +1,6 @@
 """Estimate a batch's counts, for every kind of value, and build its result with its guarantees."""
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
@@ -179,6 +178,7 @@ def build_result(
     counts: BatchCounts,
     matches: SentinelMatches,
     *,
+    elapsed: Callable[[], float],
     waived: Waived = NONE_WAIVED,
 ) -> Result:
     """
@@ -186,8 +186,10 @@ def build_result(
 
     The estimate relies on `mixture_of`'s assumption about refused reports; the guarantees assume
     that each of them is a different honest user's, and nothing that a waived check was for.
+
+    `elapsed` is a clock's, to measure the duration.
     """
-    started = time.perf_counter()
+    started = elapsed()
     mixture = mixture_of(
         task, batch.n_users, counted=counts.counted, padding=counts.null, refused=counts.n_refused
     )
@@ -209,7 +211,7 @@ def build_result(
         published_claim=published_claim(task, batch.n_users, counts.n_refused, waived),
         waived=waived,
         open_seconds=counts.open_seconds,
-        estimate_seconds=time.perf_counter() - started,
+        estimate_seconds=elapsed() - started,
         n_sentinels=matches.n_acknowledged,
         n_sentinels_missing=matches.n_missing,
         n_sentinels_repeated=matches.n_repeated,

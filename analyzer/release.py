@@ -8,7 +8,6 @@ charged once, or neither.
 
 import asyncio
 import operator
-import time
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,11 +18,15 @@ from analyzer.batch_counts import (
     check_lengths,
     refuse_excess_padding,
 )
+from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
+from analyzer.keys import AnalyzerKeys
+from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.storage import ledger, quarantine, task_table
+from analyzer.storage.store import Store
 from common.errors import (
     AccountingError,
     BatchStateError,
@@ -45,7 +48,8 @@ from common.messages.result import Result
 from common.receiving import delivery_table
 from common.receiving.receiver import Receiver
 from common.runtime import logs
-from common.runtime.clock import retry_pause
+from common.runtime.clock import Clock, retry_pause
+from common.runtime.parts.executor import Executor
 from common.task.kinds import KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -56,7 +60,9 @@ from common.wire.results import result_from_bytes, result_to_wire
 class Staging(Receiver[CountJob]):
     """Stages batches until they are released."""
 
-    registry: Registry
+    store: Store
+    budgets: ReleaseBudgets
+    metrics: ReleaseMetrics
 
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
         """Raise WireError for fewer than n_min users, or numbers that contradict the task."""
@@ -94,14 +100,14 @@ class Staging(Receiver[CountJob]):
         Cost: that of `ReleaseBudgets.check`.
         """
         try:
-            await self.registry.budgets.check(task, manifest.n_users, manifest.task_digest)
+            await self.budgets.check(task, manifest.n_users, manifest.task_digest)
         except (TaskError, LedgerError) as error:
             raise DamagedStorageError(
                 f"the analyzer cannot read its own storage: {error}"
             ) from error
         except (BudgetError, AccountingError) as error:
-            await self.registry.store.mark_unusable(manifest, str(error))
-            self.registry.metrics.record_unusable(manifest.task_digest, quarantined=False)
+            await self.store.mark_unusable(manifest, str(error))
+            self.metrics.record_unusable(manifest.task_digest, quarantined=False)
             raise
 
 
@@ -110,18 +116,21 @@ class Releases:
     """Releases a result for each staged batch."""
 
     staging: Staging
+    registry: Registry
+    store: Store
+    budgets: ReleaseBudgets
+    keys: AnalyzerKeys
+    executor: Executor
+    clock: Clock
+    metrics: ReleaseMetrics
     most_refused_share: float
 
     def __post_init__(self) -> None:
-        self.executor, self.registry = self.staging.executor, self.staging.registry
-        self.store, self.budgets = self.registry.store, self.registry.budgets
-        self.keys, self.clock = self.registry.keys, self.registry.clock
-        self.metrics = self.registry.metrics
         self._charging = asyncio.Lock()
         """Held from composing a cost until it is charged: no two releases spend the same budget."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
         self._due: set[TaskDigest] = set()
-        """Tasks whose batches a task of `_releasing` has to look at, once more if need be."""
+        """Batches to release, or to erase, by the coroutines of `_releasing`: perhaps again."""
         self._all_measured = False
         """Whether `measure_budgets` has measured every population."""
 
@@ -204,9 +213,9 @@ class Releases:
             raise
         counts = refuse_excess_padding(opened, task, batch)
         waiver.run("refusals", check_counts, counts, batch.n_reports, self.most_refused_share)
-        build = partial(build_result, waived=waiver.waived(batch))
+        build = partial(build_result, elapsed=self.clock.elapsed, waived=waiver.waived(batch))
         result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)
-        if not KINDS[task.kind].counted_in_cells:  # nothing reads the reports again
+        if not KINDS[task.kind].counted_in_cells:  # reports are not kept
             counts = replace(counts, cells=counts.cells[:0])
         result = replace(result, warnings=(*waiver.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)
@@ -223,13 +232,13 @@ class Releases:
             await self.measure_budgets(task.population)
 
     async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
-        started = time.perf_counter()
+        started = self.clock.elapsed()
         parts = await self.executor.run(CountJob.count, job, range(job.n_slices))
         return BatchCounts.joined(
             await asyncio.to_thread(job.cells),
             parts,
             n_repeated=n_repeated,
-            open_seconds=time.perf_counter() - started,
+            open_seconds=self.clock.elapsed() - started,
         )
 
     async def _charge_and_store(

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Final
 
 from analyzer.core import AnalyzerCore
+from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import METRICS, ReleaseMetrics
-from analyzer.registry import AnalyzerKeys
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.storage.store import Store
@@ -35,6 +35,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         SettingsError: A key in the state directory is damaged, or sealed under another state key.
         LedgerError: The ledger is broken; nothing can be released.
         ProofError: The stored checkpoint of the log is not of its entries.
+        WireError: The stored checkpoint is damaged.
     """
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     async with Service.starting(settings, "analyzer", METRICS, SystemClock(), state) as service:

@@ -211,7 +211,7 @@ class _OrderKeeper(Executor):
 def _keep_order(job: ShuffleJob, bucket: int) -> tuple[int, float]:
     """Save a bucket's reports in the order of arrival, as a stage of the job."""
     blocks, parts = job.sealed_blocks(), range(job.n_parts + job.n_dummy_parts)
-    reports = b"".join(blocks.get(f"thrown/{part}.{bucket}") for part in parts)
+    reports = b"".join(blocks.get(f"scattered/{part}.{bucket}") for part in parts)
     blocks.put(f"{PERMUTED}/{bucket}", reports, durable=True)
     return len(reports) // job.task.sealed_report_bytes, 0.0
 

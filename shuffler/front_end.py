@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from common.crypto.batch_key import KEY_BYTES, BatchKey
-from common.crypto.hpke import HpkePrivateKey
+from common.crypto.hpke import PRIVATE_KEY_BYTES, HpkePrivateKey
 from common.crypto.signing import IDENTITY_BYTES, SigningIdentity
 from common.errors import (
     BatchStateError,
@@ -21,11 +21,12 @@ from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import SignedCheckpoint
-from common.wire.tasks import signed_task_from_wire
+from common.wire.fields import Codec
+from common.wire.tasks import signed_task_from_wire, signed_task_to_wire
 from common.wire.transparency import log_from_wire
 from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2
 from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
-from shuffler.batch_states import OPEN_STATES, ClosingRule
+from shuffler.batch_states import UNPERMUTED_STATES, ClosingRule
 from shuffler.storage.submission_store import SubmissionStore
 
 _PEER: Final = "the coordinator"
@@ -84,21 +85,44 @@ class CoordinatorClient:
             if error.status == CallerError.status:  # not the device's fault
                 raise PeerError("the coordinator refuses this front-end's certificate") from error
             raise
-        batch_id = BatchId(parse_fixed("batch_id", answer.batch_id, BATCH_ID_BYTES))
-        rule = ClosingRule(
-            n_min=answer.n_min, target_size=answer.target_size, deadline=answer.deadline
+        return batch_from_wire(digest, answer)
+
+
+_CLOSING_RULE: Final = Codec(ClosingRule, coordinator_pb2.GetBatchResponse)
+
+
+def batch_to_wire(
+    batch: ActiveBatch | FinishedBatch, envelope_key: HpkePrivateKey | None
+) -> coordinator_pb2.GetBatchResponse:
+    """Encode a batch, with its keys unless `envelope_key` is None. Run by the coordinator."""
+    answer = _CLOSING_RULE.to_wire(batch.closing_rule)
+    answer.batch_id = batch.batch_id
+    if isinstance(batch, ActiveBatch) and envelope_key is not None:
+        collecting = coordinator_pb2.CollectingBatch(
+            task=signed_task_to_wire(batch.signed),
+            batch_key=batch.key.private_bytes(),
+            envelope_key=envelope_key.private_bytes(),
         )
-        if not answer.HasField("collecting"):
-            return FinishedBatch(batch_id=batch_id, closing_rule=rule)
-        signed = signed_task_from_wire(answer.collecting.task)
-        task = Task.from_bytes(signed.task_bytes)
-        key = BatchKey(parse_fixed("batch_key", answer.collecting.batch_key, KEY_BYTES))
-        batch = ActiveBatch(
-            digest=digest, signed=signed, task=task, batch_id=batch_id, key=key, closing_rule=rule
-        )
-        return HeldBatch(
-            batch=batch, envelope_key=HpkePrivateKey(task.suite, answer.collecting.envelope_key)
-        )
+        answer.collecting.CopyFrom(collecting)
+    return answer
+
+
+def batch_from_wire(
+    digest: TaskDigest, message: coordinator_pb2.GetBatchResponse
+) -> HeldBatch | FinishedBatch:
+    """Parse the batch of the task with this digest, with its keys unless it is permuted."""
+    batch_id = BatchId(parse_fixed("batch_id", message.batch_id, BATCH_ID_BYTES))
+    rule = _CLOSING_RULE.from_wire(message)
+    if not message.HasField("collecting"):
+        return FinishedBatch(batch_id=batch_id, closing_rule=rule)
+    signed = signed_task_from_wire(message.collecting.task)
+    task = Task.from_bytes(signed.task_bytes)
+    key = BatchKey(parse_fixed("batch_key", message.collecting.batch_key, KEY_BYTES))
+    batch = ActiveBatch(
+        digest=digest, signed=signed, task=task, batch_id=batch_id, key=key, closing_rule=rule
+    )
+    raw = parse_fixed("envelope_key", message.collecting.envelope_key, PRIVATE_KEY_BYTES)
+    return HeldBatch(batch=batch, envelope_key=HpkePrivateKey(task.suite, raw))
 
 
 class FrontEndBatches(Batches):
@@ -148,7 +172,7 @@ class FrontEndBatches(Batches):
         finished = [
             batch
             for batch in batches
-            if (state := states.get(batch.batch_id)) is not None and state not in OPEN_STATES
+            if (state := states.get(batch.batch_id)) is not None and state not in UNPERMUTED_STATES
         ]
         for batch in finished:
             self._finished[batch.digest] = FinishedBatch(

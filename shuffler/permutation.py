@@ -1,8 +1,8 @@
 """
 Permute a batch uniformly in two passes, part by part. Pure.
 
-Each report is thrown into a bucket, uniformly and independently of all others; then each bucket is
-permuted, and the buckets are concatenated [Rao61, San62].
+Reports are scattered over buckets, uniformly and independently; then each bucket is permuted, and
+the buckets are concatenated [Rao61, San62].
 
 The permutation is uniform. Assign to each report the pair of its bucket and an independent uniform
 number to sort by within the bucket: these sort keys are independent and identically distributed,
@@ -19,8 +19,10 @@ SealedReports = NDArray[np.uint8]
 """Sealed reports, shape (n, length)."""
 
 
-def throw(reports: SealedReports, n_buckets: int, rng: np.random.Generator) -> list[SealedReports]:
-    """Throw each report into one of `n_buckets` buckets, uniformly and independently."""
+def scatter(
+    reports: SealedReports, n_buckets: int, rng: np.random.Generator
+) -> list[SealedReports]:
+    """Scatter the reports over `n_buckets` buckets, uniformly and independently."""
     chosen = rng.integers(0, n_buckets, size=len(reports), dtype=np.uint16)
     ends = np.cumsum(np.bincount(chosen, minlength=n_buckets))
     return np.split(reports[np.argsort(chosen, kind="stable")], ends[:-1])

@@ -55,7 +55,7 @@ class RemoteShuffler:
         return signed_task_from_wire(response.task), log_proof_from_wire(response)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit an envelope; return the receipt, empty if the shuffler signs none."""
+        """Submit an envelope; return the receipt, unverified."""
         request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
         response = await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE), _SHUFFLER)
         return receipt_from_wire(response)

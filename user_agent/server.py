@@ -31,7 +31,7 @@ _LONGEST_STOP: Final = 30 * DAY
 
 async def start(settings: UserAgentSettings) -> Service:
     """Start a user agent. It resends an earlier run's pending answers."""
-    machine = SystemClock()
+    machine, rng = SystemClock(), secure_generator()
     log_policy = settings.log_policy()
     state = StateDirectory.open(settings.state_directory)
     async with Service.starting(
@@ -43,7 +43,7 @@ async def start(settings: UserAgentSettings) -> Service:
             central_epsilon=settings.total_central_epsilon_cap,
             delta=settings.total_delta_cap,
         )
-        await store.check_counter(everything, confirmed=state.restore_confirmed())
+        await store.check_counter(everything, rng, confirmed=state.restore_confirmed())
         secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
         authority = service.tls.identity.authority if service.tls else None
 
@@ -63,12 +63,12 @@ async def start(settings: UserAgentSettings) -> Service:
             log=DeviceLog(fetch, store, log_policy, machine) if log_policy else None,
             several_persons=settings.several_persons,
             clock=service.clock,
-            rng=secure_generator(),
+            rng=rng,
             secrets=secrets,
             check_seconds=settings.inclusion_check_seconds,
         )
         service.background += [agent.keep_resending, agent.monitor.keep_checking]
-        servicer = UserAgentServicer(agent, store)
+        servicer = UserAgentServicer(agent)
         add_services = partial(user_agent_pb2_grpc.add_UserAgentServicer_to_server, servicer)
         await service.serve("shuffledp.v1.UserAgent", add_services)
     return service

@@ -1,29 +1,25 @@
 """The user agent's gRPC methods: wire in, core, wire out."""
 
+from dataclasses import dataclass
+
 from common.wire.fields import digest_from_wire
-from common.wire.submissions import (
-    contribution_from_wire,
-    record_question_from_wire,
-)
+from common.wire.submissions import contribution_from_wire, receipt_request_from_wire
 from common.wire.transparency import evidence_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from user_agent.agent import Agent
-from user_agent.device_store import DeviceStore
-from user_agent.task_log import all_evidence
 
 
+@dataclass
 class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     """Serves the people who use the device."""
 
-    def __init__(self, agent: Agent, store: DeviceStore) -> None:
-        self._store = store
-        self._agent = agent
+    agent: Agent
 
     async def GetQuestion(
         self, request: user_agent_pb2.GetQuestionRequest, _context: object
     ) -> user_agent_pb2.GetQuestionResponse:
         """Return what a task asks, if this device may answer it."""
-        task = await self._agent.task(digest_from_wire(request.task_digest))
+        task = await self.agent.task(digest_from_wire(request.task_digest))
         return user_agent_pb2.GetQuestionResponse(
             title=task.title, prompt=task.prompt, purpose=task.purpose
         )
@@ -33,7 +29,7 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     ) -> user_agent_pb2.ContributeResponse:
         """Randomize, seal and submit one value."""
         digest, value, person = contribution_from_wire(request)
-        outcome = await self._agent.contribute(digest, value, person)
+        outcome = await self.agent.contribute(digest, value, person)
         return user_agent_pb2.ContributeResponse(
             repeated=outcome.repeated, local_epsilon=outcome.local_epsilon, sent=outcome.sent
         )
@@ -42,7 +38,7 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
         self, request: user_agent_pb2.GetReceiptRequest, _context: object
     ) -> user_agent_pb2.GetReceiptResponse:
         """Return the record of an answer."""
-        saved = await self._agent.record(*record_question_from_wire(request))
+        saved = await self.agent.record(*receipt_request_from_wire(request))
         return user_agent_pb2.GetReceiptResponse(
             state=saved.state,
             inclusion=saved.inclusion,
@@ -55,4 +51,4 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
         self, _request: user_agent_pb2.GetLogEvidenceRequest, _context: object
     ) -> user_agent_pb2.GetLogEvidenceResponse:
         """Return what this device saw of the log."""
-        return evidence_to_wire(await self._store.run(all_evidence))
+        return evidence_to_wire(await self.agent.log_evidence())

@@ -48,7 +48,11 @@ class Store(Database):
         return [delivery_table.manifest_of(*row) for row in rows]
 
     async def release(self, cells: bytes, result: bytes, cost: LedgerEntry) -> None:
-        """Store the cells and result, and charge the ledger, in one transaction."""
+        """
+        Store the cells and result, and charge the ledger, in one transaction.
+
+        No program reads the cells: from them, an operator can estimate the batch by other methods.
+        """
 
         def release(connection: sqlite3.Connection) -> None:
             ledger.check_not_dropped(connection, cost.task_digest)

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from analyzer.core import AnalyzerCore
+from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import METRICS, ReleaseMetrics
-from analyzer.registry import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
 from analyzer.storage.store import Store
 from audit.harness.clock import ManualClock

@@ -1,4 +1,4 @@
-"""The tables of delivered batches: manifests, the parts that have arrived, and commitments."""
+"""The tables of a `Receiver`: manifests, parts that have arrived, and commitments."""
 
 import sqlite3
 from collections.abc import Callable, Mapping

@@ -1,5 +1,6 @@
 """
-The tree over a batch's reports, built in parts where it was sent and where it arrives.
+The tree over a batch's reports, built in parts. The shuffler builds it for its inclusion proofs
+from the job TreeJob, and the analyzer, which receives the batch, from ReceivedJob.
 
 A part draws nothing at random: computed again, it writes the same blocks, so that parts which have
 read its first output lose nothing. Splitting by the salted leaf brings all copies of a report

@@ -1,5 +1,6 @@
 """
-Receive batches in parts, commit to them, and keep their blocks until they are used.
+Receive batches in parts, commit to them, and keep their blocks until they are used. Run by the
+analyzer, and written for any party that receives batches, as a relay would.
 
 A part is sealed under the batch's staging key and stored durably before its delivery is
 acknowledged. Everything else is computed from the parts, so a crash loses no report.

@@ -89,7 +89,11 @@ def retry_pause(previous: float) -> float:
 async def repeat(
     work: Callable[[], Awaitable[object]], seconds: float, failure: str, *, wait: bool = False
 ) -> None:
-    """Do `work` every `seconds`, with `wait` not at once; log each error as the event `failure`."""
+    """
+    Run `work` every `seconds` until cancelled; first after a pause if `wait`.
+
+    Its errors are logged as the event `failure`.
+    """
     if wait:
         await asyncio.sleep(seconds)
     while True:

@@ -67,7 +67,7 @@ def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome
 
 
 def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
-    """Parse a receipt; empty if the shuffler signs none. Run by the user agent."""
+    """Parse a receipt, unverified. Run by the user agent."""
     return parse_bounded("receipt", message.receipt, SIGNATURE_BYTES)
 
 
@@ -129,7 +129,7 @@ def _check_length(noun: str, length: int, maximum: int) -> None:
         raise ValueRangeError(f"a value may have at most {maximum} {noun}")
 
 
-def record_question_from_wire(message: user_agent_pb2.GetReceiptRequest) -> tuple[TaskDigest, str]:
+def receipt_request_from_wire(message: user_agent_pb2.GetReceiptRequest) -> tuple[TaskDigest, str]:
     """Parse a request for the record of a person's answer to a task."""
     person = parse_bounded("person", message.person, MAX_PERSON_CHARACTERS)
     return digest_from_wire(message.task_digest), person

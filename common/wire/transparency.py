@@ -72,7 +72,7 @@ def cosignature_from_wire(
 
 
 def log_to_wire(copy: LogCopy, request: log_pb2.GetLogRequest) -> log_pb2.GetLogResponse:
-    """Encode the page of the log that a caller asks for."""
+    """Encode the requested page of the log."""
     leaves = b"".join(copy.leaves(request.after, MAX_LEAVES))
     notes = [one.to_bytes() for one in copy.checkpoints]
     return log_pb2.GetLogResponse(leaves=leaves, checkpoints=notes)

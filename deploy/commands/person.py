@@ -146,6 +146,8 @@ def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) 
     console.print(f"Your answer: {state}." + f" Proof: {proof}." * sent)
     console.print(_MEANING.get(answer.inclusion if sent else answer.state, ""))
     if answer.receipt:
-        verified = "verified" if answer.receipt_verified else "not verified: no shuffler is pinned"
+        verified = (
+            "verified" if answer.receipt_verified else "saved by an earlier version, not verified"
+        )
         console.print(f"Receipt ({verified}): {answer.receipt.hex()}", soft_wrap=True)
         console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}", soft_wrap=True)

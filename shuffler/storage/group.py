@@ -6,8 +6,9 @@ Destroying the key erases them; deleting a file would leave its content on the d
 
 A worker forms a group from its share of a bulk call, so that neither sealed reports nor hashes pass
 through the one process that answers all calls. Submissions in a group are sorted by their tags,
-which are keyed hashes, and groups have random numbers: no order of arrival is kept. The groups of
-several calls are committed together, in every store.
+which are keyed hashes, and groups have random numbers: no order of arrival is kept. Workers draw
+the numbers from the operating system, as they have no generator. The groups of several calls are
+committed together, in every store.
 """
 
 import itertools

@@ -16,7 +16,7 @@ from common.crypto.signing import SignedTask
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
-from shuffler.batch_states import OPEN_STATES
+from shuffler.batch_states import UNPERMUTED_STATES
 from shuffler.metrics import StoreMetrics
 from shuffler.storage import postgres_submissions as submission_tables
 from shuffler.storage.group import Arrival
@@ -141,7 +141,7 @@ def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -
     )
     query = "SELECT uuid_send(batch_id), state FROM batches WHERE task_digest = %s"
     [(found, state)] = connection.execute(query, (signed.digest(),), binary=True)
-    if state in OPEN_STATES:
+    if state in UNPERMUTED_STATES:
         create_tables(connection, BatchId(found))
 
 

@@ -21,7 +21,7 @@ from common.crypto.hpke import split_every
 from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from shuffler.batch_states import OPEN_STATES
+from shuffler.batch_states import UNPERMUTED_STATES
 from shuffler.storage.group import TAGS, Arrival, Group, judge_group, merge_small
 from shuffler.storage.postgres_connection import Uuids, check_unchanged, with_tables
 
@@ -39,7 +39,7 @@ def append(connection: Connection, writer: UUID, arrival: Arrival) -> list[list[
     """Insert a batch's new submissions; return the outcomes."""
     batch_id, key, groups = arrival.batch_id, arrival.key, arrival.groups
     state, now = _locked_state(connection, batch_id)
-    if state not in OPEN_STATES:
+    if state not in UNPERMUTED_STATES:
         return [[Outcome.CLOSED] * len(group) for group in groups]
     new = state is BatchState.COLLECTING and now < arrival.deadline
     keys = _BatchKeys(connection, batch_id)

@@ -16,7 +16,7 @@ from common.messages.submission import Outcome
 from common.runtime.database import numbers_from_text
 from common.runtime.shared_calls import GroupCommit
 from common.task_digest import TaskDigest
-from shuffler.batch_states import FINAL_STATES, OPEN_STATES
+from shuffler.batch_states import FINAL_STATES, UNPERMUTED_STATES
 from shuffler.storage.group import Arrival, joined
 
 MAY_BE_SENT: Final = "UPDATE batches SET state = 'sent' WHERE state = 'permuted';"
@@ -233,7 +233,7 @@ class SubmissionStore(ABC):
         Batches in unknown states are left unchanged.
         """
         for batch_id, state in (await self.states()).items():
-            if state is not None and state not in OPEN_STATES:
+            if state is not None and state not in UNPERMUTED_STATES:
                 await self.clean_up(batch_id)
 
     def close(self) -> None:

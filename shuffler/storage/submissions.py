@@ -23,7 +23,7 @@ from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
-from shuffler.batch_states import OPEN_STATES
+from shuffler.batch_states import UNPERMUTED_STATES
 from shuffler.storage.group import (
     TAGS,
     Arrival,
@@ -159,7 +159,7 @@ def append(
     batch_id, key, groups = arrival.batch_id, arrival.key, arrival.groups
     query = "SELECT state FROM batches WHERE batch_id = ?"
     state = BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
-    if state not in OPEN_STATES:
+    if state not in UNPERMUTED_STATES:
         return [[Outcome.CLOSED] * len(group) for group in groups], []
     if batch_id not in deduplications:
         deduplications[batch_id] = _load_tags(connection, batch_id, key)

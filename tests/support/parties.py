@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from common.crypto.signing import SignedTask, envelope_hash
+import numpy as np
+
+from common.crypto.signing import SignedTask, envelope_hash, sign_receipt
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from shuffler.servicer import receipt_for
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
 from tests.support.faults import Crash, FaultyState, Life, add_boundaries
@@ -138,7 +139,7 @@ class DeviceParty:
         add_boundaries(self.store, self.life)
         add_boundaries(self.store._counter, self.life)
         everything = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
-        await self.store.check_counter(everything, confirmed=False)
+        await self.store.check_counter(everything, np.random.default_rng(0), confirmed=False)
         self.agent = Agent(
             shuffler=self,
             store=self.store,
@@ -162,8 +163,8 @@ class DeviceParty:
         self.sent[envelope_hash(envelope)] = envelope
 
         async def submit() -> bytes:
-            outcome = await self._shuffler.collection.submit(digest, envelope, token)
-            return receipt_for(SHUFFLER, digest, envelope, outcome)
+            await self._shuffler.collection.submit(digest, envelope, token)
+            return sign_receipt(SHUFFLER, digest, envelope)
 
         return await self._call("submit", submit)
 

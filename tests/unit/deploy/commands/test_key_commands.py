@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.registry import AnalyzerKeys
+from analyzer.keys import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError
