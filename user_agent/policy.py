@@ -108,7 +108,7 @@ def check(
         raise PolicyError(
             f"the task's local epsilon is {task.local_epsilon}; "
             f"local_epsilon_cap is {policy.local_epsilon_cap}. To answer, raise local_epsilon_cap "
-            "and total_local_epsilon_cap in this device's settings"
+            "in this device's settings"
         )
     if not randomizer_of(task).keeps_promise(task.local_epsilon):
         raise PolicyError(
