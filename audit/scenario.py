@@ -18,9 +18,10 @@ from common.crypto.privacy_tokens import PendingToken
 from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
 from common.messages.guarantee import Guarantee
 from common.messages.submission import Value
-from common.protocols import ITEM_KINDS, Kind
+from common.protocols import Kind
 from common.runtime.parts.executor import Executor
 from common.task.dummies import Drawn
+from common.task.kinds import ITEM_KINDS
 from common.task.task import Task
 from common.task.uniform_dummies import UniformDummies
 from shuffler.collection import check_length
@@ -173,4 +174,4 @@ class Scenario:
     """A seed reproduces the figures, except those of services and of the production generator."""
     weakness: Weakness
     """Fault that `--self-test` injects, and `check` must detect."""
-    kinds: tuple[Kind, ...] = ("categorical", "ordered")
+    kinds: tuple[Kind, ...] = ITEM_KINDS

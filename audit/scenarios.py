@@ -9,7 +9,7 @@ from audit.coalitions import flood, other_designs, single_user, whole_batch
 from audit.observation.party_views import observe_services
 from audit.sampling import devices, orders, randomizer
 from audit.scenario import EVERY_KIND, Scenario
-from common.protocols import ITEM_KINDS
+from common.task.kinds import ITEM_KINDS
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(

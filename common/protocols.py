@@ -16,8 +16,6 @@ from common.errors import TaskError
 Kind = Literal["categorical", "ordered", "string", "open", "mean", "vector", "key-value"]
 """Kind of one user's value: an item, a number counted in buckets, a text, a text or code that no
 list holds, a number, several numbers, or key-value pairs."""
-ITEM_KINDS: Final[frozenset[Kind]] = frozenset({"categorical", "ordered"})
-"""Kinds whose result is a histogram."""
 MechanismName = Literal[
     "grr",
     "warner",

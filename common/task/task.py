@@ -22,7 +22,7 @@ from common.crypto.signing import PROOF_BYTES, PublicIdentity, SignedTask, end_o
 from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
-from common.protocols import ITEM_KINDS, Kind, ProtocolRow, Refinement, protocol_named
+from common.protocols import Kind, ProtocolRow, Refinement, protocol_named
 from common.task import canonical
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
@@ -216,7 +216,7 @@ class Task:
                 f"edges need a protocol for any number of items, and no labels; the protocol is "
                 f"{self.protocol}, and the task has {len(self.labels)} labels"
             )
-        if self.breakdown is not None and self.kind not in ITEM_KINDS:
+        if self.breakdown is not None and self.protocol_row.refinement is None:
             raise TaskError(f"a breakdown is for items; the protocol {self.protocol} has none")
         size = self.edges.size if self.edges else self.domain_size // self.groups
         if size * self.groups != self.domain_size:

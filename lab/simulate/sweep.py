@@ -49,10 +49,8 @@ class Sweep:
     def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
         """Return the planner's requirements for a protocol at a target ε."""
         people = self.population
-        item_options: dict[str, Any] = {}
-        if KINDS[people.kind].histogram:
-            item_options = {"trust": "shuffler-dummies", "messages_cap": self.messages_cap}
-            item_options["most_seeds"] = _MAX_SEEDS
+        limits: dict[str, Any] = {"trust": "shuffler-dummies", "messages_cap": self.messages_cap}
+        allowed = limits.keys() & KINDS[people.kind].requirements
         return Requirements(
             kind=people.kind,
             n_users=people.n_users,
@@ -62,7 +60,8 @@ class Sweep:
             delta=self.delta,
             local_cap=self.local_cap,
             draft_fields=people.draft_fields(protocol),
-            **item_options,
+            most_seeds=_MAX_SEEDS,
+            **{name: limits[name] for name in allowed},
         )
 
 
