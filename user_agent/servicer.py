@@ -20,9 +20,7 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     ) -> user_agent_pb2.GetQuestionResponse:
         """Return what a task asks, if this device may answer it."""
         task = await self.agent.task(digest_from_wire(request.task_digest))
-        return user_agent_pb2.GetQuestionResponse(
-            title=task.title, prompt=task.prompt, purpose=task.purpose
-        )
+        return user_agent_pb2.GetQuestionResponse(texts=task.texts)
 
     async def Contribute(
         self, request: user_agent_pb2.ContributeRequest, _context: object

@@ -8,7 +8,7 @@ JSON (see `common.task.canonical`), so that an auditor can read the promises mad
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -385,6 +385,11 @@ class Task:
         Reports of a lasting question are dependent, so amplified costs do not compose.
         """
         return self.protocol_row.amplified and not self.lasting
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """What a person is shown before they answer, by field; empty if not stated."""
+        return {name: getattr(self, name) for name in _MOST_CHARACTERS}
 
     @property
     def lasting(self) -> bool:

@@ -1,5 +1,6 @@
 """Client with which a person calls their user agent."""
 
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from common.errors import CredentialError, PeerRefusalError, SettingsError
@@ -18,9 +19,9 @@ _REFUSED_ADVICE: Final = (
 
 async def ask_for_question(
     agent: str, digest: TaskDigest, *, may_refuse: bool
-) -> user_agent_pb2.GetQuestionResponse | None:
+) -> Mapping[str, str] | None:
     """
-    Return what a task asks; None if the agent refuses the task, and it `may_refuse`.
+    Return a task's texts by field; None if the agent refuses the task, and it `may_refuse`.
 
     It refuses a task after its deadline, also one that it has answered.
     """
@@ -31,7 +32,7 @@ async def ask_for_question(
         if not may_refuse:
             raise
         return None
-    return cast("user_agent_pb2.GetQuestionResponse", answer)
+    return dict(answer.texts)
 
 
 async def send(

@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ def contribute(
     by_hand = sys.stdin.isatty()
     asked = asyncio.run(ask_for_question(agent, task, may_refuse=not by_hand))
     if asked and not json:
-        terminal().print(describe_question(asked), markup=False, end="")
+        terminal().print(describe_texts(asked), markup=False, end="")
     # Not an argument, which would stay in the shell's history.
     value = prompt_for_value(kind) if by_hand else read_piped_value()
     receipt = asyncio.run(send(agent, task, value, person))
@@ -59,9 +60,7 @@ def contribute(
     question = f"shuffledp receipt {task.hex()}{name}"
     fields = {
         "task_digest": task.hex(),
-        "title": asked and asked.title,
-        "prompt": asked and asked.prompt,
-        "purpose": asked and asked.purpose,
+        **(asked or dict.fromkeys(("title", "prompt", "purpose"))),
         "repeated": receipt.repeated,
         "local_epsilon": receipt.local_epsilon,
         "sent": receipt.sent,
@@ -69,10 +68,12 @@ def contribute(
     print_answer(fields, describe_contribution(receipt, question), json=json)
 
 
-def describe_question(asked: "user_agent_pb2.GetQuestionResponse") -> str:
-    """Return lines with a task's title, question and purpose, without the empty ones."""
-    purpose = f"Purpose: {asked.purpose}" if asked.purpose else ""
-    return "".join(f"{visible(text)}\n" for text in (asked.title, asked.prompt, purpose) if text)
+def describe_texts(texts: Mapping[str, str]) -> str:
+    """Return a line for each text that is not empty: its field, unless title or question."""
+    named = {
+        name: "" if name in {"title", "prompt"} else f"{name.capitalize()}: " for name in texts
+    }
+    return "".join(f"{named[name]}{visible(text)}\n" for name, text in texts.items() if text)
 
 
 def prompt_for_value(kind: Kind | None) -> str:

@@ -37,7 +37,7 @@ async def test_a_histogram_comes_out_of_three_servers(services: Services) -> Non
     request = user_agent_pb2.GetQuestionRequest(task_digest=signed.digest())
     async with services.stubs() as (agent, _, _analyzer):
         answer = await agent.GetQuestion(request)
-    assert user_agent_pb2.GetQuestionResponse(**shown) == answer
+    assert {**shown, "series": ""} == dict(answer.texts)
     for person in ("one", "two", "three"):
         assert not (await contribute(services, signed, person)).repeated
     assert (await contribute(services, signed, "one", value=2)).repeated

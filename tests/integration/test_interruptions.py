@@ -92,7 +92,7 @@ class _Asking(user_agent_pb2_grpc.UserAgentServicer):
 
     def GetQuestion(self, request: object, context: object) -> user_agent_pb2.GetQuestionResponse:  # noqa: N802  # gRPC's name
         del request, context
-        return user_agent_pb2.GetQuestionResponse(title="Tea or coffee")
+        return user_agent_pb2.GetQuestionResponse(texts={"title": "Tea or coffee"})
 
 
 def test_the_prompt_for_a_value_ends_too(tmp_path: Path) -> None:

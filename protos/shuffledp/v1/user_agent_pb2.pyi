@@ -41,28 +41,41 @@ Global___GetQuestionRequest: _TypeAlias = GetQuestionRequest  # noqa: Y015
 
 @_typing.final
 class GetQuestionResponse(_message.Message):
-    """Texts for the person, each of which may be empty."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
-    TITLE_FIELD_NUMBER: _builtins.int
-    PROMPT_FIELD_NUMBER: _builtins.int
-    PURPOSE_FIELD_NUMBER: _builtins.int
-    title: _builtins.str
-    prompt: _builtins.str
-    """the question"""
-    purpose: _builtins.str
-    """what the result is for"""
+    @_typing.final
+    class TextsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TEXTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def texts(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """for the person, by field of the task; each may be empty"""
+
     def __init__(
         self,
         *,
-        title: _builtins.str = ...,
-        prompt: _builtins.str = ...,
-        purpose: _builtins.str = ...,
+        texts: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt", "purpose", b"purpose", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["texts", b"texts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

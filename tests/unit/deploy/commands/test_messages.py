@@ -15,7 +15,7 @@ from deploy.cli import app
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
 from deploy.commands.options import page_beside
-from deploy.commands.person import describe_contribution, describe_question, show_receipt
+from deploy.commands.person import describe_contribution, describe_texts, show_receipt
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support.command_line import run_command, shown
 from tests.support.printing import printed
@@ -68,10 +68,9 @@ def test_a_contribution_is_described(*, repeated: bool, sent: bool, words: str) 
 
 def test_a_task_says_what_it_asks_before_it_is_answered() -> None:
     """Its title, question and purpose, each on its line; empty ones are left out."""
-    asked = user_agent_pb2.GetQuestionResponse(title="Flu", prompt="Ill?\x1b", purpose="care")
+    texts = {"title": "Flu", "prompt": "Ill?\x1b", "purpose": "care", "series": ""}
 
-    assert "Flu\nIll?\\x1b\nPurpose: care\n" == describe_question(asked)
-    assert "" == describe_question(user_agent_pb2.GetQuestionResponse())
+    assert "Flu\nIll?\\x1b\nPurpose: care\n" == describe_texts(texts)
 
 
 def test_a_value_among_the_arguments_is_not_repeated() -> None:
