@@ -15,8 +15,8 @@ from common.runtime.rpc import open_channel
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from protos.shuffledp.v1 import user_agent_pb2_grpc
-from user_agent.agent import Agent
 from user_agent.clients import RemoteIssuer, RemoteShuffler
+from user_agent.core import Agent
 from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore
 from user_agent.policy import Claim, Policy

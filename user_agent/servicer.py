@@ -6,7 +6,7 @@ from common.wire.fields import digest_from_wire
 from common.wire.submissions import contribution_from_wire, receipt_request_from_wire
 from common.wire.transparency import evidence_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
-from user_agent.agent import Agent
+from user_agent.core import Agent
 
 
 @dataclass

@@ -26,8 +26,8 @@ from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.planting import SentinelRun
 from deploy.tasks.value_parser import value_of
-from user_agent.agent import Agent
 from user_agent.contribution import Contributor
+from user_agent.core import Agent
 from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore, InclusionState
 from user_agent.policy import Policy

@@ -19,7 +19,7 @@ from tests.support.faults import Crash, FaultyState, Life, add_boundaries
 from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
-from user_agent.agent import Agent
+from user_agent.core import Agent
 from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore
 from user_agent.policy import Claim

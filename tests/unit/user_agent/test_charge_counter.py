@@ -14,7 +14,7 @@ from tests.support.devices import agent_of
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.agent import Agent
+from user_agent.core import Agent
 from user_agent.device_store import DeviceStore, SubmissionState
 from user_agent.policy import Claim
 
