@@ -20,27 +20,18 @@ from tests.support.command_line import run_command
 
 _ROOT: Final = Path(__file__).parents[2]
 _COMMAND: Final = (sys.executable, "-c", "from deploy.cli import main; main()")
-_BUSY_SECONDS: Final = 3.0
+_BUSY_SECONDS: Final = 2.0
 """Processor time after which a command, with its workers, is at work."""
 _PATIENCE: Final = 120.0
 _SOON: Final = 10.0
 """Two seconds are promised; machines that run tests are busy."""
 _DIGEST: Final = "00" * 32
-_SLOW: Final = ("--central-epsilon", "0.5", "--local-cap", "none", "--low", "0", "--high", "9")
+_SLOW: Final = ("--central-epsilon", "0.05", "--local-cap", "none", "--trust", "shuffler-dummies")
 _LONG: Final = {
     "audit": ["audit", "--quick", "--output", "a.json", "--html", "a.html"],
     "simulate": ["simulate", "--task-kind", "vector", "--repeat", "100000"],
     "reproduce": ["reproduce", "projection"],
-    "plan": [
-        "plan",
-        "--task-kind",
-        "ordered",
-        "--domain-size",
-        "65536",
-        "--users",
-        "9000000",
-        *_SLOW,
-    ],
+    "plan": ["plan", "--domain-size", "4000", "--users", "100000000", "--rounds", "1000", *_SLOW],
     "load": ["load", "--local", "--users", "100000"],
 }
 
