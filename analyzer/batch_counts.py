@@ -25,7 +25,7 @@ P = ParamSpec("P")
 
 class SliceCounts(NamedTuple):
     """
-    Numbers of a part's opened reports.
+    Numbers of a slice's opened reports.
 
     Only totals leave a worker: outcomes of single reports would let a shuffler recognize a report
     that it has tampered with.
@@ -53,16 +53,16 @@ class BatchCounts:
 
     @classmethod
     def joined(
-        cls, cells: Tally, parts: Iterable[SliceCounts], *, n_repeated: int, open_seconds: float
+        cls, cells: Tally, slices: Iterable[SliceCounts], *, n_repeated: int, open_seconds: float
     ) -> Self:
         """
-        Join the counts of all parts.
+        Join the counts of all slices.
 
         `n_repeated` reports were copies of others, sentinels' copies included, and were dropped
         before opening.
         """
         counted, null, unreadable, malformed = (
-            sum(numbers) for numbers in zip(*parts, strict=True)
+            sum(numbers) for numbers in zip(*slices, strict=True)
         )
         return cls(
             cells=cells,

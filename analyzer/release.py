@@ -233,10 +233,10 @@ class Releases:
 
     async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
         started = self.clock.elapsed()
-        parts = await self.executor.run(CountJob.count, job, range(job.n_slices))
+        slices = await self.executor.run(CountJob.count, job, range(job.n_slices))
         return BatchCounts.joined(
             await asyncio.to_thread(job.cells),
-            parts,
+            slices,
             n_repeated=n_repeated,
             open_seconds=self.clock.elapsed() - started,
         )

@@ -66,7 +66,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes, now: float 
 
 
 def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
-    """Return a draft's task with a central ε of 0; raise what `complete` raises. Pure."""
+    """Return a draft's task with a central ε of 0; raise TaskError for a broken rule. Pure."""
     if draft.n_min > draft.target_size:
         raise TaskError(
             f"n_min is {draft.n_min} and target_size is {draft.target_size}; n_min must be at most "

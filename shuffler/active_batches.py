@@ -34,7 +34,7 @@ from shuffler.batch_states import FINAL_STATES, ClosingRule
 from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
 _MAX_LOOKUPS: Final = 256
-"""Maximum number of concurrent task lookups."""
+"""Maximum number of concurrent lookups of each kind: to begin a batch, and to find one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,11 @@ class Batches(ABC):
     """The batches of this shuffler, by task, and their keys."""
 
     def __init__(self, most_lookups: int) -> None:
-        """Look up at most so many tasks at once. A lookup continues if its caller hangs up."""
+        """
+        Look up at most so many tasks at once to begin them, and as many to find them.
+
+        A lookup continues if its caller hangs up.
+        """
         self._finished: dict[TaskDigest, FinishedBatch] = {}
         """Finished batches that were requested, or finished, in this run."""
         lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]

@@ -24,7 +24,7 @@ from shuffler.log_relay import GetLog, LogRelay
 from shuffler.metrics import BatchMetrics
 from shuffler.refusals import RefusalCounts
 from shuffler.settings import ShufflerSettings
-from shuffler.shuffle_job import BatchSeeds
+from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import SubmissionStore
 
 

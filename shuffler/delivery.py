@@ -33,7 +33,8 @@ from shuffler.batch_states import (
 )
 from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
-from shuffler.shuffle_job import PERMUTED, SCRATCH, BatchSeeds, ShuffleJob, bucket_count, shuffle
+from shuffler.shuffle_job import PERMUTED, SCRATCH, ShuffleJob, bucket_count, shuffle
+from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
 _PERMUTED_STATES: Final = frozenset(
@@ -117,7 +118,7 @@ class Deliveries:
             await asyncio.gather(*moving, return_exceptions=True)
 
     async def advance(self) -> None:
-        """Perform every due event, and wait until it is done: a step of `run`."""
+        """Move every unfinished batch as far as it is due, and wait. For audits and tests."""
         await asyncio.gather(*map(self._start, self.batches.unfinished()))
 
     def _start(self, batch: ActiveBatch) -> "asyncio.Task[None]":

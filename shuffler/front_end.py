@@ -33,7 +33,7 @@ _PEER: Final = "the coordinator"
 _CHECK_SECONDS: Final = 60.0
 """Seconds between checks of the held batches' states."""
 _MAX_LOOKUPS: Final = 32
-"""Maximum number of tasks that are requested from the coordinator at once, in either way."""
+"""Maximum number of concurrent requests to the coordinator of each kind: to begin, and to find."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

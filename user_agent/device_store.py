@@ -345,6 +345,7 @@ _CLAIM: Final = (
     "local_epsilon, central_epsilon, delta, coalesce(scope, x''), coalesce(text_hash, x''), "
     "coalesce(permanent_epsilon, 9e999)"
 )
+_CLAIM_COLUMNS: Final = len(fields(Claim))
 _SELECT: Final = (
     "SELECT person, task_digest, envelope, state, coalesce(leaves, x''), "  # noqa: S608
     "coalesce(deadline, 9e999), coalesce(inclusion, 'unchecked'), coalesce(receipt, x''), "
@@ -360,7 +361,7 @@ def _claim(row: Sequence[Any]) -> Claim:
 
 
 def _saved(row: tuple[Any, ...]) -> SavedSubmission:
-    person, digest, envelope, state, *evidence = row[:-6]
+    person, digest, envelope, state, *evidence = row[:-_CLAIM_COLUMNS]
     leaves, deadline, inclusion, receipt, receipt_verified = evidence
     hashed = len(envelope) == _HASH_BYTES
     return SavedSubmission(
@@ -368,7 +369,7 @@ def _saved(row: tuple[Any, ...]) -> SavedSubmission:
         task_digest=TaskDigest(digest),
         envelope=None if hashed else envelope,
         envelope_hash=envelope if hashed else envelope_hash(envelope),
-        claim=_claim(row[-6:]),
+        claim=_claim(row[-_CLAIM_COLUMNS:]),
         state=SubmissionState(state),
         leaves=leaves,
         deadline=deadline,

@@ -313,8 +313,9 @@ def _check_seeds(
     A submission hides which report is the user's own. Comparisons of neighbours are independent.
     """
     if "seed" in (reports.dtype.names or ()):
-        sent, together = reports[~is_null(reports)], np.diff(owners[~is_null(reports)]) == 0
-        equal = (sent["seed"][1:] == sent["seed"][:-1])[together]
+        sent = ~is_null(reports)
+        seeds, together = reports["seed"][sent], np.diff(owners[sent]) == 0
+        equal = (seeds[1:] == seeds[:-1])[together]
         p_value = p_binomial(int(equal.sum()), len(equal), 1 / subject.family.n_seeds)
         checks.test("the same seed twice in one submission", p_value)
 

@@ -9,11 +9,11 @@ J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
 
     δ(ε | m) = 2s(1+e^ε)/m · E[(u - J)_+],   u = m(p - e^ε)/((p-1)(1+e^ε)),   δ = E_m[δ(ε | m)].
 
-The reductions of [FMT21] and [FMT23] differ in the probability of a clone and the odds. Every δ
+Reductions [FMT21], [FMT23] differ in the probability of a clone and the odds. Every δ
 here is an upper bound on that expectation: δ(ε | m) falls with m (J/m is a reverse martingale),
 bins of m are charged at their lower edge, and no tail is omitted.
 
-Used where no other reduction is known, and for comparison. Formula 1 is tighter where it applies.
+Used where no other reduction is known. Formula 1 is tighter where it applies.
 """
 
 import math

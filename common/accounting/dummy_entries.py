@@ -64,7 +64,7 @@ class Arrivals:
 
     def least(self, users: int) -> tuple[int, float]:
         """
-        Return a number of dummies that any `users` of the users have, and the chance of fewer.
+        Return a number of dummies, and a bound on the chance that `users` of the users have fewer.
 
         By Chernoff's bound [BLM13, Section 2.2], a sum of independent X is at most
         (log(p) - Σ log E[exp(-hX)]) / h with probability at most p, for every h > 0.
@@ -202,8 +202,13 @@ _ENTRIES: Final[Mapping[type[Dummies], DummyEntry]] = {
 def entry_of(dummies: Dummies) -> DummyEntry:
     """Return the entry of these dummies; raise AccountingError if their class has none."""
     if type(dummies) not in _ENTRIES:
-        raise AccountingError(f"no formula covers {dummies.distribution} dummies")
+        raise uncovered(dummies)
     return _ENTRIES[type(dummies)]
+
+
+def uncovered(dummies: Dummies) -> AccountingError:
+    """Return the error for dummies that no formula covers."""
+    return AccountingError(f"no formula covers {dummies.distribution} dummies")
 
 
 def arrivals_of(dummies: Dummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:

@@ -19,7 +19,7 @@ from common.accounting.clones import CloneRelease
 from common.accounting.cluster_noise import ClusterRelease
 from common.accounting.composition import ComposedRelease, composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
-from common.accounting.dummy_entries import Arrivals, arrivals_of, entry_of
+from common.accounting.dummy_entries import Arrivals, arrivals_of, entry_of, uncovered
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import PUBLISHED, BoundSetting
@@ -236,7 +236,7 @@ class PrivacyParameters:
         draws = adding.trials if isinstance(adding, Binomial) else 0
         if not by_shuffler:
             if named is None:
-                raise AccountingError(f"no formula covers {self.dummies.distribution} dummies")
+                raise uncovered(self.dummies)
             return named(self.dummies, draws, counted)
         if math.isinf(counted.local_epsilon):
             return ItemNoiseRelease.of_shuffler(self.shuffler)

@@ -276,8 +276,7 @@ class Mechanism(Randomizer, Protocol):
 
     def channel(self, real_share: float) -> Channel | None:
         """
-        Return the distribution of a report's cell; None (default) if cells are too many
-        or overlap.
+        Return the distribution of a report's cell; by default None: too many cells, or overlapping.
 
         Of all reports, a share real_share are users' own; the others are uniform dummies.
         """

@@ -32,12 +32,6 @@ _UNEXPLAINED: Final = 5.0
 """Standard deviations from the expected total that are a reason for a warning."""
 
 
-def influence_of(clusters: ClusterDummies, signal: float) -> tuple[float, float]:
-    """Return `Signed.influence` for p - q = signal. Run by the planner and the analyzer."""
-    up, down = clusters.influence
-    return up / signal, down / signal
-
-
 def influence_on(task: Task) -> tuple[float, float] | None:
     """Return `Signed.influence` of a task with clusters, and None for other tasks."""
     return Signed.of(task).influence if isinstance(task.dummies, ClusterDummies) else None
@@ -122,7 +116,8 @@ class Signed(Grr):
     @property
     def influence(self) -> tuple[float, float]:
         """The most users that one dishonest submission adds to an item, and takes from it."""
-        return influence_of(self.clusters, self.p - self.q)
+        up, down = self.clusters.influence
+        return up / (self.p - self.q), down / (self.p - self.q)
 
     def unexplained(self, cells: Counts, n_users: int) -> tuple[str, ...]:
         """Return a warning for each total, positive or negative, that no honest users send."""

@@ -31,7 +31,9 @@ _OWNER_ONLY_FILE: Final = 0o600
 _MISSING: Final = "a block of the batch is missing"
 _STORES_HELD: Final = 4
 KEY_FILES: Final = "batch-*.key"
+"""Names of batches' key files in a state directory."""
 BATCH_FOLDERS: Final = re.compile(f"[0-9a-f]{{{2 * BATCH_ID_BYTES}}}")
+"""Names of batches' folders: their ids in hexadecimal."""
 
 
 class Blocks(Protocol):

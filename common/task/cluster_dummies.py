@@ -27,7 +27,6 @@ from common.task.dummies import (
     Dummies,
     ItemMechanism,
     Numbers,
-    Sampled,
 )
 from common.task.specs import check_int_range
 
@@ -191,11 +190,6 @@ class ClusterDummies(Dummies):
             f"clusters of {self.expected_per_user:.4g} reports per user on average, and "
             f"{nulls:.4g} null reports"
         )
-
-    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: np.random.Generator) -> Sampled:
-        """Draw the counts of users' reports and clusters, which the mechanism draws together."""
-        cells = mechanism.sample_cells(users, 0, rng)
-        return cells, int(cells.sum())
 
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: np.random.Generator) -> Drawn:
         """Draw users' clusters, one user after the other, and the null reports of their rooms."""

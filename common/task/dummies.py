@@ -93,14 +93,15 @@ class Dummies(ABC):
         reports that fill their rooms, so that the length shows the rooms alone.
         """
 
-    @abstractmethod
     def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
         """
         Draw the counts of the reports of `users`, shape (domain_size,), and of all their dummies.
 
-        Run by simulations. Ignores the maximum of dummies per user, which is practically never
-        reached.
+        By default the mechanism draws dummies together with the reports. Run by simulations.
+        Ignores the maximum of dummies per user, which is practically never reached.
         """
+        cells = mechanism.sample_cells(users, 0, rng)
+        return cells, int(cells.sum())
 
     @property
     def views(self) -> "tuple[Any, ...]":
@@ -133,9 +134,13 @@ class Dummies(ABC):
         return 0.0
 
     @property
-    @abstractmethod
     def hiding_trials(self) -> tuple[int, float]:
-        """Trials of one user that may hide an item, and the chance of each; 0 if a number does."""
+        """
+        Trials of one user that may hide an item, and the chance of each.
+
+        By default none: the number of dummies hides an item.
+        """
+        return 0, 0.0
 
     @property
     def clause(self) -> str:

@@ -168,11 +168,6 @@ class LevelDummies(Dummies):
         return found
 
     @property
-    def hiding_trials(self) -> tuple[int, float]:
-        """No trials: the number of each level's dummies hides a node."""
-        return 0, 0.0
-
-    @property
     def views(self) -> tuple[BinomialDummies, ...]:
         """The dummies of each level, fixed or fractional."""
         return tuple(map(of_mean, self.levels))
@@ -198,11 +193,6 @@ class LevelDummies(Dummies):
     def expected_per_user(self) -> float:
         """Average number of dummies of one user."""
         return sum(self.levels) / EXTRA_WEIGHT_SUM
-
-    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
-        """Draw the counts of users' reports and dummies, which the mechanism draws together."""
-        cells = mechanism.sample_cells(users, 0, rng)
-        return cells, int(cells.sum())
 
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
         """Draw users' dummies: uniform nodes of each level, sorted by user."""

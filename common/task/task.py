@@ -32,6 +32,7 @@ from common.task.domain_spec import (
     hierarchy_sizes,
 )
 from common.task.dummy_forms import AnyDummies
+from common.task.kinds import KINDS
 from common.task.named_dummies import LevelDummies
 from common.task.protocol_rules import check_domain_size, check_protocol_rules
 from common.task.shuffler_spec import ShufflerSpec
@@ -67,8 +68,9 @@ _PER_PUBLICATION: Final = frozenset(
     {"analyzer_key", "shufflers", "nonce", "tokens", "central_epsilon", "title", "purpose", "round"}
 )
 """Fields in which two tasks from one draft may differ."""
-_MOST_CHARACTERS: Final = {"title": 80, "prompt": 500, "purpose": 1000, "series": 64}
-FOR_PEOPLE: Final = (*_MOST_CHARACTERS, "round")
+MOST_CHARACTERS: Final = {"title": 80, "prompt": 500, "purpose": 1000, "series": 64}
+"""Maximum length of each text that a person is shown, by field."""
+FOR_PEOPLE: Final = (*MOST_CHARACTERS, "round")
 """Fields that a person is shown; they may be empty."""
 MAX_ROUND: Final = 10**6
 
@@ -201,7 +203,7 @@ class Task:
             )
 
     def _check_texts(self) -> None:
-        for name, most in _MOST_CHARACTERS.items():
+        for name, most in MOST_CHARACTERS.items():
             check_printable(name, getattr(self, name), most, ascii_only=False)
         check_int_range("round", self.round, int(self.series != ""), MAX_ROUND)
         if self.round and not self.series:
@@ -216,7 +218,7 @@ class Task:
                 f"edges need a protocol for any number of items, and no labels; the protocol is "
                 f"{self.protocol}, and the task has {len(self.labels)} labels"
             )
-        if self.breakdown is not None and self.protocol_row.refinement is None:
+        if self.breakdown is not None and not KINDS[self.kind].histogram:
             raise TaskError(f"a breakdown is for items; the protocol {self.protocol} has none")
         size = self.edges.size if self.edges else self.domain_size // self.groups
         if size * self.groups != self.domain_size:
@@ -389,7 +391,7 @@ class Task:
     @property
     def texts(self) -> Mapping[str, str]:
         """What a person is shown before they answer, by field; empty if not stated."""
-        return {name: getattr(self, name) for name in _MOST_CHARACTERS}
+        return {name: getattr(self, name) for name in MOST_CHARACTERS}
 
     @property
     def lasting(self) -> bool:

@@ -40,5 +40,5 @@ class TaskShuffler(ReportSampling):
     answers."""
 
     def __post_init__(self) -> None:
-        super(TaskShuffler, self).__post_init__()
+        super(TaskShuffler, self).__post_init__()  # slots=True made another class
         check_printable("the shuffler's name", self.name, _MAX_NAME)

@@ -55,11 +55,6 @@ class UniformDummies(Dummies):
         check_int_range("most", self.most, 0, MAX_DUMMIES - self.per_user)
 
     @property
-    def hiding_trials(self) -> tuple[int, float]:
-        """No trials: the number of dummies hides an item."""
-        return 0, 0.0
-
-    @property
     @abstractmethod
     def most(self) -> int:
         """Maximum of the random number."""

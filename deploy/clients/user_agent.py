@@ -17,22 +17,10 @@ _REFUSED_ADVICE: Final = (
 )
 
 
-async def ask_for_question(
-    agent: str, digest: TaskDigest, *, may_refuse: bool
-) -> Mapping[str, str] | None:
-    """
-    Return a task's texts by field; None if the agent refuses the task, and it `may_refuse`.
-
-    It refuses a task after its deadline, also one that it has answered.
-    """
+async def ask_for_question(agent: str, digest: TaskDigest) -> Mapping[str, str]:
+    """Return a task's texts by field; raise PeerRefusalError if the agent refuses the task."""
     request = user_agent_pb2.GetQuestionRequest(task_digest=digest)
-    try:
-        answer = await _call(agent, "GetQuestion", request)
-    except PeerRefusalError:
-        if not may_refuse:
-            raise
-        return None
-    return dict(answer.texts)
+    return dict((await _call(agent, "GetQuestion", request)).texts)
 
 
 async def send(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from common.errors import ValueRangeError
+from common.errors import PeerRefusalError, ValueRangeError
 from common.messages.guarantee import rounded_up
 from common.protocols import Kind
 from common.task.kinds import KINDS
@@ -39,7 +39,7 @@ def contribute(
     """
     Contribute a value from a prompt or standard input. Never pass the value as an argument.
 
-    First prints the task's title, question and purpose, which its analyzer signed.
+    First prints the task's texts, such as its question and purpose, which its analyzer signed.
 
     Options:
         kind: Only to answer the prompt with an empty text (string) or no keys (key-value); the
@@ -47,10 +47,16 @@ def contribute(
             are labels), a number, a text, numbers such as 1, 2.5, or pairs of key and number such
             as 3:0.5, 17:1. In a task with a breakdown, your group comes first, as in DE / 36.6.
     """
+    from common.task.task import MOST_CHARACTERS
     from deploy.clients.user_agent import ask_for_question, send
 
     by_hand = sys.stdin.isatty()
-    asked = asyncio.run(ask_for_question(agent, task, may_refuse=not by_hand))
+    asked = None
+    try:
+        asked = asyncio.run(ask_for_question(agent, task))
+    except PeerRefusalError:  # after the deadline, also of a task that was answered in time
+        if by_hand:
+            raise
     if asked and not json:
         terminal().print(describe_texts(asked), markup=False, end="")
     # Not an argument, which would stay in the shell's history.
@@ -60,7 +66,7 @@ def contribute(
     question = f"shuffledp receipt {task.hex()}{name}"
     fields = {
         "task_digest": task.hex(),
-        **(asked or dict.fromkeys(("title", "prompt", "purpose"))),
+        **(asked or dict.fromkeys(MOST_CHARACTERS)),
         "repeated": receipt.repeated,
         "local_epsilon": receipt.local_epsilon,
         "sent": receipt.sent,
@@ -70,10 +76,12 @@ def contribute(
 
 def describe_texts(texts: Mapping[str, str]) -> str:
     """Return a line for each text that is not empty: its field, unless title or question."""
-    named = {
-        name: "" if name in {"title", "prompt"} else f"{name.capitalize()}: " for name in texts
-    }
-    return "".join(f"{named[name]}{visible(text)}\n" for name, text in texts.items() if text)
+    unnamed = {"title", "prompt"}
+    return "".join(
+        f"{'' if name in unnamed else f'{name.capitalize()}: '}{visible(text)}\n"
+        for name, text in texts.items()
+        if text
+    )
 
 
 def prompt_for_value(kind: Kind | None) -> str:

@@ -22,14 +22,19 @@ class _Known(NamedTuple):
     people: SamplePeople
 
 
+_Compared = tuple[tuple[EstimateTable, ...], str, dict[str, Any]]
+"""Tables with the truth, a sentence on the errors of estimates, and JSON fields with them."""
+
+
 def beside_truth(
     view: ResultView, estimate: result.Estimate, task: Task, people: SamplePeople
 ) -> ResultView:
     """Return a view whose tables have the people's true figures, with the errors of estimates."""
-    return _KNOWN[type(estimate)](view, estimate, _Known(task, people))
+    tables, errors, fields = _KNOWN[type(estimate)](view, estimate, _Known(task, people))
+    return replace(view, tables=tables, errors=errors, error_fields=fields)
 
 
-def _found_values(view: ResultView, estimate: result.FoundValues, known: _Known) -> ResultView:
+def _found_values(view: ResultView, estimate: result.FoundValues, known: _Known) -> _Compared:
     [table], people = view.tables, known.people
     shares = dict(zip(people.candidates, people.truth.tolist(), strict=True))
     truth = np.array([shares.get(name, 0.0) for name in table.names])
@@ -39,10 +44,10 @@ def _found_values(view: ResultView, estimate: result.FoundValues, known: _Known)
     if sure:
         errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
     fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
-    return replace(view, tables=(replace(table, truth=truth),), errors=errors, error_fields=fields)
+    return (replace(table, truth=truth),), errors, fields
 
 
-def _histogram(view: ResultView, estimate: result.Histogram, known: _Known) -> ResultView:
+def _histogram(view: ResultView, estimate: result.Histogram, known: _Known) -> _Compared:
     truth, edges, (first, *tables) = known.people.truth, known.task.edges, view.tables
     first = _ranked(first, truth)
     if edges is not None:
@@ -55,10 +60,10 @@ def _histogram(view: ResultView, estimate: result.Histogram, known: _Known) -> R
         f"{mse_of(estimate.refined, truth):.3g}. {_covered(first, truth)}"
     )
     fields = {"mse_vs_truth": mse}
-    return replace(view, tables=(first, *tables), errors=errors, error_fields=fields)
+    return (first, *tables), errors, fields
 
 
-def _means(view: ResultView, estimate: result.Means, known: _Known) -> ResultView:
+def _means(view: ResultView, estimate: result.Means, known: _Known) -> _Compared:
     truth, [table] = known.people.truth, view.tables
     mse, mse_shrunk = mse_of(estimate.means, truth), mse_of(estimate.shrunk, truth)
     better = f"; shrunk {mse_shrunk:.3g}" if "shrunk" in table.more else ""
@@ -67,10 +72,10 @@ def _means(view: ResultView, estimate: result.Means, known: _Known) -> ResultVie
         theory, covered = f"in theory {estimate.mse_theory:.3g}", f" {_covered(table, truth)}"
     errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
     fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
-    return replace(view, tables=(replace(table, truth=truth),), errors=errors, error_fields=fields)
+    return (replace(table, truth=truth),), errors, fields
 
 
-def _key_values(view: ResultView, estimate: result.KeyValues, known: _Known) -> ResultView:
+def _key_values(view: ResultView, estimate: result.KeyValues, known: _Known) -> _Compared:
     truths = [known.people.truth, known.people.true_means]
     errors = "Mean squared error of shares {:.3g}, of means {:.3g}."
     if estimate.owners is None:
@@ -79,10 +84,10 @@ def _key_values(view: ResultView, estimate: result.KeyValues, known: _Known) -> 
     tables = tuple(replace(table, truth=truth) for table, truth in pairs)
     found = [mse_of(each.values, each.truth) for each in tables if each.truth is not None]
     fields = dict(zip(("mse_vs_truth", "mse_of_means_vs_truth"), found, strict=False))
-    return replace(view, tables=tables, errors=errors.format(*found), error_fields=fields)
+    return tables, errors.format(*found), fields
 
 
-def _texts(view: ResultView, _: result.BitTable, known: _Known) -> ResultView:
+def _texts(view: ResultView, _: result.BitTable, known: _Known) -> _Compared:
     truth, detected = known.people.truth, np.array(view.fields["detected"])
     table, n_detected = _ranked(view.tables[0], truth), int(detected.sum())
     mse, n_held = mse_of(table.values, truth), int((truth > 0).sum())
@@ -92,10 +97,10 @@ def _texts(view: ResultView, _: result.BitTable, known: _Known) -> ResultView:
         f"{n_held:,} {'candidate occurs' if n_held == 1 else 'candidates occur'}."
     )
     fields = {"mse_vs_truth": mse, "detected": n_detected, "false_discoveries": n_false}
-    return replace(view, tables=(table,), errors=errors, error_fields=fields)
+    return (table,), errors, fields
 
 
-_KNOWN: Final[Mapping[type, Callable[[ResultView, Any, _Known], ResultView]]] = {
+_KNOWN: Final[Mapping[type, Callable[[ResultView, Any, _Known], _Compared]]] = {
     result.BitTable: _texts,
     result.FoundValues: _found_values,
     result.Histogram: _histogram,

@@ -309,17 +309,21 @@ def _owners(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -> Re
     biased = owners.frequencies < _PRECISE * owners.frequency_errors
     marks = ["yes" if each else "no" for each in biased]
     shares = _key_table(
-        *(estimate, asked, owners.frequencies, owners.frequency_errors),
+        estimate,
+        asked,
+        owners.frequencies,
+        owners.frequency_errors,
         title=f"Share of users who own each of {size:,} keys",
-        selection="{:,} most owned",
         value="share",
         notes=(f"{_OWN_INTERVAL.format('share')}.", _OWN_TOTAL, *_without_reports(estimate)),
         given_ends=priv_kv.share_interval(*reached, CONFIDENCE),
     )
     means = _key_table(
-        *(estimate, asked, owners.means, owners.mean_errors),
+        estimate,
+        asked,
+        owners.means,
+        owners.mean_errors,
         title=_OWNERS_MEAN,
-        selection="{:,} most owned",
         value="mean",
         notes=(_FAKES_REMOVED.format(int(biased.sum())),),
         given_ends=(
@@ -349,6 +353,7 @@ def _key_table(
     reports = [f"{n:,}" for n in estimate.reports.tolist()]
     reported = np.flatnonzero(estimate.reports)
     if estimate.owners is not None:
+        others["selection"] = "{:,} most owned"
         order = np.argsort(-estimate.owners.frequencies[reported], kind="stable")
         reported = reported[order]
     return EstimateTable(

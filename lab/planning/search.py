@@ -63,10 +63,11 @@ def tight_design(protocol: str, target: Requirements) -> ItemDesign:
     """
     if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
-    return within_caps(_TIGHT.get(protocol, one_noisy_report)(protocol, target))
+    return within_caps(_TIGHT.get(protocol, _one_noisy_report)(protocol, target))
 
 
 _Find = Callable[[str, Requirements], ItemDesign]
+_Attempt = Callable[[float], tuple[ItemDesign | None, float]]
 
 
 def _searched(*groups: tuple[str, ...], capped: bool = True) -> _Find:
@@ -116,6 +117,11 @@ def _aue(protocol: str, target: Requirements) -> ItemDesign:
         excess = design_excess(design)
         return design, 0.0 if excess <= 0 and weight == 1 else excess
 
+    return _least_noisy(protocol, target, attempt)
+
+
+def _least_noisy(protocol: str, target: Requirements, attempt: _Attempt) -> ItemDesign:
+    """Return the least noisy design that meets the target, or raise PlanError."""
     best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
     if best is None:
         raise PlanError(
@@ -134,7 +140,7 @@ def search_protocols(
     Protocols whose predicted error is far above useful_mse, and `signed` unless it may be the best,
     are not calibrated. Last come the reasons, by protocol, why these have no design.
 
-    Cost: about fifteen evaluations of δ.
+    Cost: about fifteen evaluations of δ, and a search for each protocol without one of its own.
     """
     frontier = Frontier(target)
     first = _first_points(frontier)
@@ -158,7 +164,7 @@ def search_protocols(
         if PROTOCOLS[name].amplified and name not in _TIGHT:
             progress(name)
             try:
-                designs.append(one_noisy_report(name, target))
+                designs.append(_one_noisy_report(name, target))
             except PlanError as error:
                 left_out[name] = str(error)
     progress("signed")
@@ -267,7 +273,7 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[ItemDesign, floa
     return best
 
 
-def one_noisy_report(protocol: str, target: Requirements) -> ItemDesign:
+def _one_noisy_report(protocol: str, target: Requirements) -> ItemDesign:
     """
     Return the design of one report with the largest local ε that meets the target.
 
@@ -280,13 +286,7 @@ def one_noisy_report(protocol: str, target: Requirements) -> ItemDesign:
         excess = design_excess(design)
         return design, 0.0 if excess <= 0 and epsilon < math.exp(level) else excess
 
-    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
-    if best is None:
-        raise PlanError(
-            f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with "
-            f"{target.honest} users"
-        )
-    return best[0]
+    return _least_noisy(protocol, target, attempt)
 
 
 def _ddps(protocol: str, target: Requirements) -> ItemDesign:
@@ -311,4 +311,4 @@ _TIGHT: Final[Mapping[str, _Find]] = {
     "signed": _signed,
     **dict.fromkeys(SHUFFLER_PROTOCOLS, shuffler_design),
 }
-"""The search for a design, by protocol; of others, one noisy report is planned."""
+"""The search for a design, by protocol; `_one_noisy_report` serves the others."""

@@ -91,18 +91,20 @@ def test_the_prompt_for_a_value_ends_too(tmp_path: Path) -> None:
     agent, server = f"unix:{tmp_path}/agent", grpc.server(ThreadPoolExecutor(1))
     user_agent_pb2_grpc.add_UserAgentServicer_to_server(_Asking(), server)  # type: ignore[abstract]  # it asks only
     server.add_insecure_port(agent)
-    server.start()
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(_ROOT)
         os.execv(sys.executable, [*_COMMAND, "contribute", _DIGEST, "--agent", agent])  # noqa: S606  # of this program
+    server.start()
     shown = b""
-    while b"Your value" not in shown:
-        shown += os.read(terminal, 4096)
-    os.write(terminal, b"\x03")
-    _, status = os.waitpid(child, 0)
-    os.close(terminal)
-    server.stop(None)
+    try:
+        while b"Your value" not in shown:
+            shown += os.read(terminal, 4096)
+        os.write(terminal, b"\x03")
+        _, status = os.waitpid(child, 0)
+    finally:
+        os.close(terminal)
+        server.stop(None)
 
     assert b"Tea or coffee" in shown
     assert 130 == os.waitstatus_to_exitcode(status)

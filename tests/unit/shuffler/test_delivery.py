@@ -18,7 +18,8 @@ from common.runtime.state_directory import StateDirectory
 from common.task.uniform_dummies import NegativeBinomialDummies
 from common.task_digest import TaskDigest
 from shuffler.server import publish_keys
-from shuffler.shuffle_job import PERMUTED, BatchSeeds, bucket_count
+from shuffler.shuffle_job import PERMUTED, bucket_count
+from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import StoredBatch
 from tests.support.changed_tasks import changed
 from tests.support.disks import disk_of

@@ -16,7 +16,7 @@ def _numbered(n_reports: int) -> NDArray[np.uint8]:
 
 
 @pytest.mark.parametrize(("n_reports", "n_buckets"), [(0, 3), (60, 512), (600, 1), (120_000, 96)])
-def test_every_report_is_thrown_into_the_bucket_drawn_for_it(
+def test_every_report_is_scattered_to_the_bucket_drawn_for_it(
     n_reports: int, n_buckets: int
 ) -> None:
     """Replay the draws; reports keep their order within a bucket."""

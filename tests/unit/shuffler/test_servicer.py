@@ -1,8 +1,9 @@
 """The shuffler's answers and receipts."""
 
 from common.crypto.signing import SigningIdentity
-from common.messages.submission import Outcome
+from common.messages.submission import REFUSALS, Outcome
 from protos.shuffledp.v1 import shuffler_pb2
+from shuffler.collection import _ERRORS
 from shuffler.servicer import ShufflerServicer, bulk_receipt_for
 from tests.support.keys import is_valid_bulk_receipt
 from tests.support.shuffler_core import DIGEST, Shuffler
@@ -49,6 +50,11 @@ async def _status(servicer: ShufflerServicer) -> bytes:
 
 _IDENTITY = SigningIdentity.generate()
 _ON_THE_DISK = {Outcome.STORED, Outcome.REPEATED}
+
+
+def test_every_refusal_of_one_submission_is_an_error() -> None:
+    """So what has a receipt is stored."""
+    assert {*REFUSALS} == {*_ERRORS, Outcome.UNAUTHENTICATED}
 
 
 def test_a_bulk_receipt_covers_only_stored_submissions() -> None:

@@ -37,7 +37,7 @@ async def _started(path: Path, *, confirmed: bool = False, caps: Claim = _CAPS) 
     """Start a device, and stop it."""
     store = DeviceStore(path / "budget.sqlite")
     try:
-        await store.check_counter(caps, np.random.default_rng(), confirmed=confirmed)
+        await store.check_counter(caps, np.random.default_rng(0), confirmed=confirmed)
     finally:
         store.close()
 
@@ -262,7 +262,7 @@ async def test_a_crash_while_a_restore_is_confirmed_leaves_it_to_be_repeated(pat
     for old in path.glob("charges.sqlite*"):
         old.unlink()
     store = DeviceStore(path / "budget.sqlite")
-    await store.check_counter(_CAPS, np.random.default_rng(), confirmed=True)
+    await store.check_counter(_CAPS, np.random.default_rng(0), confirmed=True)
     store.close()
     for old in path.glob("charges.sqlite*"):  # it was never written
         old.unlink()
