@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from common.accounting.claims import delta_at_claim
+from common.accounting.claims import check_central_claim, check_local_claim
 from common.accounting.composition import composed_claims
 from common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
 from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
-from common.errors import AccountingError, BudgetError, PolicyError
-from common.mechanisms.registry import randomizer_of, rappor_of
+from common.errors import BudgetError, PolicyError
+from common.mechanisms.registry import rappor_of
 from common.messages.guarantee import rounded_up, sum_upper
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -91,7 +91,7 @@ def check(
             issuer not its key for tokens.
         ProofError, TaskError: See `Task.verified`.
 
-    Cost: that of `delta_at_claim`; little if the claim is confirmed.
+    Cost: that of `check_central_claim`; little if the claim is confirmed.
     """
     task = Task.verified(signed, digest, policy.identity)
     pinned, proof = policy.shuffler_identity, task.shuffler_key_proof
@@ -110,12 +110,9 @@ def check(
             f"local_epsilon_cap is {policy.local_epsilon_cap}. To answer, raise local_epsilon_cap "
             "in this device's settings"
         )
-    if not randomizer_of(task).keeps_promise(task.local_epsilon):
-        raise PolicyError(
-            f"the task's weights do not satisfy its claim of local epsilon {task.local_epsilon}"
-        )
+    check_local_claim(task)
     if not claim_confirmed:
-        _confirm_central_claim(task)
+        check_central_claim(task)
     return task
 
 
@@ -134,19 +131,6 @@ def _check_tokens(policy: Policy, task: Task) -> None:
         )
     else:
         task.tokens.check(policy.issuer_identity)
-
-
-def _confirm_central_claim(task: Task) -> None:
-    stated = f"its claim of central epsilon {task.central_epsilon} at delta {task.delta}"
-    try:
-        found = delta_at_claim(task)
-    except AccountingError as error:
-        raise PolicyError(f"the task's weights do not certify {stated}: {error}") from error
-    if found > task.delta:
-        raise PolicyError(
-            f"the task's weights do not satisfy {stated}: delta is {rounded_up(found)} for "
-            f"{task.n_min} users"
-        )
 
 
 def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:

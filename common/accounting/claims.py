@@ -1,10 +1,12 @@
-"""Claim a task's central ε, and check a claim."""
+"""Claim a task's central ε, and check a task's claims."""
 
 from decimal import ROUND_CEILING, Context
 from typing import Final
 
 from common.accounting.guarantees import claimed_release
-from common.errors import AccountingError
+from common.errors import AccountingError, PolicyError
+from common.mechanisms.registry import randomizer_of
+from common.messages.guarantee import rounded_up
 from common.task.task import MIN_DELTA, Task
 
 _EPSILON_MARGIN: Final = 1e-4
@@ -31,9 +33,39 @@ def claimable_epsilon(task: Task) -> float:
     return min(float(_CLAIM_CONTEXT.create_decimal_from_float(epsilon)), task.local_epsilon)
 
 
+def check_local_claim(task: Task) -> None:
+    """
+    Compare a task's integer weights with its local ε, exactly. By devices and checking witnesses.
+
+    Raises PolicyError if the claim is false.
+    """
+    if not randomizer_of(task).keeps_promise(task.local_epsilon):
+        raise PolicyError(
+            f"the task's weights do not satisfy its claim of local epsilon {task.local_epsilon}"
+        )
+
+
+def check_central_claim(task: Task) -> None:
+    """
+    Recompute δ at a task's central ε for n_min users. Run by devices and checking witnesses.
+
+    Raises PolicyError if the claim is false, or too dear to check. Cost: see `delta_at_claim`.
+    """
+    stated = f"its claim of central epsilon {task.central_epsilon} at delta {task.delta}"
+    try:
+        found = delta_at_claim(task)
+    except AccountingError as error:
+        raise PolicyError(f"the task's weights do not certify {stated}: {error}") from error
+    if found > task.delta:
+        raise PolicyError(
+            f"the task's weights do not satisfy {stated}: delta is {rounded_up(found)} for "
+            f"{task.n_min} users"
+        )
+
+
 def delta_at_claim(task: Task) -> float:
     """
-    Return an upper bound on the δ of a task's claimed central ε at n_min. Run by devices.
+    Return an upper bound on the δ of a task's claimed central ε at n_min.
 
     The claim is true if the bound is at most the task's δ. A claim of a finite local ε gives 0.
     Raises AccountingError before any computation if the claim is too dear to check.
