@@ -14,7 +14,7 @@ from analyzer.release import Releases, Staging
 from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store
 from analyzer.task_log import TaskLog
-from analyzer.witness_client import WitnessLink
+from analyzer.witness_client import CheckingLink, WitnessLink
 from common.runtime.blocks import StagedBlocks
 from common.runtime.clock import Clock
 from common.runtime.parts.executor import Executor
@@ -35,12 +35,18 @@ class AnalyzerCore:
     most_refused_share: float
     witnesses: Sequence[WitnessLink] = ()
     """Cosign the log."""
+    checking: Sequence[CheckingLink] = ()
+    """Check each task in it first."""
 
     def __post_init__(self) -> None:
         store, keys, clock = self.store, self.keys, self.clock
         self.budgets = ReleaseBudgets(store)
         self.log = TaskLog(
-            store=store, identity=keys.identity, witnesses=self.witnesses, clock=clock
+            store=store,
+            identity=keys.identity,
+            witnesses=self.witnesses,
+            checking=self.checking,
+            clock=clock,
         )
         self.metrics.watch_witnesses(self.log.cosigned)
         self.registry = Registry(
@@ -50,6 +56,7 @@ class AnalyzerCore:
             clock=clock,
             rng=self.rng,
             metrics=self.metrics,
+            preview=self.log.preview,
         )
         self.staging = Staging(
             store=store,

@@ -1,7 +1,7 @@
 """Publish tasks, look them up, and list them for operators."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,13 +35,16 @@ class Registry:
     clock: Clock
     rng: np.random.Generator
     metrics: ReleaseMetrics
+    preview: Callable[[SignedTask], Awaitable[None]]
+    """Has others check a task before it is published."""
 
     async def publish(self, draft: TaskDraft) -> SignedTask:
         """
         Complete a draft into a task, sign it and store it. For operators.
 
         Raises:
-            TaskError: The draft breaks a rule, or its token key is an earlier task's.
+            TaskError: The draft breaks a rule, its token key is an earlier task's, or a checking
+                witness refuses the task.
             WireError: The draft's suite is unknown, or its shuffler_key is not a key of that suite.
             BudgetError: The population's budget is too small for a batch of n_min users, so none
                 could be released.
@@ -51,6 +54,7 @@ class Registry:
         task = await asyncio.to_thread(complete, draft, analyzer_key=key, nonce=nonce, now=now)
         await self.budgets.check(task, task.n_min)
         signed = self.keys.identity.sign(task.to_bytes())
+        await self.preview(signed)
         await self.store.run(task_table.add, signed, task)
         self.metrics.record_task(signed.digest(), task.deadline)
         return signed

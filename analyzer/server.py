@@ -40,12 +40,15 @@ async def start(settings: AnalyzerSettings) -> Service:
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     async with Service.starting(settings, "analyzer", METRICS, SystemClock(), state) as service:
         clock, tls, keep = service.clock, service.tls, settings.schedule().retention
-        witnesses = [(one.address, NoteKey.parse(one.key)) for one in settings.witnesses]
         database = state.database("analyzer.sqlite")
         keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
         store = service.opened(Store(database))
         service.metrics.watch_keys(lambda: keys.reports.ring)
         authority = tls.identity.authority if tls else None
+        witnesses = {
+            RemoteWitness(one.address, NoteKey.parse(one.key), authority): one.checking
+            for one in settings.witnesses
+        }
         pool = service.opened(HpkePool(settings.opening_processes))
         core = AnalyzerCore(
             store=store,
@@ -56,12 +59,13 @@ async def start(settings: AnalyzerSettings) -> Service:
             rng=secure_generator(),
             metrics=ReleaseMetrics(service.metrics),
             most_refused_share=settings.most_refused_share,
-            witnesses=[RemoteWitness(address, key, authority) for address, key in witnesses],
+            witnesses=[one for one, checking in witnesses.items() if not checking],
+            checking=[one for one, checking in witnesses.items() if checking],
         )
         releases = core.releases
         service.closing.append(releases.stop)
         await core.check()
-        await core.log.resume(_key_entries(keys, settings, [key for _, key in witnesses]))
+        await core.log.resume(_key_entries(keys, settings, [one.key for one in witnesses]))
         needed = partial(core.registry.needed_keys, keep)
         rotation = Rotation(keys=keys.reports, clock=clock, needed=needed, forget=pool.forget_keys)
         await rotation.rotate()

@@ -17,6 +17,8 @@ class WitnessAddress:
 
     address: str
     key: str
+    checking: bool = False
+    """Whether it checks every task: it is sent them, before they are published too."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

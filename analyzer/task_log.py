@@ -9,23 +9,33 @@ cosignatures.
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from analyzer.storage import log_table
 from analyzer.storage.store import Store
-from analyzer.witness_client import WitnessLink
+from analyzer.witness_client import CheckingLink, WitnessLink
 from common.crypto.key_ring import DAY
-from common.crypto.signing import SigningIdentity
-from common.errors import PeerError, ProofError, ShuffleDpError
+from common.crypto.signing import SignedTask, SigningIdentity
+from common.errors import PeerError, PeerRefusalError, ProofError, ShuffleDpError, TaskError
 from common.runtime import logs
 from common.runtime.clock import Clock, retry_pause
-from common.transparency.checkpoint import Checkpoint, NoteSignature, SignedCheckpoint, log_key
+from common.transparency.checkpoint import (
+    Checkpoint,
+    NoteKey,
+    NoteSignature,
+    SignedCheckpoint,
+    log_key,
+)
+from common.transparency.growth import joined_root
 from common.transparency.log_copy import LogCopy
 from common.transparency.log_entry import LogEntry
+from common.transparency.merkle import LogTree
 from common.transparency.witness_policy import WEEK_SECONDS
+from common.wire.added_entries import Growth
 
 _PATIENCE_SECONDS: Final = 5.0
 """How long the creation of a task waits for witnesses."""
@@ -33,12 +43,17 @@ _GRACE: Final = 600.0
 """Seconds without an answer before a warning: a witness may start after the analyzer."""
 _UNTRIED: Final = "it has not answered yet"
 
+Answer = tuple[int, NoteSignature | None]
+"""A witness's size, and its cosignature, unless the log asked from another size."""
+
 
 @dataclass(slots=True)
 class _Pushed:
     """A witness, and what the log knows of it."""
 
-    link: WitnessLink
+    key: NoteKey
+    ask: Callable[[int, LogTree, SignedCheckpoint], Awaitable[Answer]]
+    """Ask it, from its size on, to cosign the head of a tree."""
     cosigned: float
     """When it last cosigned, or when this log began to ask."""
     size: int = 0
@@ -55,11 +70,14 @@ class TaskLog:
     store: Store
     identity: SigningIdentity
     witnesses: Sequence[WitnessLink]
+    checking: Sequence[CheckingLink] = ()
     clock: Clock
 
     def __post_init__(self) -> None:
         self._origin = log_key(self.identity.public_identity()).name
-        self._witnesses = [_Pushed(link, self.clock.now()) for link in self.witnesses]
+        asking = [(one.key, partial(_prove, one)) for one in self.witnesses]
+        asking += [(one.key, partial(self._show, one)) for one in self.checking]
+        self._witnesses = [_Pushed(key, ask, self.clock.now()) for key, ask in asking]
         self._changing = asyncio.Lock()
         self.copy = LogCopy()
         """What the shuffler fetches."""
@@ -77,9 +95,27 @@ class TaskLog:
         self.copy.extend(await self.store.run(log_table.leaves_after, 0))
         self.copy.serve(stored)
         for one in self._witnesses:
-            known = [time for each in stored if (time := each.signed_at(one.link.key)) is not None]
+            known = [time for each in stored if (time := each.signed_at(one.key)) is not None]
             one.cosigned = min(one.cosigned, max(known, default=one.cosigned))
         await self._advance()
+
+    async def preview(self, signed: SignedTask) -> None:
+        """
+        Have the checking witnesses check a task before it enters the log.
+
+        One that is away is passed over, as when it should cosign: tasks are completed with claims
+        that hold. Raises TaskError if one refuses the task: it could never cosign the log again.
+        """
+        asking = (one.check_task(signed) for one in self.checking)
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        for one, error in zip(self.checking, answers, strict=True):
+            if isinstance(error, PeerRefusalError):
+                raise TaskError(
+                    f"the checking witness {one.key.name} refuses the task, which is therefore not "
+                    f"published: {error}"
+                ) from error
+            if error is not None and not isinstance(error, PeerError):
+                raise error
 
     async def publish(self) -> dict[str, str]:
         """
@@ -91,7 +127,7 @@ class TaskLog:
         answers = asyncio.gather(*(one.answered.wait() for one in self._witnesses))
         with suppress(TimeoutError):
             await asyncio.wait_for(answers, _PATIENCE_SECONDS)
-        return {one.link.key.name: one.problem for one in self._witnesses}
+        return {one.key.name: one.problem for one in self._witnesses}
 
     def cosigned(self) -> list[float]:
         """Return when each witness last cosigned; when this log began to ask, if unknown."""
@@ -123,7 +159,7 @@ class TaskLog:
         oldest, most, kept = self.clock.now() - WEEK_SECONDS, -1, list[SignedCheckpoint]()
         newest_first = sorted(checkpoints, key=lambda note: note.checkpoint.size, reverse=True)
         for signed in newest_first:
-            times = (signed.signed_at(witness.link.key) for witness in self._witnesses)
+            times = (signed.signed_at(witness.key) for witness in self._witnesses)
             fresh = sum(time is not None and time >= oldest for time in times)
             if fresh > most:
                 kept.append(signed)
@@ -133,7 +169,7 @@ class TaskLog:
 
     async def _keep_pushing(self, witness: _Pushed) -> None:
         pause, began = 0.0, self.clock.elapsed()
-        name, failures = witness.link.key.name, logs.RepeatedFailures()
+        name, failures = witness.key.name, logs.RepeatedFailures()
         while True:
             witness.due.clear()
             try:
@@ -169,16 +205,37 @@ class TaskLog:
                     f"the witness cosigned a checkpoint of size {witness.size}; this log has "
                     f"{size}: its database is an old copy, or the witness serves another one"
                 )
-            path = tree.prove_consistency(witness.size)
-            witness.size, line = await witness.link.add_checkpoint(witness.size, path, signed)
+            witness.size, line = await witness.ask(witness.size, tree, signed)
             if line is not None:
                 await self._add(witness, signed, line)
                 return
         raise ProofError("the witness asks for proofs from one size after another")
 
+    async def _show(
+        self, link: CheckingLink, old_size: int, tree: LogTree, signed: SignedCheckpoint
+    ) -> Answer:
+        """Show a checking witness all new entries, in as many calls as they need."""
+        while True:
+            new = await self.store.run(log_table.added_after, old_size, signed.checkpoint.size)
+            size = old_size + len(new[0])
+            root = joined_root(tree.full_subtrees(size))
+            growth = Growth(
+                old_size=old_size,
+                subtrees=tree.full_subtrees(old_size),
+                checkpoint=Checkpoint(origin=self._origin, size=size, root=root).sign(
+                    self.identity
+                ),
+                entries=new[0],
+                tasks=new[1],
+            )
+            answer = await link.add_entries(growth)
+            if size == signed.checkpoint.size or answer[1] is None:
+                return answer
+            old_size = size
+
     async def _add(self, witness: _Pushed, signed: SignedCheckpoint, line: NoteSignature) -> None:
         """Check a cosignature, and add it in place of the witness's earlier one."""
-        key = witness.link.key
+        key = witness.key
         if SignedCheckpoint(signed.checkpoint, (line,)).signed_at(key) is None:
             raise ProofError("the witness's cosignature is by another key")
         async with self._changing:
@@ -188,3 +245,10 @@ class TaskLog:
             served[signed.checkpoint] = replace(current, signatures=(*others, line))
             await self._serve(list(served.values()))
         witness.cosigned = self.clock.now()
+
+
+async def _prove(
+    link: WitnessLink, old_size: int, tree: LogTree, signed: SignedCheckpoint
+) -> Answer:
+    """Prove to a witness that the head of a tree continues its last one."""
+    return await link.add_checkpoint(old_size, tree.prove_consistency(old_size), signed)

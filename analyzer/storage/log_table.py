@@ -4,9 +4,11 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from common.task_digest import DIGEST_BYTES
 from common.transparency.checkpoint import SignedCheckpoint
 from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.merkle import leaf_hash
+from common.wire.added_entries import MAX_ADDED, MAX_ADDED_BYTES
 
 SCHEMA: Final = """
 CREATE TABLE log_entries (
@@ -44,6 +46,24 @@ def leaves_after(connection: sqlite3.Connection, after: int) -> list[bytes]:
         "SELECT entry FROM log_entries WHERE position >= ? ORDER BY position", (after,)
     )
     return [leaf_hash(entry) for (entry,) in rows]
+
+
+def added_after(
+    connection: sqlite3.Connection, after: int, before: int
+) -> tuple[tuple[LogEntry, ...], tuple[bytes, ...]]:
+    """Return entries `after` .. `before` - 1 and their tasks, as many as one call may hold."""
+    rows = connection.execute(
+        "SELECT entry, task FROM log_entries LEFT JOIN tasks ON task_digest = substr(entry, ?, ?) "
+        "WHERE position >= ? ORDER BY position LIMIT ?",
+        (LogEntry.PREFIX_BYTES + 1, DIGEST_BYTES, after, min(MAX_ADDED, before - after)),
+    )
+    entries, tasks = list[LogEntry](), list[bytes]()
+    for entry, task in rows:
+        if entries and task and sum(map(len, tasks)) + len(task) > MAX_ADDED_BYTES:
+            break
+        entries.append(LogEntry.from_bytes(entry))
+        tasks += [task] if task else []
+    return tuple(entries), tuple(tasks)
 
 
 def checkpoints(connection: sqlite3.Connection, origin: str) -> list[SignedCheckpoint]:

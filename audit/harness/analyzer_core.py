@@ -58,7 +58,7 @@ class InProcessAnalyzer(AnalyzerCore):
     """The batch whose delivery began last."""
 
     def __init__(self, path: Path) -> None:
-        """`start` makes the core; `most_refused_share` may be changed before."""
+        """`start` makes the core; `most_refused_share` and `checking` may be changed before."""
         self.path = path
         self.delivered = b""
         """Sealed reports of all parts, in the order of arrival."""
@@ -86,6 +86,7 @@ class InProcessAnalyzer(AnalyzerCore):
             rng=np.random.default_rng(next(self.seeds)),
             metrics=ReleaseMetrics(self.process_metrics),
             most_refused_share=self.most_refused_share,
+            checking=self.checking,
         )
         await self.check()
 

@@ -123,6 +123,8 @@ class CallKind(Enum):
     """Workers' calls to their coordinator; devices, through front-ends, cannot fill these."""
     CONTRIBUTION = Limits(calls=1024, peer_calls=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
+    CHECK = Limits(calls=32, peer_calls=4, read_seconds=20, seconds=120, reads=8, peer_reads=2)
+    """Tasks to check, up to 4 MiB per call. Only those that the log's key signed take long."""
     HEALTH = Limits(calls=64, peer_calls=2, read_seconds=5, seconds=10)
     REFLECTION = Limits(calls=8, peer_calls=1, read_seconds=5, seconds=60, minor=True)
     """A bidirectional stream: a request is read after the previous answer is sent."""
@@ -153,6 +155,7 @@ _TABLE: Final = (
     ),
     (Caller.FRONT_END, CallKind.INTERNAL, "ShufflerCoordinator", "GetIdentity GetBatch RelayLog"),
     (Caller.ANYONE, CallKind.SHORT, "Witness", "AddCheckpoint"),
+    (Caller.ANYONE, CallKind.CHECK, "CheckingWitness", "AddEntries CheckTask"),
     (Caller.SHUFFLER, CallKind.TASK, "Analyzer", "GetLog GetTask"),
     (Caller.SHUFFLER, CallKind.DELIVERY, "Analyzer", "BeginDelivery DeliverPart FinishDelivery"),
     (

@@ -233,11 +233,12 @@ def _directories(settings: ServiceSettings) -> list[Path]:
 
 def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:
     """Run a service until SIGTERM or SIGINT, or exit with an error. Called by each __main__.py."""
+    module = start.__module__.removesuffix(".server")
     prefix = f"SHUFFLEDP_{party.upper()}"
     parser = argparse.ArgumentParser(
-        prog=f"python -m {party}",
+        prog=f"python -m {module}",
         description=f"Run the {party.replace('_', ' ')}.",
-        epilog=f"Example: python -m {party} --settings {party}.toml. "
+        epilog=f"Example: python -m {module} --settings {party}.toml. "
         f"Every setting may also be given as {prefix}_NAME in the environment.",
     )
     parser.add_argument("--settings", type=Path, help="a TOML settings file")

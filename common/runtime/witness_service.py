@@ -6,26 +6,39 @@ from an old copy, the witness could cosign a second history, so it then needs a 
 """
 
 import asyncio
+from collections.abc import Awaitable, Iterable
+from functools import partial
 from typing import Final
 
 from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.errors import SettingsError, WireError
 from common.runtime.clock import Clock
 from common.runtime.state_directory import StateDirectory
-from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, log_key
-from common.transparency.merkle import EMPTY_ROOT
-from common.transparency.witness import Witness
+from common.transparency.checkpoint import (
+    Checkpoint,
+    NoteKey,
+    SignatureType,
+    SignedCheckpoint,
+    log_key,
+)
+from common.transparency.merkle import EMPTY_ROOT, verify_consistency
+from common.transparency.witness import Proof, Witness
 from common.wire.transparency import checkpoint_from_wire, cosignature_to_wire
 from protos.shuffledp.v1 import log_pb2, log_pb2_grpc
 
 _KEY_FILE: Final = "witness.key"
 _PUBLIC_FILE: Final = "witness.pub"
-_STATE_FILES: Final = "witness-*.checkpoint"
-_NOTHING_COSIGNED: Final = "witness-new.checkpoint"
+PLAIN: Final = "witness-*.checkpoint"
+CHECKING: Final = "checking-*.checkpoint"
+"""Files of the last cosigned heads, by kind of witness: no key serves witnesses of both kinds."""
+_NEW: Final = "new"
+"""In the name of such a file: no head of any log is cosigned yet."""
 _NAME_DIGITS: Final = 16
 
 
-def load_witness_key(state: StateDirectory, party: str) -> tuple[SigningIdentity, NoteKey]:
+def load_witness_key(
+    state: StateDirectory, party: str, files: str = PLAIN
+) -> tuple[SigningIdentity, NoteKey]:
     """
     Load or create a party's witness key, used for nothing else, and publish it in witness.pub.
 
@@ -33,7 +46,7 @@ def load_witness_key(state: StateDirectory, party: str) -> tuple[SigningIdentity
     """
 
     def make() -> bytes:
-        state.publish(_NOTHING_COSIGNED, "")
+        state.publish(files.replace("*", _NEW), "")
         return SigningIdentity.generate().private_bytes()
 
     raw = state.secret(_KEY_FILE, make, public=_PUBLIC_FILE)
@@ -45,51 +58,66 @@ def load_witness_key(state: StateDirectory, party: str) -> tuple[SigningIdentity
     return identity, key
 
 
-class WitnessServicer(log_pb2_grpc.WitnessServicer):
-    """Cosigns the checkpoints of one log; anyone may send those that the log signed."""
+class CosignedHead:
+    """The last head of one log that a party's witness cosigned, in its state directory."""
 
     def __init__(
-        self, state: StateDirectory, analyzer: PublicIdentity, party: str, clock: Clock
+        self,
+        state: StateDirectory,
+        analyzer: PublicIdentity,
+        party: str,
+        clock: Clock,
+        files: str = PLAIN,
     ) -> None:
         """
         Open a party's witness of an analyzer's log, and create its key on first start.
 
         Raises SettingsError if the last cosigned head of this log is missing or damaged.
         """
-        identity, key = load_witness_key(state, party)
+        identity, key = load_witness_key(state, party, files)
         self._witness = Witness(name=key.name, identity=identity, log=log_key(analyzer))
         self._state = state
         self._clock = clock
-        self._file = _STATE_FILES.replace("*", analyzer.raw.hex()[:_NAME_DIGITS])
+        self._files = files
+        self._file = files.replace("*", analyzer.raw.hex()[:_NAME_DIGITS])
         self._last = self._read()
         self._cosigning = asyncio.Lock()
 
-    async def AddCheckpoint(  # noqa: N802  # named as in the .proto file
-        self, request: log_pb2.AddCheckpointRequest, _context: object
+    async def cosign(
+        self,
+        signed: SignedCheckpoint,
+        old_size: int,
+        proof: Proof,
+        checks: Iterable[Awaitable[None]] = (),
     ) -> log_pb2.AddCheckpointResponse:
-        """Cosign a checkpoint that continues the last one, or return the last one's size."""
-        old_size, consistency, signed = checkpoint_from_wire(request)
+        """
+        Cosign a checkpoint that continues the last one, or return the last one's size.
+
+        Once the proof holds, `checks` are awaited, which may raise errors of their own.
+        """
         async with self._cosigning:
             cosignature = self._witness.cosign(
                 self._last,
                 signed,
                 old_size=old_size,
-                consistency=consistency,
+                proof=proof,
                 seconds=int(self._clock.now()),
             )
             last = signed.checkpoint
+            for check in checks if cosignature is not None else ():
+                await check
             if cosignature is not None and last != self._last:
                 await asyncio.to_thread(self._state.publish, self._file, last.text().decode())
-                self._state.destroy(_NOTHING_COSIGNED)
+                self._state.destroy(self._files.replace("*", _NEW))
                 self._last = last
             return cosignature_to_wire(self._last.size, cosignature)
 
     def _read(self) -> Checkpoint:
         path = self._state.path / self._file
         if not path.exists():
-            if not self._state.names(_STATE_FILES):
+            if not self._state.names(self._files):
                 raise SettingsError(
-                    f"the last cosigned checkpoint, {_STATE_FILES}, is missing, so that this "
+                    f"the last cosigned checkpoint, {self._files}, is missing, so that this "
                     f"witness could cosign a fork: remove {_KEY_FILE} and {_PUBLIC_FILE}, and "
                     "publish the new key"
                 )
@@ -101,3 +129,14 @@ class WitnessServicer(log_pb2_grpc.WitnessServicer):
                 f"{path.name} is damaged: remove it, {_KEY_FILE} and {_PUBLIC_FILE}, and publish "
                 "the new key"
             ) from error
+
+
+class WitnessServicer(CosignedHead, log_pb2_grpc.WitnessServicer):
+    """Cosigns the checkpoints of one log; anyone may send those that the log signed."""
+
+    async def AddCheckpoint(  # noqa: N802  # named as in the .proto file
+        self, request: log_pb2.AddCheckpointRequest, _context: object
+    ) -> log_pb2.AddCheckpointResponse:
+        """Cosign a checkpoint that continues the last one, or return the last one's size."""
+        old_size, consistency, signed = checkpoint_from_wire(request)
+        return await self.cosign(signed, old_size, partial(verify_consistency, path=consistency))

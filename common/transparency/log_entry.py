@@ -17,7 +17,7 @@ the task and computes the entry itself; the digest keeps the log small.
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from common.crypto.signing import IDENTITY_BYTES, SIGNATURE_BYTES, PublicIdentity, SignedTask
 from common.errors import WireError
@@ -40,6 +40,8 @@ class EntryKind(IntEnum):
 class LogEntry:
     """One entry of the log."""
 
+    PREFIX_BYTES: ClassVar = len(_LABEL) + 1
+    """Bytes before the content."""
     kind: EntryKind
     content: bytes
 
@@ -68,7 +70,7 @@ class LogEntry:
         kind = raw[len(_LABEL) : len(_LABEL) + 1]
         if not raw.startswith(_LABEL) or kind not in _KINDS:
             raise WireError("a log entry must start with its label and a known kind")
-        return cls(_KINDS[kind], raw[len(_LABEL) + 1 :])
+        return cls(_KINDS[kind], raw[cls.PREFIX_BYTES :])
 
     def to_bytes(self) -> bytes:
         """Return the entry's bytes, which its leaf hash covers."""

@@ -54,6 +54,12 @@ class LogTree:
         start = [levels[0][node]] if node else []  # node 0 is the whole old tree: its root is known
         return (*start, *_siblings(levels, node))
 
+    def full_subtrees(self, size: int) -> tuple[bytes, ...]:
+        """Return the roots of the full subtrees that make up the tree of its first leaves."""
+        heights = [height for height in range(size.bit_length()) if size >> height & 1]
+        ends = ((size >> height, height) for height in reversed(heights))
+        return tuple(self._levels[height][end - 1] for end, height in ends)
+
 
 def verify_inclusion(leaf: bytes, index: int, size: int, path: Path, root: bytes) -> None:
     """Raise ProofError unless the path shows a leaf hash at this index of this size and root."""
@@ -61,7 +67,7 @@ def verify_inclusion(leaf: bytes, index: int, size: int, path: Path, root: bytes
         raise ProofError(f"index {index} is not in a tree of size {size}")
     sides = _check_length(path, index, size - 1, extra=0)
     for on_left, sibling in zip(sides, path, strict=True):
-        leaf = _node_hash(sibling, leaf) if on_left else _node_hash(leaf, sibling)
+        leaf = node_hash(sibling, leaf) if on_left else node_hash(leaf, sibling)
     if leaf != root:
         raise ProofError(f"the path of index {index} does not lead to the root of size {size}")
 
@@ -90,14 +96,15 @@ def verify_consistency(old_size: int, old_root: bytes, size: int, root: bytes, p
     old = new = path[0] if extra else old_root
     for on_left, sibling in zip(sides, path[extra:], strict=True):
         if on_left:  # the old tree has everything to the left, and nothing to the right
-            old, new = _node_hash(sibling, old), _node_hash(sibling, new)
+            old, new = node_hash(sibling, old), node_hash(sibling, new)
         else:
-            new = _node_hash(new, sibling)
+            new = node_hash(new, sibling)
     if (old, new) != (old_root, root):
         raise broken
 
 
-def _node_hash(left: bytes, right: bytes) -> bytes:
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """Return the hash of a node from those of its halves."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
@@ -107,7 +114,7 @@ def _levels(leaves: Sequence[bytes]) -> list[Sequence[bytes]]:
     while len(levels[-1]) > 1:
         below = levels[-1]
         pairs = zip(below[::2], below[1::2], strict=False)
-        levels.append([_node_hash(*pair) for pair in pairs] + list(below[len(below) & ~1 :]))
+        levels.append([node_hash(*pair) for pair in pairs] + list(below[len(below) & ~1 :]))
     return levels
 
 

@@ -6,12 +6,15 @@ before it sends the cosignature, and lets no other request of the log in between
 cosign two histories.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError
 from common.transparency.checkpoint import Checkpoint, NoteKey, NoteSignature, SignedCheckpoint
-from common.transparency.merkle import Path, verify_consistency
+
+Proof = Callable[[int, bytes, int, bytes], None]
+"""Raises ProofError unless a tree, the last size and root, extends an old one, the first two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,7 @@ class Witness:
         signed: SignedCheckpoint,
         *,
         old_size: int,
-        consistency: Path,
+        proof: Proof,
         seconds: int,
     ) -> NoteSignature | None:
         """
@@ -49,5 +52,5 @@ class Witness:
         if old_size != last.size:
             return None
         new = signed.checkpoint
-        verify_consistency(last.size, last.root, new.size, new.root, consistency)
+        proof(last.size, last.root, new.size, new.root)
         return new.cosign(self.name, self.identity, seconds)

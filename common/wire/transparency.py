@@ -22,7 +22,8 @@ _MAX_CHECKPOINTS: Final = 17
 """Maximum number of checkpoints of different sizes: one for each number of cosignatures."""
 
 
-def _hashes(name: str, field: bytes, maximum: int = _MAX_PATH) -> tuple[bytes, ...]:
+def parse_hashes(name: str, field: bytes, maximum: int = _MAX_PATH) -> tuple[bytes, ...]:
+    """Parse concatenated hashes, of a proof by default."""
     if len(field) % HASH_BYTES or len(field) > maximum * HASH_BYTES:
         raise WireError(
             f"{name} has {len(field)} bytes; it must have at most {maximum} hashes of {HASH_BYTES}"
@@ -45,7 +46,7 @@ def checkpoint_from_wire(
     """Parse a request to cosign: old size, consistency proof from it, and checkpoint."""
     return (
         parse_count("old_size", message.old_size, MAX_SIZE),
-        _hashes("consistency", message.consistency),
+        parse_hashes("consistency", message.consistency),
         SignedCheckpoint.parse(message.checkpoint),
     )
 
@@ -84,12 +85,12 @@ def log_from_wire(
     """Parse a page of the log: leaves and checkpoints."""
     parse_count("the number of checkpoints", len(message.checkpoints), _MAX_CHECKPOINTS)
     notes = [SignedCheckpoint.parse(note) for note in message.checkpoints]
-    return _hashes("leaves", message.leaves, MAX_LEAVES), notes
+    return parse_hashes("leaves", message.leaves, MAX_LEAVES), notes
 
 
 _READERS: Final[Mapping[str, Rule]] = {
     "index": partial(parse_count, maximum=MAX_SIZE),
-    "path": _hashes,
+    "path": parse_hashes,
     "checkpoint": lambda _, note: SignedCheckpoint.parse(note),
 }
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
@@ -99,7 +100,7 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
 _PROOF: Final = Codec(
     LogProof,
     log_pb2.LogProof,
-    {**_READERS, "consistency": _hashes},
+    {**_READERS, "consistency": parse_hashes},
     {**_WRITERS, "consistency": b"".join},
 )
 _EVIDENCE: Final = Codec(

@@ -12,7 +12,10 @@ from typing import Final, Self
 from common.errors import ShuffleDpError
 
 ROOT: Final = Path(__file__).parents[2]
-IMAGES: Final = ("shuffler", "analyzer", "issuer", "user_agent", "witness", "operator", "auditor")
+IMAGES: Final = (
+    *("shuffler", "analyzer", "issuer", "user_agent", "witness", "checking-witness"),
+    *("operator", "auditor"),
+)
 """Targets of the Dockerfile; the auditor's packages are the operator's."""
 _VARIANTS: Final[Mapping[str, tuple[str, str]]] = {
     "shuffler-scale": ("shuffler", "SCALE=-scale"),

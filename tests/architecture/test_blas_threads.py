@@ -24,6 +24,7 @@ print(*{each["num_threads"] for each in threadpoolctl.threadpool_info()})
         "shuffler.__main__",
         "user_agent.__main__",
         "witness.__main__",
+        "witness.checking.check_process",
     ],
 )
 def test_an_entry_point_runs_blas_in_one_thread(entry: str) -> None:

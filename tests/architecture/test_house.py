@@ -125,6 +125,15 @@ def test_a_plain_witness_loads_only_what_it_needs() -> None:
     )
 
 
+def test_a_checking_witness_computes_in_its_own_process_alone() -> None:
+    """The one that holds the key and answers the network loads no accountant."""
+    program = "import sys, witness.checking.__main__; print(*sys.modules)"
+    loaded = output_of(sys.executable, "-c", program, folder=ROOT).split()
+
+    assert "common.wire.added_entries" in loaded
+    assert not {"scipy", "common.accounting", "common.mechanisms"} & {*loaded}
+
+
 def test_no_module_imports_a_private_name_of_another() -> None:
     """Nor uses one as an attribute, which ruff checks."""
     for path in _sources(*FOLDERS):

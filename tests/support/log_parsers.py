@@ -7,12 +7,15 @@ from typing import Any, Final
 from google.protobuf.json_format import MessageToJson
 
 from audit.harness.clock import ManualClock
-from common.crypto.signing import PublicIdentity, SigningIdentity
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
 from common.transparency.log_copy import LogCopy
+from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.log_evidence import find_fork
+from common.transparency.merkle import LogTree
 from common.wire import transparency
+from common.wire.added_entries import Growth, growth_from_wire, growth_to_wire
 from common.wire.tasks import task_question_from_wire
 from deploy.commands.log import read_evidence
 from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
@@ -54,6 +57,24 @@ def _restarted(path: Path) -> WitnessServicer:
     return WitnessServicer(state, pinned, "witness", ManualClock())
 
 
+_TASK: Final = SignedTask(task_bytes=b"{}", signature=bytes(64))
+_KEY: Final = LogEntry.of_key(EntryKind.ISSUER_KEY, SigningIdentity(bytes(32)).public_identity())
+_GROWTH: Final = Growth(
+    old_size=5,
+    subtrees=LogTree(_LOG.leaves).full_subtrees(5),
+    checkpoint=Log([*_LOG.entries, LogEntry.of_task(_TASK), _KEY]).head(),
+    entries=(LogEntry.of_task(_TASK), _KEY),
+    tasks=(_TASK.task_bytes,),
+)
+
+
+def _proved(message: log_pb2.AddEntriesRequest) -> None:
+    """Parse a request, and check that its entries are the log's."""
+    growth = growth_from_wire(message)
+    head = growth.checkpoint.checkpoint
+    growth.proof()(5, _LOG.head().checkpoint.root, head.size, head.root)
+
+
 _STATE_FILE: Final = (
     f"witness/witness-{SigningIdentity(bytes(32)).public_identity().raw.hex()[:16]}.checkpoint"
 )
@@ -67,6 +88,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         transparency.cosignature_to_wire(5, _LOG.cosigned().signatures[1]),
         transparency.cosignature_to_wire(3, None),
     ),
+    ("request to check entries", _proved, growth_to_wire(_GROWTH)),
     ("log", _copied, transparency.log_to_wire(_COPY, log_pb2.GetLogRequest())),
     (
         *("question for a task", task_question_from_wire),

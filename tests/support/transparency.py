@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from common.crypto.signing import SigningIdentity
@@ -14,7 +15,7 @@ from common.transparency.checkpoint import (
 )
 from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.log_evidence import LogEvidence
-from common.transparency.merkle import EMPTY_ROOT, LogTree, leaf_hash
+from common.transparency.merkle import EMPTY_ROOT, LogTree, leaf_hash, verify_consistency
 from common.transparency.witness import Witness
 from common.transparency.witness_policy import WitnessPolicy
 
@@ -70,7 +71,13 @@ class Log:
         """Return a head cosigned by witnesses that know nothing of the log yet."""
         head = self.head(size)
         fresh = (
-            one.cosign(empty(), head, old_size=0, consistency=(), seconds=seconds)
+            one.cosign(
+                empty(),
+                head,
+                old_size=0,
+                proof=partial(verify_consistency, path=()),
+                seconds=seconds,
+            )
             for one in witnesses
         )
         return with_lines(head, *(line for line in fresh if line is not None))

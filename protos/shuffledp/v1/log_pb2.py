@@ -22,27 +22,36 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protos.shuffledp.v1 import task_pb2 as shuffledp_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16shuffledp/v1/log.proto\x12\x0cshuffledp.v1\"Q\n\x14\x41\x64\x64\x43heckpointRequest\x12\x10\n\x08old_size\x18\x01 \x01(\x04\x12\x13\n\x0b\x63onsistency\x18\x02 \x01(\x0c\x12\x12\n\ncheckpoint\x18\x03 \x01(\x0c\":\n\x15\x41\x64\x64\x43heckpointResponse\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x13\n\x0b\x63osignature\x18\x02 \x01(\x0c\"\x1e\n\rGetLogRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\"5\n\x0eGetLogResponse\x12\x0e\n\x06leaves\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63heckpoints\x18\x02 \x03(\x0c\"P\n\x08LogProof\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04path\x18\x02 \x01(\x0c\x12\x12\n\ncheckpoint\x18\x03 \x01(\x0c\x12\x13\n\x0b\x63onsistency\x18\x04 \x01(\x0c\"^\n\x0bLogEvidence\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\x12\r\n\x05\x65ntry\x18\x02 \x01(\x0c\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x0c\n\x04path\x18\x04 \x01(\x0c\x12\x0f\n\x07refused\x18\x05 \x01(\x08\x32\x63\n\x07Witness\x12X\n\rAddCheckpoint\x12\".shuffledp.v1.AddCheckpointRequest\x1a#.shuffledp.v1.AddCheckpointResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16shuffledp/v1/log.proto\x12\x0cshuffledp.v1\x1a\x17shuffledp/v1/task.proto\"Q\n\x14\x41\x64\x64\x43heckpointRequest\x12\x10\n\x08old_size\x18\x01 \x01(\x04\x12\x13\n\x0b\x63onsistency\x18\x02 \x01(\x0c\x12\x12\n\ncheckpoint\x18\x03 \x01(\x0c\":\n\x15\x41\x64\x64\x43heckpointResponse\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x13\n\x0b\x63osignature\x18\x02 \x01(\x0c\"k\n\x11\x41\x64\x64\x45ntriesRequest\x12\x10\n\x08old_size\x18\x01 \x01(\x04\x12\x10\n\x08subtrees\x18\x02 \x01(\x0c\x12\x12\n\ncheckpoint\x18\x03 \x01(\x0c\x12\x0f\n\x07\x65ntries\x18\x04 \x03(\x0c\x12\r\n\x05tasks\x18\x05 \x03(\x0c\":\n\x10\x43heckTaskRequest\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\"\x13\n\x11\x43heckTaskResponse\"\x1e\n\rGetLogRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\"5\n\x0eGetLogResponse\x12\x0e\n\x06leaves\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63heckpoints\x18\x02 \x03(\x0c\"P\n\x08LogProof\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04path\x18\x02 \x01(\x0c\x12\x12\n\ncheckpoint\x18\x03 \x01(\x0c\x12\x13\n\x0b\x63onsistency\x18\x04 \x01(\x0c\"^\n\x0bLogEvidence\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\x12\r\n\x05\x65ntry\x18\x02 \x01(\x0c\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x0c\n\x04path\x18\x04 \x01(\x0c\x12\x0f\n\x07refused\x18\x05 \x01(\x08\x32\x63\n\x07Witness\x12X\n\rAddCheckpoint\x12\".shuffledp.v1.AddCheckpointRequest\x1a#.shuffledp.v1.AddCheckpointResponse2\xb3\x01\n\x0f\x43heckingWitness\x12R\n\nAddEntries\x12\x1f.shuffledp.v1.AddEntriesRequest\x1a#.shuffledp.v1.AddCheckpointResponse\x12L\n\tCheckTask\x12\x1e.shuffledp.v1.CheckTaskRequest\x1a\x1f.shuffledp.v1.CheckTaskResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shuffledp.v1.log_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ADDCHECKPOINTREQUEST']._serialized_start=40
-  _globals['_ADDCHECKPOINTREQUEST']._serialized_end=121
-  _globals['_ADDCHECKPOINTRESPONSE']._serialized_start=123
-  _globals['_ADDCHECKPOINTRESPONSE']._serialized_end=181
-  _globals['_GETLOGREQUEST']._serialized_start=183
-  _globals['_GETLOGREQUEST']._serialized_end=213
-  _globals['_GETLOGRESPONSE']._serialized_start=215
-  _globals['_GETLOGRESPONSE']._serialized_end=268
-  _globals['_LOGPROOF']._serialized_start=270
-  _globals['_LOGPROOF']._serialized_end=350
-  _globals['_LOGEVIDENCE']._serialized_start=352
-  _globals['_LOGEVIDENCE']._serialized_end=446
-  _globals['_WITNESS']._serialized_start=448
-  _globals['_WITNESS']._serialized_end=547
+  _globals['_ADDCHECKPOINTREQUEST']._serialized_start=65
+  _globals['_ADDCHECKPOINTREQUEST']._serialized_end=146
+  _globals['_ADDCHECKPOINTRESPONSE']._serialized_start=148
+  _globals['_ADDCHECKPOINTRESPONSE']._serialized_end=206
+  _globals['_ADDENTRIESREQUEST']._serialized_start=208
+  _globals['_ADDENTRIESREQUEST']._serialized_end=315
+  _globals['_CHECKTASKREQUEST']._serialized_start=317
+  _globals['_CHECKTASKREQUEST']._serialized_end=375
+  _globals['_CHECKTASKRESPONSE']._serialized_start=377
+  _globals['_CHECKTASKRESPONSE']._serialized_end=396
+  _globals['_GETLOGREQUEST']._serialized_start=398
+  _globals['_GETLOGREQUEST']._serialized_end=428
+  _globals['_GETLOGRESPONSE']._serialized_start=430
+  _globals['_GETLOGRESPONSE']._serialized_end=483
+  _globals['_LOGPROOF']._serialized_start=485
+  _globals['_LOGPROOF']._serialized_end=565
+  _globals['_LOGEVIDENCE']._serialized_start=567
+  _globals['_LOGEVIDENCE']._serialized_end=661
+  _globals['_WITNESS']._serialized_start=663
+  _globals['_WITNESS']._serialized_end=762
+  _globals['_CHECKINGWITNESS']._serialized_start=765
+  _globals['_CHECKINGWITNESS']._serialized_end=944
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from protos.shuffledp.v1 import task_pb2 as _task_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -69,6 +70,81 @@ class AddCheckpointResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AddCheckpointResponse: _TypeAlias = AddCheckpointResponse  # noqa: Y015
+
+@_typing.final
+class AddEntriesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OLD_SIZE_FIELD_NUMBER: _builtins.int
+    SUBTREES_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
+    old_size: _builtins.int
+    """of the witness's last checkpoint, as far as the log knows"""
+    subtrees: _builtins.bytes
+    """roots of its tree's full subtrees, the largest first, 32 bytes each"""
+    checkpoint: _builtins.bytes
+    """a signed note"""
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """all after the first old_size, at most 16"""
+
+    @_builtins.property
+    def tasks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """the bytes of each task among them, in order"""
+
+    def __init__(
+        self,
+        *,
+        old_size: _builtins.int = ...,
+        subtrees: _builtins.bytes = ...,
+        checkpoint: _builtins.bytes = ...,
+        entries: _abc.Iterable[_builtins.bytes] | None = ...,
+        tasks: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "entries", b"entries", "old_size", b"old_size", "subtrees", b"subtrees", "tasks", b"tasks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddEntriesRequest: _TypeAlias = AddEntriesRequest  # noqa: Y015
+
+@_typing.final
+class CheckTaskRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> _task_pb2.SignedTask: ...
+    def __init__(
+        self,
+        *,
+        task: _task_pb2.SignedTask | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckTaskRequest: _TypeAlias = CheckTaskRequest  # noqa: Y015
+
+@_typing.final
+class CheckTaskResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckTaskResponse: _TypeAlias = CheckTaskResponse  # noqa: Y015
 
 @_typing.final
 class GetLogRequest(_message.Message):

@@ -102,3 +102,123 @@ class Witness:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class CheckingWitnessStub:
+    """Cosigns the checkpoints of one analyzer's log once it has checked every task in it: witness/checking/.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.AddEntries = channel.unary_unary(
+                '/shuffledp.v1.CheckingWitness/AddEntries',
+                request_serializer=shuffledp_dot_v1_dot_log__pb2.AddEntriesRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_log__pb2.AddCheckpointResponse.FromString,
+                _registered_method=True)
+        self.CheckTask = channel.unary_unary(
+                '/shuffledp.v1.CheckingWitness/CheckTask',
+                request_serializer=shuffledp_dot_v1_dot_log__pb2.CheckTaskRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_log__pb2.CheckTaskResponse.FromString,
+                _registered_method=True)
+
+
+class CheckingWitnessServicer:
+    """Cosigns the checkpoints of one analyzer's log once it has checked every task in it: witness/checking/.
+    """
+
+    def AddEntries(self, request, context):
+        """Cosigns a checkpoint whose new entries are all in the call, or refuses it for a false one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckTask(self, request, context):
+        """Checks a task that is not in the log yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_CheckingWitnessServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'AddEntries': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddEntries,
+                    request_deserializer=shuffledp_dot_v1_dot_log__pb2.AddEntriesRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_log__pb2.AddCheckpointResponse.SerializeToString,
+            ),
+            'CheckTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckTask,
+                    request_deserializer=shuffledp_dot_v1_dot_log__pb2.CheckTaskRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_log__pb2.CheckTaskResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'shuffledp.v1.CheckingWitness', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('shuffledp.v1.CheckingWitness', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class CheckingWitness:
+    """Cosigns the checkpoints of one analyzer's log once it has checked every task in it: witness/checking/.
+    """
+
+    @staticmethod
+    def AddEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.CheckingWitness/AddEntries',
+            shuffledp_dot_v1_dot_log__pb2.AddEntriesRequest.SerializeToString,
+            shuffledp_dot_v1_dot_log__pb2.AddCheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.CheckingWitness/CheckTask',
+            shuffledp_dot_v1_dot_log__pb2.CheckTaskRequest.SerializeToString,
+            shuffledp_dot_v1_dot_log__pb2.CheckTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

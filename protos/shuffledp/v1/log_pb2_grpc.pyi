@@ -62,3 +62,46 @@ class WitnessServicer(metaclass=_abc_1.ABCMeta):
         """Cosigns a checkpoint that continues the last one that this witness cosigned."""
 
 def add_WitnessServicer_to_server(servicer: WitnessServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class CheckingWitnessStub:
+    """Cosigns the checkpoints of one analyzer's log once it has checked every task in it: witness/checking/."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> CheckingWitnessAsyncStub: ...
+    AddEntries: _grpc.UnaryUnaryMultiCallable[_log_pb2.AddEntriesRequest, _log_pb2.AddCheckpointResponse]
+    """Cosigns a checkpoint whose new entries are all in the call, or refuses it for a false one."""
+    CheckTask: _grpc.UnaryUnaryMultiCallable[_log_pb2.CheckTaskRequest, _log_pb2.CheckTaskResponse]
+    """Checks a task that is not in the log yet."""
+
+@_typing.type_check_only
+class CheckingWitnessAsyncStub(CheckingWitnessStub):
+    """Cosigns the checkpoints of one analyzer's log once it has checked every task in it: witness/checking/."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    AddEntries: _aio.UnaryUnaryMultiCallable[_log_pb2.AddEntriesRequest, _log_pb2.AddCheckpointResponse]  # type: ignore[assignment]
+    """Cosigns a checkpoint whose new entries are all in the call, or refuses it for a false one."""
+    CheckTask: _aio.UnaryUnaryMultiCallable[_log_pb2.CheckTaskRequest, _log_pb2.CheckTaskResponse]  # type: ignore[assignment]
+    """Checks a task that is not in the log yet."""
+
+class CheckingWitnessServicer(metaclass=_abc_1.ABCMeta):
+    """Cosigns the checkpoints of one analyzer's log once it has checked every task in it: witness/checking/."""
+
+    @_abc_1.abstractmethod
+    def AddEntries(
+        self,
+        request: _log_pb2.AddEntriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_pb2.AddCheckpointResponse, _abc.Awaitable[_log_pb2.AddCheckpointResponse]]:
+        """Cosigns a checkpoint whose new entries are all in the call, or refuses it for a false one."""
+
+    @_abc_1.abstractmethod
+    def CheckTask(
+        self,
+        request: _log_pb2.CheckTaskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_pb2.CheckTaskResponse, _abc.Awaitable[_log_pb2.CheckTaskResponse]]:
+        """Checks a task that is not in the log yet."""
+
+def add_CheckingWitnessServicer_to_server(servicer: CheckingWitnessServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pytest
@@ -19,7 +20,7 @@ from common.task.task import Task
 from common.transparency.checkpoint import NoteKey, NoteSignature, SignatureType, SignedCheckpoint
 from common.transparency.checkpoint import log_key as key_of
 from common.transparency.log_entry import EntryKind, LogEntry
-from common.transparency.merkle import Path, leaf_hash
+from common.transparency.merkle import Path, leaf_hash, verify_consistency
 from common.transparency.witness import Witness
 from common.transparency.witness_policy import WEEK_SECONDS
 from tests.support.analyzer_core import AnalyzerCore
@@ -54,7 +55,7 @@ class _Witness:
             self.last,
             signed,
             old_size=old_size,
-            consistency=consistency,
+            proof=partial(verify_consistency, path=consistency),
             seconds=int(self._core.clock.now()),
         )
         if line is not None:

@@ -1,11 +1,13 @@
 """Devices, and an analyzer that shows each of some victims a task of its own."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from common.errors import ProofError
 from common.transparency.log_evidence import LogEvidence, find_fork
+from common.transparency.merkle import verify_consistency
 from tests.support.transparency import (
     KEYS,
     LOG,
@@ -30,7 +32,13 @@ def _shown(log: Log, n_forgetful: int = 0) -> LogEvidence:
         last = empty() if i < n_forgetful else known
         path = log.consistency(last.size)
         try:
-            line = witness.cosign(last, head, old_size=last.size, consistency=path, seconds=NOW)
+            line = witness.cosign(
+                last,
+                head,
+                old_size=last.size,
+                proof=partial(verify_consistency, path=path),
+                seconds=NOW,
+            )
         except ProofError:
             continue
         assert line is not None

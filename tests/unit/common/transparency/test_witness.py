@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -6,6 +7,7 @@ from hypothesis import strategies as st
 
 from common.errors import ProofError, SettingsError
 from common.transparency.checkpoint import Checkpoint, SignedCheckpoint
+from common.transparency.merkle import verify_consistency
 from common.transparency.witness import Witness
 from tests.support.transparency import (
     KEYS,
@@ -30,7 +32,9 @@ def _at(size: int) -> Checkpoint:
 
 
 def _cosign(last: Checkpoint, signed: SignedCheckpoint, path: tuple[bytes, ...]) -> Checkpoint:
-    line = _WITNESS.cosign(last, signed, old_size=last.size, consistency=path, seconds=NOW)
+    line = _WITNESS.cosign(
+        last, signed, old_size=last.size, proof=partial(verify_consistency, path=path), seconds=NOW
+    )
     assert line is not None
     assert NOW == with_lines(signed, line).signed_at(KEYS[0])
     return signed.checkpoint
@@ -79,7 +83,11 @@ def test_a_proof_from_another_size_is_not_cosigned() -> None:
     for old_size in (0, 7, 9):
         path = _LOG.consistency(old_size)
         assert None is _WITNESS.cosign(
-            _at(8), _LOG.head(12), old_size=old_size, consistency=path, seconds=NOW
+            _at(8),
+            _LOG.head(12),
+            old_size=old_size,
+            proof=partial(verify_consistency, path=path),
+            seconds=NOW,
         )
     _cosign(_at(8), _LOG.head(12), _LOG.consistency(8))
 

@@ -1,0 +1,35 @@
+"""
+The process in which a checking witness parses one task and recomputes its claims.
+
+Run as `python -m witness.checking.check_process` with the task's bytes as its input. It prints why
+the task is refused, and nothing if it is not.
+"""
+
+import resource
+import sys
+from typing import Final
+
+import common.runtime.blas_threads  # noqa: F401  # before numpy
+from common.accounting.claims import check_central_claim, check_local_claim
+from common.errors import ShuffleDpError
+from common.task.task import Task
+
+_MEMORY: Final = 4 << 30
+"""Maximum address space in bytes; beyond it the process fails."""
+_MAX_CHARACTERS: Final = 1000
+
+
+def refusal(task_bytes: bytes) -> str:
+    """Return the rule that a task breaks; empty if it breaks none. Cost: see `delta_at_claim`."""
+    try:
+        task = Task.from_bytes(task_bytes)
+        check_local_claim(task)
+        check_central_claim(task)
+    except ShuffleDpError as error:
+        return str(error)[:_MAX_CHARACTERS]
+    return ""
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    sys.stdout.buffer.write(refusal(sys.stdin.buffer.read()).encode())
