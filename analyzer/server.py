@@ -45,10 +45,10 @@ async def start(settings: AnalyzerSettings) -> Service:
         store = service.opened(Store(database))
         service.metrics.watch_keys(lambda: keys.reports.ring)
         authority = tls.identity.authority if tls else None
-        witnesses = {
-            RemoteWitness(one.address, NoteKey.parse(one.key), authority): one.checking
+        witnesses = [
+            (one.checking, RemoteWitness(one.address, NoteKey.parse(one.key), authority))
             for one in settings.witnesses
-        }
+        ]
         pool = service.opened(HpkePool(settings.opening_processes))
         core = AnalyzerCore(
             store=store,
@@ -59,13 +59,13 @@ async def start(settings: AnalyzerSettings) -> Service:
             rng=secure_generator(),
             metrics=ReleaseMetrics(service.metrics),
             most_refused_share=settings.most_refused_share,
-            witnesses=[one for one, checking in witnesses.items() if not checking],
-            checking=[one for one, checking in witnesses.items() if checking],
+            witnesses=[one for checking, one in witnesses if not checking],
+            checking=[one for checking, one in witnesses if checking],
         )
         releases = core.releases
         service.closing.append(releases.stop)
         await core.check()
-        await core.log.resume(_key_entries(keys, settings, [one.key for one in witnesses]))
+        await core.log.resume(_key_entries(keys, settings, [one.key for _, one in witnesses]))
         needed = partial(core.registry.needed_keys, keep)
         rotation = Rotation(keys=keys.reports, clock=clock, needed=needed, forget=pool.forget_keys)
         await rotation.rotate()

@@ -106,16 +106,15 @@ class TaskLog:
         One that is away is passed over, as when it should cosign: tasks are completed with claims
         that hold. Raises TaskError if one refuses the task: it could never cosign the log again.
         """
-        asking = (one.check_task(signed) for one in self.checking)
-        answers = await asyncio.gather(*asking, return_exceptions=True)
-        for one, error in zip(self.checking, answers, strict=True):
-            if isinstance(error, PeerRefusalError):
+        for one in self.checking:
+            try:
+                with suppress(PeerError):
+                    await one.check_task(signed)
+            except PeerRefusalError as error:
                 raise TaskError(
                     f"the checking witness {one.key.name} refuses the task, which is therefore not "
                     f"published: {error}"
                 ) from error
-            if error is not None and not isinstance(error, PeerError):
-                raise error
 
     async def publish(self) -> dict[str, str]:
         """

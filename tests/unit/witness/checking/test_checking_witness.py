@@ -27,6 +27,7 @@ from common.transparency.checkpoint import (
     SignedCheckpoint,
     log_key,
 )
+from common.transparency.growth import joined_root
 from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.merkle import LogTree, leaf_hash
 from common.wire.added_entries import MAX_ADDED, Growth, growth_from_wire, growth_to_wire
@@ -258,12 +259,17 @@ async def test_another_history_is_refused(witness: _Witness) -> None:
         (_growth(fork[:_BEFORE], _BEFORE), "its database is an old copy"),
         (_growth(_LOG, _BEFORE, subtrees=()), "its database is an old copy"),
         (_growth(_LOG, _BEFORE, subtrees=subtrees[::-1]), "its database is an old copy"),
+        (_growth(_LOG, _BEFORE, subtrees=(joined_root(subtrees),)), "its database is an old copy"),
         (_growth(fork, _BEFORE, subtrees=subtrees), "left out, moved or changed"),
         (replace(_growth(_LOG[:2], 2), old_size=3, subtrees=subtrees), "left out, moved"),
     ):
         with pytest.raises(ProofError, match=problem):
             await witness.add_entries(growth)
-    stranger = _growth(_LOG, _BEFORE).checkpoint.checkpoint.sign(SigningIdentity(bytes(32)))
+    head = _growth(_LOG, _BEFORE).checkpoint.checkpoint
+    longer = replace(head, size=head.size + 1).sign(LOG_IDENTITY)
+    with pytest.raises(ProofError, match="left out"):
+        await witness.add_entries(_growth(_LOG, _BEFORE, checkpoint=longer))
+    stranger = head.sign(SigningIdentity(bytes(32)))
     with pytest.raises(ProofError, match="not signed by the log"):
         await witness.add_entries(_growth(_LOG, _BEFORE, checkpoint=stranger))
 
@@ -446,6 +452,7 @@ async def test_a_task_that_a_checking_witness_refuses_is_not_published(
     assert [] == await core.store.run(log_table.leaves_after, 0)
     await core.publish()
     assert {key.name: ""} == await core.log.publish()
+    assert [] == list((tmp_path / "service").glob(PLAIN))
     running.cancel()
     await service.stop()
 
