@@ -214,21 +214,21 @@ class TaskLog:
         self, link: CheckingLink, old_size: int, tree: LogTree, signed: SignedCheckpoint
     ) -> Answer:
         """Show a checking witness all new entries, in as many calls as they need."""
+        most = signed.checkpoint.size
         while True:
-            new = await self.store.run(log_table.added_after, old_size, signed.checkpoint.size)
-            size = old_size + len(new[0])
+            entries, tasks = await self.store.run(log_table.added_after, old_size, most)
+            size = old_size + len(entries)
             root = joined_root(tree.full_subtrees(size))
+            head = Checkpoint(origin=self._origin, size=size, root=root)
             growth = Growth(
                 old_size=old_size,
                 subtrees=tree.full_subtrees(old_size),
-                checkpoint=Checkpoint(origin=self._origin, size=size, root=root).sign(
-                    self.identity
-                ),
-                entries=new[0],
-                tasks=new[1],
+                checkpoint=head.sign(self.identity),
+                entries=entries,
+                tasks=tasks,
             )
             answer = await link.add_entries(growth)
-            if size == signed.checkpoint.size or answer[1] is None:
+            if size == most or answer[1] is None:
                 return answer
             old_size = size
 

@@ -125,15 +125,6 @@ def test_a_plain_witness_loads_only_what_it_needs() -> None:
     )
 
 
-def test_a_checking_witness_computes_in_its_own_process_alone() -> None:
-    """The one that holds the key and answers the network loads no accountant."""
-    program = "import sys, witness.checking.__main__; print(*sys.modules)"
-    loaded = output_of(sys.executable, "-c", program, folder=ROOT).split()
-
-    assert "common.wire.added_entries" in loaded
-    assert not {"scipy", "common.accounting", "common.mechanisms"} & {*loaded}
-
-
 def test_no_module_imports_a_private_name_of_another() -> None:
     """Nor uses one as an attribute, which ruff checks."""
     for path in _sources(*FOLDERS):
@@ -142,12 +133,13 @@ def test_no_module_imports_a_private_name_of_another() -> None:
         assert [] == private, _name(path)
 
 
-@pytest.mark.parametrize("party", PARTIES)
+@pytest.mark.parametrize("party", [*PARTIES, "witness.checking"])
 def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) -> None:
     """protos, common and its own folder suffice to load it."""
-    for folder in ("protos", "common", party):
+    own = party.partition(".")[0]
+    for folder in ("protos", "common", own):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    others = [other for other in (*PARTIES, "deploy", "lab", "audit") if other != party]
+    others = [other for other in (*PARTIES, "deploy", "lab", "audit") if other != own]
     program = (
         "import os, sys\n"
         "others = [path for path in sys.path if not os.path.isdir(path + '/deploy')]\n"
@@ -165,7 +157,7 @@ def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) ->
     )
     loaded = output_of(sys.executable, "-c", program, folder=tmp_path)
 
-    if party in {"shuffler", "issuer", "witness"}:
+    if party in {"shuffler", "issuer", "witness", "witness.checking"}:
         assert "scipy" not in loaded
         assert "common.mechanisms" not in loaded
         assert "common.accounting" not in loaded
