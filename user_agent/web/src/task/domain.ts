@@ -1,0 +1,150 @@
+/** How items arise: ordered buckets of a number, and a breakdown; common/task/domain_spec.py. */
+
+import { TaskError, ValueRangeError } from "../errors";
+import type { Json } from "./canonical";
+import { checkDouble, checkLabels, checkRange, Fields, normalize } from "./fields";
+
+/** Between a group's name and a label or a value, as in `DE / flu`. */
+export const GROUP_SEPARATOR = " / ";
+
+const MAX_BOUND = 1e12;
+const MIN_RELATIVE_WIDTH = 1e-6;
+const MAX_GIVEN_EDGES = 65_537;
+const MAX_COMPUTED_BUCKETS = 2 ** 20;
+const MAX_GROUPS = 4096;
+const MAX_CHARACTERS = 32;
+const DIGITS = 12;
+/** Least width of a bucket, in units of the last digit, for which its edges are rounded. */
+const FINE = 50;
+
+/** The edges of ordered buckets; a bucket holds its lower edge, the last one also its upper. */
+export class Edges {
+  private constructor(
+    readonly edges: readonly number[],
+    readonly unit: string,
+    private readonly clips: boolean,
+  ) {}
+
+  static of(json: Json): Edges {
+    const table = new Fields(json, "edges");
+    const spacing = table.optional("spacing", "equal", (name) =>
+      table.choice(name, ["equal", "logarithmic", "given"]),
+    );
+    const outside = table.optional("outside", "refuse", (name) =>
+      table.choice(name, ["refuse", "clip"]),
+    );
+    const unit = table.printable("unit", MAX_CHARACTERS);
+    const low = table.optional("low", 0, (name) => table.double(name));
+    const high = table.optional("high", 0, (name) => table.double(name));
+    const buckets = table.optional("buckets", 0, (name) =>
+      table.whole(name, 2, MAX_COMPUTED_BUCKETS),
+    );
+    const given = table
+      .optional<readonly Json[]>("given", [], table.list)
+      .map((edge) => checkDouble("an edge", edge));
+    table.end();
+    const stated = spacing === "given" ? low || high || buckets : given.length > 0 || !buckets;
+    if (stated) throw new TaskError("edges_twice");
+    if (spacing === "given") {
+      checkRange("the number of given edges", BigInt(given.length), 3n, BigInt(MAX_GIVEN_EDGES));
+    } else if (high - low < leastWidth(low, high) || (spacing === "logarithmic" && low <= 0)) {
+      throw new TaskError("bad_range");
+    }
+    const edges = spacing === "given" ? given : computed(spacing === "equal", low, high, buckets);
+    const ascend = edges.every((edge, at) => at === 0 || edge > (edges[at - 1] ?? edge));
+    if (!ascend || edges.some((edge) => Math.abs(edge) >= MAX_BOUND)) {
+      throw new TaskError("bad_range");
+    }
+    return new Edges(edges, unit, outside === "clip");
+  }
+
+  get size(): number {
+    return this.edges.length - 1;
+  }
+
+  /** Return a number's bucket; raise ValueRangeError, without the number, if it has none. */
+  bucketOf(number: number): number {
+    if (!Number.isFinite(number)) throw new ValueRangeError("not_a_number");
+    const [low, high] = [this.edges[0] ?? 0, this.edges[this.size] ?? 0];
+    if (!this.clips && !(low <= number && number <= high)) {
+      const unit = this.unit && ` ${this.unit}`;
+      throw new ValueRangeError("number_outside", { low, high, unit });
+    }
+    let [first, after] = [0, this.edges.length];
+    while (first < after) {
+      const middle = (first + after) >> 1;
+      if ((this.edges[middle] ?? 0) <= number) first = middle + 1;
+      else after = middle;
+    }
+    return Math.min(Math.max(first - 1, 0), this.size - 1);
+  }
+}
+
+function leastWidth(low: number, high: number): number {
+  return MIN_RELATIVE_WIDTH * Math.max(Math.abs(low), Math.abs(high), MIN_RELATIVE_WIDTH);
+}
+
+/** Compute edges with the roundings of `EdgesSpec.edges`, step by step as numpy does. */
+function computed(isEqual: boolean, low: number, high: number, buckets: number): number[] {
+  const line = isEqual ? [low, high] : [Math.log(low), Math.log(high)];
+  const edges = spread(line[0] ?? 0, line[1] ?? 0, buckets);
+  if (!isEqual) edges.forEach((edge, at) => { edges[at] = Math.exp(edge); }); // biome-ignore format: one step
+  const coarse = Math.ceil(Math.log10(Math.max(Math.abs(low), Math.abs(high)))) - DIGITS;
+  const rounded = edges.map((edge, at) => {
+    const before = Math.abs(edge - (edges[at - 1] ?? Number.NEGATIVE_INFINITY));
+    const after = Math.abs((edges[at + 1] ?? Number.POSITIVE_INFINITY) - edge);
+    const narrower = Math.max(Math.min(before, after), 2.2250738585072014e-308);
+    const wanted = isEqual ? coarse : Math.floor(Math.log10(narrower / FINE));
+    const unit = Math.min(Math.max(wanted, -22), 22);
+    const power = Number(`1e${Math.abs(unit)}`);
+    const scaled = unit < 0 ? edge * power : edge / power;
+    if (Math.abs(scaled) >= 2 ** 53 || narrower < 0.99 * FINE * Number(`1e${unit}`)) return edge;
+    const whole = roundHalfToEven(scaled);
+    return unit < 0 ? whole / power : whole * power;
+  });
+  rounded[0] = low;
+  rounded[buckets] = high;
+  return rounded;
+}
+
+/** numpy's linspace. */
+function spread(start: number, end: number, intervals: number): number[] {
+  const step = (end - start) / intervals;
+  const line = Array.from({ length: intervals + 1 }, (_, at) => at * step + start);
+  line[intervals] = end;
+  return line;
+}
+
+function roundHalfToEven(value: number): number {
+  const below = Math.floor(value);
+  const rest = value - below;
+  if (rest !== 0.5) return rest < 0.5 ? below : below + 1;
+  return below % 2 === 0 ? below : below + 1;
+}
+
+/** Return the number of nodes of each level of a hierarchy, the coarsest first. */
+export function hierarchySizes(buckets: number, fanOut: number, groups: number): number[] {
+  const sizes = [buckets];
+  while ((sizes[0] ?? 0) > fanOut) sizes.unshift(Math.ceil((sizes[0] ?? 0) / fanOut));
+  return sizes.map((size) => groups * size);
+}
+
+/** A public attribute by which results are broken down. */
+export interface Breakdown {
+  readonly attribute: string;
+  readonly groups: readonly string[];
+}
+
+export function breakdownOf(json: Json): Breakdown {
+  const table = new Fields(json, "breakdown");
+  const attribute = table.printable("attribute", MAX_CHARACTERS);
+  const groups = table.texts("groups");
+  table.end();
+  checkRange("the number of groups", BigInt(groups.length), 2n, BigInt(MAX_GROUPS));
+  checkLabels(groups, groups.length);
+  const clear = groups.every(
+    (group) => group !== "" && group === normalize(group) && !`${group} `.includes(GROUP_SEPARATOR),
+  );
+  if (!clear || attribute === "") throw new TaskError("bad_groups");
+  return { attribute, groups };
+}
