@@ -1,0 +1,196 @@
+"""The device is held to the transcripts, as devices in other languages are."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+from google.protobuf.json_format import ParseDict
+
+from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
+from common.crypto.privacy_tokens import PendingToken
+from common.crypto.signing import PublicIdentity, is_valid_receipt
+from common.errors import PeerError
+from common.messages.inclusion_proof import leaf
+from common.messages.submission import split_submission
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from common.transparency.checkpoint import NoteKey, SignedCheckpoint, log_key
+from common.transparency.log_entry import LogEntry
+from common.transparency.log_evidence import LogEvidence
+from common.transparency.witness_policy import WitnessPolicy
+from common.wire.batches import proof_from_wire
+from common.wire.tasks import signed_task_from_wire
+from common.wire.transparency import log_proof_from_wire
+from protos.shuffledp.v1 import shuffler_pb2
+from tests.support.policies import generous
+from tests.support.vectors import vectors
+from tests.vectors.make_transcripts import CASES, FOLDER, Draws, edges, make
+from tests.vectors.odd_signatures import odd_signatures
+from user_agent.contribution import Contributor
+from user_agent.policy import check
+
+_NAMES: Final = sorted(path.stem for path in FOLDER.glob("transcript-*.json"))
+_OF_OPENSSL: Final = "a key of small order"
+"""Keys that OpenSSL accepts and devices need not: whoever pins one trusts everybody."""
+
+Transcript = Mapping[str, Any]
+
+
+def _answer(shown: Transcript) -> Any:
+    return ParseDict(shown["fetch"], shuffler_pb2.FetchTaskResponse())
+
+
+def _digest(shown: Transcript) -> TaskDigest:
+    return TaskDigest(bytes.fromhex(shown["digest"]))
+
+
+def _pin(shown: Transcript, name: str) -> PublicIdentity:
+    return PublicIdentity(bytes.fromhex(shown["pins"][name]))
+
+
+def _task(shown: Transcript) -> Task:
+    policy = generous(
+        _pin(shown, "analyzer"),
+        float(shown["policy"]["local_epsilon_cap"]),
+        _pin(shown, "shuffler"),
+        _pin(shown, "issuer"),
+        allow_tasks_without_tokens=shown["policy"]["allow_tasks_without_tokens"],
+    )
+    return check(
+        signed_task_from_wire(_answer(shown).task), _digest(shown), policy, float(shown["now"])
+    )
+
+
+def _log(shown: Transcript) -> None:
+    answer, pins = _answer(shown), shown["pins"]
+    proof, signed = log_proof_from_wire(answer), signed_task_from_wire(answer.task)
+    policy = WitnessPolicy(
+        log=log_key(_pin(shown, "analyzer")),
+        witnesses=tuple(map(NoteKey.parse, pins["witnesses"])),
+        quorum=pins["quorum"],
+    )
+    last = SignedCheckpoint.parse(shown["last_checkpoint"].encode())
+    policy.check(proof.checkpoint, float(shown["now"]), last, proof.consistency)
+    entry = LogEntry.of_task(signed)
+    LogEvidence(
+        checkpoint=proof.checkpoint, entry=entry, index=proof.index, path=proof.path
+    ).verify()
+
+
+def _value(shown: Transcript) -> None:
+    contributor = Contributor(Task.from_bytes(shown["task"].encode()), _digest(shown))
+    contributor.prepare(shown["value"], Draws.repeating([]))
+
+
+def _receipt(shown: Transcript) -> None:
+    answer = shown["answers"][0]
+    envelope = bytes.fromhex(answer["envelope"])
+    receipt = bytes.fromhex(shown.get("receipt", answer["receipt"]))
+    if not is_valid_receipt(_pin(shown, "shuffler"), _digest(shown), envelope, receipt):
+        raise PeerError("the receipt is not valid")
+
+
+def _inclusion(shown: Transcript) -> str:
+    proof = proof_from_wire(ParseDict(shown["inclusion"], shuffler_pb2.GetInclusionResponse()))
+    own = bytes.fromhex(shown["leaf"])
+    return "" if proof.includes(own, _pin(shown, "analyzer"), _digest(shown)) else "absent"
+
+
+def _token(shown: Transcript) -> None:
+    tokens, stated = Task.from_bytes(shown["task"].encode()).tokens, shown["token"]
+    assert tokens is not None
+    key, challenge = tokens.token_key(), tokens.challenge(_digest(shown))
+    pending = PendingToken.draw(key, challenge, Draws.repeating(stated["draws"]).bytes)
+    assert stated["challenge"] == challenge.hex()
+    assert stated["blinded"] == pending.blinded().hex()
+    token = pending.finalize(bytes.fromhex(stated["blind_signature"]))
+    assert stated["token"] == token.hex()
+
+
+_STEPS: Final[Mapping[str, Callable[[Transcript], Any]]] = {
+    "task": _task,
+    "log": _log,
+    "value": _value,
+    "receipt": _receipt,
+    "inclusion": _inclusion,
+    "token": _token,
+}
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_files_are_what_the_generator_makes(name: str) -> None:
+    """Its draws and keys are fixed, so a difference is a change of the device."""
+    assert vectors(name) == json.loads(json.dumps(make(name.removeprefix("transcript-"))))
+
+
+def test_there_is_a_file_for_every_case() -> None:
+    """The others hold odd signatures, and edges of buckets."""
+    assert [f"transcript-{name}" for name in sorted(CASES)] == _NAMES
+    assert vectors("transcript_signatures") == odd_signatures()
+    assert vectors("transcript_edges") == edges()
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_a_transcript_is_verified_step_by_step(name: str) -> None:
+    """Task, place in the log, receipt, inclusion and, if there is one, token."""
+    shown = vectors(name)
+
+    assert shown["task"] == _task(shown).to_bytes().decode()
+    assert "" == _inclusion(shown)
+    for step in (_log, _receipt, *([_token] if "token" in shown else [])):
+        step(shown)
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_same_draws_give_the_same_reports(name: str) -> None:
+    """In the same order and with the same bounds, each used once; the given envelope opens."""
+    shown, digest = vectors(name), _digest(vectors(name))
+    task = Task.from_bytes(shown["task"].encode())
+    analyzer, shuffler = (
+        HpkePrivateKey(task.suite, bytes.fromhex(shown["private_keys"][party]))
+        for party in ("analyzer", "shuffler")
+    )
+
+    def opened(envelope: bytes) -> tuple[str, list[str], list[bytes]]:
+        plaintext = shuffler.open(envelope, envelope_context(digest))
+        submission_id, together = split_submission(plaintext)
+        each = split_every(together, task.sealed_report_bytes)
+        reports = [analyzer.open(one, report_context(digest)).hex() for one in each]
+        return submission_id.hex(), reports, each
+
+    for answer in shown["answers"]:
+        draws = Draws.repeating(answer["draws"])
+        prepared = Contributor(task, digest).prepare(answer["value"], draws)
+        submission_id, reports, _ = opened(prepared.envelope)
+        given_id, given, each = opened(bytes.fromhex(answer["envelope"]))
+
+        assert answer["draws"] == draws.record
+        assert answer["reports"] == reports == given
+        assert answer["submission_id"] == submission_id == given_id
+        assert answer["leaves"] == [leaf(one).hex() for one in each]
+
+
+@pytest.mark.parametrize(
+    ("name", "twin"), [(name, twin) for name in _NAMES for twin in vectors(name)["failing"]]
+)
+def test_every_failing_twin_is_refused(name: str, twin: dict[str, Any]) -> None:
+    """By its step, with its error."""
+    shown = vectors(name) | twin
+    try:
+        found = _STEPS[twin["step"]](shown)
+    except Exception as error:  # noqa: BLE001  # its name is compared
+        found = type(error).__name__
+
+    assert twin["error"] == found, twin["why"]
+
+
+@pytest.mark.parametrize("odd", vectors("transcript_signatures"), ids=lambda odd: odd["why"])
+def test_odd_signatures_are_valid_only_for_keys_that_nobody_pins(odd: dict[str, Any]) -> None:
+    """OpenSSL accepts forgeries of keys of small order, and refuses every other odd signature."""
+    key, label = PublicIdentity(bytes.fromhex(odd["key"])), odd["label"].encode()
+    message, signature = bytes.fromhex(odd["message"]), bytes.fromhex(odd["signature"])
+    found = key.is_valid_signature(label, message, signature)
+
+    assert odd["valid_in_openssl"] == found
+    assert odd["valid"] == found or odd["why"].startswith(_OF_OPENSSL)
