@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from google.protobuf.json_format import MessageToDict
 
 from analyzer.task_builder import complete
+from common.accounting.claims import delta_at_claim
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
 from common.crypto.hpke import split_every as split
 from common.crypto.privacy_tokens import PendingToken
@@ -59,6 +60,7 @@ from tests.vectors.transcript_log import (
 )
 from tests.vectors.transcript_twins import twins_of
 from user_agent.contribution import Contributor
+from user_agent.policy import Claim, composed_total, local_total
 
 FOLDER: Final = Path(__file__).parent
 _HIDDEN: Final = {"local_epsilon": math.inf}
@@ -272,7 +274,7 @@ CASES: Final[Mapping[str, Case]] = {
 
 def make(name: str) -> dict[str, Any]:
     """Make the transcript of one case."""
-    case, task = CASES[name], _task(name)
+    case, task = CASES[name], _completed(CASES[name])
     analyzer_key, shuffler_key = keys = _keys(case)
     signed = ANALYZER.sign(task.to_bytes())
     digest = signed.digest()
@@ -322,8 +324,8 @@ def _keys(case: Case) -> tuple[HpkePrivateKey, HpkePrivateKey]:
     return HpkePrivateKey(suite, b"\x11" * 32), HpkePrivateKey(suite, b"\x12" * 32)
 
 
-def _task(name: str) -> Task:
-    case, analyzer_key, shuffler_key = CASES[name], *_keys(CASES[name])
+def _completed(case: Case) -> Task:
+    analyzer_key, shuffler_key = _keys(case)
     key = TokenSigningKey(bytes.fromhex(vectors("privacy_tokens")[0]["private_key"])).token_key()
     proof = prove_key(ISSUER, KeyUse.TOKENS, "issuer.example", key.der, MAX_UNIX_TIME)
     wanted: dict[str, Any] = {
@@ -331,7 +333,7 @@ def _task(name: str) -> Task:
         "buckets": 0,
         "dummies_per_user": 0.0,
         "n_min": 1000,
-        "target_size": 5000,
+        "target_size": 10**7,
         "deadline": NOW + 10 * DAY,
         "suite": analyzer_key.suite,
         "tokens": TokenSpec(issuer="issuer.example", key=key.der, proof=proof)
@@ -424,10 +426,107 @@ def edges() -> list[dict[str, Any]]:
     ]
 
 
+_CLAIMED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
+    ("sh", {"domain_size": 16, "n_min": 10_000}),
+    ("sh", {"domain_size": 915, "n_min": 602_325, "local_epsilon": 6.0}),
+    ("sh", {"domain_size": 2, "n_min": 1_000_000, "local_epsilon": 0.5}),
+    ("murs", {"domain_size": 5000, "buckets": 53, "n_min": 100_000, "local_epsilon": 4.0}),
+    ("murs", {"domain_size": 100, "buckets": 3, "n_min": 1_000_000, "local_epsilon": 1.0}),
+    (
+        "mixdump",
+        {"domain_size": 50, "dummies_per_user": 2.3, "n_min": 9000, "local_epsilon": 8.0},
+    ),
+    ("puredump", {**_HIDDEN, "domain_size": 400, "dummies_per_user": 7.5, "n_min": 50_000}),
+    ("fe1", {**_HIDDEN, "domain_size": 900, "buckets": 11, "dummies_per_user": 4.0, "n_min": 9000}),
+    (
+        "od-hp",
+        {
+            "domain_size": 900,
+            "buckets": 31,
+            "dummies": BinomialDummies(per_user=2, trials=9, extra_weight=2**30),
+            "local_epsilon": 12.0,
+            "n_min": 200_000,
+            "assumed_honest_fraction": 0.9,
+        },
+    ),
+    (
+        "aue",
+        {
+            **_HIDDEN,
+            "domain_size": 300,
+            "dummies": ItemDummies(trials=300, extra_weight=2**27, most=40),
+            "n_min": 5000,
+        },
+    ),
+    (
+        "sbin",
+        {
+            **_HIDDEN,
+            **_FIVE,
+            "shuffler": ShufflerSpec(keep_weight=2**31, noise=BinomialNoise(trials=5000)),
+        },
+    ),
+    (
+        "sageo",
+        {
+            **_HIDDEN,
+            **_FIVE,
+            "shuffler": ShufflerSpec(
+                keep_weight=2**30,
+                noise=GeometricNoise(
+                    peak=300, left_weight=2**30 - 2**26, right_weight=2**30 - 2**26, most=700
+                ),
+            ),
+        },
+    ),
+)
+"""Protocols and fields of tasks whose central claim every device can check in a second."""
+_SPENT: Final[Sequence[tuple[float, float, float]]] = (
+    (2.0, 0.25, 1e-6),
+    (1.0, 0.1, 1e-6),
+    (0.1, 0.1, 1e-6),
+    (math.inf, 0.3, 1e-7),
+    (3.3, 0.07, 5e-5),
+)
+"""Local ε, central ε and δ of answers."""
+
+
+def claims() -> list[dict[str, Any]]:
+    """Return tasks, with an upper bound on the δ of their claim."""
+    found = []
+    for protocol, changes in _CLAIMED:
+        task = _completed(Case(protocol, changes, (), 0))
+        found.append({"task": task.to_bytes().decode(), "delta_at_claim": delta_at_claim(task)})
+    return found
+
+
+def budgets() -> list[dict[str, Any]]:
+    """Return claims of several answers, with the totals that the Python device charges."""
+    spent = [Claim(local_epsilon=a, central_epsilon=b, delta=c) for a, b, c in _SPENT]
+    together = [*(spent[: n + 1] for n in range(len(spent))), 40 * spent[1:2], 7 * spent[2:3]]
+    return [
+        {
+            "claims": [
+                ["inf" if math.isinf(each) else each for each in dataclasses.astuple(one)[:3]]
+                for one in claimed
+            ],
+            "delta": 1e-4,
+            "local": repr(local_total(claimed)),
+            "central": repr(composed_total(claimed, 1e-4)),
+        }
+        for claimed in together
+    ]
+
+
 def files() -> dict[str, Any]:
     """Return the content of every file by its name."""
     found: dict[str, Any] = {f"transcript-{name}": make(name) for name in CASES}
-    return found | {"transcript_signatures": odd_signatures(), "transcript_edges": edges()}
+    return found | {
+        "transcript_signatures": odd_signatures(),
+        "transcript_edges": edges(),
+        "transcript_claims": claims(),
+        "transcript_budgets": budgets(),
+    }
 
 
 def main() -> None:

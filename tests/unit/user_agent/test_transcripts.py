@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 from google.protobuf.json_format import ParseDict
 
+from common.accounting.claims import delta_at_claim
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import PublicIdentity, is_valid_receipt
@@ -25,7 +26,7 @@ from common.wire.transparency import log_proof_from_wire
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.policies import generous
 from tests.support.vectors import vectors
-from tests.vectors.make_transcripts import CASES, FOLDER, Draws, edges, make
+from tests.vectors.make_transcripts import CASES, FOLDER, Draws, budgets, edges, make
 from tests.vectors.odd_signatures import odd_signatures
 from user_agent.contribution import Contributor
 from user_agent.policy import check
@@ -129,6 +130,18 @@ def test_there_is_a_file_for_every_case() -> None:
     assert [f"transcript-{name}" for name in sorted(CASES)] == _NAMES
     assert vectors("transcript_signatures") == odd_signatures()
     assert vectors("transcript_edges") == edges()
+    assert vectors("transcript_budgets") == budgets()
+
+
+@pytest.mark.parametrize(
+    "claim", vectors("transcript_claims"), ids=lambda claim: claim["task"][-60:]
+)
+def test_the_claims_hold(claim: Transcript) -> None:
+    """δ at the claim is what it was, to the accuracy of the bound."""
+    task = Task.from_bytes(claim["task"].encode())
+
+    assert claim["delta_at_claim"] == pytest.approx(delta_at_claim(task), rel=1e-9)
+    assert claim["delta_at_claim"] <= task.delta
 
 
 @pytest.mark.parametrize("name", _NAMES)

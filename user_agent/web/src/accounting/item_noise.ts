@@ -100,6 +100,7 @@ function excess(
     first += mass * f;
     second += growth * mass * ratio * g;
   }
-  const rounding = (MARGIN - 1) * (first + second);
+  // The masses are rounded up, and the terms rise with them; only the sums' own roundings are left.
+  const rounding = (2 * ratios.length + 64) * 2 ** -52 * (first + second);
   return Math.min(1, certain + Math.max(0, first - second + rounding));
 }
