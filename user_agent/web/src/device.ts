@@ -25,7 +25,7 @@ import { checkTask, checkTotals, type Policy } from "./policy";
 import { SecureUniform, type Uniform } from "./random";
 import type { Store } from "./store/store";
 import { KEEP_SUM } from "./task/parts";
-import { Task } from "./task/task";
+import { parseTask, type Task } from "./task/task";
 import { ConnectService } from "./transport/connect";
 import { type Issuer, RemoteIssuer } from "./transport/issuer";
 import { RemoteShuffler, type Shuffler } from "./transport/shuffler";
@@ -111,7 +111,7 @@ export class Device {
     const { policy, checkingWitnesses = [] } = this.settings;
     const { signed, cosigners } = await this.fetch(digest);
     await verifyTask(signed, digest, policy.analyzer);
-    const task = Task.parse(signed.bytes);
+    const task = parseTask(signed.bytes);
     const checkedBy = checkingWitnesses.filter((key) =>
       cosigners.has(toHex(key.identity.raw)),
     ).length;

@@ -30,91 +30,44 @@ export function sentence(key: MessageKey, parameters: Parameters = {}): string {
   return messages[key].replace(/\{(\w+)\}/g, (_, name) => String(parameters[name]));
 }
 
+/** Return a subclass with this name and status, which minifying must not change. */
+function kind(name: string, status: string, base: typeof ShuffleDpError = ShuffleDpError) {
+  return class extends base {
+    override readonly name: string = name;
+    override readonly status: string = status;
+  };
+}
+
 /** A task breaks a rule. */
-export class TaskError extends ShuffleDpError {
-  override readonly name: string = "TaskError";
-  override readonly status: string = "INVALID_ARGUMENT";
-}
-
+export class TaskError extends kind("TaskError", "INVALID_ARGUMENT") {}
 /** Bytes from outside are malformed: a message, a key, or a ciphertext. */
-export class WireError extends ShuffleDpError {
-  override readonly name: string = "WireError";
-  override readonly status: string = "INVALID_ARGUMENT";
-}
-
+export class WireError extends kind("WireError", "INVALID_ARGUMENT") {}
 /** A person's value lies outside the task's domain; the message never repeats the value. */
-export class ValueRangeError extends ShuffleDpError {
-  override readonly name: string = "ValueRangeError";
-  override readonly status: string = "INVALID_ARGUMENT";
-}
-
+export class ValueRangeError extends kind("ValueRangeError", "INVALID_ARGUMENT") {}
 /** The device's settings break a rule. */
-export class SettingsError extends ShuffleDpError {
-  override readonly name: string = "SettingsError";
-  override readonly status: string = "FAILED_PRECONDITION";
-}
-
+export class SettingsError extends kind("SettingsError", "FAILED_PRECONDITION") {}
 /** A task's or a blind signature does not verify, or an inclusion proof is invalid. */
-export class ProofError extends ShuffleDpError {
-  override readonly name: string = "ProofError";
-  override readonly status: string = "FAILED_PRECONDITION";
-}
-
+export class ProofError extends kind("ProofError", "FAILED_PRECONDITION") {}
 /** Too few pinned witnesses cosigned a checkpoint so far; safe to retry. */
-export class WitnessQuorumError extends ProofError {
-  override readonly name: string = "WitnessQuorumError";
-  override readonly status: string = "UNAVAILABLE";
-}
-
+export class WitnessQuorumError extends kind("WitnessQuorumError", "UNAVAILABLE", ProofError) {}
 /** The log signed a head that is not proven to continue the last one. */
-export class ForkError extends ProofError {
-  override readonly name: string = "ForkError";
-}
-
+export class ForkError extends kind("ForkError", "FAILED_PRECONDITION", ProofError) {}
 /** A task's deadline, claims, weights or mechanism break the device's policy. */
-export class PolicyError extends ShuffleDpError {
-  override readonly name: string = "PolicyError";
-  override readonly status: string = "FAILED_PRECONDITION";
-}
-
+export class PolicyError extends kind("PolicyError", "FAILED_PRECONDITION") {}
 /** An answer would exceed a privacy budget. */
-export class BudgetError extends ShuffleDpError {
-  override readonly name: string = "BudgetError";
-  override readonly status: string = "RESOURCE_EXHAUSTED";
-}
-
+export class BudgetError extends kind("BudgetError", "RESOURCE_EXHAUSTED") {}
 /** The person has not answered a task with this digest. */
-export class UnknownTaskError extends ShuffleDpError {
-  override readonly name: string = "UnknownTaskError";
-  override readonly status: string = "NOT_FOUND";
-}
-
+export class UnknownTaskError extends kind("UnknownTaskError", "NOT_FOUND") {}
 /** The device's own storage is missing or failing. */
-export class StorageError extends ShuffleDpError {
-  override readonly name: string = "StorageError";
-  override readonly status: string = "UNAVAILABLE";
-}
-
+export class StorageError extends kind("StorageError", "UNAVAILABLE") {}
 /** Another party did not answer in time, or its answer is invalid; safe to retry. */
-export class PeerError extends ShuffleDpError {
-  override readonly name: string = "PeerError";
-  override readonly status: string = "UNAVAILABLE";
-}
-
+export class PeerError extends kind("PeerError", "UNAVAILABLE") {}
 /** Another party is overloaded; retry later. */
-export class PeerBusyError extends PeerError {
-  override readonly name: string = "PeerBusyError";
-}
-
+export class PeerBusyError extends kind("PeerBusyError", "UNAVAILABLE", PeerError) {}
 /** Another party is temporarily unable to serve, for example because its disk is full. */
-export class PeerUnableError extends PeerError {
-  override readonly name: string = "PeerUnableError";
-}
-
+export class PeerUnableError extends kind("PeerUnableError", "UNAVAILABLE", PeerError) {}
 /** A proxy, or another program or version, refused the call; retrying seldom helps. */
-export class ForeignReplyError extends PeerError {
-  override readonly name: string = "ForeignReplyError";
-}
+export class ForeignReplyError extends kind("ForeignReplyError", "UNAVAILABLE", PeerError) {}
 
 /** Another party refused the call; the status of the refusal is passed on. */
 export class PeerRefusalError extends ShuffleDpError {

@@ -11,5 +11,5 @@ export { type LogEvidence, WitnessPolicy } from "./log/device_log";
 export { centralTotal, localTotal, type Policy } from "./policy";
 export { SecureUniform, type Uniform } from "./random";
 export { IndexedDbStore, MemoryStore, type Records, type Store } from "./store/store";
-export { Task } from "./task/task";
+export { parseTask, type Task } from "./task/task";
 export type { Value } from "./values";

@@ -6,7 +6,7 @@
 
 import { ValueRangeError } from "./errors";
 import { type Breakdown, GROUP_SEPARATOR } from "./task/domain";
-import { normalize } from "./task/fields";
+import { normalize } from "./task/readers";
 import type { Task } from "./task/task";
 
 /** An item's number, a number to be put into a bucket, or the text of either. */

@@ -5,11 +5,11 @@ import { deltaAtClaim } from "../src/accounting/claims";
 import { utf8 } from "../src/bytes";
 import { shareOf, sumUpper } from "../src/decimal";
 import { centralTotal, localTotal } from "../src/policy";
-import { Task } from "../src/task/task";
+import { parseTask } from "../src/task/task";
 import { vectors } from "./vectors";
 
 for (const { task: text, delta_at_claim: expected } of vectors("transcript_claims")) {
-  const task = Task.parse(utf8(text));
+  const task = parseTask(utf8(text));
   test(`the claim of ${task.protocol} for ${task.nMin} users is confirmed`, () => {
     const start = performance.now();
     const found = deltaAtClaim(task) ?? 1;

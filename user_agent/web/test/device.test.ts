@@ -10,7 +10,7 @@ import { ANALYZER, cipherSuite, SHUFFLER, sealContext } from "../src/crypto/hpke
 import { SettingsError, type ShuffleDpError } from "../src/errors";
 import { FileStore } from "../src/store/file_store";
 import { MemoryStore, type Records, type Store } from "../src/store/store";
-import { Task } from "../src/task/task";
+import { parseTask } from "../src/task/task";
 import { FORESEEN, type Parties, withParties } from "./parties";
 import { hex, vectors } from "./vectors";
 
@@ -29,7 +29,7 @@ function signTokens(parties: Parties): void {
 
 async function opened(parties: Parties, envelope: string): Promise<string[]> {
   const { private_keys: keys, task: text } = parties.shown;
-  const task = Task.parse(Buffer.from(text));
+  const task = parseTask(Buffer.from(text));
   const suite = await cipherSuite(task.suite);
   const open = async (key: string, recipient: number, sealed: Uint8Array<ArrayBuffer>) => {
     const recipientKey = await suite.kem.deserializePrivateKey(hex(key));
@@ -49,7 +49,7 @@ test("an answer with a token is sent, acknowledged and charged", () =>
     const device = await parties.device();
     const { isRepeated, isSent, answer } = await device.contribute(parties.digest, "bike");
     assert.deepEqual([isRepeated, isSent, answer.state], [false, true, "arrived"]);
-    const task = Task.parse(Buffer.from(parties.shown.task));
+    const task = parseTask(Buffer.from(parties.shown.task));
     const { localEpsilon, centralEpsilon, delta } = task;
     assert.deepEqual(claimOf(answer), { localEpsilon, centralEpsilon, delta });
     const [body = ""] = parties.bodies("Submit");

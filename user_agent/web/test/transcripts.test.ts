@@ -13,8 +13,8 @@ import { mechanismOf } from "../src/mechanisms/registry";
 import { checkTask } from "../src/policy";
 import type { Uniform } from "../src/random";
 import { MemoryStore } from "../src/store/store";
-import { Edges } from "../src/task/domain";
-import { Task } from "../src/task/task";
+import { edges as edgesOf } from "../src/task/domain";
+import { parseTask } from "../src/task/task";
 import { inclusionProof, logProof } from "../src/transport/shuffler";
 import { itemOf } from "../src/values";
 import { hex, vectorNames, vectors } from "./vectors";
@@ -46,10 +46,10 @@ function signed(shown: Transcript) {
   return { bytes: bytes(task), signature: bytes(signature) };
 }
 
-async function verified(shown: Transcript): Promise<Task> {
+async function verified(shown: Transcript): Promise<unknown> {
   const pin = (name: string) => Identity.fromHex(shown.pins[name]);
   await verifyTask(signed(shown), hex(shown.digest), pin("analyzer"));
-  const task = Task.parse(signed(shown).bytes);
+  const task = parseTask(signed(shown).bytes);
   const policy = {
     analyzer: pin("analyzer"),
     shuffler: pin("shuffler"),
@@ -108,7 +108,7 @@ async function included(shown: Transcript): Promise<string | undefined> {
 }
 
 async function token(shown: Transcript): Promise<void> {
-  const { tokens } = Task.parse(utf8(shown.task));
+  const { tokens } = parseTask(utf8(shown.task));
   assert.ok(tokens);
   const { draws, challenge, blinded, blind_signature: signature, token } = shown.token;
   const asked = tokenChallenge(hex(shown.digest), tokens.issuer);
@@ -121,7 +121,7 @@ async function token(shown: Transcript): Promise<void> {
 const STEPS: Record<string, (shown: Transcript) => unknown> = {
   task: verified,
   log: logged,
-  value: (shown) => void itemOf(Task.parse(utf8(shown.task)), shown.value),
+  value: (shown) => void itemOf(parseTask(utf8(shown.task)), shown.value),
   receipt: received,
   inclusion: included,
   token,
@@ -139,7 +139,7 @@ for (const name of vectorNames("transcript-")) {
   });
 
   test(`${name}: the same draws give the same reports, and the same envelope`, async () => {
-    const task = Task.parse(utf8(shown.task));
+    const task = parseTask(utf8(shown.task));
     const mechanism = await mechanismOf(task);
     const digest = hex(shown.digest);
     for (const answer of shown.answers) {
@@ -214,6 +214,6 @@ test("edges of buckets are the same as in Python", () => {
     ]);
     if (low !== 0) table.set("low", low);
     if (spacing !== "equal") table.set("spacing", spacing);
-    assert.deepEqual(Edges.of(table).edges, edges);
+    assert.deepEqual(edgesOf(table, "edges").edges, edges);
   }
 });

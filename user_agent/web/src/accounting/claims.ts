@@ -23,7 +23,7 @@ export function deltaAtClaim(task: Task): number | null {
   if (!task.row.isAmplified) {
     return -Math.expm1(epsilon - local) / (1 + Math.exp(-local)); // [KOV15]
   }
-  const users = Math.max(1, shareOf(task.nMin, task.honestFraction));
+  const users = Math.max(1, shareOf(task.nMin, task.assumedHonestFraction));
   const isNoiseless = mechanism.otherWeight === 0n;
   const keep = task.shuffler.keepWeight / KEEP_SUM;
   if (noise.distribution !== "none") {

@@ -9,7 +9,7 @@
  * Masses and sums are rounded up, and outcomes outside a window are charged in full.
  */
 
-import { RATIO_SUM } from "../task/parts";
+import { type GeometricNoise, RATIO_SUM } from "../task/parts";
 import { binomialWindow, MARGIN, upperTails } from "./binomial";
 
 const MAX_EPSILON = 100;
@@ -34,11 +34,7 @@ export function binomialDelta(
 }
 
 /** Return δ of noise that is two-sided geometric: three ratios, at 0, up to the peak, beyond it. */
-export function geometricDelta(
-  noise: { peak: number; leftWeight: number; rightWeight: number; most: number },
-  keep: number,
-  epsilon: number,
-): number {
+export function geometricDelta(noise: GeometricNoise, keep: number, epsilon: number): number {
   const [left, right] = [noise.leftWeight / RATIO_SUM, noise.rightWeight / RATIO_SUM];
   const fallen = noise.peak * Math.log(left);
   const span = (noise.most - noise.peak) * Math.log(right);

@@ -12,7 +12,9 @@ export type JsonTable = ReadonlyMap<string, Json>;
 
 const MAX_DEPTH = 16;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?(e[+-][0-9]+)?/y;
-const STRING = /"(?:[^"\\]|\\.)*"/y;
+const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"/y;
+/** No number of a task is longer; reading millions of digits would take long. */
+const MAX_NUMBER_CHARACTERS = 40;
 const WORDS: readonly (readonly [string, Json])[] = [
   ["true", true],
   ["false", false],
@@ -94,8 +96,8 @@ class Scanner {
   private number(): bigint | number {
     const token = this.match(NUMBER);
     const isWhole = /^-?[0-9]+$/.test(token);
-    const known = isWhole ? token !== "-0" : writeDouble(Number(token)) === token;
-    if (!known) throw new TaskError("task_not_canonical");
+    const isKnown = isWhole ? token !== "-0" : writeDouble(Number(token)) === token;
+    if (!isKnown || token.length > MAX_NUMBER_CHARACTERS) throw new TaskError("task_not_canonical");
     return isWhole ? BigInt(token) : Number(token);
   }
 

@@ -1,8 +1,20 @@
 /** How items arise: ordered buckets of a number, and a breakdown; common/task/domain_spec.py. */
 
 import { TaskError, ValueRangeError } from "../errors";
-import type { Json } from "./canonical";
-import { checkDouble, checkLabels, checkRange, Fields, normalize } from "./fields";
+import {
+  checkLabels,
+  checkRange,
+  choice,
+  double,
+  listOf,
+  normalize,
+  optional,
+  printable,
+  type Reader,
+  table,
+  text,
+  whole,
+} from "./readers";
 
 /** Between a group's name and a label or a value, as in `DE / flu`. */
 export const GROUP_SEPARATOR = " / ";
@@ -17,46 +29,40 @@ const DIGITS = 12;
 /** Least width of a bucket, in units of the last digit, for which its edges are rounded. */
 const FINE = 50;
 
+const EDGES = table({
+  spacing: optional(choice("equal", "logarithmic", "given"), "equal"),
+  outside: optional(choice("refuse", "clip"), "refuse"),
+  unit: printable(MAX_CHARACTERS),
+  low: optional(double, 0),
+  high: optional(double, 0),
+  buckets: optional(whole(2, MAX_COMPUTED_BUCKETS), 0),
+  given: optional(listOf(double), []),
+});
+
+export const edges: Reader<Edges> = (json, name) => {
+  const { spacing, outside, unit, low, high, buckets, given } = EDGES(json, name);
+  const isGiven = spacing === "given";
+  if (isGiven ? low || high || buckets : given.length > 0 || !buckets) {
+    throw new TaskError("edges_twice");
+  }
+  if (isGiven) {
+    checkRange("the number of given edges", BigInt(given.length), 3n, BigInt(MAX_GIVEN_EDGES));
+  } else if (high - low < leastWidth(low, high) || (spacing === "logarithmic" && low <= 0)) {
+    throw new TaskError("bad_range");
+  }
+  const all = isGiven ? given : computed(spacing === "equal", low, high, buckets);
+  const ascend = all.every((edge, at) => at === 0 || edge > (all[at - 1] ?? edge));
+  if (!ascend || all.some((edge) => Math.abs(edge) >= MAX_BOUND)) throw new TaskError("bad_range");
+  return new Edges(all, unit, outside === "clip");
+};
+
 /** The edges of ordered buckets; a bucket holds its lower edge, the last one also its upper. */
 export class Edges {
-  private constructor(
+  constructor(
     readonly edges: readonly number[],
     readonly unit: string,
     private readonly clips: boolean,
   ) {}
-
-  static of(json: Json): Edges {
-    const table = new Fields(json, "edges");
-    const spacing = table.optional("spacing", "equal", (name) =>
-      table.choice(name, ["equal", "logarithmic", "given"]),
-    );
-    const outside = table.optional("outside", "refuse", (name) =>
-      table.choice(name, ["refuse", "clip"]),
-    );
-    const unit = table.printable("unit", MAX_CHARACTERS);
-    const low = table.optional("low", 0, (name) => table.double(name));
-    const high = table.optional("high", 0, (name) => table.double(name));
-    const buckets = table.optional("buckets", 0, (name) =>
-      table.whole(name, 2, MAX_COMPUTED_BUCKETS),
-    );
-    const given = table
-      .optional<readonly Json[]>("given", [], table.list)
-      .map((edge) => checkDouble("an edge", edge));
-    table.end();
-    const stated = spacing === "given" ? low || high || buckets : given.length > 0 || !buckets;
-    if (stated) throw new TaskError("edges_twice");
-    if (spacing === "given") {
-      checkRange("the number of given edges", BigInt(given.length), 3n, BigInt(MAX_GIVEN_EDGES));
-    } else if (high - low < leastWidth(low, high) || (spacing === "logarithmic" && low <= 0)) {
-      throw new TaskError("bad_range");
-    }
-    const edges = spacing === "given" ? given : computed(spacing === "equal", low, high, buckets);
-    const ascend = edges.every((edge, at) => at === 0 || edge > (edges[at - 1] ?? edge));
-    if (!ascend || edges.some((edge) => Math.abs(edge) >= MAX_BOUND)) {
-      throw new TaskError("bad_range");
-    }
-    return new Edges(edges, unit, outside === "clip");
-  }
 
   get size(): number {
     return this.edges.length - 1;
@@ -129,22 +135,18 @@ export function hierarchySizes(buckets: number, fanOut: number, groups: number):
   return sizes.map((size) => groups * size);
 }
 
+const BREAKDOWN = table({ attribute: printable(MAX_CHARACTERS), groups: listOf(text) });
 /** A public attribute by which results are broken down. */
-export interface Breakdown {
-  readonly attribute: string;
-  readonly groups: readonly string[];
-}
+export type Breakdown = ReturnType<typeof BREAKDOWN>;
 
-export function breakdownOf(json: Json): Breakdown {
-  const table = new Fields(json, "breakdown");
-  const attribute = table.printable("attribute", MAX_CHARACTERS);
-  const groups = table.texts("groups");
-  table.end();
+export const breakdown: Reader<Breakdown> = (json, name) => {
+  const found = BREAKDOWN(json, name);
+  const { attribute, groups } = found;
   checkRange("the number of groups", BigInt(groups.length), 2n, BigInt(MAX_GROUPS));
   checkLabels(groups, groups.length);
-  const clear = groups.every(
+  const isClear = groups.every(
     (group) => group !== "" && group === normalize(group) && !`${group} `.includes(GROUP_SEPARATOR),
   );
-  if (!clear || attribute === "") throw new TaskError("bad_groups");
-  return { attribute, groups };
-}
+  if (!isClear || attribute === "") throw new TaskError("bad_groups");
+  return found;
+};

@@ -3,8 +3,7 @@
 import { TaskError } from "../errors";
 import type { Mechanism, Report } from "../mechanisms/mechanism";
 import type { Uniform } from "../random";
-import type { Json } from "./canonical";
-import { Fields } from "./fields";
+import { optional, smallWeight, table, text, truth, union, whole } from "./readers";
 
 /** Denominator of `extra_weight`. */
 export const EXTRA_WEIGHT_SUM = 2 ** 32;
@@ -25,41 +24,74 @@ export interface Dummies {
   draw(mechanism: Mechanism, uniform: Uniform): Report[];
 }
 
+const per_user = whole(0, MAX_DUMMIES);
+const extra_weight = smallWeight(1, EXTRA_WEIGHT_SUM - 1);
+const one_length = optional(truth, false);
+const FIXED = table({ distribution: text, per_user });
+const FRACTIONAL = table({ distribution: text, per_user, extra_weight, one_length });
+const BINOMIAL = table({
+  distribution: text,
+  per_user,
+  trials: whole(2, MAX_TRIALS),
+  extra_weight,
+  one_length,
+});
+const NEGATIVE_BINOMIAL = table({
+  distribution: text,
+  per_user,
+  trials: whole(1, MAX_GEOMETRICS),
+  extra_weight,
+  most: whole(1, MAX_DUMMIES),
+  one_length,
+});
+const EACH_ITEM = table({
+  distribution: text,
+  trials: whole(1, MAX_TRIALS),
+  extra_weight,
+  most: whole(1, MAX_DUMMIES),
+});
+
+/** Reads a view's dummies. */
+export const dummies = union<UniformDummies | ItemDummies>("distribution", {
+  fixed: (...json) => new UniformDummies(FIXED(...json), 0),
+  fractional: (...json) => new UniformDummies(FRACTIONAL(...json), 1),
+  binomial: (...json) => {
+    const stated = BINOMIAL(...json);
+    return new UniformDummies(stated, stated.trials);
+  },
+  "negative-binomial": (...json) => {
+    const stated = NEGATIVE_BINOMIAL(...json);
+    const { trials, most, extraWeight, perUser } = stated;
+    const chance = extraWeight / EXTRA_WEIGHT_SUM;
+    const ways = logGamma(trials + most) - logGamma(trials) - logGamma(most + 1);
+    const log = ways + trials * Math.log1p(-chance) + most * Math.log(chance);
+    checkConditioned((trials * chance) / (1 - chance), perUser, most, log);
+    return new UniformDummies(stated, most);
+  },
+  "each-item": (...json) => new ItemDummies(EACH_ITEM(...json)),
+});
+
 /** `perUser` uniform dummies, and a random number more of at most `most`. */
 export class UniformDummies implements Dummies {
+  readonly distribution: string;
   readonly lengths: readonly number[];
+  readonly perUser: number;
+  readonly trials: number;
+  readonly extraWeight: number;
 
-  private constructor(
-    readonly distribution: "fixed" | "fractional" | "binomial" | "negative-binomial",
-    readonly perUser: number,
-    readonly trials: number,
-    readonly extraWeight: number,
+  constructor(
+    stated: ReturnType<typeof FIXED> & Partial<ReturnType<typeof BINOMIAL>>,
     readonly most: number,
-    hasOneLength: boolean,
   ) {
-    const step = hasOneLength ? most + 1 : Math.floor(most / MAX_LENGTHS) + 1;
+    const { perUser } = stated;
+    this.distribution = stated.distribution;
+    this.perUser = perUser;
+    this.trials = stated.trials ?? most;
+    this.extraWeight = stated.extraWeight ?? 0;
+    if (perUser + most > MAX_DUMMIES) throw new TaskError("too_many_dummies");
+    const step = stated.oneLength ? most + 1 : Math.floor(most / MAX_LENGTHS) + 1;
     const count = Math.floor(most / step) + 1;
     this.lengths = Array.from({ length: count }, (_, at) => perUser + (most % step) + at * step);
-  }
-
-  static of(table: Fields, distribution: UniformDummies["distribution"]): UniformDummies {
-    const perUser = table.whole("per_user", 0, MAX_DUMMIES);
-    const isFixed = distribution === "fixed";
-    const extra = isFixed ? 0 : readChance(table);
-    let trials = isFixed ? 0 : 1;
-    if (distribution === "binomial") trials = table.whole("trials", 2, MAX_TRIALS);
-    const sums = distribution === "negative-binomial";
-    if (sums) trials = table.whole("trials", 1, MAX_GEOMETRICS);
-    const most = sums ? table.whole("most", 1, MAX_DUMMIES) : trials;
-    const hasOneLength = isFixed ? false : table.optional("one_length", false, table.truth);
-    if (perUser + most > MAX_DUMMIES) throw new TaskError("too_many_dummies");
-    if (sums) {
-      const chance = extra / EXTRA_WEIGHT_SUM;
-      const ways = logGamma(trials + most) - logGamma(trials) - logGamma(most + 1);
-      const log = ways + trials * Math.log1p(-chance) + most * Math.log(chance);
-      checkConditioned((trials * chance) / (1 - chance), perUser, most, log);
-    }
-    return new UniformDummies(distribution, perUser, trials, extra, most, hasOneLength);
   }
 
   draw(mechanism: Mechanism, uniform: Uniform): Report[] {
@@ -92,27 +124,20 @@ export class UniformDummies implements Dummies {
 export class ItemDummies implements Dummies {
   readonly distribution = "each-item";
   readonly lengths: readonly number[];
+  readonly trials: number;
+  readonly extraWeight: number;
+  readonly most: number;
 
-  private constructor(
-    readonly trials: number,
-    readonly extraWeight: number,
-    readonly most: number,
-  ) {
-    this.lengths = [most];
-  }
-
-  static of(table: Fields): ItemDummies {
-    const trials = table.whole("trials", 1, MAX_TRIALS);
-    const extra = readChance(table);
-    const most = table.whole("most", 1, MAX_DUMMIES);
-    const chance = extra / EXTRA_WEIGHT_SUM;
+  constructor({ trials, extraWeight, most }: ReturnType<typeof EACH_ITEM>) {
+    const chance = extraWeight / EXTRA_WEIGHT_SUM;
     let log = 0;
     if (trials > most) {
       const ways = logGamma(trials + 1) - logGamma(most + 1) - logGamma(trials - most + 1);
       log = ways + most * Math.log(chance) + (trials - most) * Math.log1p(-chance);
     }
     checkConditioned(trials * chance, 0, most, log);
-    return new ItemDummies(trials, extra, most);
+    [this.trials, this.extraWeight, this.most] = [trials, extraWeight, most];
+    this.lengths = [most];
   }
 
   draw(mechanism: Mechanism, uniform: Uniform): Report[] {
@@ -141,21 +166,6 @@ export class LevelDummies implements Dummies {
     const numbers = this.views.map((view) => view.drawNumber(uniform));
     return mechanism.levelDummies(numbers, uniform);
   }
-}
-
-/** Read a view's dummies; raise TaskError if the distribution is unknown. */
-export function dummiesOf(json: Json): UniformDummies | ItemDummies {
-  const table = new Fields(json, "dummies");
-  const known = ["fixed", "fractional", "binomial", "negative-binomial", "each-item"] as const;
-  const distribution = table.choice("distribution", known);
-  const dummies =
-    distribution === "each-item" ? ItemDummies.of(table) : UniformDummies.of(table, distribution);
-  table.end();
-  return dummies;
-}
-
-function readChance(table: Fields): number {
-  return Number(table.weight("extra_weight", 1n, BigInt(EXTRA_WEIGHT_SUM - 1)));
 }
 
 /** Return which of `count` trials succeed: each is an integer, and succeeds below the weight. */
