@@ -33,11 +33,11 @@ export interface AnonymitySet {
 }
 
 /** Relative width of the bins of M; it raises δ by about ln(1/δ) times half of it. */
-const BIN_SHARE = 2e-5;
+const BIN_SHARE = 6e-5;
 /** Bins of less mass are charged in full. */
 const NEGLIGIBLE = 1e-24;
 /** Most steps of one evaluation; a second of a slow machine. */
-const MAX_STEPS = 4e8;
+const MAX_STEPS = 2e8;
 
 /** Return an upper bound on δ at ε; null if this device would take too long. */
 export function deltaUpper(
