@@ -19,7 +19,11 @@ if (process.argv.includes("--tests")) {
   rmSync("dist", { recursive: true, force: true });
   await build({
     ...common,
-    entryPoints: { shuffledp: "src/index.ts", node: "src/node.ts" },
+    entryPoints: {
+      shuffledp: "src/index.ts",
+      node: "src/node.ts",
+      messages: "src/messages.ts",
+    },
     external: ["node:*"],
     outdir: "dist",
     splitting: true,

@@ -5,7 +5,7 @@
  * user_agent/device_store.py. No true value is stored.
  */
 
-import { type Bytes, compare, concat, fromBase64, sha256, toBase64, toHex } from "./bytes";
+import { type Bytes, compare, concat, sha256, toBase64, toHex } from "./bytes";
 import { PolicyError, UnknownTaskError } from "./errors";
 import type { Records, Store } from "./store/store";
 
@@ -168,9 +168,4 @@ export function claimOf({ claim }: Answer): Claim {
     centralEpsilon: Number(claim.centralEpsilon),
     delta: Number(claim.delta),
   };
-}
-
-/** Return the bytes of a saved field. */
-export function savedBytes(text: string): Bytes {
-  return fromBase64(text) ?? new Uint8Array();
 }

@@ -62,6 +62,16 @@ export function fromBase64(text: string): Bytes | null {
   }
 }
 
+/** Return bytes that this program wrote in hexadecimal. */
+export function knownHex(text: string): Bytes {
+  return fromHex(text) ?? new Uint8Array();
+}
+
+/** Return bytes that this program wrote in base64. */
+export function knownBase64(text: string): Bytes {
+  return fromBase64(text) ?? new Uint8Array();
+}
+
 /** Read a big-endian integer. */
 export function toInteger(bytes: Uint8Array): bigint {
   return bytes.length ? BigInt(`0x${toHex(bytes)}`) : 0n;

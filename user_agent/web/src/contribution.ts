@@ -50,8 +50,8 @@ export async function prepare(
   const item = itemOf(task, value);
   const mechanism = await mechanismOf(task);
   const { suite, analyzerKey, shuffler } = task;
-  const sealReport = await sealer(suite, analyzerKey, sealContext(ANALYZER, digest));
-  const sealEnvelope = await sealer(suite, shuffler.key, sealContext(SHUFFLER, digest));
+  const sealReport = sealer(suite, analyzerKey, sealContext(ANALYZER, digest));
+  const sealEnvelope = sealer(suite, shuffler.key, sealContext(SHUFFLER, digest));
   const sealed: Bytes[] = [];
   for (const report of drawReports(task, mechanism, item, uniform)) {
     sealed.push(await sealReport(report));

@@ -5,8 +5,8 @@
  * same bytes.
  */
 
-import { Account, type Answer, savedBytes } from "./account";
-import { type Bytes, fromHex, toBase64, toHex } from "./bytes";
+import { Account, type Answer } from "./account";
+import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
 import { isValidReceipt, type SignedTask, verifyTask } from "./crypto/signing";
 import { PendingToken, TokenKey, tokenChallenge } from "./crypto/tokens";
@@ -66,13 +66,13 @@ export interface Outcome {
 export class Device {
   readonly account: Account;
   readonly monitor: InclusionMonitor;
-  private readonly log: DeviceLog | null;
+  readonly #log: DeviceLog | null;
   private readonly shuffler: Shuffler;
   private readonly service: ConnectService;
   private readonly issuer: Issuer | null;
   private readonly uniform: Uniform;
   private readonly now: () => number;
-  private readonly underWay = new Map<string, Promise<boolean>>();
+  readonly #underWay = new Map<string, Promise<boolean>>();
 
   constructor(private readonly settings: DeviceSettings) {
     const { policy, store, issuerUrl } = settings;
@@ -89,7 +89,7 @@ export class Device {
         ? null
         : new RemoteIssuer(new ConnectService(issuerUrl, "shuffledp.v1.Issuer", "the issuer"));
     const fetchLogged = this.shuffler.fetchLoggedTask.bind(this.shuffler);
-    this.log = settings.log && new DeviceLog(fetchLogged, store, settings.log, this.now);
+    this.#log = settings.log && new DeviceLog(fetchLogged, store, settings.log, this.now);
     this.monitor = new InclusionMonitor(
       this.shuffler,
       this.account,
@@ -109,7 +109,7 @@ export class Device {
    */
   async task(digest: Bytes): Promise<Task> {
     const { policy, checkingWitnesses = [] } = this.settings;
-    const { signed, cosigners } = await this.fetch(digest);
+    const { signed, cosigners } = await this.#fetch(digest);
     await verifyTask(signed, digest, policy.analyzer);
     const task = parseTask(signed.bytes);
     const checkedBy = checkingWitnesses.filter((key) =>
@@ -132,9 +132,9 @@ export class Device {
     if (answer === null) {
       const task = await this.task(digest);
       itemOf(task, value);
-      ({ answer, isRepeated } = await this.prepare(task, digest, value));
+      ({ answer, isRepeated } = await this.#prepare(task, digest, value));
     }
-    const isSent = await this.submit(answer);
+    const isSent = await this.#submit(answer);
     const latest = (await this.account.find(digest)) ?? answer;
     return { isRepeated, isSent, answer: latest };
   }
@@ -143,9 +143,9 @@ export class Device {
   async resendPending(): Promise<ShuffleDpError[]> {
     const failures: ShuffleDpError[] = [];
     for (const answer of await this.account.answers()) {
-      if (answer.state !== "pending" || this.underWay.has(answer.digest)) continue;
+      if (answer.state !== "pending" || this.#underWay.has(answer.digest)) continue;
       try {
-        await this.submit(answer);
+        await this.#submit(answer);
       } catch (error) {
         if (!(error instanceof ShuffleDpError)) throw error;
         failures.push(error);
@@ -156,17 +156,15 @@ export class Device {
 
   /** Return what this device saw of the log, to compare with other devices. */
   async evidence(): Promise<LogEvidence[]> {
-    return this.log?.evidence() ?? [];
+    return this.#log?.evidence() ?? [];
   }
 
-  private async fetch(
-    digest: Bytes,
-  ): Promise<{ signed: SignedTask; cosigners: ReadonlySet<string> }> {
-    if (this.log === null) {
+  async #fetch(digest: Bytes): Promise<{ signed: SignedTask; cosigners: ReadonlySet<string> }> {
+    if (this.#log === null) {
       return { signed: await this.shuffler.fetchTask(digest), cosigners: new Set() };
     }
     try {
-      return await this.log.fetch(digest);
+      return await this.#log.fetch(digest);
     } catch (error) {
       const ahead = this.service.clockAhead;
       if (error instanceof WitnessQuorumError && Math.abs(ahead) > CLOCK_TOLERANCE_SECONDS) {
@@ -177,7 +175,7 @@ export class Device {
     }
   }
 
-  private prepare(task: Task, digest: Bytes, value: Value) {
+  #prepare(task: Task, digest: Bytes, value: Value) {
     const { localEpsilon, centralEpsilon, delta, tokens } = task;
     if (tokens && !this.settings.credential) throw new SettingsError("no_credential");
     const claim = { localEpsilon, centralEpsilon, delta };
@@ -201,24 +199,24 @@ export class Device {
   }
 
   /** Submit an answer, one call at a time; return whether this call's bytes arrived. */
-  private async submit(answer: Answer): Promise<boolean> {
+  async #submit(answer: Answer): Promise<boolean> {
     const { digest } = answer;
-    const running = this.underWay.get(digest);
+    const running = this.#underWay.get(digest);
     if (running !== undefined) {
       await running;
       return false;
     }
-    const sending = this.send(digest).finally(() => this.underWay.delete(digest));
-    this.underWay.set(digest, sending);
+    const sending = this.#send(digest).finally(() => this.#underWay.delete(digest));
+    this.#underWay.set(digest, sending);
     return sending;
   }
 
-  private async send(name: string): Promise<boolean> {
-    const digest = fromHex(name) ?? new Uint8Array();
+  async #send(name: string): Promise<boolean> {
+    const digest = knownHex(name);
     const answer = await this.account.find(digest);
     if (answer === null || answer.state === "arrived") return false;
-    const token = await this.token(answer, digest);
-    const envelope = savedBytes(answer.envelope);
+    const token = await this.#token(answer, digest);
+    const envelope = knownBase64(answer.envelope);
     let receipt: Bytes;
     try {
       receipt = await this.shuffler.submit(digest, envelope, token);
@@ -235,17 +233,17 @@ export class Device {
   }
 
   /** Return the answer's token, got from the issuer at first; empty if it needs none. */
-  private async token(answer: Answer, digest: Bytes): Promise<Bytes> {
-    if (answer.token || !answer.pendingToken) return savedBytes(answer.token);
+  async #token(answer: Answer, digest: Bytes): Promise<Bytes> {
+    if (answer.token || !answer.pendingToken) return knownBase64(answer.token);
     if (this.now() >= answer.deadline) {
       await this.account.markRefused(answer.digest);
       throw new PolicyError("deadline_before_token");
     }
     const { credential } = this.settings;
-    const key = TokenKey.of(fromHex(answer.tokenKey) ?? new Uint8Array());
+    const key = TokenKey.of(knownHex(answer.tokenKey));
     if (!this.issuer || !credential || !key) throw new SettingsError("no_credential");
     const challenge = tokenChallenge(digest, answer.issuer);
-    const pending = await PendingToken.fromBytes(savedBytes(answer.pendingToken), key, challenge);
+    const pending = await PendingToken.fromBytes(knownBase64(answer.pendingToken), key, challenge);
     const blinded = await pending.blinded();
     const signature = await this.issuer.issue(await key.keyId(), blinded, credential);
     const token = await pending.finalize(signature);

@@ -5,7 +5,7 @@
  * broke it, never a person's value, a report's content or key bytes.
  */
 
-import messages from "./messages.json";
+import { messages } from "./messages";
 
 export type MessageKey = keyof typeof messages;
 export type Parameters = Readonly<Record<string, string | number | bigint>>;

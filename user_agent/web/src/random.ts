@@ -15,29 +15,29 @@ export interface Uniform {
 
 /** Draws from `crypto.getRandomValues`, rejecting what does not fit. */
 export class SecureUniform implements Uniform {
-  private readonly pool = new Uint32Array(1024);
-  private at = this.pool.length;
+  readonly #pool = new Uint32Array(1024);
+  #at = this.#pool.length;
 
   below(n: bigint): bigint {
     const bits = (n - 1n).toString(2).length;
     const mask = (1n << BigInt(bits)) - 1n;
     for (;;) {
       let drawn = 0n;
-      for (let left = bits; left > 0; left -= 32) drawn = (drawn << 32n) | BigInt(this.word());
+      for (let left = bits; left > 0; left -= 32) drawn = (drawn << 32n) | BigInt(this.#word());
       drawn &= mask;
       if (drawn < n) return drawn;
     }
   }
 
   /** Take 32 random bits from the pool, and forget them there. */
-  private word(): number {
-    if (this.at === this.pool.length) {
-      crypto.getRandomValues(this.pool);
-      this.at = 0;
+  #word(): number {
+    if (this.#at === this.#pool.length) {
+      crypto.getRandomValues(this.#pool);
+      this.#at = 0;
     }
-    const word = this.pool[this.at] ?? 0;
-    this.pool[this.at] = 0;
-    this.at += 1;
+    const word = this.#pool[this.#at] ?? 0;
+    this.#pool[this.#at] = 0;
+    this.#at += 1;
     return word;
   }
 }

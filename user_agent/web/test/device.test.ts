@@ -4,13 +4,22 @@ import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { claimOf, savedBytes } from "../src/account";
-import { concat, fromBase64, splitEvery, toBase64, toHex } from "../src/bytes";
-import { ANALYZER, cipherSuite, SHUFFLER, sealContext } from "../src/crypto/hpke";
+import { claimOf } from "../src/account";
+import {
+  type Bytes,
+  concat,
+  fromBase64,
+  knownBase64,
+  splitEvery,
+  toBase64,
+  toHex,
+} from "../src/bytes";
+import { ANALYZER, SHUFFLER } from "../src/crypto/hpke";
 import { SettingsError, type ShuffleDpError } from "../src/errors";
 import { FileStore } from "../src/store/file_store";
 import { MemoryStore, type Records, type Store } from "../src/store/store";
 import { parseTask } from "../src/task/task";
+import { open } from "./hpke_core";
 import { FORESEEN, type Parties, withParties } from "./parties";
 import { hex, vectors } from "./vectors";
 
@@ -30,17 +39,12 @@ function signTokens(parties: Parties): void {
 async function opened(parties: Parties, envelope: string): Promise<string[]> {
   const { private_keys: keys, task: text } = parties.shown;
   const task = parseTask(Buffer.from(text));
-  const suite = await cipherSuite(task.suite);
-  const open = async (key: string, recipient: number, sealed: Uint8Array<ArrayBuffer>) => {
-    const recipientKey = await suite.kem.deserializePrivateKey(hex(key));
-    const info = sealContext(recipient, parties.digest);
-    const enc = sealed.slice(0, 32);
-    const context = await suite.createRecipientContext({ recipientKey, enc, info });
-    return new Uint8Array(await context.open(sealed.slice(32)));
-  };
-  const plaintext = await open(keys.shuffler, SHUFFLER, fromBase64(envelope) ?? new Uint8Array());
+  const opening = (key: string, recipient: number, sealed: Bytes) =>
+    open(task.suite, hex(key), recipient, parties.digest, sealed);
+  const outer = knownBase64(envelope);
+  const plaintext = await opening(keys.shuffler, SHUFFLER, outer);
   const sealed = splitEvery(plaintext.slice(16), task.mechanism.reportBytes + 48);
-  return Promise.all(sealed.map(async (one) => toHex(await open(keys.analyzer, ANALYZER, one))));
+  return Promise.all(sealed.map(async (one) => toHex(await opening(keys.analyzer, ANALYZER, one))));
 }
 
 test("an answer with a token is sent, acknowledged and charged", () =>
@@ -241,7 +245,7 @@ test("an account in a file survives, and holds no value", () =>
     const later = await parties.device({ store: again });
     const [saved] = await later.account.answers();
     assert.equal(saved?.state, "pending");
-    assert.equal(savedBytes(saved?.envelope ?? "").length > 100, true);
+    assert.equal(knownBase64(saved?.envelope ?? "").length > 100, true);
   }));
 
 test("an issuer's address needs its pin", async () => {

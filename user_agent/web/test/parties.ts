@@ -3,7 +3,7 @@
 import { createHash, createPrivateKey, type KeyObject, sign } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { type Bytes, concat, fromBase64, fromHex, toBase64, utf8 } from "../src/bytes";
+import { type Bytes, concat, knownBase64, knownHex, toBase64, utf8 } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { Device, type DeviceSettings } from "../src/device";
 import { NoteKey } from "../src/log/checkpoint";
@@ -87,7 +87,7 @@ export class Parties {
   }
 
   get digest(): Bytes {
-    return fromHex(this.shown.digest) ?? new Uint8Array();
+    return knownHex(this.shown.digest);
   }
 
   /** Return the task, with the proof for a device whose last checkpoint has this size. */
@@ -110,7 +110,7 @@ export class Parties {
   }
 
   receipt(taskDigest: string, envelope: string): string {
-    const bytes = (text: string) => fromBase64(text) ?? new Uint8Array();
+    const bytes = (text: string) => knownBase64(text);
     const hash = createHash("sha256").update(bytes(envelope)).digest();
     const message = concat(utf8("shuffledp v1 receipt"), bytes(taskDigest), hash);
     return toBase64(new Uint8Array(sign(null, message, SHUFFLER)));

@@ -193,7 +193,7 @@ class UpperTail {
   mass = 0;
   /** E[(X - k)_+]. */
   loss = 0;
-  private at = 0;
+  #at = 0;
 
   constructor(
     public trials: number,
@@ -201,7 +201,7 @@ class UpperTail {
     private readonly chance: number,
   ) {
     if (k >= trials) return;
-    this.at = Math.exp(logMass(k, trials, chance));
+    this.#at = Math.exp(logMass(k, trials, chance));
     const odds = chance / (1 - chance);
     let term = Math.exp(logMass(k + 1, trials, chance)) * MARGIN;
     for (let j = k + 1; term > 0; j++) {
@@ -217,21 +217,21 @@ class UpperTail {
 
   /** Whether masses are so small that products of them are lost. */
   get isTiny(): boolean {
-    return this.at < 1e-280;
+    return this.#at < 1e-280;
   }
 
   /** Move to one trial more, and to a smaller or equal k. */
   moveTo(trials: number, k: number): void {
     const { chance } = this;
-    this.loss += chance * (this.mass + this.at);
-    this.mass += chance * this.at;
-    this.at *= (trials * (1 - chance)) / (trials - this.k);
+    this.loss += chance * (this.mass + this.#at);
+    this.mass += chance * this.#at;
+    this.#at *= (trials * (1 - chance)) / (trials - this.k);
     this.trials = trials;
     const odds = chance / (1 - chance);
     while (this.k > k) {
-      this.mass += this.at;
+      this.mass += this.#at;
       this.loss += this.mass;
-      this.at *= this.k / (trials - this.k + 1) / odds;
+      this.#at *= this.k / (trials - this.k + 1) / odds;
       this.k -= 1;
     }
   }

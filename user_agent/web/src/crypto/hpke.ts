@@ -1,22 +1,22 @@
 /**
  * Hybrid public key encryption [RFC9180] of reports and envelopes: common/crypto/hpke.py.
  *
- * `info` binds a ciphertext to its sender, recipient and task. WebCrypto lacks ChaCha20-Poly1305,
- * which is loaded only for a task that names it.
+ * Base mode, sender's half, one message a context: DHKEM(X25519, HKDF-SHA256) and HKDF-SHA256 from
+ * WebCrypto. `info` binds a ciphertext to its sender, recipient and task. WebCrypto lacks
+ * ChaCha20-Poly1305, which is loaded only for a task that names it. Tests hold this module to
+ * @hpke/core, to the Python device's vectors and to transcripts with known ephemeral keys.
  */
 
-import {
-  type AeadInterface,
-  Aes128Gcm,
-  CipherSuite,
-  DhkemX25519HkdfSha256,
-  HkdfSha256,
-} from "@hpke/core";
-import { type Bytes, concat, utf8 } from "../bytes";
+import { type Bytes, concat, equal, fromInteger, utf8 } from "../bytes";
 import { WireError } from "../errors";
 
+type Seal = (key: Bytes, nonce: Bytes, plaintext: Bytes) => Promise<Bytes>;
+
 interface SuiteSpec {
-  readonly aead: () => Promise<AeadInterface>;
+  /** The identifier of the AEAD [RFC9180, Section 7.3], and the length of its key. */
+  readonly aead: number;
+  readonly keyBytes: number;
+  readonly seal: Seal;
   readonly publicKeyBytes: number;
   /** Length that sealing adds: encapsulated key and tag. */
   readonly overheadBytes: number;
@@ -26,11 +26,8 @@ const X25519 = { publicKeyBytes: 32, overheadBytes: 32 + 16 };
 
 /** The suites of this device by their names in tasks. */
 export const SUITES = {
-  "x25519-hkdf-sha256-aes128gcm": { ...X25519, aead: async () => new Aes128Gcm() },
-  "x25519-hkdf-sha256-chacha20poly1305": {
-    ...X25519,
-    aead: async () => new (await import("@hpke/chacha20poly1305")).Chacha20Poly1305(),
-  },
+  "x25519-hkdf-sha256-aes128gcm": { ...X25519, aead: 1, keyBytes: 16, seal: sealByAes },
+  "x25519-hkdf-sha256-chacha20poly1305": { ...X25519, aead: 3, keyBytes: 32, seal: sealByChaCha },
 } satisfies Record<string, SuiteSpec>;
 
 export type SuiteName = keyof typeof SUITES;
@@ -48,22 +45,76 @@ export function sealContext(recipient: number, digest: Bytes): Bytes {
   return concat(utf8("shuffledp v1 seal"), Uint8Array.of(USER_AGENT, recipient), digest);
 }
 
-/** Return a suite of @hpke/core. */
-export async function cipherSuite(name: SuiteName): Promise<CipherSuite> {
-  const aead = await SUITES[name].aead();
-  return new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead });
+/** Return a function that seals under one key and context; it raises WireError for a bad key. */
+export function sealer(name: SuiteName, publicKey: Bytes, info: Bytes): Sealer {
+  return async (plaintext) => {
+    const pair = await crypto.subtle.generateKey("X25519", false, ["deriveBits"]);
+    return sealWith(name, publicKey, info, plaintext, pair as CryptoKeyPair);
+  };
 }
 
-/** Return a function that seals under one key and context; it raises WireError for a bad key. */
-export async function sealer(name: SuiteName, publicKey: Bytes, info: Bytes): Promise<Sealer> {
-  const suite = await cipherSuite(name);
-  return async (plaintext) => {
-    try {
-      const recipientPublicKey = await suite.kem.deserializePublicKey(publicKey);
-      const sender = await suite.createSenderContext({ recipientPublicKey, info });
-      return concat(new Uint8Array(sender.enc), new Uint8Array(await sender.seal(plaintext)));
-    } catch (error) {
-      throw new WireError("key_seals_nothing", {}, { cause: error });
-    }
+/** Seal under an ephemeral key, which must never be used again: for `sealer`, and for tests. */
+export async function sealWith(
+  name: SuiteName,
+  publicKey: Bytes,
+  info: Bytes,
+  plaintext: Bytes,
+  ephemeral: CryptoKeyPair,
+): Promise<Bytes> {
+  const suite: SuiteSpec = SUITES[name];
+  const enc = new Uint8Array(await crypto.subtle.exportKey("raw", ephemeral.publicKey));
+  const agreed = await agree(publicKey, ephemeral.privateKey);
+  const kem = labelled(concat(utf8("KEM"), fromInteger(0x20, 2)));
+  const prk = await kem.extract("", "eae_prk", agreed);
+  const shared = await kem.expand(prk, "shared_secret", concat(enc, publicKey), 32);
+  const hpke = labelled(concat(utf8("HPKE"), Uint8Array.of(0, 0x20, 0, 1, 0, suite.aead)));
+  const pskId = await hpke.extract("", "psk_id_hash", utf8(""));
+  const context = concat(Uint8Array.of(0), pskId, await hpke.extract("", "info_hash", info));
+  const secret = await hpke.extract(shared, "secret", utf8(""));
+  const key = await hpke.expand(secret, "key", context, suite.keyBytes);
+  const nonce = await hpke.expand(secret, "base_nonce", context, 12);
+  return concat(enc, await suite.seal(key, nonce, plaintext));
+}
+
+/** Return the shared X25519 secret; raise WireError for a point of small order. */
+async function agree(publicKey: Bytes, privateKey: CryptoKey): Promise<Bytes> {
+  try {
+    const key = await crypto.subtle.importKey("raw", publicKey, "X25519", false, []);
+    const exchange = { name: "X25519", public: key };
+    const agreed = new Uint8Array(await crypto.subtle.deriveBits(exchange, privateKey, 256));
+    if (!equal(agreed, new Uint8Array(32))) return agreed;
+  } catch (error) {
+    throw new WireError("key_seals_nothing", {}, { cause: error });
+  }
+  throw new WireError("key_seals_nothing");
+}
+
+/** LabeledExtract and LabeledExpand of one suite, for outputs of one hash [RFC9180, Section 4]. */
+function labelled(suiteId: Bytes) {
+  const head = (label: string) => concat(utf8("HPKE-v1"), suiteId, utf8(label));
+  return {
+    extract: (salt: Bytes | "", label: string, key: Bytes): Promise<Bytes> =>
+      hmac(salt || new Uint8Array(32), concat(head(label), key)),
+    expand: async (prk: Bytes, label: string, info: Bytes, length: number): Promise<Bytes> => {
+      const message = concat(fromInteger(length, 2), head(label), info, Uint8Array.of(1));
+      return (await hmac(prk, message)).slice(0, length);
+    },
   };
+}
+
+async function hmac(key: Bytes, message: Bytes): Promise<Bytes> {
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  const imported = await crypto.subtle.importKey("raw", key, algorithm, false, ["sign"]);
+  return new Uint8Array(await crypto.subtle.sign("HMAC", imported, message));
+}
+
+async function sealByAes(key: Bytes, iv: Bytes, plaintext: Bytes): Promise<Bytes> {
+  const imported = await crypto.subtle.importKey("raw", key, "AES-GCM", false, ["encrypt"]);
+  return new Uint8Array(await crypto.subtle.encrypt({ name: "AES-GCM", iv }, imported, plaintext));
+}
+
+async function sealByChaCha(key: Bytes, nonce: Bytes, plaintext: Bytes): Promise<Bytes> {
+  const { Chacha20Poly1305 } = await import("@hpke/chacha20poly1305");
+  const context = new Chacha20Poly1305().createEncryptionContext(key);
+  return new Uint8Array(await context.seal(nonce, plaintext, new Uint8Array()));
 }

@@ -11,8 +11,8 @@ import {
   type Bytes,
   concat,
   equal,
-  fromHex,
   fromInteger,
+  knownHex,
   sha256,
   sha384,
   toInteger,
@@ -44,8 +44,8 @@ export class TokenKey {
 
   /** Parse a key; null unless it is RFC 9578's encoding of 2048 odd bits and exponent 65537. */
   static of(der: Bytes): TokenKey | null {
-    const head = fromHex(SPKI_HEAD) ?? new Uint8Array();
-    const tail = fromHex(SPKI_TAIL) ?? new Uint8Array();
+    const head = knownHex(SPKI_HEAD);
+    const tail = knownHex(SPKI_TAIL);
     const middle = der.slice(head.length, der.length - tail.length);
     const modulus = toInteger(middle);
     const isKey = equal(der, concat(head, middle, tail)) && middle.length === MODULUS_BYTES;

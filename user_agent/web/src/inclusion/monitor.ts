@@ -1,7 +1,7 @@
 /** Check that answers were counted, from the analyzer's commitments: user_agent/inclusion_monitor.py. */
 
 import type { Account, Answer, Inclusion } from "../account";
-import { type Bytes, concat, fromBase64, fromHex, splitEvery, toBase64 } from "../bytes";
+import { type Bytes, concat, knownBase64, knownHex, splitEvery, toBase64 } from "../bytes";
 import type { Identity } from "../crypto/signing";
 import { PeerError, PeerRefusalError, ProofError, WireError } from "../errors";
 import { HASH_BYTES } from "../log/merkle";
@@ -15,7 +15,7 @@ const PATIENCE_SECONDS = 14 * 24 * 3600;
 
 /** Checks whether the answers that arrived were counted. */
 export class InclusionMonitor {
-  private readonly notBefore = new Map<string, number>();
+  readonly #notBefore = new Map<string, number>();
 
   constructor(
     private readonly shuffler: Shuffler,
@@ -33,29 +33,29 @@ export class InclusionMonitor {
       const isOpen = answer.state === "arrived";
       if (!isOpen || answer.inclusion !== "unchecked") continue;
       const now = this.now();
-      const due = this.notBefore.get(answer.digest) ?? now + this.pause * this.share();
-      this.notBefore.set(answer.digest, due);
+      const due = this.#notBefore.get(answer.digest) ?? now + this.pause * this.#share();
+      this.#notBefore.set(answer.digest, due);
       if (now >= due) await this.check(answer);
     }
   }
 
   /** Check one answer now; record and return the outcome. */
   async check(answer: Answer): Promise<Inclusion> {
-    this.notBefore.set(answer.digest, this.now() + this.pause * (0.5 + this.share()));
-    const drawn = await this.draw(answer);
-    const found = await this.ask(drawn);
+    this.#notBefore.set(answer.digest, this.now() + this.pause * (0.5 + this.#share()));
+    const drawn = await this.#draw(answer);
+    const found = await this.#ask(drawn);
     if (found !== "unchecked") {
-      this.notBefore.delete(answer.digest);
+      this.#notBefore.delete(answer.digest);
       await this.account.recordInclusion(answer.digest, found);
     }
     return found;
   }
 
-  private share(): number {
+  #share(): number {
     return Number(this.uniform.below(1n << 32n)) / 2 ** 32;
   }
 
-  private async draw(answer: Answer): Promise<Answer> {
+  async #draw(answer: Answer): Promise<Answer> {
     const leaves = leavesOf(answer);
     if (leaves.length <= MAX_CHECKED) return answer;
     const kept = shuffle(leaves, this.uniform).slice(0, MAX_CHECKED);
@@ -63,13 +63,13 @@ export class InclusionMonitor {
   }
 
   /** Fetch the signed root, then the bucket of each leaf, one at a time, in random order. */
-  private async ask(answer: Answer): Promise<Inclusion> {
-    const digest = fromHex(answer.digest) ?? new Uint8Array();
+  async #ask(answer: Answer): Promise<Inclusion> {
+    const digest = knownHex(answer.digest);
     const outcome = await proven(async (): Promise<Inclusion> => {
       const { commitment } = await this.shuffler.inclusion(digest, null);
       await verifyCommitment(commitment, this.analyzer, digest);
       for (const leaf of shuffle(leavesOf(answer), this.uniform)) {
-        const isCounted = await proven(() => this.isCounted(leaf, commitment, digest));
+        const isCounted = await proven(() => this.#isCounted(leaf, commitment, digest));
         if (isCounted === null) return "unchecked";
         if (!isCounted) return "missing";
       }
@@ -79,11 +79,7 @@ export class InclusionMonitor {
     return this.now() > answer.deadline + PATIENCE_SECONDS ? "unproven" : "unchecked";
   }
 
-  private async isCounted(
-    leaf: Bytes,
-    commitment: BatchCommitment,
-    digest: Bytes,
-  ): Promise<boolean> {
+  async #isCounted(leaf: Bytes, commitment: BatchCommitment, digest: Bytes): Promise<boolean> {
     const prefix = await prefixOf(commitment, leaf);
     const proof = await this.shuffler.inclusion(digest, prefix);
     if (!isSame(proof.commitment, commitment)) throw new ProofError("two_commitments");
@@ -92,7 +88,7 @@ export class InclusionMonitor {
 }
 
 function leavesOf(answer: Answer): Bytes[] {
-  return splitEvery(fromBase64(answer.leaves) ?? new Uint8Array(), HASH_BYTES);
+  return splitEvery(knownBase64(answer.leaves), HASH_BYTES);
 }
 
 /** Return null for an error in requesting or verifying a proof. */

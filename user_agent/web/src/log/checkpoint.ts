@@ -106,7 +106,7 @@ export class SignedCheckpoint {
     const lines: string[] = [];
     for (const key of keys) {
       const isValid = await this.signedAt(key).catch(() => null);
-      if (isValid !== null) lines.push(this.find(key)?.line ?? "");
+      if (isValid !== null) lines.push(this.#find(key)?.line ?? "");
     }
     return utf8(`${this.text}\n${lines.map((line) => `${line}\n`).join("")}`);
   }
@@ -124,7 +124,7 @@ export class SignedCheckpoint {
    * Of a key's lines the first one counts. Raises ProofError if it is not valid.
    */
   async signedAt(key: NoteKey): Promise<bigint | null> {
-    const found = this.find(key);
+    const found = this.#find(key);
     if (found === undefined) return null;
     const at = key.isWitness ? TIME_BYTES : 0;
     const seconds = toInteger(found.signature.slice(0, at));
@@ -142,7 +142,7 @@ export class SignedCheckpoint {
     return this.text === other.text;
   }
 
-  private find(key: NoteKey): NoteSignature | undefined {
+  #find(key: NoteKey): NoteSignature | undefined {
     const isOf = (one: NoteSignature) =>
       one.name === key.name && compare(one.keyId, key.keyId) === 0;
     return this.signatures.find(isOf);

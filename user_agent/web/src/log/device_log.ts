@@ -5,7 +5,7 @@
  * that anyone who pins the keys can compare it with what others saw.
  */
 
-import { type Bytes, concat, equal, fromBase64, sha256, toBase64, toHex, utf8 } from "../bytes";
+import { type Bytes, concat, equal, knownBase64, sha256, toBase64, toHex, utf8 } from "../bytes";
 import type { SignedTask } from "../crypto/signing";
 import { ForkError, ProofError, SettingsError, WitnessQuorumError } from "../errors";
 import type { Records, Store } from "../store/store";
@@ -110,7 +110,7 @@ export class DeviceLog {
   /** Fetch a task that is in the log; keep the new last checkpoint and the proof. */
   async fetch(digest: Bytes): Promise<{ signed: SignedTask; cosigners: ReadonlySet<string> }> {
     for (;;) {
-      const last = await this.store.locked((records) => this.last(records));
+      const last = await this.store.locked((records) => this.#last(records));
       const shown = await this.fetchLogged(digest, last?.size ?? 0n);
       const { task, proof } = shown;
       if (!equal(await sha256(task.bytes), digest)) throw new ProofError("another_task");
@@ -138,10 +138,10 @@ export class DeviceLog {
         const { size, root } = proof.checkpoint;
         await verifyInclusion(await leafHash(entry), proof.index, size, proof.path, root);
       } catch (error) {
-        if (error instanceof ForkError) await this.refuse({ ...evidence, refused: true });
+        if (error instanceof ForkError) await this.#refuse({ ...evidence, refused: true });
         throw error;
       }
-      if (await this.keep(evidence, last)) return { signed: task, cosigners };
+      if (await this.#keep(evidence, last)) return { signed: task, cosigners };
     }
   }
 
@@ -159,26 +159,26 @@ export class DeviceLog {
   }
 
   /** Return the largest accepted checkpoint of the log; null before the first. */
-  private async last(records: Records): Promise<SignedCheckpoint | null> {
+  async #last(records: Records): Promise<SignedCheckpoint | null> {
     let found: StoredEvidence | null = null;
     for (const one of (await records.all("log")) as StoredEvidence[]) {
       const isOf = !one.refused && one.origin === this.policy.log.name;
       if (isOf && (found === null || BigInt(one.size) > BigInt(found.size))) found = one;
     }
-    return found && SignedCheckpoint.parse(fromBase64(found.checkpoint) ?? new Uint8Array());
+    return found && SignedCheckpoint.parse(knownBase64(found.checkpoint));
   }
 
   /** Replace a task's accepted evidence, unless another call has kept a checkpoint since. */
-  private keep(evidence: StoredEvidence, last: SignedCheckpoint | null): Promise<boolean> {
+  #keep(evidence: StoredEvidence, last: SignedCheckpoint | null): Promise<boolean> {
     return this.store.locked(async (records) => {
-      const newest = await this.last(records);
+      const newest = await this.#last(records);
       if ((newest?.size ?? 0n) !== (last?.size ?? 0n)) return false;
       await records.put("log", `accepted ${evidence.digest}`, evidence);
       return true;
     });
   }
 
-  private refuse(evidence: StoredEvidence): Promise<void> {
+  #refuse(evidence: StoredEvidence): Promise<void> {
     return this.store.locked(async (records) => {
       const all = (await records.all("log")) as StoredEvidence[];
       if (all.filter((one) => one.refused).length >= MAX_REFUSED) return;

@@ -1,13 +1,14 @@
 /** Inclusion and consistency proofs of the log [RFC9162, 2.1]: common/transparency/merkle.py. */
 
-import { type Bytes, equal, fromHex, sha256 } from "../bytes";
+import { type Bytes, equal, knownHex, sha256 } from "../bytes";
 import { ProofError } from "../errors";
 
 export const HASH_BYTES = 32;
 export const MAX_SIZE = (1n << 63n) - 1n;
 /** Root of the tree without leaves. */
-export const EMPTY_ROOT =
-  fromHex("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855") ?? new Uint8Array();
+export const EMPTY_ROOT = knownHex(
+  "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+);
 
 /** The hashes of a proof, from the bottom of the tree up. */
 export type Path = readonly Bytes[];

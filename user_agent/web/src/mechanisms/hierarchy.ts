@@ -7,7 +7,7 @@ import { type Mechanism, plainReport, type Report } from "./mechanism";
 export class Hierarchy implements Mechanism {
   readonly reportBytes = 4;
   readonly factors = 1;
-  private readonly firsts: readonly number[];
+  readonly #firsts: readonly number[];
 
   constructor(
     private readonly sizes: readonly number[],
@@ -15,7 +15,7 @@ export class Hierarchy implements Mechanism {
     private readonly groups: number,
   ) {
     let first = 0;
-    this.firsts = sizes.map((size) => {
+    this.#firsts = sizes.map((size) => {
       first += size;
       return first - size;
     });
@@ -30,13 +30,13 @@ export class Hierarchy implements Mechanism {
       node = Math.floor(node / this.fanOut);
       return own;
     });
-    return nodes.reverse().map((own, level) => plainReport((this.firsts[level] ?? 0) + own));
+    return nodes.reverse().map((own, level) => plainReport((this.#firsts[level] ?? 0) + own));
   }
 
   levelDummies(counts: readonly number[], uniform: Uniform): Report[] {
     return this.sizes.flatMap((size, level) =>
       drawMany(uniform, BigInt(size), counts[level] ?? 0).map((node) =>
-        plainReport((this.firsts[level] ?? 0) + Number(node)),
+        plainReport((this.#firsts[level] ?? 0) + Number(node)),
       ),
     );
   }

@@ -13,7 +13,7 @@ export class UnaryEncoding implements Mechanism {
   readonly reportBytes: number;
   readonly factors: number;
   readonly levelDummies = noLevels;
-  private readonly total: bigint;
+  readonly #total: bigint;
   private readonly ownOdds: readonly [bigint, bigint];
 
   constructor(
@@ -26,27 +26,27 @@ export class UnaryEncoding implements Mechanism {
     const isSymmetric = spec.name === "symmetric-unary";
     this.reportBytes = Math.floor(domainSize / 8) + 1;
     this.factors = isSymmetric ? 2 : 1;
-    this.total = spec.trueWeight + spec.otherWeight;
-    this.ownOdds = isSymmetric ? [spec.trueWeight, this.total] : [1n, 2n];
+    this.#total = spec.trueWeight + spec.otherWeight;
+    this.ownOdds = isSymmetric ? [spec.trueWeight, this.#total] : [1n, 2n];
   }
 
   /** Toss coins for all bits, and then again the coin of the item's own bit. */
   randomize(item: number, uniform: Uniform): Report[] {
-    const bits = this.noise(uniform);
+    const bits = this.#noise(uniform);
     bits[item] = exactCoins(uniform, ...this.ownOdds, 1)[0] ?? false;
-    return [this.pack(bits)];
+    return [this.#pack(bits)];
   }
 
   dummies(count: number, uniform: Uniform): Report[] {
-    return Array.from({ length: count }, () => this.pack(this.noise(uniform)));
+    return Array.from({ length: count }, () => this.#pack(this.#noise(uniform)));
   }
 
-  private noise(uniform: Uniform): boolean[] {
-    return exactCoins(uniform, this.spec.otherWeight, this.total, this.domainSize);
+  #noise(uniform: Uniform): boolean[] {
+    return exactCoins(uniform, this.spec.otherWeight, this.#total, this.domainSize);
   }
 
   /** Pack bits, least significant first. */
-  private pack(bits: readonly boolean[]): Report {
+  #pack(bits: readonly boolean[]): Report {
     const report = new Uint8Array(this.reportBytes);
     bits.forEach((isSet, at) => {
       report[at >> 3] = (report[at >> 3] ?? 0) | (Number(isSet) << (at & 7));

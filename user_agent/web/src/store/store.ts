@@ -21,11 +21,11 @@ export interface Store {
 /** Records in memory, for tests and for people who accept that their account is forgotten. */
 export class MemoryStore implements Store {
   protected readonly tables = new Map<Table, Map<string, string>>();
-  private last: Promise<unknown> = Promise.resolve();
+  #last: Promise<unknown> = Promise.resolve();
 
   locked<T>(work: (records: Records) => Promise<T>): Promise<T> {
-    const result = this.last.then(() => work(this));
-    this.last = result.catch(() => undefined);
+    const result = this.#last.then(() => work(this));
+    this.#last = result.catch(() => undefined);
     return result;
   }
 

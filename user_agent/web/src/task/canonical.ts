@@ -28,61 +28,61 @@ export function parseCanonical(raw: Uint8Array): Json {
 }
 
 class Scanner {
-  private at = 0;
+  #at = 0;
 
   constructor(private readonly text: string) {}
 
   parse(): Json {
-    const value = this.value(0);
-    if (this.at !== this.text.length) throw new TaskError("task_not_canonical");
+    const value = this.#value(0);
+    if (this.#at !== this.text.length) throw new TaskError("task_not_canonical");
     return value;
   }
 
-  private value(depth: number): Json {
+  #value(depth: number): Json {
     if (depth > MAX_DEPTH) throw new TaskError("task_not_canonical");
-    const first = this.text[this.at];
-    if (first === "{") return this.table(depth);
-    if (first === "[") return this.list(depth);
-    if (first === '"') return this.string();
-    const word = WORDS.find(([name]) => this.text.startsWith(name, this.at));
-    if (word === undefined) return this.number();
-    this.at += word[0].length;
+    const first = this.text[this.#at];
+    if (first === "{") return this.#table(depth);
+    if (first === "[") return this.#list(depth);
+    if (first === '"') return this.#string();
+    const word = WORDS.find(([name]) => this.text.startsWith(name, this.#at));
+    if (word === undefined) return this.#number();
+    this.#at += word[0].length;
     return word[1];
   }
 
-  private table(depth: number): JsonTable {
+  #table(depth: number): JsonTable {
     const found = new Map<string, Json>();
     let last: string | undefined;
-    this.items("{", "}", () => {
-      const key = this.string();
+    this.#items("{", "}", () => {
+      const key = this.#string();
       if (last !== undefined && key <= last) throw new TaskError("task_not_canonical");
       last = key;
-      this.skip(":");
-      found.set(key, this.value(depth + 1));
+      this.#skip(":");
+      found.set(key, this.#value(depth + 1));
     });
     return found;
   }
 
-  private list(depth: number): readonly Json[] {
+  #list(depth: number): readonly Json[] {
     const found: Json[] = [];
-    this.items("[", "]", () => found.push(this.value(depth + 1)));
+    this.#items("[", "]", () => found.push(this.#value(depth + 1)));
     return found;
   }
 
-  private items(open: string, close: string, read: () => void): void {
-    this.skip(open);
-    if (this.text[this.at] !== close) {
+  #items(open: string, close: string, read: () => void): void {
+    this.#skip(open);
+    if (this.text[this.#at] !== close) {
       read();
-      while (this.text[this.at] === ",") {
-        this.skip(",");
+      while (this.text[this.#at] === ",") {
+        this.#skip(",");
         read();
       }
     }
-    this.skip(close);
+    this.#skip(close);
   }
 
-  private string(): string {
-    const token = this.match(STRING);
+  #string(): string {
+    const token = this.#match(STRING);
     let text: string;
     try {
       text = JSON.parse(token);
@@ -93,25 +93,25 @@ class Scanner {
     return text;
   }
 
-  private number(): bigint | number {
-    const token = this.match(NUMBER);
+  #number(): bigint | number {
+    const token = this.#match(NUMBER);
     const isWhole = /^-?[0-9]+$/.test(token);
     const isKnown = isWhole ? token !== "-0" : writeDouble(Number(token)) === token;
     if (!isKnown || token.length > MAX_NUMBER_CHARACTERS) throw new TaskError("task_not_canonical");
     return isWhole ? BigInt(token) : Number(token);
   }
 
-  private match(pattern: RegExp): string {
-    pattern.lastIndex = this.at;
+  #match(pattern: RegExp): string {
+    pattern.lastIndex = this.#at;
     const token = pattern.exec(this.text)?.[0];
     if (token === undefined) throw new TaskError("task_not_canonical");
-    this.at += token.length;
+    this.#at += token.length;
     return token;
   }
 
-  private skip(character: string): void {
-    if (this.text[this.at] !== character) throw new TaskError("task_not_canonical");
-    this.at += 1;
+  #skip(character: string): void {
+    if (this.text[this.#at] !== character) throw new TaskError("task_not_canonical");
+    this.#at += 1;
   }
 }
 

@@ -56,15 +56,20 @@ export function optional<T, D>(read: Reader<T>, fallback: D): Reader<T | D> {
   };
 }
 
-export const text: Reader<string> = (json, name) => {
-  if (typeof json !== "string") throw new TaskError("wrong_type", { name });
-  return json;
-};
+function typed<T extends Json>(isTyped: (json: Json | undefined) => json is T): Reader<T> {
+  return (json, name) => {
+    if (!isTyped(json)) throw new TaskError("wrong_type", { name });
+    return json;
+  };
+}
 
-export const truth: Reader<boolean> = (json, name) => {
-  if (typeof json !== "boolean") throw new TaskError("wrong_type", { name });
-  return json;
-};
+export const text = typed((json) => typeof json === "string");
+export const truth = typed((json) => typeof json === "boolean");
+export const double = typed(
+  (json): json is number => Number.isFinite(json) && !Object.is(json, -0),
+);
+const integer = typed((json) => typeof json === "bigint");
+const list = typed((json) => Array.isArray(json));
 
 export const bytes: Reader<Bytes> = (json, name) => {
   const value = fromHex(text(json, name));
@@ -72,29 +77,16 @@ export const bytes: Reader<Bytes> = (json, name) => {
   return value;
 };
 
-export const double: Reader<number> = (json, name) => {
-  if (typeof json !== "number" || !Number.isFinite(json) || Object.is(json, -0)) {
-    throw new TaskError("wrong_type", { name });
-  }
-  return json;
-};
-
 /** Read a double, or the text "inf". */
 export const doubleOrInfinite: Reader<number> = (json, name) =>
   json === "inf" ? Number.POSITIVE_INFINITY : double(json, name);
 
 export function listOf<T>(read: Reader<T>): Reader<readonly T[]> {
-  return (json, name) => {
-    if (!Array.isArray(json)) throw new TaskError("wrong_type", { name });
-    return json.map((each) => read(each, name));
-  };
+  return (json, name) => list(json, name).map((each) => read(each, name));
 }
 
 export function whole(least: number, most: number): Reader<number> {
-  return (json, name) => {
-    if (typeof json !== "bigint") throw new TaskError("wrong_type", { name });
-    return Number(checkRange(name, json, BigInt(least), BigInt(most)));
-  };
+  return (json, name) => Number(checkRange(name, integer(json, name), BigInt(least), BigInt(most)));
 }
 
 /** Read one of the integers that are texts whatever their value. */

@@ -55,7 +55,7 @@ export class ConnectService {
     );
     for (let attempt = 0; ; attempt++) {
       try {
-        return await this.send(method, body);
+        return await this.#send(method, body);
       } catch (error) {
         const isFinal = !(error instanceof PeerError) || error instanceof ForeignReplyError;
         if (isFinal || attempt === REPEATS) throw error;
@@ -65,7 +65,7 @@ export class ConnectService {
     }
   }
 
-  private async send(method: string, body: string): Promise<Message> {
+  async #send(method: string, body: string): Promise<Message> {
     let response: Response;
     let text: string;
     try {
@@ -91,10 +91,10 @@ export class ConnectService {
       if (answer === null) throw new PeerError("peer_answer", { whom: this.whom });
       return answer;
     }
-    throw this.refusal(response, answer);
+    throw this.#refusal(response, answer);
   }
 
-  private refusal(response: Response, answer: Message | null): ShuffleDpError {
+  #refusal(response: Response, answer: Message | null): ShuffleDpError {
     const { whom } = this;
     const code = typeof answer?.["code"] === "string" ? answer["code"] : "";
     const reason = typeof answer?.["message"] === "string" ? answer["message"].slice(0, 500) : "";

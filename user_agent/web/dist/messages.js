@@ -1,0 +1,1 @@
+import{a}from"./chunk-D2CFBUZH.js";export{a as messages};
