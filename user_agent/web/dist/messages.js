@@ -1,1 +1,1 @@
-import{a}from"./chunk-D2CFBUZH.js";export{a as messages};
+import{a}from"./chunk-QLAFQAZC.js";export{a as messages};

@@ -76,8 +76,8 @@ export class Device {
 
   constructor(private readonly settings: DeviceSettings) {
     const { policy, store, issuerUrl } = settings;
-    if ((policy.issuer === null) !== (issuerUrl === undefined))
-      throw new SettingsError("issuer_parts");
+    checkPolicy(policy);
+    checkAddresses(settings);
     this.uniform = settings.uniform ?? new SecureUniform();
     this.now = settings.now ?? (() => Date.now() / 1000);
     this.account = new Account(store);
@@ -112,9 +112,8 @@ export class Device {
     const { signed, cosigners } = await this.#fetch(digest);
     await verifyTask(signed, digest, policy.analyzer);
     const task = parseTask(signed.bytes);
-    const checkedBy = checkingWitnesses.filter((key) =>
-      cosigners.has(toHex(key.identity.raw)),
-    ).length;
+    const checking = new Set(checkingWitnesses.map((key) => toHex(key.identity.raw)));
+    const checkedBy = [...checking].filter((key) => cosigners.has(key)).length;
     await checkTask(task, policy, this.now(), checkedBy);
     return task;
   }
@@ -250,5 +249,23 @@ export class Device {
     const kept = { token: toBase64(token), pendingToken: "" };
     await this.account.change(answer.digest, kept);
     return token;
+  }
+}
+
+/** Raise SettingsError unless every limit is above 0: nothing exceeds one that is not a number. */
+function checkPolicy(policy: Policy): void {
+  const { localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, totalDeltaCap } = policy;
+  const caps = [localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, totalDeltaCap];
+  if (![...caps, policy.checkingQuorum + 1].every((cap) => cap > 0)) throw new SettingsError("cap");
+}
+
+const ADDRESS = /^(https:\/\/|http:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(\/|$))/;
+
+/** Raise SettingsError unless calls are encrypted, or stay on this machine: they hold secrets. */
+function checkAddresses({ policy, shufflerUrl, issuerUrl }: DeviceSettings): void {
+  if ((policy.issuer === null) !== (issuerUrl === undefined))
+    throw new SettingsError("issuer_parts");
+  if (![shufflerUrl, issuerUrl ?? shufflerUrl].every((address) => ADDRESS.test(address))) {
+    throw new SettingsError("address");
   }
 }

@@ -4,7 +4,7 @@ export { Account, type Answer, type Claim, claimOf, type Inclusion, type State }
 export { fromBase64, fromHex, toBase64, toHex } from "./bytes";
 export { Identity } from "./crypto/signing";
 export { Device, type DeviceSettings, type Outcome } from "./device";
-export * from "./errors";
+export { ShuffleDpError } from "./errors";
 export { NoteKey } from "./log/checkpoint";
 export { type LogEvidence, WitnessPolicy } from "./log/device_log";
 export { centralTotal, localTotal, type Policy } from "./policy";

@@ -254,3 +254,22 @@ test("an issuer's address needs its pin", async () => {
     await assert.rejects(parties.device({ policy }), SettingsError);
   });
 });
+
+test("limits that bound nothing, and addresses in the clear, are refused", async () => {
+  await withParties("grr", async (parties) => {
+    for (const changes of [{ totalDeltaCap: Number.NaN }, { localEpsilonCap: 0 }]) {
+      const policy = await parties.policy(changes);
+      await assert.rejects(parties.device({ policy }), SettingsError);
+    }
+    for (const shufflerUrl of [
+      "http://shuffler.example",
+      "ftp://127.0.0.1",
+      "http://localhost:1@a.example",
+      "127.0.0.1",
+      "",
+    ]) {
+      await assert.rejects(parties.device({ shufflerUrl }), SettingsError);
+    }
+    assert.ok(await parties.device({ shufflerUrl: "https://shuffler.example/base" }));
+  });
+});

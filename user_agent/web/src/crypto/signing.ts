@@ -65,12 +65,12 @@ export class Identity {
 function isStandard(key: Bytes, signature: Bytes): boolean {
   const y = coordinate(key);
   const isPoint = y < FIELD && !SMALL_ORDER.has(y);
-  const scalar = toInteger(signature.slice(32).reverse());
+  const scalar = toInteger(signature.slice(32).toReversed());
   return isPoint && coordinate(signature) < FIELD && scalar < ORDER;
 }
 
 function coordinate(point: Bytes): bigint {
-  return toInteger(point.slice(0, 32).reverse()) & (2n ** 255n - 1n);
+  return toInteger(point.slice(0, 32).toReversed()) & (2n ** 255n - 1n);
 }
 
 /** Raise ProofError unless a task has this digest, and the pinned analyzer signed it. */

@@ -3,7 +3,7 @@
 import type { Account, Answer, Inclusion } from "../account";
 import { type Bytes, concat, knownBase64, knownHex, splitEvery, toBase64 } from "../bytes";
 import type { Identity } from "../crypto/signing";
-import { PeerError, PeerRefusalError, ProofError, WireError } from "../errors";
+import { ProofError, ShuffleDpError, StorageError } from "../errors";
 import { HASH_BYTES } from "../log/merkle";
 import { shuffle, type Uniform } from "../random";
 import type { Shuffler } from "../transport/shuffler";
@@ -96,8 +96,7 @@ async function proven<T>(ask: () => Promise<T>): Promise<T | null> {
   try {
     return await ask();
   } catch (error) {
-    const kinds = [ProofError, PeerError, PeerRefusalError, WireError];
-    if (kinds.some((kind) => error instanceof kind)) return null;
+    if (error instanceof ShuffleDpError && !(error instanceof StorageError)) return null;
     throw error;
   }
 }

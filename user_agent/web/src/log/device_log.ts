@@ -18,16 +18,15 @@ const CLOCK_SKEW_SECONDS = 300;
 const MAX_REFUSED = 64;
 const TASK_ENTRY = 1;
 
-/** An entry that the device found, or refused, under a checkpoint; in base64, as protobuf's JSON. */
+/** An entry that the device found, or refused, under a checkpoint; bytes are in base64. */
 export interface LogEvidence {
+  /** A signed note, with the lines of the pinned keys alone. */
   readonly checkpoint: string;
   readonly entry: string;
   readonly index: string;
   readonly path: string;
   readonly refused: boolean;
-}
-
-interface StoredEvidence extends LogEvidence {
+  /** The task's digest in hexadecimal, and the checkpoint's origin and size. */
   readonly digest: string;
   readonly origin: string;
   readonly size: string;
@@ -120,7 +119,7 @@ export class DeviceLog {
         digest,
         task.signature,
       );
-      const evidence: StoredEvidence = {
+      const evidence: LogEvidence = {
         checkpoint: toBase64(
           await proof.checkpoint.only([this.policy.log, ...this.policy.witnesses]),
         ),
@@ -145,23 +144,15 @@ export class DeviceLog {
     }
   }
 
-  /** Return all evidence, the accepted first. */
-  async evidence(): Promise<LogEvidence[]> {
-    return this.store.locked(async (records) => {
-      const all = (await records.all("log")) as StoredEvidence[];
-      const ordered = all.toSorted(
-        (a, b) => Number(a.refused) - Number(b.refused) || Number(BigInt(a.size) - BigInt(b.size)),
-      );
-      return ordered.map(({ checkpoint, entry, index, path, refused }) => {
-        return { checkpoint, entry, index, path, refused };
-      });
-    });
+  /** Return what this device saw of the log. */
+  evidence(): Promise<LogEvidence[]> {
+    return this.store.locked((records) => all(records));
   }
 
   /** Return the largest accepted checkpoint of the log; null before the first. */
   async #last(records: Records): Promise<SignedCheckpoint | null> {
-    let found: StoredEvidence | null = null;
-    for (const one of (await records.all("log")) as StoredEvidence[]) {
+    let found: LogEvidence | null = null;
+    for (const one of await all(records)) {
       const isOf = !one.refused && one.origin === this.policy.log.name;
       if (isOf && (found === null || BigInt(one.size) > BigInt(found.size))) found = one;
     }
@@ -169,7 +160,7 @@ export class DeviceLog {
   }
 
   /** Replace a task's accepted evidence, unless another call has kept a checkpoint since. */
-  #keep(evidence: StoredEvidence, last: SignedCheckpoint | null): Promise<boolean> {
+  #keep(evidence: LogEvidence, last: SignedCheckpoint | null): Promise<boolean> {
     return this.store.locked(async (records) => {
       const newest = await this.#last(records);
       if ((newest?.size ?? 0n) !== (last?.size ?? 0n)) return false;
@@ -178,12 +169,15 @@ export class DeviceLog {
     });
   }
 
-  #refuse(evidence: StoredEvidence): Promise<void> {
+  #refuse(evidence: LogEvidence): Promise<void> {
     return this.store.locked(async (records) => {
-      const all = (await records.all("log")) as StoredEvidence[];
-      if (all.filter((one) => one.refused).length >= MAX_REFUSED) return;
-      const place = toHex(await sha256(utf8(JSON.stringify(evidence))));
-      await records.put("log", `refused ${place}`, evidence);
+      const refused = (await all(records)).filter((one) => one.refused);
+      const place = `refused ${evidence.digest} ${evidence.checkpoint}`;
+      if (refused.length < MAX_REFUSED) await records.put("log", place, evidence);
     });
   }
+}
+
+async function all(records: Records): Promise<LogEvidence[]> {
+  return (await records.all("log")) as LogEvidence[];
 }

@@ -1,7 +1,5 @@
 /** The protocols that this device answers, and the tasks that each allows: common/protocols.py. */
 
-import { PolicyError } from "../errors";
-
 export type MechanismName =
   | "grr"
   | "warner"
@@ -46,7 +44,8 @@ function row(mechanism: MechanismName, own: Partial<ProtocolRow> = {}): Protocol
 }
 
 const LOCAL = { isAmplified: false };
-const ROWS: ReadonlyMap<string, ProtocolRow> = new Map([
+/** The protocols by name. */
+export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["ldp-warner", row("warner", { ...LOCAL, isBinary: true })],
   ["ldp-grr", row("grr", LOCAL)],
   ["ldp-sue", row("symmetric-unary", LOCAL)],
@@ -67,13 +66,3 @@ const ROWS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["sageo", row("grr", { localNoise: "none", noise: "geometric", samples: true })],
   ["hybrid", row("grr", { noise: "geometric" })],
 ]);
-
-/** Return a protocol's row; raise PolicyError, with its name, if this device does not know it. */
-export function protocolNamed(name: string): ProtocolRow {
-  const found = ROWS.get(name);
-  if (found === undefined) {
-    const shown = /^[a-z0-9-]{1,64}$/.test(name) ? name : "?";
-    throw new PolicyError("unsupported_protocol", { protocol: shown });
-  }
-  return found;
-}

@@ -19,7 +19,7 @@ import {
   shuffler,
   tokens,
 } from "./parts";
-import { type ProtocolRow, protocolNamed } from "./protocols";
+import { PROTOCOLS, type ProtocolRow } from "./protocols";
 import {
   ASCII,
   bytes,
@@ -47,26 +47,23 @@ const MIN_DELTA = 1e-15;
 const MAX_SHUFFLER_DUMMIES = 10 ** 9;
 const MAX_SHUFFLER_DRAWS = 10 ** 10;
 
-const suite: Reader<SuiteName> = (json, name) => {
-  const found = text(json, name);
-  if (found === "mlkem768x25519-hkdf-sha256-chacha20poly1305") {
-    throw new PolicyError("unsupported_suite", { suite: found });
-  }
-  return choice(...(Object.keys(SUITES) as SuiteName[]))(found, name);
-};
-
-const protocol: Reader<string> = (json, name) => {
-  const found = text(json, name);
-  protocolNamed(found);
-  return found;
-};
+/** Read a name that this device knows; raise PolicyError, with the name, for any other. */
+function known<T extends string>(names: readonly T[]): Reader<T> {
+  return (json, name) => {
+    const found = text(json, name);
+    const own = names.find((each) => each === found);
+    if (own !== undefined) return own;
+    const shown = /^[a-z0-9-]{1,64}$/.test(found) ? found : "?";
+    throw new PolicyError("unsupported", { name, shown });
+  };
+}
 
 const TASK = table({
   version: (json) => {
     if (json !== 2n) throw new TaskError("task_version");
   },
-  protocol,
-  suite,
+  protocol: known([...PROTOCOLS.keys()]),
+  suite: known(Object.keys(SUITES) as SuiteName[]),
   kind: choice("categorical", "ordered"),
   views: listOf(table({ domain_size: whole(1, MAX_DOMAIN_SIZE), dummies })),
   shufflers: listOf(shuffler),
@@ -135,7 +132,7 @@ export function parseTask(raw: Uint8Array): Task {
   const levelSizes = isTree ? hierarchySizes(ofGroup, spec.buckets, groups) : [];
   const added = dummiesOfViews(stated, levelSizes.length);
   const lengths = added.lengths.map((length) => Math.max(1, levelSizes.length) + length);
-  const row = protocolNamed(stated.protocol);
+  const row = PROTOCOLS.get(stated.protocol) as ProtocolRow;
   const follows = { row, shuffler: only, noise, groups, domainSize, levelSizes, lengths };
   const task: Task = { ...stated, ...follows, dummies: added };
   checkProtocol(task);

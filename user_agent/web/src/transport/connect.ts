@@ -50,9 +50,11 @@ export class ConnectService {
 
   /** Call a method; repeat it with the same bytes while the party is away. */
   async call(method: string, message: Readonly<Record<string, Bytes | string>>): Promise<Message> {
-    const body = JSON.stringify(message, (_, value) =>
-      value instanceof Uint8Array ? toBase64(value) : value,
-    );
+    const fields = Object.entries(message).map(([name, value]) => [
+      name,
+      typeof value === "string" ? value : toBase64(value),
+    ]);
+    const body = JSON.stringify(Object.fromEntries(fields));
     for (let attempt = 0; ; attempt++) {
       try {
         return await this.#send(method, body);
