@@ -122,15 +122,9 @@ export class Account {
     );
   }
 
-  /** Record a verified receipt; the token is needed no more. */
+  /** Record a verified receipt. */
   markArrived(digest: string, receipt: Bytes): Promise<Answer> {
-    const changes = {
-      state: "arrived",
-      receipt: toBase64(receipt),
-      token: "",
-      pendingToken: "",
-    } as const;
-    return this.change(digest, changes);
+    return this.change(digest, { state: "arrived", receipt: toBase64(receipt) });
   }
 
   /** Record the outcome of a check; the leaves of missing reports are kept as evidence. */
@@ -155,10 +149,13 @@ async function change(
   const answer = await find(records, digest);
   if (answer === null) throw new UnknownTaskError("not_answered");
   const changed = { ...answer, ...changes(answer) };
-  const isDone = changed.state === "arrived" && FINISHED.has(changed.inclusion);
-  const kept = isDone ? { ...changed, envelope: "" } : changed;
-  await records.put("answers", digest, kept);
-  return kept;
+  if (changed.state === "arrived") {
+    // Whoever was late with another tab's token or receipt must not bring a secret back.
+    Object.assign(changed, { token: "", pendingToken: "" });
+    if (FINISHED.has(changed.inclusion)) changed.envelope = "";
+  }
+  await records.put("answers", digest, changed);
+  return changed;
 }
 
 /** Return the cost of an answer. */

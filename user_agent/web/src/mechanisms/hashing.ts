@@ -9,7 +9,7 @@ import { type Bytes, concat, sha256, utf8 } from "../bytes";
 import { TaskError } from "../errors";
 import { drawMany, type Uniform } from "../random";
 import type { MechanismSpec } from "../task/parts";
-import { type Mechanism, noLevels, type Report, respond } from "./mechanism";
+import { type Mechanism, type Report, respond } from "./mechanism";
 
 const MIN_DIGITS = 2;
 const MAX_SEEDS = 2n ** 24n;
@@ -55,7 +55,6 @@ export class Placement {
 export class LocalHashing implements Mechanism {
   readonly reportBytes = 12;
   readonly factors = 1;
-  readonly levelDummies = noLevels;
 
   private constructor(
     private readonly spec: MechanismSpec,

@@ -33,15 +33,8 @@ export class Hierarchy implements Mechanism {
     return nodes.reverse().map((own, level) => plainReport((this.#firsts[level] ?? 0) + own));
   }
 
-  levelDummies(counts: readonly number[], uniform: Uniform): Report[] {
-    return this.sizes.flatMap((size, level) =>
-      drawMany(uniform, BigInt(size), counts[level] ?? 0).map((node) =>
-        plainReport((this.#firsts[level] ?? 0) + Number(node)),
-      ),
-    );
-  }
-
-  dummies(): never {
-    throw new TypeError("a hierarchy draws its dummies by level");
+  dummies(count: number, uniform: Uniform, level: number): Report[] {
+    const [first, size] = [this.#firsts[level] ?? 0, this.sizes[level] ?? 1];
+    return drawMany(uniform, BigInt(size), count).map((node) => plainReport(first + Number(node)));
   }
 }

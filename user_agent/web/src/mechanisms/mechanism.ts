@@ -18,15 +18,8 @@ export interface Mechanism {
   readonly factors: number;
   /** Randomize a valid item: one report, or one for each level of a hierarchy. */
   randomize(item: number, uniform: Uniform): Report[];
-  /** Draw `count` reports without an input. */
-  dummies(count: number, uniform: Uniform): Report[];
-  /** Draw uniform nodes of a hierarchy, counted by level; other mechanisms have no levels. */
-  levelDummies(counts: readonly number[], uniform: Uniform): Report[];
-}
-
-/** Raises, since only a hierarchy has levels, and only checked tasks come here. */
-export function noLevels(): never {
-  throw new TypeError("only a hierarchy has levels");
+  /** Draw `count` reports without an input; of a hierarchy, nodes of a level. */
+  dummies(count: number, uniform: Uniform, level: number): Report[];
 }
 
 /**
@@ -59,7 +52,6 @@ export function plainReport(item: number | bigint): Report {
 export class Grr implements Mechanism {
   readonly reportBytes = 4;
   readonly factors = 1;
-  readonly levelDummies = noLevels;
 
   constructor(
     private readonly domainSize: number,

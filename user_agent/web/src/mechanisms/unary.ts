@@ -3,7 +3,7 @@
 import { TaskError } from "../errors";
 import { exactCoins, type Uniform } from "../random";
 import type { MechanismSpec } from "../task/parts";
-import { type Mechanism, noLevels, type Report } from "./mechanism";
+import type { Mechanism, Report } from "./mechanism";
 
 /** Largest number of items: a report has one spare bit. */
 const MAX_BITS = 8 * 65_536 - 1;
@@ -12,7 +12,6 @@ const MAX_BITS = 8 * 65_536 - 1;
 export class UnaryEncoding implements Mechanism {
   readonly reportBytes: number;
   readonly factors: number;
-  readonly levelDummies = noLevels;
   readonly #total: bigint;
   private readonly ownOdds: readonly [bigint, bigint];
 

@@ -95,7 +95,7 @@ export class UniformDummies implements Dummies {
   }
 
   draw(mechanism: Mechanism, uniform: Uniform): Report[] {
-    return mechanism.dummies(this.drawNumber(uniform), uniform);
+    return mechanism.dummies(this.drawNumber(uniform), uniform, 0);
   }
 
   /** Whether it is a fixed or fractional number, as a level of a hierarchy needs. */
@@ -162,9 +162,10 @@ export class LevelDummies implements Dummies {
     if (certain + random > MAX_DUMMIES) throw new TaskError("too_many_dummies");
   }
 
+  /** Draw the numbers of all levels, and then the nodes of each level. */
   draw(mechanism: Mechanism, uniform: Uniform): Report[] {
     const numbers = this.views.map((view) => view.drawNumber(uniform));
-    return mechanism.levelDummies(numbers, uniform);
+    return numbers.flatMap((number, level) => mechanism.dummies(number, uniform, level));
   }
 }
 
