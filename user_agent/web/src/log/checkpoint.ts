@@ -137,11 +137,6 @@ export class SignedCheckpoint {
     return seconds;
   }
 
-  /** Return whether both are the same head, whatever their signatures. */
-  isHead(other: SignedCheckpoint): boolean {
-    return this.text === other.text;
-  }
-
   #find(key: NoteKey): NoteSignature | undefined {
     const isOf = (one: NoteSignature) =>
       one.name === key.name && compare(one.keyId, key.keyId) === 0;
