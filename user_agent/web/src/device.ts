@@ -109,6 +109,7 @@ export class Device {
    */
   async task(digest: Bytes): Promise<Task> {
     const { policy, checkingWitnesses = [] } = this.settings;
+    await checkCryptography();
     const { signed, cosigners } = await this.#fetch(digest);
     await verifyTask(signed, digest, policy.analyzer);
     const task = parseTask(signed.bytes);
@@ -249,6 +250,16 @@ export class Device {
     const kept = { token: toBase64(token), pendingToken: "" };
     await this.account.change(answer.digest, kept);
     return token;
+  }
+}
+
+/** Raise SettingsError if this browser, or an insecure page, lacks what signatures and keys need. */
+async function checkCryptography(): Promise<void> {
+  try {
+    await crypto.subtle.generateKey("Ed25519", false, ["verify", "sign"]);
+    await crypto.subtle.generateKey("X25519", false, ["deriveBits"]);
+  } catch (error) {
+    throw new SettingsError("old_browser", {}, { cause: error });
   }
 }
 
