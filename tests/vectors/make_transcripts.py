@@ -47,6 +47,7 @@ from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.leaves import GrownTree, commitment_over, some_leaves
 from tests.support.tasks import draft
 from tests.support.vectors import vectors
+from tests.vectors.changed_tasks import changed_tasks
 from tests.vectors.odd_signatures import odd_signatures
 from tests.vectors.transcript_log import (
     ANALYZER,
@@ -526,6 +527,7 @@ def files() -> dict[str, Any]:
         "transcript_edges": edges(),
         "transcript_claims": claims(),
         "transcript_budgets": budgets(),
+        "transcript_changes": changed_tasks({name: one["task"] for name, one in found.items()}),
     }
 
 

@@ -9,7 +9,7 @@ import { PeerError, ShuffleDpError } from "../src/errors";
 import { includes, leafOf } from "../src/inclusion/proof";
 import { NoteKey, SignedCheckpoint } from "../src/log/checkpoint";
 import { DeviceLog, WitnessPolicy } from "../src/log/device_log";
-import { mechanismOf } from "../src/mechanisms/registry";
+import { keepsPromise, mechanismOf } from "../src/mechanisms/registry";
 import { checkTask } from "../src/policy";
 import type { Uniform } from "../src/random";
 import { MemoryStore } from "../src/store/store";
@@ -182,6 +182,24 @@ for (const name of vectorNames("transcript-")) {
     });
   }
 }
+
+test("what the Python device accepts of changed tasks, and no more, is accepted", async () => {
+  for (const { of, start, end, new: text, accepted, keeps } of vectors("transcript_changes")) {
+    const { task: whole } = vectors(of);
+    const changed = whole.slice(0, start) + text + whole.slice(end);
+    try {
+      const task = parseTask(utf8(changed));
+      const { factors } = await mechanismOf(task);
+      assert.deepEqual(
+        [accepted, keepsPromise(task.mechanism, factors, task.localEpsilon)],
+        [true, keeps],
+      );
+    } catch (error) {
+      const isKnown = error instanceof ShuffleDpError && error.key !== "unsupported";
+      if (!(error instanceof ShuffleDpError) || (isKnown && accepted)) throw error;
+    }
+  }
+});
 
 test("odd keys and signatures of Ed25519 are refused", async () => {
   for (const { why, key, label, message, signature, valid } of vectors("transcript_signatures")) {
