@@ -36,7 +36,7 @@ def changed_tasks(texts: Mapping[str, str]) -> list[dict[str, Any]]:
             _change(fields, rng)
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         if text != texts[name]:
-            found.append({"of": name, **_difference(texts[name], text), **_judged(text)})
+            found.append({"of": name, **difference(texts[name], text), **_judged(text)})
     return found
 
 
@@ -48,7 +48,8 @@ def _judged(text: str) -> dict[str, Any]:
         return {"accepted": False}
 
 
-def _difference(old: str, new: str) -> dict[str, Any]:
+def difference(old: str, new: str) -> dict[str, Any]:
+    """Return the one stretch of a text that differs: its start and end, and what is new."""
     start = next((n for n, pair in enumerate(zip(old, new, strict=False)) if len({*pair}) > 1), 0)
     least = min(len(old), len(new)) - start
     end = next((n for n in range(least) if old[-1 - n] != new[-1 - n]), least)

@@ -40,6 +40,7 @@ from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies
 from common.task_digest import TaskDigest, digest_of
+from common.transparency.checkpoint import log_key
 from common.wire.batches import proof_to_wire
 from common.wire.tasks import signed_task_to_wire
 from common.wire.transparency import log_proof_to_wire
@@ -47,6 +48,7 @@ from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.leaves import GrownTree, commitment_over, some_leaves
 from tests.support.tasks import draft
 from tests.support.vectors import vectors
+from tests.vectors.changed_notes import changed_notes
 from tests.vectors.changed_tasks import changed_tasks
 from tests.vectors.odd_signatures import odd_signatures
 from tests.vectors.transcript_log import (
@@ -519,6 +521,13 @@ def budgets() -> list[dict[str, Any]]:
     ]
 
 
+def notes() -> list[dict[str, Any]]:
+    """Return changes of the note of the case `grr`; see `changed_notes`."""
+    signed = ANALYZER.sign(_completed(CASES["grr"]).to_bytes())
+    keys = (log_key(ANALYZER.public_identity()), *WITNESS_KEYS)
+    return changed_notes(log_of(signed)[1].checkpoint.to_bytes(), keys)
+
+
 def files() -> dict[str, Any]:
     """Return the content of every file by its name."""
     found: dict[str, Any] = {f"transcript-{name}": make(name) for name in CASES}
@@ -527,6 +536,7 @@ def files() -> dict[str, Any]:
         "transcript_edges": edges(),
         "transcript_claims": claims(),
         "transcript_budgets": budgets(),
+        "transcript_notes": notes(),
         "transcript_changes": changed_tasks({name: one["task"] for name, one in found.items()}),
     }
 

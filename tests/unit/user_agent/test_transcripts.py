@@ -27,7 +27,7 @@ from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.policies import generous
 from tests.support.vectors import vectors
 from tests.vectors.changed_tasks import changed_tasks
-from tests.vectors.make_transcripts import CASES, FOLDER, Draws, budgets, edges, make
+from tests.vectors.make_transcripts import CASES, FOLDER, Draws, budgets, edges, make, notes
 from tests.vectors.odd_signatures import odd_signatures
 from user_agent.contribution import Contributor
 from user_agent.policy import check
@@ -132,6 +132,7 @@ def test_there_is_a_file_for_every_case() -> None:
     assert vectors("transcript_signatures") == odd_signatures()
     assert vectors("transcript_edges") == edges()
     assert vectors("transcript_budgets") == budgets()
+    assert vectors("transcript_notes") == notes()
 
 
 def test_changed_tasks_are_accepted_or_refused_as_before() -> None:

@@ -32,8 +32,7 @@ export function drawReports(
   uniform: Uniform,
 ): Report[] {
   const reports = mechanism.randomize(item, uniform);
-  if ((task.dummies.lengths.at(-1) ?? 0) > 0)
-    reports.push(...task.dummies.draw(mechanism, uniform));
+  reports.push(...task.dummies.draw(mechanism, uniform));
   const length = task.lengths.find((each) => each >= reports.length);
   if (length === undefined) throw new RangeError("there are more reports than any length");
   while (reports.length < length) reports.push(new Uint8Array(mechanism.reportBytes).fill(0xff));
@@ -52,10 +51,7 @@ export async function prepare(
   const { suite, analyzerKey, shuffler } = task;
   const sealReport = sealer(suite, analyzerKey, sealContext(ANALYZER, digest));
   const sealEnvelope = sealer(suite, shuffler.key, sealContext(SHUFFLER, digest));
-  const sealed: Bytes[] = [];
-  for (const report of drawReports(task, mechanism, item, uniform)) {
-    sealed.push(await sealReport(report));
-  }
+  const sealed = await Promise.all(drawReports(task, mechanism, item, uniform).map(sealReport));
   const id = drawBytes(uniform, SUBMISSION_ID_BYTES);
   const envelope = await sealEnvelope(concat(id, ...sealed));
   return { envelope, leaves: await Promise.all(sealed.map(leafOf)) };

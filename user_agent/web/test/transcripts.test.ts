@@ -5,7 +5,7 @@ import { drawReports } from "../src/contribution";
 import { ANALYZER, SHUFFLER, sealContext, sealWith } from "../src/crypto/hpke";
 import { Identity, isValidReceipt, verifyTask } from "../src/crypto/signing";
 import { PendingToken, tokenChallenge } from "../src/crypto/tokens";
-import { PeerError, ShuffleDpError } from "../src/errors";
+import { PeerError, ShuffleDpError, WireError } from "../src/errors";
 import { includes, leafOf } from "../src/inclusion/proof";
 import { NoteKey, SignedCheckpoint } from "../src/log/checkpoint";
 import { DeviceLog, WitnessPolicy } from "../src/log/device_log";
@@ -198,6 +198,28 @@ test("what the Python device accepts of changed tasks, and no more, is accepted"
       const isKnown = error instanceof ShuffleDpError && error.key !== "unsupported";
       if (!(error instanceof ShuffleDpError) || (isKnown && accepted)) throw error;
     }
+  }
+});
+
+test("changed notes are read as in Python", async () => {
+  const { pins, fetch } = vectors("transcript-grr");
+  const whole = Buffer.from(fetch.logProof.checkpoint, "base64").toString("latin1");
+  const log = await NoteKey.ofLog(Identity.fromHex(pins.analyzer));
+  const keys: NoteKey[] = [log, ...(await Promise.all<NoteKey>(pins.witnesses.map(NoteKey.parse)))];
+  for (const { start, end, new: text, times } of vectors("transcript_notes")) {
+    const note = Buffer.from(whole.slice(0, start) + text + whole.slice(end), "latin1");
+    let signed: SignedCheckpoint | null = null;
+    try {
+      signed = SignedCheckpoint.parse(new Uint8Array(note));
+    } catch (error) {
+      assert.ok(error instanceof WireError);
+    }
+    const time = async (key: NoteKey) =>
+      signed?.signedAt(key).then(
+        (seconds) => String(seconds).replace("null", "None"),
+        (error: Error) => error.name,
+      );
+    assert.deepEqual(signed && (await Promise.all(keys.map(time))), times);
   }
 });
 
