@@ -19,10 +19,10 @@ export interface Claim {
   readonly delta: number;
 }
 
-/** One answer; plain data, with bytes in base64 and the claim's numbers in decimal. */
+/** One answer; plain data, with bytes in base64. */
 export interface Answer {
   readonly digest: string;
-  readonly claim: Readonly<Record<keyof Claim, string>>;
+  readonly claim: Claim;
   readonly state: State;
   readonly inclusion: Inclusion;
   /** Empty once it arrived and needs no check any more. */
@@ -49,6 +49,8 @@ export interface NewAnswer {
   readonly tokens: { readonly key: Bytes; readonly issuer: string; readonly pending: Bytes } | null;
 }
 
+/** Keys of answers begin with this. */
+const PREFIX = "answer ";
 const FINISHED = new Set<Inclusion>(["counted", "sampled", "unproven"]);
 
 /** The account of one person in a store. */
@@ -79,7 +81,7 @@ export class Account {
       const earlier = await find(records, toHex(digest));
       if (earlier) return { answer: earlier, isRepeated: true };
       const answers = await all(records);
-      check(answers.map(claimOf));
+      check(answers.map((answer) => answer.claim));
       const fresh = await prepare();
       const tokenKey = fresh.tokens ? toHex(fresh.tokens.key) : "";
       if (tokenKey && answers.some((answer) => answer.tokenKey === tokenKey)) {
@@ -88,11 +90,7 @@ export class Account {
       const leaves = fresh.isSampled ? [] : [...fresh.leaves].sort(compare);
       const answer: Answer = {
         digest: toHex(digest),
-        claim: {
-          localEpsilon: String(claim.localEpsilon),
-          centralEpsilon: String(claim.centralEpsilon),
-          delta: String(claim.delta),
-        },
+        claim,
         state: "pending",
         inclusion: fresh.isSampled ? "sampled" : "unchecked",
         envelope: toBase64(fresh.envelope),
@@ -105,7 +103,7 @@ export class Account {
         pendingToken: toBase64(fresh.tokens?.pending ?? new Uint8Array()),
         token: "",
       };
-      await records.put("answers", answer.digest, answer);
+      await records.put(`${PREFIX}${answer.digest}`, answer);
       return { answer, isRepeated: false };
     });
   }
@@ -134,11 +132,11 @@ export class Account {
 }
 
 async function find(records: Records, digest: string): Promise<Answer | null> {
-  return ((await records.get("answers", digest)) as Answer | undefined) ?? null;
+  return ((await records.get(`${PREFIX}${digest}`)) as Answer | undefined) ?? null;
 }
 
 async function all(records: Records): Promise<Answer[]> {
-  return (await records.all("answers")) as Answer[];
+  return (await records.all(PREFIX)) as Answer[];
 }
 
 async function change(
@@ -154,15 +152,6 @@ async function change(
     Object.assign(changed, { token: "", pendingToken: "" });
     if (FINISHED.has(changed.inclusion)) changed.envelope = "";
   }
-  await records.put("answers", digest, changed);
+  await records.put(`${PREFIX}${digest}`, changed);
   return changed;
-}
-
-/** Return the cost of an answer. */
-export function claimOf({ claim }: Answer): Claim {
-  return {
-    localEpsilon: Number(claim.localEpsilon),
-    centralEpsilon: Number(claim.centralEpsilon),
-    delta: Number(claim.delta),
-  };
 }

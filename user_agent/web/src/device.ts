@@ -27,8 +27,7 @@ import type { Store } from "./store/store";
 import { KEEP_SUM } from "./task/parts";
 import { parseTask, type Task } from "./task/task";
 import { ConnectService } from "./transport/connect";
-import { type Issuer, RemoteIssuer } from "./transport/issuer";
-import { RemoteShuffler, type Shuffler } from "./transport/shuffler";
+import { Issuer, Shuffler } from "./transport/services";
 import { itemOf, type Value } from "./values";
 
 const CLOCK_TOLERANCE_SECONDS = 300;
@@ -83,11 +82,11 @@ export class Device {
     this.account = new Account(store);
     const { shufflerUrl } = settings;
     this.service = new ConnectService(shufflerUrl, "shuffledp.v1.Shuffler", "the shuffler");
-    this.shuffler = new RemoteShuffler(this.service);
+    this.shuffler = new Shuffler(this.service);
     this.issuer =
       issuerUrl === undefined
         ? null
-        : new RemoteIssuer(new ConnectService(issuerUrl, "shuffledp.v1.Issuer", "the issuer"));
+        : new Issuer(new ConnectService(issuerUrl, "shuffledp.v1.Issuer", "the issuer"));
     const fetchLogged = this.shuffler.fetchLoggedTask.bind(this.shuffler);
     this.#log = settings.log && new DeviceLog(fetchLogged, store, settings.log, this.now);
     this.monitor = new InclusionMonitor(
@@ -187,9 +186,8 @@ export class Device {
       async () => {
         let saved: { key: Bytes; issuer: string; pending: Bytes } | null = null;
         if (tokens) {
-          const challenge = tokenChallenge(digest, tokens.issuer);
-          const pending = await PendingToken.draw(tokens.key, challenge, this.uniform);
-          saved = { key: tokens.key.der, issuer: tokens.issuer, pending: pending.toBytes() };
+          const { key, issuer } = tokens;
+          saved = { key: key.der, issuer, pending: PendingToken.draw(key, this.uniform) };
         }
         const prepared = await prepare(task, digest, value, this.uniform);
         const isSampled = task.shuffler.keepWeight < KEEP_SUM;
@@ -243,7 +241,7 @@ export class Device {
     const key = TokenKey.of(knownHex(answer.tokenKey));
     if (!this.issuer || !credential || !key) throw new SettingsError("no_credential");
     const challenge = tokenChallenge(digest, answer.issuer);
-    const pending = await PendingToken.fromBytes(knownBase64(answer.pendingToken), key, challenge);
+    const pending = new PendingToken(key, challenge, knownBase64(answer.pendingToken));
     const blinded = await pending.blinded();
     const signature = await this.issuer.issue(await key.keyId(), blinded, credential);
     const token = await pending.finalize(signature);

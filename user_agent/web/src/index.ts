@@ -1,6 +1,6 @@
 /** The device of shuffledp for browsers and Node. */
 
-export { Account, type Answer, type Claim, claimOf, type Inclusion, type State } from "./account";
+export { Account, type Answer, type Claim, type Inclusion, type State } from "./account";
 export { fromBase64, fromHex, toBase64, toHex } from "./bytes";
 export { Identity } from "./crypto/signing";
 export { Device, type DeviceSettings, type Outcome } from "./device";

@@ -26,11 +26,11 @@ try {
   await Promise.all([0, 1, 0].map((which, at) => stores[which].locked(async (records) => {
     order.push(at);
     await new Promise((resolve) => setTimeout(resolve, 30));
-    await records.put("device", "key " + at, { at });
+    await records.put("key " + at, { at });
     order.push(at);
   })));
   found.order = order;
-  found.kept = (await stores[1].locked((records) => records.all("device"))).length;
+  found.kept = (await stores[1].locked((records) => records.all("key "))).length;
   const { pins } = SHOWN;
   const policy = {
     analyzer: m.Identity.fromHex(pins.analyzer),

@@ -16,13 +16,13 @@ test("tokens equal the vectors of RFC 9578", async () => {
     for (const each of cases) {
       const secrets = concat(hex(each.nonce), hex(each.salt), hex(each.blind));
       const challenge = hex(each.token_challenge);
-      const pending = await PendingToken.fromBytes(secrets, key, challenge);
+      const pending = new PendingToken(key, challenge, secrets);
+      assert.throws(() => new PendingToken(key, challenge, secrets.slice(1)), WireError);
       assert.equal(toHex(await pending.blinded()), each.token_request.slice(-512));
       const signature = hex(each.token_response);
       assert.equal(toHex(await pending.finalize(signature)), each.token);
       signature[9] = (signature[9] ?? 0) ^ 1;
       await assert.rejects(pending.finalize(signature), ProofError);
-      assert.deepEqual(pending.toBytes(), secrets);
     }
   }
 });

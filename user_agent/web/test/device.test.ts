@@ -4,7 +4,6 @@ import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { claimOf } from "../src/account";
 import {
   type Bytes,
   concat,
@@ -55,7 +54,7 @@ test("an answer with a token is sent, acknowledged and charged", () =>
     assert.deepEqual([isRepeated, isSent, answer.state], [false, true, "arrived"]);
     const task = parseTask(Buffer.from(parties.shown.task));
     const { localEpsilon, centralEpsilon, delta } = task;
-    assert.deepEqual(claimOf(answer), { localEpsilon, centralEpsilon, delta });
+    assert.deepEqual(answer.claim, { localEpsilon, centralEpsilon, delta });
     const [body = ""] = parties.bodies("Submit");
     const { envelope, token } = JSON.parse(body);
     assert.equal(fromBase64(token)?.length, 354);
@@ -158,8 +157,8 @@ test("budgets hold across tasks, and a loser of a race is not charged", () =>
     const store = new MemoryStore();
     const device = await parties.device({ policy, store });
     await device.contribute(parties.digest, 1);
-    await store.put("answers", "ff", { ...(await device.account.answers())[0], digest: "ff" });
-    await store.put("answers", parties.shown.digest, null);
+    await store.put("answer ff", { ...(await device.account.answers())[0], digest: "ff" });
+    await store.put(`answer ${parties.shown.digest}`, null);
     const fresh = await parties.device({ policy, store: without(store, parties.shown.digest) });
     await assert.rejects(fresh.contribute(parties.digest, 1), failsWith("BudgetError"));
   }));
@@ -167,9 +166,9 @@ test("budgets hold across tasks, and a loser of a race is not charged", () =>
 /** A view of a store without one answer, as another task would see it. */
 function without(store: MemoryStore, digest: string): Store {
   const records: Records = {
-    get: async (table, key) => (key === digest ? undefined : store.get(table, key)),
-    all: async (table) => (await store.all(table)).filter((one) => one !== null),
-    put: (table, key, value) => store.put(table, key, value),
+    get: async (key) => (key.endsWith(digest) ? undefined : store.get(key)),
+    all: async (prefix) => (await store.all(prefix)).filter((one) => one !== null),
+    put: (key, value) => store.put(key, value),
   };
   return { locked: (work) => store.locked(() => work(records)) };
 }

@@ -6,7 +6,7 @@ import { utf8 } from "../src/bytes";
 import { ShuffleDpError } from "../src/errors";
 import { SignedCheckpoint } from "../src/log/checkpoint";
 import { parseTask } from "../src/task/task";
-import { inclusionProof, logProof } from "../src/transport/shuffler";
+import { inclusionProof, logProof } from "../src/transport/services";
 import { vectors } from "./vectors";
 
 /** Return integers below n by a linear congruential generator. */

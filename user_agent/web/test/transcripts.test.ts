@@ -15,7 +15,7 @@ import type { Uniform } from "../src/random";
 import { MemoryStore } from "../src/store/store";
 import { edges as edgesOf } from "../src/task/domain";
 import { parseTask } from "../src/task/task";
-import { inclusionProof, logProof } from "../src/transport/shuffler";
+import { inclusionProof, logProof } from "../src/transport/services";
 import { itemOf } from "../src/values";
 import { pairOf } from "./hpke_core";
 import { hex, vectorNames, vectors } from "./vectors";
@@ -72,7 +72,7 @@ async function logged(shown: Transcript): Promise<unknown> {
   const policy = new WitnessPolicy(log, witnesses, shown.pins.quorum);
   const store = new MemoryStore();
   const last = SignedCheckpoint.parse(utf8(shown.last_checkpoint));
-  await store.put("log", "accepted 00", {
+  await store.put("log accepted 00", {
     checkpoint: Buffer.from(shown.last_checkpoint).toString("base64"),
     refused: false,
     origin: last.origin,
@@ -114,7 +114,8 @@ async function token(shown: Transcript): Promise<void> {
   const { draws, challenge, blinded, blind_signature: signature, token } = shown.token;
   const asked = tokenChallenge(hex(shown.digest), tokens.issuer);
   assert.equal(toHex(asked), challenge);
-  const pending = await PendingToken.draw(tokens.key, asked, new RepeatedDraws(draws));
+  const secrets = PendingToken.draw(tokens.key, new RepeatedDraws(draws));
+  const pending = new PendingToken(tokens.key, asked, secrets);
   assert.equal(toHex(await pending.blinded()), blinded);
   assert.equal(toHex(await pending.finalize(hex(signature))), token);
 }

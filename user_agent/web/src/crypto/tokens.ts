@@ -72,67 +72,60 @@ export function tokenChallenge(digest: Bytes, issuer: string): Bytes {
   );
 }
 
-/** A token that was requested and not yet received; its secrets link the request to the token. */
+/** A token that was requested and not yet received. */
 export class PendingToken {
-  private constructor(
-    readonly key: TokenKey,
-    private readonly signed: Bytes,
-    private readonly salt: Bytes,
-    private readonly r: bigint,
-  ) {}
+  readonly #nonce: Bytes;
+  readonly #salt: Bytes;
+  readonly #r: bigint;
 
-  /** Draw the secrets of a new token: nonce, salt, and r until it has an inverse. */
-  static async draw(key: TokenKey, challenge: Bytes, uniform: Uniform): Promise<PendingToken> {
-    const nonce = drawBytes(uniform, NONCE_BYTES);
-    const salt = drawBytes(uniform, SALT_BYTES);
+  /** Take the secrets of `draw` for the same key; raise WireError if they are malformed. */
+  constructor(
+    private readonly key: TokenKey,
+    private readonly challenge: Bytes,
+    secrets: Bytes,
+  ) {
+    this.#nonce = secrets.slice(0, NONCE_BYTES);
+    this.#salt = secrets.slice(NONCE_BYTES, -MODULUS_BYTES);
+    this.#r = toInteger(secrets.slice(-MODULUS_BYTES));
+    const isWhole = secrets.length === NONCE_BYTES + SALT_BYTES + MODULUS_BYTES;
+    if (!isWhole || !isBlind(this.#r, key.modulus)) throw new WireError("pending_token");
+  }
+
+  /**
+   * Draw the secrets of a new token: nonce, salt, and r until it has an inverse.
+   *
+   * They link the request to the token: a device keeps them until it has the token, so that it asks
+   * with the same message again, and never logs or sends them.
+   */
+  static draw(key: TokenKey, uniform: Uniform): Bytes {
+    const head = concat(drawBytes(uniform, NONCE_BYTES), drawBytes(uniform, SALT_BYTES));
     for (;;) {
-      const r = toInteger(drawBytes(uniform, MODULUS_BYTES));
-      if (isBlind(r, key.modulus)) return PendingToken.of(key, challenge, nonce, salt, r);
+      const r = drawBytes(uniform, MODULUS_BYTES);
+      if (isBlind(toInteger(r), key.modulus)) return concat(head, r);
     }
-  }
-
-  /** Parse a stored pending token of the same task; raise WireError if it is malformed. */
-  static async fromBytes(raw: Bytes, key: TokenKey, challenge: Bytes): Promise<PendingToken> {
-    const r = toInteger(raw.slice(-MODULUS_BYTES));
-    const isWhole = raw.length === NONCE_BYTES + SALT_BYTES + MODULUS_BYTES;
-    if (!isWhole || !isBlind(r, key.modulus)) throw new WireError("pending_token");
-    const salt = raw.slice(NONCE_BYTES, -MODULUS_BYTES);
-    return PendingToken.of(key, challenge, raw.slice(0, NONCE_BYTES), salt, r);
-  }
-
-  private static async of(
-    key: TokenKey,
-    challenge: Bytes,
-    nonce: Bytes,
-    salt: Bytes,
-    r: bigint,
-  ): Promise<PendingToken> {
-    const signed = concat(TYPE, nonce, await sha256(challenge), await key.keyId());
-    return new PendingToken(key, signed, salt, r);
-  }
-
-  /** Return the secrets, for the device's own storage; never log or send them. */
-  toBytes(): Bytes {
-    const nonce = this.signed.slice(TYPE.length, TYPE.length + NONCE_BYTES);
-    return concat(nonce, this.salt, fromInteger(this.r, MODULUS_BYTES));
   }
 
   /** Return the blinded message, always the same; WireError if the key has a small factor. */
   async blinded(): Promise<Bytes> {
     const { modulus } = this.key;
-    const encoded = await pssEncode(this.signed, this.salt);
+    const encoded = await pssEncode(await this.#signed(), this.#salt);
     if (inverse(encoded, modulus) === 0n) throw new WireError("token_key_factor");
-    return fromInteger((encoded * power(this.r, modulus)) % modulus, MODULUS_BYTES);
+    return fromInteger((encoded * power(this.#r, modulus)) % modulus, MODULUS_BYTES);
   }
 
   /** Return the token; raise ProofError if the blind signature is not of this message. */
   async finalize(blindSignature: Bytes): Promise<Bytes> {
     const { modulus } = this.key;
-    const signature = (toInteger(blindSignature) * inverse(this.r, modulus)) % modulus;
-    const isValid = power(signature, modulus) === (await pssEncode(this.signed, this.salt));
+    const signed = await this.#signed();
+    const signature = (toInteger(blindSignature) * inverse(this.#r, modulus)) % modulus;
+    const isValid = power(signature, modulus) === (await pssEncode(signed, this.#salt));
     if (blindSignature.length !== MODULUS_BYTES || !isValid)
       throw new ProofError("blind_signature");
-    return concat(this.signed, fromInteger(signature, MODULUS_BYTES));
+    return concat(signed, fromInteger(signature, MODULUS_BYTES));
+  }
+
+  async #signed(): Promise<Bytes> {
+    return concat(TYPE, this.#nonce, await sha256(this.challenge), await this.key.keyId());
   }
 }
 

@@ -6,7 +6,7 @@ import type { Identity } from "../crypto/signing";
 import { ProofError, ShuffleDpError, StorageError } from "../errors";
 import { HASH_BYTES } from "../log/merkle";
 import { shuffle, type Uniform } from "../random";
-import type { Shuffler } from "../transport/shuffler";
+import type { Shuffler } from "../transport/services";
 import { type BatchCommitment, includes, isSame, prefixOf, verifyCommitment } from "./proof";
 
 /** Most of an answer's reports to check, drawn at random once, before any prefix is sent. */

@@ -9,7 +9,7 @@ import { type Bytes, concat, equal, knownBase64, sha256, toBase64, toHex, utf8 }
 import type { SignedTask } from "../crypto/signing";
 import { ForkError, ProofError, SettingsError, WitnessQuorumError } from "../errors";
 import type { Records, Store } from "../store/store";
-import type { LoggedTask } from "../transport/shuffler";
+import type { LoggedTask } from "../transport/services";
 import { type NoteKey, SignedCheckpoint } from "./checkpoint";
 import { isConsistent, leafHash, type Path, verifyInclusion } from "./merkle";
 
@@ -17,6 +17,8 @@ const WEEK_SECONDS = 7 * 24 * 3600;
 const CLOCK_SKEW_SECONDS = 300;
 const MAX_REFUSED = 64;
 const TASK_ENTRY = 1;
+/** Keys of evidence begin with this. */
+const PREFIX = "log ";
 
 /** An entry that the device found, or refused, under a checkpoint; bytes are in base64. */
 export interface LogEvidence {
@@ -164,7 +166,7 @@ export class DeviceLog {
     return this.store.locked(async (records) => {
       const newest = await this.#last(records);
       if ((newest?.size ?? 0n) !== (last?.size ?? 0n)) return false;
-      await records.put("log", `accepted ${evidence.digest}`, evidence);
+      await records.put(`${PREFIX}accepted ${evidence.digest}`, evidence);
       return true;
     });
   }
@@ -172,12 +174,12 @@ export class DeviceLog {
   #refuse(evidence: LogEvidence): Promise<void> {
     return this.store.locked(async (records) => {
       const refused = (await all(records)).filter((one) => one.refused);
-      const place = `refused ${evidence.digest} ${evidence.checkpoint}`;
-      if (refused.length < MAX_REFUSED) await records.put("log", place, evidence);
+      const place = `${PREFIX}refused ${evidence.digest} ${evidence.checkpoint}`;
+      if (refused.length < MAX_REFUSED) await records.put(place, evidence);
     });
   }
 }
 
 async function all(records: Records): Promise<LogEvidence[]> {
-  return (await records.all("log")) as LogEvidence[];
+  return (await records.all(PREFIX)) as LogEvidence[];
 }

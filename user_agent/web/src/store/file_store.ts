@@ -2,9 +2,13 @@
 
 import { open, readFile, rename } from "node:fs/promises";
 import { StorageError } from "../errors";
-import { MemoryStore, type Table } from "./store";
+import { MemoryStore } from "./store";
 
-type Content = Record<string, Record<string, unknown>>;
+/** Infinity, which JSON has no number for; no other text of a record is this one. */
+const INFINITE = "Infinity";
+const write = (_: string, value: unknown) =>
+  value === Number.POSITIVE_INFINITY ? INFINITE : value;
+const read = (_: string, value: unknown) => (value === INFINITE ? Number.POSITIVE_INFINITY : value);
 
 /** The account of a device in Node; one process at a time may use a file. */
 export class FileStore extends MemoryStore {
@@ -16,12 +20,8 @@ export class FileStore extends MemoryStore {
   static async open(path: string): Promise<FileStore> {
     const store = new FileStore(path);
     try {
-      const content: Content = JSON.parse(await readFile(path, "utf8"));
-      for (const [table, records] of Object.entries(content)) {
-        for (const [key, value] of Object.entries(records)) {
-          await MemoryStore.prototype.put.call(store, table as Table, key, value);
-        }
-      }
+      const content: object = JSON.parse(await readFile(path, "utf8"), read);
+      for (const [key, value] of Object.entries(content)) store.records.set(key, value);
     } catch (error) {
       const isNew = error instanceof Error && "code" in error && error.code === "ENOENT";
       if (!isNew) throw new StorageError("storage_failed", {}, { cause: error });
@@ -30,23 +30,17 @@ export class FileStore extends MemoryStore {
   }
 
   /** Write all records with the new one; memory follows only once the file is durable. */
-  override async put(table: Table, key: string, value: unknown): Promise<void> {
-    const content: Content = {};
-    for (const [name, records] of this.tables) {
-      content[name] = Object.fromEntries(
-        [...records].map(([each, text]) => [each, JSON.parse(text)]),
-      );
-    }
-    content[table] = { ...content[table], [key]: value };
+  override async put(key: string, value: unknown): Promise<void> {
+    const content = Object.fromEntries([...this.records, [key, value]]);
     try {
       const file = await open(`${this.path}.new`, "w", 0o600);
-      await file.writeFile(JSON.stringify(content));
+      await file.writeFile(JSON.stringify(content, write));
       await file.sync();
       await file.close();
       await rename(`${this.path}.new`, this.path);
     } catch (error) {
       throw new StorageError("storage_failed", {}, { cause: error });
     }
-    await super.put(table, key, value);
+    await super.put(key, value);
   }
 }

@@ -2,14 +2,15 @@
 
 import { StorageError } from "../errors";
 
-export const TABLES = ["answers", "log", "device"] as const;
-export type Table = (typeof TABLES)[number];
+/** The one table of the database. */
+const RECORDS = "records";
 
 /** Records while the lock is held. A value is plain data; `put` is durable when it returns. */
 export interface Records {
-  get(table: Table, key: string): Promise<unknown>;
-  all(table: Table): Promise<unknown[]>;
-  put(table: Table, key: string, value: unknown): Promise<void>;
+  get(key: string): Promise<unknown>;
+  /** Return the values of all keys that begin with a prefix. */
+  all(prefix: string): Promise<unknown[]>;
+  put(key: string, value: unknown): Promise<void>;
 }
 
 /** Storage that other tabs, or calls, may share. */
@@ -19,8 +20,8 @@ export interface Store {
 }
 
 /** Records in memory, for tests and for people who accept that their account is forgotten. */
-export class MemoryStore implements Store {
-  protected readonly tables = new Map<Table, Map<string, string>>();
+export class MemoryStore implements Store, Records {
+  protected readonly records = new Map<string, unknown>();
   #last: Promise<unknown> = Promise.resolve();
 
   locked<T>(work: (records: Records) => Promise<T>): Promise<T> {
@@ -29,18 +30,17 @@ export class MemoryStore implements Store {
     return result;
   }
 
-  async get(table: Table, key: string): Promise<unknown> {
-    const value = this.tables.get(table)?.get(key);
-    return value === undefined ? undefined : JSON.parse(value);
+  async get(key: string): Promise<unknown> {
+    return structuredClone(this.records.get(key));
   }
 
-  async all(table: Table): Promise<unknown[]> {
-    return [...(this.tables.get(table)?.values() ?? [])].map((value) => JSON.parse(value));
+  async all(prefix: string): Promise<unknown[]> {
+    const found = [...this.records].filter(([key]) => key.startsWith(prefix));
+    return structuredClone(found.map(([, value]) => value));
   }
 
-  async put(table: Table, key: string, value: unknown): Promise<void> {
-    const records = this.tables.get(table) ?? new Map<string, string>();
-    this.tables.set(table, records.set(key, JSON.stringify(value)));
+  async put(key: string, value: unknown): Promise<void> {
+    this.records.set(key, structuredClone(value));
   }
 }
 
@@ -50,7 +50,7 @@ export class MemoryStore implements Store {
  * A browser may evict or clear it; `isPersistent` tells whether the browser promised not to. Every
  * `put` is a transaction of its own, since a transaction commits at the first foreign await.
  */
-export class IndexedDbStore implements Store {
+export class IndexedDbStore implements Store, Records {
   private constructor(
     private readonly database: IDBDatabase,
     private readonly name: string,
@@ -63,9 +63,7 @@ export class IndexedDbStore implements Store {
       throw new StorageError("no_storage");
     try {
       const opening = indexedDB.open(name, 1);
-      opening.onupgradeneeded = () => {
-        for (const table of TABLES) opening.result.createObjectStore(table);
-      };
+      opening.onupgradeneeded = () => opening.result.createObjectStore(RECORDS);
       const database = await settled(opening);
       const isPersistent = (await navigator.storage?.persist?.()) ?? false;
       return new IndexedDbStore(database, name, isPersistent);
@@ -78,18 +76,20 @@ export class IndexedDbStore implements Store {
     return await navigator.locks.request(`${this.name} account`, () => work(this));
   }
 
-  get(table: Table, key: string): Promise<unknown> {
-    return settled(this.database.transaction(table).objectStore(table).get(key));
+  get(key: string): Promise<unknown> {
+    return settled(this.database.transaction(RECORDS).objectStore(RECORDS).get(key));
   }
 
-  all(table: Table): Promise<unknown[]> {
-    return settled(this.database.transaction(table).objectStore(table).getAll());
+  all(prefix: string): Promise<unknown[]> {
+    const range = IDBKeyRange.bound(prefix, `${prefix}\uffff`);
+    return settled(this.database.transaction(RECORDS).objectStore(RECORDS).getAll(range));
   }
 
-  put(table: Table, key: string, value: unknown): Promise<void> {
+  put(key: string, value: unknown): Promise<void> {
     return new Promise((resolve, reject) => {
-      const transaction = this.database.transaction(table, "readwrite", { durability: "strict" });
-      transaction.objectStore(table).put(value, key);
+      const durable = { durability: "strict" } as const;
+      const transaction = this.database.transaction(RECORDS, "readwrite", durable);
+      transaction.objectStore(RECORDS).put(value, key);
       transaction.oncomplete = () => resolve();
       transaction.onabort = () =>
         reject(new StorageError("storage_failed", {}, { cause: transaction.error }));

@@ -1,7 +1,8 @@
-/** Calls to the shuffler: user_agent/shuffler_client.py. Answers are not yet verified. */
+/** Calls to the shuffler and the issuer: their clients in user_agent/. Answers are not yet verified. */
 
 import { type Bytes, fromInteger, splitEvery, toInteger } from "../bytes";
 import { SIGNATURE_BYTES, type SignedTask } from "../crypto/signing";
+import { MODULUS_BYTES } from "../crypto/tokens";
 import { ProofError, WireError } from "../errors";
 import { type BatchCommitment, type InclusionProof, MAX_BITS } from "../inclusion/proof";
 import { SignedCheckpoint } from "../log/checkpoint";
@@ -33,18 +34,8 @@ export interface LoggedTask {
   readonly proof: LogProof;
 }
 
-/** The interface of the shuffler to a device. */
-export interface Shuffler {
-  fetchTask(digest: Bytes): Promise<SignedTask>;
-  fetchLoggedTask(digest: Bytes, logSize: bigint): Promise<LoggedTask>;
-  /** Submit an envelope with a token, empty for none; return the receipt. */
-  submit(digest: Bytes, envelope: Bytes, token: Bytes): Promise<Bytes>;
-  /** Fetch a batch's commitment, with one bucket if a prefix is given. */
-  inclusion(digest: Bytes, prefix: number | null): Promise<InclusionProof>;
-}
-
-/** The shuffler behind Connect. */
-export class RemoteShuffler implements Shuffler {
+/** The shuffler. */
+export class Shuffler {
   constructor(private readonly service: ConnectService) {}
 
   async fetchTask(digest: Bytes): Promise<SignedTask> {
@@ -57,17 +48,30 @@ export class RemoteShuffler implements Shuffler {
     return { task: signedTask(answer), proof: logProof(answer) };
   }
 
+  /** Submit an envelope with a token, empty for none; return the receipt. */
   async submit(digest: Bytes, envelope: Bytes, token: Bytes): Promise<Bytes> {
     const request = { taskDigest: digest, envelope, ...(token.length > 0 && { token }) };
     const answer = await this.service.call("Submit", request);
     return bytesField(answer, "receipt", SIGNATURE_BYTES);
   }
 
+  /** Fetch a batch's commitment, with one bucket if a prefix is given. */
   async inclusion(digest: Bytes, prefix: number | null): Promise<InclusionProof> {
     const place = prefix === null ? {} : { prefix: fromInteger(prefix, 4) };
     return inclusionProof(
       await this.service.call("GetInclusion", { taskDigest: digest, ...place }),
     );
+  }
+}
+
+/** The issuer of one-time tokens. */
+export class Issuer {
+  constructor(private readonly service: ConnectService) {}
+
+  /** Fetch the blind signature of a blinded message; the same message may be sent again. */
+  async issue(keyId: Bytes, blinded: Bytes, credential: Bytes): Promise<Bytes> {
+    const answer = await this.service.call("IssueToken", { keyId, blinded, credential });
+    return fixedField(answer, "blindSignature", MODULUS_BYTES);
   }
 }
 
