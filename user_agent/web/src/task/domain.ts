@@ -1,20 +1,7 @@
 /** How items arise: ordered buckets of a number, and a breakdown; common/task/domain_spec.py. */
 
 import { TaskError, ValueRangeError } from "../errors";
-import {
-  checkLabels,
-  checkRange,
-  choice,
-  double,
-  listOf,
-  normalize,
-  optional,
-  printable,
-  type Reader,
-  table,
-  text,
-  whole,
-} from "./readers";
+import * as read from "./readers";
 
 /** Between a group's name and a label or a value, as in `DE / flu`. */
 export const GROUP_SEPARATOR = " / ";
@@ -29,24 +16,24 @@ const DIGITS = 12;
 /** Least width of a bucket, in units of the last digit, for which its edges are rounded. */
 const FINE = 50;
 
-const EDGES = table({
-  spacing: optional(choice("equal", "logarithmic", "given"), "equal"),
-  outside: optional(choice("refuse", "clip"), "refuse"),
-  unit: printable(MAX_CHARACTERS),
-  low: optional(double, 0),
-  high: optional(double, 0),
-  buckets: optional(whole(2, MAX_COMPUTED_BUCKETS), 0),
-  given: optional(listOf(double), []),
+const EDGES = read.table({
+  spacing: read.optional(read.choice("equal", "logarithmic", "given"), "equal"),
+  outside: read.optional(read.choice("refuse", "clip"), "refuse"),
+  unit: read.printable(MAX_CHARACTERS),
+  low: read.optional(read.double, 0),
+  high: read.optional(read.double, 0),
+  buckets: read.optional(read.whole(2, MAX_COMPUTED_BUCKETS), 0),
+  given: read.optional(read.listOf(read.double), []),
 });
 
-export const edges: Reader<Edges> = (json, name) => {
+export const edges: read.Reader<Edges> = (json, name) => {
   const { spacing, outside, unit, low, high, buckets, given } = EDGES(json, name);
   const isGiven = spacing === "given";
   if (isGiven ? low || high || buckets : given.length > 0 || !buckets) {
     throw new TaskError("edges_twice");
   }
   if (isGiven) {
-    checkRange("the number of given edges", BigInt(given.length), 3n, BigInt(MAX_GIVEN_EDGES));
+    read.checkRange("the number of given edges", BigInt(given.length), 3n, BigInt(MAX_GIVEN_EDGES));
   } else if (high - low < leastWidth(low, high) || (spacing === "logarithmic" && low <= 0)) {
     throw new TaskError("bad_range");
   }
@@ -135,17 +122,21 @@ export function hierarchySizes(buckets: number, fanOut: number, groups: number):
   return sizes.map((size) => groups * size);
 }
 
-const BREAKDOWN = table({ attribute: printable(MAX_CHARACTERS), groups: listOf(text) });
+const BREAKDOWN = read.table({
+  attribute: read.printable(MAX_CHARACTERS),
+  groups: read.listOf(read.text),
+});
 /** A public attribute by which results are broken down. */
 export type Breakdown = ReturnType<typeof BREAKDOWN>;
 
-export const breakdown: Reader<Breakdown> = (json, name) => {
+export const breakdown: read.Reader<Breakdown> = (json, name) => {
   const found = BREAKDOWN(json, name);
   const { attribute, groups } = found;
-  checkRange("the number of groups", BigInt(groups.length), 2n, BigInt(MAX_GROUPS));
-  checkLabels(groups, groups.length);
+  read.checkRange("the number of groups", BigInt(groups.length), 2n, BigInt(MAX_GROUPS));
+  read.checkLabels(groups, groups.length);
   const isClear = groups.every(
-    (group) => group !== "" && group === normalize(group) && !`${group} `.includes(GROUP_SEPARATOR),
+    (group) =>
+      group !== "" && group === read.normalize(group) && !`${group} `.includes(GROUP_SEPARATOR),
   );
   if (!isClear || attribute === "") throw new TaskError("bad_groups");
   return found;

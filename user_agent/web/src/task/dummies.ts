@@ -3,7 +3,7 @@
 import { TaskError } from "../errors";
 import type { Mechanism, Report } from "../mechanisms/mechanism";
 import type { Uniform } from "../random";
-import { optional, smallWeight, table, text, truth, union, whole } from "./readers";
+import * as read from "./readers";
 
 /** Denominator of `extra_weight`. */
 export const EXTRA_WEIGHT_SUM = 2 ** 32;
@@ -24,35 +24,35 @@ export interface Dummies {
   draw(mechanism: Mechanism, uniform: Uniform): Report[];
 }
 
-const per_user = whole(0, MAX_DUMMIES);
-const extra_weight = smallWeight(1, EXTRA_WEIGHT_SUM - 1);
-const one_length = optional(truth, false);
-const FIXED = table({ distribution: text, per_user });
-const FRACTIONAL = table({ distribution: text, per_user, extra_weight, one_length });
-const BINOMIAL = table({
-  distribution: text,
+const per_user = read.whole(0, MAX_DUMMIES);
+const extra_weight = read.smallWeight(1, EXTRA_WEIGHT_SUM - 1);
+const one_length = read.optional(read.truth, false);
+const FIXED = read.table({ distribution: read.text, per_user });
+const FRACTIONAL = read.table({ distribution: read.text, per_user, extra_weight, one_length });
+const BINOMIAL = read.table({
+  distribution: read.text,
   per_user,
-  trials: whole(2, MAX_TRIALS),
+  trials: read.whole(2, MAX_TRIALS),
   extra_weight,
   one_length,
 });
-const NEGATIVE_BINOMIAL = table({
-  distribution: text,
+const NEGATIVE_BINOMIAL = read.table({
+  distribution: read.text,
   per_user,
-  trials: whole(1, MAX_GEOMETRICS),
+  trials: read.whole(1, MAX_GEOMETRICS),
   extra_weight,
-  most: whole(1, MAX_DUMMIES),
+  most: read.whole(1, MAX_DUMMIES),
   one_length,
 });
-const EACH_ITEM = table({
-  distribution: text,
-  trials: whole(1, MAX_TRIALS),
+const EACH_ITEM = read.table({
+  distribution: read.text,
+  trials: read.whole(1, MAX_TRIALS),
   extra_weight,
-  most: whole(1, MAX_DUMMIES),
+  most: read.whole(1, MAX_DUMMIES),
 });
 
 /** Reads a view's dummies. */
-export const dummies = union<UniformDummies | ItemDummies>("distribution", {
+export const dummies = read.union<UniformDummies | ItemDummies>("distribution", {
   fixed: (...json) => new UniformDummies(FIXED(...json), 0),
   fractional: (...json) => new UniformDummies(FRACTIONAL(...json), 1),
   binomial: (...json) => {

@@ -5,23 +5,7 @@ import { PROOF_BYTES } from "../crypto/signing";
 import { TokenKey } from "../crypto/tokens";
 import { TaskError } from "../errors";
 import type { MechanismName } from "./protocols";
-import {
-  ASCII,
-  bytes,
-  checkRange,
-  choice,
-  listOf,
-  MAX_WEIGHT_SUM,
-  optional,
-  printable,
-  type Reader,
-  smallWeight,
-  table,
-  text,
-  union,
-  weight,
-  whole,
-} from "./readers";
+import * as read from "./readers";
 
 /** Denominator of `keep_weight`. */
 export const KEEP_SUM = 2 ** 32;
@@ -34,8 +18,8 @@ const MAX_PER_ITEM = 2 ** 24;
 const MAX_GEOMETRIC = 2 ** 20;
 const MAX_DRAWS = 2 ** 20;
 
-const MECHANISM = table({
-  name: choice<MechanismName>(
+const MECHANISM = read.table({
+  name: read.choice<MechanismName>(
     "grr",
     "warner",
     "symmetric-unary",
@@ -43,40 +27,43 @@ const MECHANISM = table({
     "local-hashing",
     "hierarchy",
   ),
-  buckets: whole(2, MAX_DOMAIN_SIZE),
-  digits: whole(1, 24),
-  true_weight: weight(1n, MAX_WEIGHT_SUM),
+  buckets: read.whole(2, MAX_DOMAIN_SIZE),
+  digits: read.whole(1, 24),
+  true_weight: read.weight(1n, read.MAX_WEIGHT_SUM),
   /** 0 if and only if reports have no noise of their own. */
-  other_weight: weight(0n, MAX_WEIGHT_SUM),
-  report_bytes: whole(1, MAX_REPORT_BYTES),
+  other_weight: read.weight(0n, read.MAX_WEIGHT_SUM),
+  report_bytes: read.whole(1, MAX_REPORT_BYTES),
 });
 /** A mechanism for items, with its integer weights: MechanismSpec of common/task/specs.py. */
 export type MechanismSpec = ReturnType<typeof MECHANISM>;
 
-export const mechanism: Reader<MechanismSpec> = (json, name) => {
+export const mechanism: read.Reader<MechanismSpec> = (json, name) => {
   const spec = MECHANISM(json, name);
   const { trueWeight, otherWeight, buckets } = spec;
-  const most = otherWeight === 0n ? 1n : MAX_WEIGHT_SUM;
-  checkRange("true_weight", trueWeight, otherWeight + 1n, most);
+  const most = otherWeight === 0n ? 1n : read.MAX_WEIGHT_SUM;
+  read.checkRange("true_weight", trueWeight, otherWeight + 1n, most);
   const total = trueWeight + (BigInt(buckets) - 1n) * otherWeight;
-  checkRange("the sum of the weights", total, 1n, MAX_WEIGHT_SUM);
+  read.checkRange("the sum of the weights", total, 1n, read.MAX_WEIGHT_SUM);
   return spec;
 };
 
-const NONE = table({ distribution: choice("none") });
-const BINOMIAL = table({ distribution: choice("binomial"), trials: whole(1, MAX_PER_ITEM) });
-const GEOMETRIC = table({
-  distribution: choice("geometric"),
-  peak: optional(whole(0, MAX_GEOMETRIC), 0),
-  left_weight: smallWeight(1, RATIO_SUM - 1),
-  right_weight: smallWeight(1, RATIO_SUM - 1),
-  most: whole(1, MAX_GEOMETRIC),
+const NONE = read.table({ distribution: read.choice("none") });
+const BINOMIAL = read.table({
+  distribution: read.choice("binomial"),
+  trials: read.whole(1, MAX_PER_ITEM),
+});
+const GEOMETRIC = read.table({
+  distribution: read.choice("geometric"),
+  peak: read.optional(read.whole(0, MAX_GEOMETRIC), 0),
+  left_weight: read.smallWeight(1, RATIO_SUM - 1),
+  right_weight: read.smallWeight(1, RATIO_SUM - 1),
+  most: read.whole(1, MAX_GEOMETRIC),
 });
 export type GeometricNoise = ReturnType<typeof GEOMETRIC>;
 /** The distribution of the number of the shuffler's dummies of one item. */
 export type Noise = ReturnType<typeof NONE | typeof BINOMIAL> | GeometricNoise;
 
-const geometric: Reader<GeometricNoise> = (json, name) => {
+const geometric: read.Reader<GeometricNoise> = (json, name) => {
   const noise = GEOMETRIC(json, name);
   if (noise.most < noise.peak || drawsPerItem(noise) > MAX_DRAWS) {
     throw new TaskError("too_many_draws");
@@ -85,31 +72,33 @@ const geometric: Reader<GeometricNoise> = (json, name) => {
 };
 
 /** A shuffler of a task: its signed key, and what it drops, and adds to each view. */
-export const shuffler = table({
-  key: bytes,
-  name: printable(64, ASCII),
-  proof: optional(proofOf, new Uint8Array()),
-  keep_weight: optional(smallWeight(1, KEEP_SUM), KEEP_SUM),
-  noise: listOf(union<Noise>("distribution", { none: NONE, binomial: BINOMIAL, geometric })),
+export const shuffler = read.table({
+  key: read.bytes,
+  name: read.printable(64, read.ASCII),
+  proof: read.optional(proofOf, new Uint8Array()),
+  keep_weight: read.optional(read.smallWeight(1, KEEP_SUM), KEEP_SUM),
+  noise: read.listOf(
+    read.union<Noise>("distribution", { none: NONE, binomial: BINOMIAL, geometric }),
+  ),
 });
 
 /** The issuer whose one-time tokens a task requires, and the task's signed token key. */
-export const tokens = table({
+export const tokens = read.table({
   issuer: (json, name) => {
-    const issuer = text(json, name);
+    const issuer = read.text(json, name);
     if (!/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(issuer)) throw new TaskError("issuer_name");
     return issuer;
   },
   key: (json, name) => {
-    const key = TokenKey.of(bytes(json, name));
+    const key = TokenKey.of(read.bytes(json, name));
     if (key === null) throw new TaskError("token_key");
     return key;
   },
   proof: proofOf,
 });
 
-function proofOf(...json: Parameters<Reader<Bytes>>): Bytes {
-  const proof = bytes(...json);
+function proofOf(...json: Parameters<read.Reader<Bytes>>): Bytes {
+  const proof = read.bytes(...json);
   if (proof.length !== PROOF_BYTES) throw new TaskError("proof_length");
   return proof;
 }

@@ -20,22 +20,7 @@ import {
   tokens,
 } from "./parts";
 import { PROTOCOLS, type ProtocolRow } from "./protocols";
-import {
-  ASCII,
-  bytes,
-  checkLabels,
-  checkRange,
-  choice,
-  double,
-  doubleOrInfinite,
-  listOf,
-  optional,
-  printable,
-  type Reader,
-  table,
-  text,
-  whole,
-} from "./readers";
+import * as read from "./readers";
 
 export const SUBMISSION_ID_BYTES = 16;
 
@@ -48,9 +33,9 @@ const MAX_SHUFFLER_DUMMIES = 10 ** 9;
 const MAX_SHUFFLER_DRAWS = 10 ** 10;
 
 /** Read a name that this device knows; raise PolicyError, with the name, for any other. */
-function known<T extends string>(names: readonly T[]): Reader<T> {
+function known<T extends string>(names: readonly T[]): read.Reader<T> {
   return (json, name) => {
-    const found = text(json, name);
+    const found = read.text(json, name);
     const own = names.find((each) => each === found);
     if (own !== undefined) return own;
     const shown = /^[a-z0-9-]{1,64}$/.test(found) ? found : "?";
@@ -58,38 +43,38 @@ function known<T extends string>(names: readonly T[]): Reader<T> {
   };
 }
 
-const TASK = table({
+const TASK = read.table({
   version: (json) => {
     if (json !== 2n) throw new TaskError("task_version");
   },
   protocol: known([...PROTOCOLS.keys()]),
   suite: known(Object.keys(SUITES) as SuiteName[]),
-  kind: choice("categorical", "ordered"),
-  views: listOf(table({ domain_size: whole(1, MAX_DOMAIN_SIZE), dummies })),
-  shufflers: listOf(shuffler),
+  kind: read.choice("categorical", "ordered"),
+  views: read.listOf(read.table({ domain_size: read.whole(1, MAX_DOMAIN_SIZE), dummies })),
+  shufflers: read.listOf(shuffler),
   mechanism,
-  labels: optional(listOf(text), []),
-  edges: optional(edges, null),
-  breakdown: optional(breakdown, null),
-  tokens: optional(tokens, null),
-  delta: double,
-  n_min: whole(1, MAX_USERS),
-  target_size: whole(1, MAX_USERS),
-  deadline: whole(1, 2 ** 40),
-  assumed_honest_fraction: double,
-  local_epsilon: doubleOrInfinite,
-  central_epsilon: double,
-  coalition_epsilon: doubleOrInfinite,
-  budget_epsilon: double,
-  budget_delta: double,
-  analyzer_key: bytes,
-  nonce: bytes,
-  population: printable(64, ASCII),
-  title: printable(80),
-  prompt: printable(500),
-  purpose: printable(1000),
-  series: printable(64),
-  round: optional(whole(1, 10 ** 6), 0),
+  labels: read.optional(read.listOf(read.text), []),
+  edges: read.optional(edges, null),
+  breakdown: read.optional(breakdown, null),
+  tokens: read.optional(tokens, null),
+  delta: read.double,
+  n_min: read.whole(1, MAX_USERS),
+  target_size: read.whole(1, MAX_USERS),
+  deadline: read.whole(1, 2 ** 40),
+  assumed_honest_fraction: read.double,
+  local_epsilon: read.doubleOrInfinite,
+  central_epsilon: read.double,
+  coalition_epsilon: read.doubleOrInfinite,
+  budget_epsilon: read.double,
+  budget_delta: read.double,
+  analyzer_key: read.bytes,
+  nonce: read.bytes,
+  population: read.printable(64, read.ASCII),
+  title: read.printable(80),
+  prompt: read.printable(500),
+  purpose: read.printable(1000),
+  series: read.printable(64),
+  round: read.optional(read.whole(1, 10 ** 6), 0),
 });
 type Stated = ReturnType<typeof TASK>;
 
@@ -175,14 +160,14 @@ function checkProtocol(task: Task): void {
     throw new TaskError("too_many_draws");
   }
   const buckets = BigInt(row.buckets);
-  if (buckets && !hashesNothing) checkRange("buckets", BigInt(spec.buckets), buckets, buckets);
+  if (buckets && !hashesNothing) read.checkRange("buckets", BigInt(spec.buckets), buckets, buckets);
 }
 
 function checkDomain(task: Task): void {
   const { domainSize: size, row, labels, dummies: added, groups, levelSizes, views } = task;
   const { name, buckets, digits } = task.mechanism;
   const isTree = name === "hierarchy";
-  checkRange("domain_size", BigInt(size), 2n, BigInt(MAX_DOMAIN_SIZE));
+  read.checkRange("domain_size", BigInt(size), 2n, BigInt(MAX_DOMAIN_SIZE));
   if (row.isBinary && size !== 2) throw new TaskError("binary", { protocol: task.protocol });
   const kind = task.edges || isTree ? "ordered" : "categorical";
   if (task.kind !== kind || (isTree && !task.edges)) throw new TaskError("kind");
@@ -195,7 +180,7 @@ function checkDomain(task: Task): void {
   if (isPlain ? buckets !== size || digits !== 1 : isHashed && buckets ** digits < size) {
     throw new TaskError("buckets_of_items", { buckets, digits, size });
   }
-  checkLabels(labels, size);
+  read.checkLabels(labels, size);
   const ofGroup = task.edges?.size ?? Math.floor(size / groups);
   if (ofGroup * groups !== size) throw new TaskError("size_of_groups");
   labels.forEach((label, item) => {
@@ -230,7 +215,7 @@ function checkClaims(task: Task): void {
 
 function checkKeysAndSizes(task: Task): void {
   const { nMin, targetSize, series, round, shuffler: only, lengths } = task;
-  checkRange("target_size", BigInt(targetSize), BigInt(nMin), BigInt(MAX_USERS));
+  read.checkRange("target_size", BigInt(targetSize), BigInt(nMin), BigInt(MAX_USERS));
   if ((series === "") !== (round === 0)) throw new TaskError("round_without_series");
   const { publicKeyBytes, overheadBytes } = SUITES[task.suite];
   const isKey = [task.analyzerKey, only.key].every((key) => key.length === publicKeyBytes);
