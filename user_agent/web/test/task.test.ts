@@ -52,3 +52,10 @@ test("doubles are written as Python writes them", () => {
   };
   for (const [text, value] of Object.entries(known)) assert.equal(writeDouble(value), text);
 });
+
+test("a submission has at most a mebibyte, with its longest length", () => {
+  const { task } = vectors("transcript-puredump");
+  const bytes = (perUser: number) => utf8(task.replace('"per_user":4', `"per_user":${perUser}`));
+  assert.equal(parseTask(bytes(20_161)).lengths.at(-1), 20_163);
+  assert.throws(() => parseTask(bytes(20_162)), TaskError);
+});
