@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Bytes, concat, knownBase64, toHex, utf8 } from "../src/bytes";
 import { drawReports } from "../src/contribution";
-import { ANALYZER, SHUFFLER, sealContext, sealWith } from "../src/crypto/hpke";
+import { ANALYZER, SHUFFLER, sealContext, sealer } from "../src/crypto/hpke";
 import { Identity, isValidReceipt, verifyTask } from "../src/crypto/signing";
 import { PendingToken, tokenChallenge } from "../src/crypto/tokens";
 import { PeerError, ShuffleDpError, WireError } from "../src/errors";
@@ -155,7 +155,7 @@ for (const name of vectorNames("transcript-")) {
 
       const seal = async (key: Bytes, recipient: number, plaintext: Bytes, ephemeral: Bytes) => {
         const info = sealContext(recipient, digest);
-        return sealWith(task.suite, key, info, plaintext, await pairOf(ephemeral));
+        return sealer(task.suite, key, info, () => pairOf(ephemeral))(plaintext);
       };
       const sealed: Bytes[] = [];
       for (const [at, report] of reports.entries()) {

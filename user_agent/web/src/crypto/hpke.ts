@@ -45,35 +45,41 @@ export function sealContext(recipient: number, digest: Bytes): Bytes {
   return concat(utf8("shuffledp v1 seal"), Uint8Array.of(USER_AGENT, recipient), digest);
 }
 
-/** Return a function that seals under one key and context; it raises WireError for a bad key. */
-export function sealer(name: SuiteName, publicKey: Bytes, info: Bytes): Sealer {
-  return async (plaintext) => {
-    const pair = await crypto.subtle.generateKey("X25519", false, ["deriveBits"]);
-    return sealWith(name, publicKey, info, plaintext, pair as CryptoKeyPair);
-  };
-}
-
-/** Seal under an ephemeral key, which must never be used again: for `sealer`, and for tests. */
-export async function sealWith(
+/**
+ * Return a function that seals under one key and context; it raises WireError for a bad key.
+ *
+ * Every call of `ephemeral` must give a pair that is used for nothing else; only tests replace it.
+ */
+export function sealer(
   name: SuiteName,
   publicKey: Bytes,
   info: Bytes,
-  plaintext: Bytes,
-  ephemeral: CryptoKeyPair,
-): Promise<Bytes> {
+  ephemeral: () => Promise<CryptoKeyPair> = freshPair,
+): Sealer {
   const suite: SuiteSpec = SUITES[name];
-  const enc = new Uint8Array(await crypto.subtle.exportKey("raw", ephemeral.publicKey));
-  const agreed = await agree(publicKey, ephemeral.privateKey);
   const kem = labelled(concat(utf8("KEM"), fromInteger(0x20, 2)));
-  const prk = await kem.extract("", "eae_prk", agreed);
-  const shared = await kem.expand(prk, "shared_secret", concat(enc, publicKey), 32);
   const hpke = labelled(concat(utf8("HPKE"), Uint8Array.of(0, 0x20, 0, 1, 0, suite.aead)));
-  const pskId = await hpke.extract("", "psk_id_hash", utf8(""));
-  const context = concat(Uint8Array.of(0), pskId, await hpke.extract("", "info_hash", info));
-  const secret = await hpke.extract(shared, "secret", utf8(""));
-  const key = await hpke.expand(secret, "key", context, suite.keyBytes);
-  const nonce = await hpke.expand(secret, "base_nonce", context, 12);
-  return concat(enc, await suite.seal(key, nonce, plaintext));
+  const hashes = Promise.all([
+    hpke.extract("", "psk_id_hash", utf8("")),
+    hpke.extract("", "info_hash", info),
+  ]);
+  return async (plaintext) => {
+    const pair = await ephemeral();
+    const enc = new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));
+    const agreed = await agree(publicKey, pair.privateKey);
+    const prk = await kem.extract("", "eae_prk", agreed);
+    const shared = await kem.expand(prk, "shared_secret", concat(enc, publicKey), 32);
+    const context = concat(Uint8Array.of(0), ...(await hashes));
+    const secret = await hpke.extract(shared, "secret", utf8(""));
+    const key = await hpke.expand(secret, "key", context, suite.keyBytes);
+    const nonce = await hpke.expand(secret, "base_nonce", context, 12);
+    return concat(enc, await suite.seal(key, nonce, plaintext));
+  };
+}
+
+async function freshPair(): Promise<CryptoKeyPair> {
+  const pair = await crypto.subtle.generateKey("X25519", false, ["deriveBits"]);
+  return pair as CryptoKeyPair;
 }
 
 /** Return the shared X25519 secret; raise WireError for a point of small order. */
