@@ -470,6 +470,15 @@ _CLAIMED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
         },
     ),
     (
+        "sbin",
+        {
+            **_HIDDEN,
+            **_FIVE,
+            "shuffler": ShufflerSpec(keep_weight=2**30, noise=BinomialNoise(trials=24)),
+            "delta": 1e-3,
+        },
+    ),
+    (
         "sageo",
         {
             **_HIDDEN,

@@ -59,3 +59,18 @@ test("a submission has at most a mebibyte, with its longest length", () => {
   assert.equal(parseTask(bytes(20_161)).lengths.at(-1), 20_163);
   assert.throws(() => parseTask(bytes(20_162)), TaskError);
 });
+
+test("what would make the shuffler or a reader stumble is refused", () => {
+  const noise = vectors("transcript-geometric-noise").task;
+  const labels = vectors("transcript-mixdump").task;
+  for (const [whole, old, fresh] of [
+    [noise, '"left_weight":"536870912"', '"left_weight":"1073741823"'],
+    [noise, '"most":90', '"most":39'],
+    [labels, '"car"', '"\\ud800"'],
+    [labels, '"car"', '"bus"'],
+    [labels, '"car"', `"${"c".repeat(257)}"`],
+  ]) {
+    assert.ok(whole.includes(old));
+    assert.throws(() => parseTask(utf8(whole.replace(old, fresh))), TaskError, fresh);
+  }
+});
