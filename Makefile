@@ -28,7 +28,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "Installing into .venv, about a minute; one line for each package."
 	$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --progress-bar off -r requirements.lock \
-	    2> >(sed -e '/^WARNING: Retrying/b' -e '/^WARNING: /d' >&2) | sed -n -u -e 's/^Collecting \([^ ;]*\).*/  \1/p' -e 's/^Installing collected packages.*/  installing them/p'
+	    2> >(sed -e '/^WARNING: Retrying/b' -e '/^WARNING: /d' >&2) | sed -n -u -e 's/^Collecting \([^ ;]*\).*/  \1/p' -e 's/^Processing .*\/\([^/-]*\)-[^/]*$$/  \1/p' -e 's/^Installing collected packages.*/  installing them/p'
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 

@@ -1,8 +1,12 @@
-"""Count a batch's reports: by cell those that count, by cause those that are refused."""
+"""
+Count a batch's reports: by cell those that count, by cause those that are refused.
 
-from collections.abc import Iterable, Mapping
+A batch must pass checks of its numbers, unless its operator decided to release it all the same.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, ParamSpec, Self
 
 import numpy as np
 from scipy import special
@@ -11,15 +15,19 @@ from common.crypto.hpke_pool import Opened
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.mechanisms.base import Randomizer, Reports, Tally, is_null
 from common.messages.batch import BatchManifest
+from common.messages.guarantee import CheckName, Waived
+from common.messages.ledger_entry import DecisionEntry
 from common.messages.result import RefusalCause
 from common.task.task import Task, honest_share
 
+P = ParamSpec("P")
 
-class PartCounts(NamedTuple):
+
+class SliceCounts(NamedTuple):
     """
-    Numbers of a part's opened reports.
+    Numbers of a slice's opened reports.
 
-    Only totals leave a worker: outcomes of single reports would let a shuffler recognise a report
+    Only totals leave a worker: outcomes of single reports would let a shuffler recognize a report
     that it has tampered with.
     """
 
@@ -45,16 +53,16 @@ class BatchCounts:
 
     @classmethod
     def joined(
-        cls, cells: Tally, parts: Iterable[PartCounts], *, n_repeated: int, open_seconds: float
+        cls, cells: Tally, slices: Iterable[SliceCounts], *, n_repeated: int, open_seconds: float
     ) -> Self:
         """
-        Join the counts of all parts.
+        Join the counts of all slices.
 
         `n_repeated` reports were copies of others, sentinels' copies included, and were dropped
         before opening.
         """
         counted, null, unreadable, malformed = (
-            sum(numbers) for numbers in zip(*parts, strict=True)
+            sum(numbers) for numbers in zip(*slices, strict=True)
         )
         return cls(
             cells=cells,
@@ -70,12 +78,12 @@ class BatchCounts:
         return sum(self.refused.values())
 
 
-def count_reports(opened: Opened, mechanism: Randomizer) -> tuple[PartCounts, Tally]:
+def count_reports(opened: Opened, mechanism: Randomizer) -> tuple[SliceCounts, Tally]:
     """Check opened reports; count the valid ones by cell. Run by the analyzer's workers."""
     readable = np.frombuffer(opened.readable, dtype=np.bool_)
     reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]
     padding, fine = is_null(reports), mechanism.valid(reports)
-    found = PartCounts(
+    found = SliceCounts(
         counted=int(fine.sum()),
         null=int(padding.sum()),
         unreadable=len(readable) - len(reports),
@@ -150,3 +158,37 @@ def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float)
             f"{counts.n_refused} of the batch's {n_reports} reports were refused; "
             f"most_refused_share is {most_refused_share}"
         )
+
+
+class Waiver:
+    """The checks that a batch fails and its operator waives: all of them, or none."""
+
+    def __init__(self, decision: DecisionEntry | None) -> None:
+        """`decision` is the operator's last one; only one to release the batch waives checks."""
+        self._decision = decision if decision and decision.decision == "release" else None
+        self._failed = [self._decision.reason] if self._decision else []
+        self._checks: tuple[CheckName, ...] = ()
+
+    def run(
+        self, name: CheckName, check: Callable[P, None], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Run a check; raise its SuspectBatchError unless it is waived."""
+        try:
+            check(*args, **kwargs)
+        except SuspectBatchError as error:
+            if self._decision is None:
+                raise
+            self._failed.append(str(error))
+            self._checks += (name,)
+
+    def waived(self, batch: BatchManifest) -> Waived:
+        """Return the checks that a batch failed so far, and what its guarantees need instead."""
+        return Waived(self._checks, batch.by_length if "lengths" in self._checks else ())
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return the warning of a batch that is released in spite of failed checks."""
+        if self._decision is None:
+            return ()
+        failed = "; ".join(dict.fromkeys(self._failed))
+        warning = f"the operator released this batch although it failed a check: {failed}"
+        return (f"{warning}; the operator's note: {self._decision.note}",)

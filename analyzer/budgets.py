@@ -25,9 +25,8 @@ from common.accounting.releases import (
     lasting_epsilon,
 )
 from common.errors import AccountingError, BudgetError, LedgerError
-from common.messages.guarantee import rounded_up, sum_upper
+from common.messages.guarantee import NONE_WAIVED, Waived, rounded_up, sum_upper
 from common.messages.ledger_entry import LedgerEntry
-from common.messages.waived import NONE_WAIVED, Waived
 from common.task.task import Task
 from common.task_digest import TaskDigest
 
@@ -180,7 +179,7 @@ def population_budgets(
 
 
 def basis_of(releases: Sequence[BudgetedRelease]) -> str:
-    """Say what lasting questions among the releases count, and why; empty if there are none."""
+    """Explain what lasting questions among the releases count; empty if there are none."""
     return lasting_basis(each.release for each in releases)
 
 

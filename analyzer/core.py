@@ -7,15 +7,15 @@ import numpy as np
 
 from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import CountJob
+from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry
-from analyzer.release import Releases
-from analyzer.staging import Staging
+from analyzer.registry import Registry
+from analyzer.release import Releases, Staging
 from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store
 from analyzer.task_log import TaskLog
 from analyzer.witness_client import WitnessLink
-from common.receiving.staged_blocks import StagedBlocks
+from common.runtime.blocks import StagedBlocks
 from common.runtime.clock import Clock
 from common.runtime.parts.executor import Executor
 
@@ -52,8 +52,9 @@ class AnalyzerCore:
             metrics=self.metrics,
         )
         self.staging = Staging(
-            registry=self.registry,
             store=store,
+            budgets=self.budgets,
+            metrics=self.metrics,
             get_task=self.registry.get,
             job=CountJob,
             check_kept=ledger.check_not_dropped,
@@ -64,7 +65,17 @@ class AnalyzerCore:
             blocks=self.blocks,
             executor=self.executor,
         )
-        self.releases = Releases(staging=self.staging, most_refused_share=self.most_refused_share)
+        self.releases = Releases(
+            staging=self.staging,
+            registry=self.registry,
+            store=store,
+            budgets=self.budgets,
+            keys=keys,
+            executor=self.executor,
+            clock=clock,
+            metrics=self.metrics,
+            most_refused_share=self.most_refused_share,
+        )
 
     async def check(self) -> None:
         """

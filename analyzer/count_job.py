@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.batch_counts import PartCounts, count_reports
+from analyzer.batch_counts import SliceCounts, count_reports
 from analyzer.sentinels import PartMatches, match_part
 from common.crypto.hpke import HpkePrivateKey, report_context
 from common.crypto.hpke_pool import open_each
 from common.mechanisms.base import Randomizer, Tally
 from common.messages.inclusion_proof import HASH_BYTES, salted, split
-from common.receiving.received_job import ReceivedJob
-from common.receiving.tree_job import Rows
+from common.receiving.received_job import ReceivedJob, Rows
+from common.task.kinds import KINDS
 from common.task.task import cached_task
 
 _COUNTS: Final = "counts"
@@ -40,7 +40,7 @@ class CountJob(ReceivedJob):
         """Find the sentinels' reports in an arrived part."""
         return match_part(self.arrived(part), self.report_bytes, split(self.sentinel_leaves))
 
-    def count(self, slice_number: int) -> PartCounts:
+    def count(self, slice_number: int) -> SliceCounts:
         """
         Open, check and count the reports of one slice, without sentinels' reports.
 
@@ -58,7 +58,7 @@ class CountJob(ReceivedJob):
         )
         mechanism = _mechanism_of(self.task_bytes)
         found, counts = count_reports(opened, mechanism)
-        if counts.dtype != mechanism.report_dtype:
+        if self._in_cells:
             [cells] = counts.reshape(-1).nonzero()
             counts = np.stack([cells, counts.reshape(-1)[cells]])
         self.sealed_blocks().put(f"{_COUNTS}/{slice_number}", counts.tobytes())
@@ -72,13 +72,17 @@ class CountJob(ReceivedJob):
             np.frombuffer(blocks.get(f"{_COUNTS}/{slice_number}"), dtype=none.dtype)
             for slice_number in range(self.n_slices)
         )
-        if none.dtype == mechanism.report_dtype:
+        if not self._in_cells:
             return np.concatenate([none, *contents])
         total = np.zeros(none.size, dtype=np.int64)
         for content in contents:
             cells, counts = content.reshape(2, -1)
             total[cells] += counts
         return total.reshape(none.shape)
+
+    @property
+    def _in_cells(self) -> bool:
+        return KINDS[cached_task(self.task_bytes).kind].counted_in_cells
 
     def _without_sentinels(self, rows: Rows) -> Rows:
         if not self.sentinel_leaves:

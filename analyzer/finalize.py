@@ -1,7 +1,6 @@
 """Estimate a batch's counts, for every kind of value, and build its result with its guarantees."""
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
@@ -9,17 +8,17 @@ import numpy as np
 
 from analyzer.batch_counts import BatchCounts
 from analyzer.estimation.histogram import estimate
-from analyzer.estimation.projection import shrink_to_zero
+from analyzer.estimation.shrinkage import shrink_to_zero
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import guarantees, published_claim
 from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports, Tally
 from common.mechanisms.count_law import Draws
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
-from common.mechanisms.discovery.prefix_search import find_codes
-from common.mechanisms.discovery.spelling import spell
+from common.mechanisms.discovery.prefix_search import find_codes, spell
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
 from common.messages.batch import BatchManifest
+from common.messages.guarantee import NONE_WAIVED, Waived
 from common.messages.result import (
     BitTable,
     Estimate,
@@ -30,7 +29,6 @@ from common.messages.result import (
     Owners,
     Result,
 )
-from common.messages.waived import NONE_WAIVED, Waived
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
@@ -180,6 +178,7 @@ def build_result(
     counts: BatchCounts,
     matches: SentinelMatches,
     *,
+    elapsed: Callable[[], float],
     waived: Waived = NONE_WAIVED,
 ) -> Result:
     """
@@ -187,8 +186,10 @@ def build_result(
 
     The estimate relies on `mixture_of`'s assumption about refused reports; the guarantees assume
     that each of them is a different honest user's, and nothing that a waived check was for.
+
+    `elapsed` is a clock's, to measure the duration.
     """
-    started = time.perf_counter()
+    started = elapsed()
     mixture = mixture_of(
         task, batch.n_users, counted=counts.counted, padding=counts.null, refused=counts.n_refused
     )
@@ -210,7 +211,7 @@ def build_result(
         published_claim=published_claim(task, batch.n_users, counts.n_refused, waived),
         waived=waived,
         open_seconds=counts.open_seconds,
-        estimate_seconds=time.perf_counter() - started,
+        estimate_seconds=elapsed() - started,
         n_sentinels=matches.n_acknowledged,
         n_sentinels_missing=matches.n_missing,
         n_sentinels_repeated=matches.n_repeated,

@@ -1,61 +1,28 @@
-"""The analyzer's keys, its published tasks and their list for operators."""
+"""Publish tasks, look them up, and list them for operators."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
 from analyzer.budgets import ReleaseBudgets
+from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
 from analyzer.storage import task_table
 from analyzer.storage.store import Store
 from analyzer.task_builder import complete
 from common.crypto.hpke import KeyId, key_id
-from common.crypto.key_ring import Schedule
-from common.crypto.signing import SignedTask, SigningIdentity
-from common.dates import utc
+from common.crypto.signing import SignedTask
 from common.errors import TaskError, UnknownTaskError, WireError
 from common.messages.batch import TaskSummary
 from common.messages.inclusion_proof import HASH_BYTES
-from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock
-from common.runtime.key_store import KeyStore, load_identity
-from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import NONCE_BYTES, Task, listed
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from common.wire.tasks import MAX_LISTED_TASKS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzerKeys:
-    """The analyzer's keys, created on first start, in the state directory with mode 0600."""
-
-    identity: SigningIdentity
-    """Never rotated, since devices and shufflers pin it."""
-    reports: KeyStore
-    """Keys that reports are sealed to; rotated."""
-    operator_token: OperatorToken
-
-    @classmethod
-    def load(cls, state: StateDirectory, schedule: Schedule, now: float) -> Self:
-        """
-        Read the keys, or create them on first start; publish the public ones.
-
-        Raises SettingsError if one is readable by others, damaged, or under another state key.
-        """
-        keys = cls(
-            identity=load_identity(state),
-            reports=KeyStore(state, schedule),
-            operator_token=OperatorToken(
-                state.plain_secret("operator.token", OperatorToken.generate)
-            ),
-        )
-        keys.reports.rotate(now)
-        return keys
 
 
 @dataclass(kw_only=True)
@@ -79,10 +46,9 @@ class Registry:
             BudgetError: The population's budget is too small for a batch of n_min users, so none
                 could be released.
         """
-        check_deadline(draft, self.clock.now())
-        nonce = self.rng.bytes(NONCE_BYTES)
-        public_key = self.keys.reports.public_key(draft.suite).raw
-        task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
+        nonce, now = self.rng.bytes(NONCE_BYTES), self.clock.now()
+        key = self.keys.reports.public_key(draft.suite).raw
+        task = await asyncio.to_thread(complete, draft, analyzer_key=key, nonce=nonce, now=now)
         await self.budgets.check(task, task.n_min)
         signed = self.keys.identity.sign(task.to_bytes())
         await self.store.run(task_table.add, signed, task)
@@ -167,9 +133,3 @@ class Registry:
                 "another version published it and can describe it, or its row is damaged"
             )
         return signed, summary
-
-
-def check_deadline(draft: TaskDraft, now: float) -> None:
-    """Raise TaskError unless a draft's deadline is after `now`, in seconds since 1970 UTC."""
-    if draft.deadline <= now:
-        raise TaskError(f"the deadline, {utc(draft.deadline)}, is not in the future")

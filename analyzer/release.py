@@ -7,35 +7,49 @@ charged once, or neither.
 """
 
 import asyncio
-import time
+import operator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from analyzer.batch_counts import BatchCounts, check_counts, check_lengths, refuse_excess_padding
+from analyzer.batch_counts import (
+    BatchCounts,
+    Waiver,
+    check_counts,
+    check_lengths,
+    refuse_excess_padding,
+)
+from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
+from analyzer.keys import AnalyzerKeys
+from analyzer.metrics import ReleaseMetrics
+from analyzer.registry import Registry
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
-from analyzer.staging import Staging
 from analyzer.storage import ledger, quarantine, task_table
-from analyzer.waiver import Waiver
+from analyzer.storage.store import Store
 from common.errors import (
     AccountingError,
     BatchStateError,
     BudgetError,
     DamagedStorageError,
+    LedgerError,
     SuspectBatchError,
+    TaskError,
     UnknownKeyError,
     UnusableBatchError,
+    WireError,
 )
 from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import claimed
 from common.messages.inclusion_proof import BatchCommitment
-from common.messages.ledger_entry import Decision, DecisionEntry
+from common.messages.ledger_entry import Decision, DecisionEntry, LedgerEntry
 from common.messages.result import Result
 from common.receiving import delivery_table
+from common.receiving.receiver import Receiver
 from common.runtime import logs
-from common.runtime.clock import retry_pause
+from common.runtime.clock import Clock, retry_pause
+from common.runtime.parts.executor import Executor
 from common.task.kinds import KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -43,22 +57,80 @@ from common.wire.results import result_from_bytes, result_to_wire
 
 
 @dataclass(kw_only=True)
+class Staging(Receiver[CountJob]):
+    """Stages batches until they are released."""
+
+    store: Store
+    budgets: ReleaseBudgets
+    metrics: ReleaseMetrics
+
+    def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
+        """Raise WireError for fewer than n_min users, or numbers that contradict the task."""
+        if manifest.n_users < task.n_min:
+            raise WireError(
+                f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
+            )
+        by_length = manifest.by_length or (manifest.n_users,)
+        if len(by_length) != len(task.lengths):
+            raise WireError(
+                f"submissions of {len(by_length)} lengths are announced; the task has "
+                f"{len(task.lengths)}"
+            )
+        if sum(by_length) != manifest.n_users:
+            raise WireError(
+                f"{sum(by_length)} submissions of {manifest.n_users} users are announced"
+            )
+        minimum, maximum = task.batch_reports(sum(map(operator.mul, task.lengths, by_length)))
+        if not minimum <= manifest.n_reports <= maximum:
+            allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
+            raise WireError(
+                f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users "
+                f"must have {allowed}"
+            )
+
+    async def admit(self, manifest: BatchManifest, task: Task) -> None:
+        """
+        Check that the budgets suffice even if every report counts; else mark the batch unusable.
+
+        Raises:
+            BudgetError: The release would exceed the population's privacy budget.
+            AccountingError: No guarantee exists for the batch's number of users.
+            DamagedStorageError: The ledger cannot be read; the shuffler retries after that error.
+
+        Cost: that of `ReleaseBudgets.check`.
+        """
+        try:
+            await self.budgets.check(task, manifest.n_users, manifest.task_digest)
+        except (TaskError, LedgerError) as error:
+            raise DamagedStorageError(
+                f"the analyzer cannot read its own storage: {error}"
+            ) from error
+        except (BudgetError, AccountingError) as error:
+            await self.store.mark_unusable(manifest, str(error))
+            self.metrics.record_unusable(manifest.task_digest, quarantined=False)
+            raise
+
+
+@dataclass(kw_only=True)
 class Releases:
     """Releases a result for each staged batch."""
 
     staging: Staging
+    registry: Registry
+    store: Store
+    budgets: ReleaseBudgets
+    keys: AnalyzerKeys
+    executor: Executor
+    clock: Clock
+    metrics: ReleaseMetrics
     most_refused_share: float
 
     def __post_init__(self) -> None:
-        self.executor, self.registry = self.staging.executor, self.staging.registry
-        self.store, self.budgets = self.registry.store, self.registry.budgets
-        self.keys, self.clock = self.registry.keys, self.registry.clock
-        self.metrics = self.registry.metrics
         self._charging = asyncio.Lock()
         """Held from composing a cost until it is charged: no two releases spend the same budget."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
         self._due: set[TaskDigest] = set()
-        """Tasks whose batches a task of `_releasing` has to look at, once more if need be."""
+        """Batches to release, or to erase, by the coroutines of `_releasing`: perhaps again."""
         self._all_measured = False
         """Whether `measure_budgets` has measured every population."""
 
@@ -141,9 +213,9 @@ class Releases:
             raise
         counts = refuse_excess_padding(opened, task, batch)
         waiver.run("refusals", check_counts, counts, batch.n_reports, self.most_refused_share)
-        build = partial(build_result, waived=waiver.waived(batch))
+        build = partial(build_result, elapsed=self.clock.elapsed, waived=waiver.waived(batch))
         result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)
-        if not KINDS[task.kind].counted_in_cells:  # nothing reads the reports again
+        if not KINDS[task.kind].counted_in_cells:  # reports are not kept
             counts = replace(counts, cells=counts.cells[:0])
         result = replace(result, warnings=(*waiver.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)
@@ -160,13 +232,13 @@ class Releases:
             await self.measure_budgets(task.population)
 
     async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
-        started = time.perf_counter()
-        parts = await self.executor.run(CountJob.count, job, range(job.n_slices))
+        started = self.clock.elapsed()
+        slices = await self.executor.run(CountJob.count, job, range(job.n_slices))
         return BatchCounts.joined(
             await asyncio.to_thread(job.cells),
-            parts,
+            slices,
             n_repeated=n_repeated,
-            open_seconds=time.perf_counter() - started,
+            open_seconds=self.clock.elapsed() - started,
         )
 
     async def _charge_and_store(
@@ -176,15 +248,22 @@ class Releases:
             composed = await self.budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest, result.waived
             )
-            cost = ledger.Charge(
+            guarantee = claimed(result.guarantees)
+            cost = LedgerEntry(
+                task_digest=batch.task_digest,
+                batch_id=batch.batch_id,
                 population=task.population,
+                n_users=batch.n_users,
                 n_refused=counts.n_refused,
-                guarantee=claimed(result.guarantees),
+                coalition=guarantee.coalition,
+                epsilon=guarantee.epsilon,
+                delta=guarantee.delta,
+                theorem=guarantee.theorem,
                 composed_epsilon=composed,
-                waived=result.waived,
+                waived=str(result.waived),
             )
             await self.store.release(
-                batch, counts.cells.tobytes(), result_to_wire(result).SerializeToString(), cost
+                counts.cells.tobytes(), result_to_wire(result).SerializeToString(), cost
             )
 
     async def decide(self, digest: TaskDigest, decision: Decision, note: str) -> DecisionEntry:

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Final
 
 from analyzer.core import AnalyzerCore
+from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import METRICS, ReleaseMetrics
-from analyzer.registry import AnalyzerKeys
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.storage.store import Store
@@ -14,12 +14,10 @@ from analyzer.worker import run_part
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
-from common.receiving.staged_blocks import StagedBlocks
-from common.runtime.blocks import open_blocks
-from common.runtime.clock import SystemClock
+from common.runtime.blocks import StagedBlocks, open_blocks
+from common.runtime.clock import SystemClock, repeat
 from common.runtime.key_store import Rotation
 from common.runtime.parts.dask_engine import open_executor
-from common.runtime.repeat import repeat
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import NoteKey
@@ -37,6 +35,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         SettingsError: A key in the state directory is damaged, or sealed under another state key.
         LedgerError: The ledger is broken; nothing can be released.
         ProofError: The stored checkpoint of the log is not of its entries.
+        WireError: The stored checkpoint is damaged.
     """
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     async with Service.starting(settings, "analyzer", METRICS, SystemClock(), state) as service:

@@ -120,7 +120,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     ) -> analyzer_pb2.ListTasksResponse:
         """List tasks and their states. For operators."""
         summaries = await self.core.registry.tasks(tasks_after_from_wire(request))
-        return summaries_to_wire(summaries, self.core.registry.clock.now())
+        return summaries_to_wire(summaries, self.core.clock.now())
 
     async def DescribeTask(
         self, request: analyzer_pb2.DescribeTaskRequest, _context: object
@@ -139,7 +139,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         self, request: analyzer_pb2.GetLedgerRequest, _context: object
     ) -> analyzer_pb2.GetLedgerResponse:
         """Return entries of the ledger. For operators."""
-        return ledger_to_wire(await self.core.releases.store.ledger(after_from_wire(request)))
+        return ledger_to_wire(await self.core.store.ledger(after_from_wire(request)))
 
 
 @contextmanager

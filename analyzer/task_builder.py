@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, get_args
 from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.crypto.hpke import HpkePublicKey, suite_named
+from common.dates import utc
 from common.errors import TaskError
 from common.mechanisms.base import MechanismRequest
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
@@ -26,16 +27,13 @@ from common.task.specs import (
     MAX_DOMAIN_SIZE,
     AnySpec,
     KeyValueSpec,
-    Labels,
     MechanismSpec,
     NumberSpec,
     OpenSpec,
     RapporSpec,
-    check_fields,
     check_int_range,
     check_new_labels,
     normalize,
-    spec_as,
 )
 from common.task.task import FOR_PEOPLE, MAX_LOCAL_EPSILON, Task
 from common.task.task_parts import TaskShuffler, TaskView
@@ -47,37 +45,63 @@ _DEFAULT_BITS: Final = 32
 """Bits of a Bloom filter, unless the draft states them."""
 
 
-def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
+def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes, now: float = 0.0) -> Task:
     """
     Complete a draft into a task: add the mechanism's integers and the claims. Pure.
 
+    The budget is by default the local ε, which one task cannot exceed. A task without local noise
+    and without a population gets the largest ε that the accountant certifies.
+
     Raises:
-        TaskError: The draft breaks a rule, or no finite ε can be claimed for n_min users.
+        TaskError: The draft breaks a rule, its deadline is not after `now` (UNIX time), or no
+            finite ε can be claimed for n_min users.
         WireError: The shuffler_key is not a key of the suite.
 
     Cost: that of `claimable_epsilon`.
     """
+    if draft.deadline <= now:
+        raise TaskError(f"the deadline, {utc(draft.deadline)}, is not in the future")
+    task = without_claim(draft, analyzer_key=analyzer_key, nonce=nonce)
+    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
+    """Return a draft's task with a central ε of 0; raise TaskError for a broken rule. Pure."""
+    if draft.n_min > draft.target_size:
+        raise TaskError(
+            f"n_min is {draft.n_min} and target_size is {draft.target_size}; n_min must be at most "
+            "target_size"
+        )
     protocol = protocol_named(draft.protocol)
-    _check_fields(draft, protocol)
-    for table in filter(None, (draft.texts, draft.open)):
-        check_fields(table)
     kind = _KINDS[protocol.kind]
-    draft = dataclasses.replace(draft, labels=kind.labels(draft.labels))
-    check_new_labels(draft.labels)
-    draft = with_all_items(draft)
+    draft = _with_all_items(draft, protocol)
     check_domain_size(draft.domain_size, protocol.kind)
-    spec = kind.specify(draft, protocol)
-    local_epsilon = kind.claim(draft, spec)
+    if not (draft.local_epsilon or kind.implies_epsilon):
+        raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
+    spec, local_epsilon = kind.specify(draft, protocol)
     length = suite_named(draft.suite).public_key_bytes
     shuffler_key = HpkePublicKey(draft.suite, draft.shuffler_key[:length])
-    views = _views(draft, spec)
+    if draft.dummies is not None and draft.dummies_per_user:
+        raise TaskError(
+            f"dummies_per_user is {draft.dummies_per_user}; with a table [dummies] it must be 0"
+        )
+    if spec.levels:
+        views = _views_of_levels(draft, spec)
+    else:
+        dummies = draft.dummies or averaging(draft.dummies_per_user)
+        views = (TaskView(domain_size=draft.domain_size, dummies=dummies),)
     shuffler = TaskShuffler(
         key=shuffler_key.raw,
         proof=draft.shuffler_key[length:],
         keep_weight=draft.shuffler.keep_weight,
         noise=(draft.shuffler.noise,) * len(views),
     )
-    task = Task(
+    budget_epsilon = draft.budget_epsilon
+    if budget_epsilon is None:
+        if math.isinf(local_epsilon) and draft.population:
+            raise TaskError("a task without local noise for a population must state budget_epsilon")
+        budget_epsilon = min(local_epsilon, MAX_EPSILON)
+    return Task(
         protocol=draft.protocol,
         views=views,
         labels=draft.labels,
@@ -89,7 +113,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         deadline=draft.deadline,
         assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=local_epsilon,
-        central_epsilon=0.0,  # replaced below: it depends on all other fields
+        central_epsilon=0.0,  # it depends on all other fields
         coalition_epsilon=local_epsilon,
         suite=draft.suite,
         analyzer_key=analyzer_key,
@@ -98,16 +122,32 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         edges=draft.edges,
         breakdown=draft.breakdown,
         population=draft.population,
-        budget_epsilon=default_budget(draft, local_epsilon),
+        budget_epsilon=budget_epsilon,
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
         **{name: getattr(draft, name) for name in FOR_PEOPLE},
     )
-    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 
 
-def with_all_items(draft: TaskDraft) -> TaskDraft:
-    """Set domain_size from labels or edges, and make an item for each pair of group and value."""
-    labels = draft.labels
+def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
+    """
+    Check that a draft's tables fit its protocol, and set domain_size and labels.
+
+    domain_size follows from labels or edges; with a breakdown there is an item for each pair of
+    group and value.
+    """
+    for name in TABLES:
+        if getattr(draft, name) is not None and name not in KINDS[protocol.kind].tables:
+            raise TaskError(
+                f"the draft has a table [{name}]; the protocol {protocol.name} is for "
+                f"{protocol.kind} data"
+            )
+    if draft.edges is not None and draft.labels:
+        raise TaskError(
+            f"the draft has {len(draft.labels)} labels and a table [edges]; leave labels out: "
+            "buckets are named by their edges"
+        )
+    labels = tuple(map(_KINDS[protocol.kind].label, draft.labels))
+    check_new_labels(labels)
     size = len(labels) if labels and draft.domain_size == 1 else draft.domain_size
     if draft.edges is not None:
         if size not in {1, draft.edges.size}:
@@ -116,7 +156,7 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
                 "domain_size out"
             )
         size = draft.edges.size
-    if size < 2 and KINDS[protocol_named(draft.protocol).kind].histogram:  # noqa: PLR2004  # items
+    if size < 2 and KINDS[protocol.kind].histogram:  # noqa: PLR2004  # items
         raise TaskError(
             f"there must be at least 2 items{', of each group' * (draft.breakdown is not None)}: "
             "set domain_size, labels or a table [edges]"
@@ -131,17 +171,10 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
     return dataclasses.replace(draft, domain_size=size, labels=labels)
 
 
-def _views(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:
-    """Return the task's views, with the draft's dummies."""
-    if draft.dummies is not None and draft.dummies_per_user:
-        raise TaskError(
-            f"dummies_per_user is {draft.dummies_per_user}; with a table [dummies] it must be 0"
-        )
-    if not spec.levels:
-        dummies = draft.dummies or averaging(draft.dummies_per_user)
-        return (TaskView(domain_size=draft.domain_size, dummies=dummies),)
+def _views_of_levels(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:
+    """Return a view for each level of a hierarchy, with the draft's dummies."""
     groups = group_count(draft.breakdown)
-    sizes = hierarchy_sizes(draft.domain_size // groups, spec.item_buckets, groups)
+    sizes = hierarchy_sizes(draft.domain_size // groups, spec.fan_out, groups)
     of_levels = (draft.dummies or LevelDummies.averaging(draft.dummies_per_user, sizes)).views
     if len(of_levels) != len(sizes):
         raise TaskError(f"the dummies have {len(of_levels)} levels; the hierarchy has {len(sizes)}")
@@ -149,31 +182,7 @@ def _views(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:
     return tuple(TaskView(domain_size=size, dummies=dummies) for size, dummies in levels)
 
 
-def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
-    """
-    Return the draft's budget, or by default the local ε, which one task cannot exceed.
-
-    A task without local noise and without a population gets the largest ε that the accountant
-    certifies.
-
-    Raises TaskError if a task for a population has neither local noise nor a stated budget.
-    """
-    if draft.budget_epsilon is not None:
-        return draft.budget_epsilon
-    if not math.isinf(local_epsilon):
-        return local_epsilon
-    if draft.population:
-        raise TaskError("a task without local noise for a population must state budget_epsilon")
-    return MAX_EPSILON
-
-
-def _check_stated(draft: TaskDraft, protocol: ProtocolRow) -> None:
-    if not draft.local_epsilon:
-        raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
-
-
 def _check_noise(draft: TaskDraft, protocol: ProtocolRow) -> None:
-    _check_stated(draft, protocol)
     if not MIN_DRAFT_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
             f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always needs noise, "
@@ -189,41 +198,15 @@ def _check_unhashed(draft: TaskDraft, protocol: ProtocolRow) -> None:
         )
 
 
-def _claim_of_texts(draft: TaskDraft, spec: AnySpec) -> float:
-    """Return the draft's local ε or, by default, the least: what the probabilities imply."""
-    implied = Rappor.of(spec_as(spec, RapporSpec), draft.labels).local_epsilon
-    if not draft.local_epsilon:
-        return implied
-    if draft.local_epsilon < implied:
+def _of_items(draft: TaskDraft, protocol: ProtocolRow) -> tuple[MechanismSpec, float]:
+    buckets = draft.buckets
+    if protocol.buckets and buckets not in {0, protocol.buckets}:
         raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; one report with these probabilities costs "
-            f"{implied}. Leave it out, or raise permanent or unset, or lower set"
+            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; buckets is "
+            f"{buckets}"
         )
-    return draft.local_epsilon
-
-
-def _check_fields(draft: TaskDraft, protocol: ProtocolRow) -> None:
-    for name in TABLES:
-        if getattr(draft, name) is not None and name not in KINDS[protocol.kind].tables:
-            raise TaskError(
-                f"the draft has a table [{name}]; the protocol {protocol.name} is for "
-                f"{protocol.kind} data"
-            )
-    if draft.edges is not None and draft.labels:
-        raise TaskError(
-            f"the draft has {len(draft.labels)} labels and a table [edges]; leave labels out: "
-            "buckets are named by their edges"
-        )
-    if draft.n_min > draft.target_size:
-        raise TaskError(
-            f"n_min is {draft.n_min} and target_size is {draft.target_size}; n_min must be at most "
-            "target_size"
-        )
-
-
-def _of_items(draft: TaskDraft, protocol: ProtocolRow) -> MechanismSpec:
-    _check_stated(draft, protocol)
-    buckets = _buckets(draft, protocol)
+    if not buckets and protocol.hashes and not protocol.amplified:
+        buckets = protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
     request = MechanismRequest(
         name=protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
         domain_size=draft.domain_size,
@@ -231,27 +214,16 @@ def _of_items(draft: TaskDraft, protocol: ProtocolRow) -> MechanismSpec:
         local_epsilon=draft.local_epsilon,
         groups=group_count(draft.breakdown),
     )
-    return ITEM_MECHANISMS[request.name].specify(request)
+    return ITEM_MECHANISMS[request.name].specify(request), draft.local_epsilon
 
 
-def _buckets(draft: TaskDraft, protocol: ProtocolRow) -> int:
-    """Return the draft's buckets; if 0 and the protocol hashes without a shuffler, choose them."""
-    if protocol.buckets and draft.buckets not in {0, protocol.buckets}:
-        raise TaskError(
-            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; buckets is "
-            f"{draft.buckets}"
-        )
-    if draft.buckets or not protocol.hashes or protocol.amplified:
-        return draft.buckets
-    return protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
-
-
-def _of_texts(draft: TaskDraft, protocol: ProtocolRow) -> RapporSpec:
+def _of_texts(draft: TaskDraft, protocol: ProtocolRow) -> tuple[RapporSpec, float]:
+    """Return RAPPOR's integers, and the draft's local ε or else the least: what they imply."""
     _check_unhashed(draft, protocol)
     texts = draft.texts or TextDraft()
     if draft.labels and texts.cohorts not in {1, TextDraft().cohorts}:
         raise TaskError(f"cohorts is {texts.cohorts}; with labels it must be 1, or left out")
-    return Rappor.specify(
+    spec = Rappor.specify(
         encoding="labels" if draft.labels else "bloom",
         bits=texts.bits or len(draft.labels) or _DEFAULT_BITS,
         hashes=texts.hashes,
@@ -262,6 +234,13 @@ def _of_texts(draft: TaskDraft, protocol: ProtocolRow) -> RapporSpec:
         most_bytes=texts.most_bytes,
         question=texts.question,
     )
+    implied = Rappor.of(spec, draft.labels).local_epsilon
+    if draft.local_epsilon and draft.local_epsilon < implied:
+        raise TaskError(
+            f"local_epsilon is {draft.local_epsilon}; one report with these probabilities costs "
+            f"{implied}. Leave it out, or raise permanent or unset, or lower set"
+        )
+    return spec, draft.local_epsilon or implied
 
 
 def _probability(name: str, value: float) -> Fraction:
@@ -271,42 +250,44 @@ def _probability(name: str, value: float) -> Fraction:
     return Fraction(repr(float(value)))
 
 
-def _of_open_values(draft: TaskDraft, protocol: ProtocolRow) -> OpenSpec:
+def _of_open_values(draft: TaskDraft, protocol: ProtocolRow) -> tuple[OpenSpec, float]:
     _check_noise(draft, protocol)
-    return PrefixHashing.specify(draft.open or OpenDraft(), draft.buckets, draft.local_epsilon)
+    form, epsilon = draft.open or OpenDraft(), draft.local_epsilon
+    return PrefixHashing.specify(form, draft.buckets, epsilon), epsilon
 
 
-def _of_pairs(draft: TaskDraft, protocol: ProtocolRow) -> KeyValueSpec:
+def _of_pairs(draft: TaskDraft, protocol: ProtocolRow) -> tuple[KeyValueSpec, float]:
     _check_noise(draft, protocol)
     _check_unhashed(draft, protocol)
-    return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon)
+    return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon), draft.local_epsilon
 
 
-def _of_numbers(draft: TaskDraft, protocol: ProtocolRow) -> NumberSpec:
+def _of_numbers(draft: TaskDraft, protocol: ProtocolRow) -> tuple[NumberSpec, float]:
     _check_noise(draft, protocol)
     _check_unhashed(draft, protocol)
     numbers = draft.numbers or NumberDraft()
     names: tuple[NumberMechanismName, ...] = get_args(NumberMechanismName)
     [name] = [name for name in names if name == protocol.mechanism]
     mechanism = NUMBER_MECHANISMS[name].for_epsilon(draft.domain_size, draft.local_epsilon)
-    return mechanism.spec(numbers.low, numbers.high)
+    return mechanism.spec(numbers.low, numbers.high), draft.local_epsilon
 
 
 class _Kind(NamedTuple):
     """How drafts of one kind of value become tasks."""
 
-    specify: Callable[[TaskDraft, ProtocolRow], AnySpec]
-    """Computes the mechanism's integer parameters; raises TaskError if the draft breaks a rule."""
-    labels: Callable[[Labels], Labels] = lambda labels: labels
-    claim: Callable[[TaskDraft, AnySpec], float] = lambda draft, _: draft.local_epsilon
-    """Returns the local ε that the task claims; raises TaskError if the draft's is too small."""
+    specify: Callable[[TaskDraft, ProtocolRow], tuple[AnySpec, float]]
+    """Computes the mechanism's integers and the local ε to claim; raises TaskError if it cannot."""
+    label: Callable[[str], str] = str
+    """The form of a label in the task."""
+    implies_epsilon: bool = False
+    """Whether a draft's table implies the local ε, which may then be left out."""
 
 
 _KINDS: Final[Mapping[Kind, _Kind]] = {
     "categorical": _Kind(_of_items),
     "ordered": _Kind(_of_items),
-    # Devices normalise texts.
-    "string": _Kind(_of_texts, lambda labels: tuple(map(normalize, labels)), claim=_claim_of_texts),
+    # Devices normalize texts.
+    "string": _Kind(_of_texts, label=normalize, implies_epsilon=True),
     "open": _Kind(_of_open_values),
     "mean": _Kind(_of_numbers),
     "vector": _Kind(_of_numbers),

@@ -115,16 +115,19 @@ class TaskLog:
                 one.due.set()
 
     async def _serve(self, checkpoints: Sequence[SignedCheckpoint]) -> None:
-        """Store and serve the newest checkpoint, and older ones that more cosigned this week."""
-        oldest = self.clock.now() - WEEK_SECONDS
-        kept: list[SignedCheckpoint] = []
-        most = -1
-        for one in sorted(checkpoints, key=lambda one: one.checkpoint.size, reverse=True):
-            times = (one.signed_at(witness.link.key) for witness in self._witnesses)
-            count = sum(time is not None and time >= oldest for time in times)
-            if count > most:
-                kept.append(one)
-                most = count
+        """
+        Keep the newest checkpoint, and each older one with more cosignatures than every newer.
+
+        Only cosignatures of the last week count. Those kept are stored and served.
+        """
+        oldest, most, kept = self.clock.now() - WEEK_SECONDS, -1, list[SignedCheckpoint]()
+        newest_first = sorted(checkpoints, key=lambda note: note.checkpoint.size, reverse=True)
+        for signed in newest_first:
+            times = (signed.signed_at(witness.link.key) for witness in self._witnesses)
+            fresh = sum(time is not None and time >= oldest for time in times)
+            if fresh > most:
+                kept.append(signed)
+                most = fresh
         await self.store.run(log_table.replace_checkpoints, kept)
         self.copy.serve(kept)
 

@@ -19,8 +19,7 @@ from audit.runner import AuditRun, Progress
 from audit.scenario import AuditSubject, SampleSizes
 from audit.scenarios import SCENARIOS
 from common.crypto.hpke import HpkePrivateKey
-from common.crypto.signed_key import KeyUse, prove_key
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import KeyUse, SigningIdentity, prove_key
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import TaskError, UsageError
 from common.runtime.validation import read_file

@@ -159,12 +159,13 @@ class Checks:
         *,
         sentence: str,
         known_limit: bool = False,
+        advice: str = "",
+        notes: Iterable[str] = (),
         **fields: Any,  # noqa: ANN401  # fields of a Finding
     ) -> Finding:
         """Create the finding, which names all failures; `advice` is kept only if there are any."""
-        failures, advice = self.failures, fields.pop("advice", "")
+        failures, statistic = self.failures, list(notes)
         passing: Verdict = "known limit" if known_limit else "holds"
-        statistic = list[str](fields.pop("notes", ()))
         if self._tests:
             name = min(self._tests, key=lambda test: self._tests[test])
             figures = f"tests: {self._n_tests}, smallest p: {self._tests[name]:.2g} ({name})"

@@ -8,9 +8,8 @@ first value and wrong with probability f under the second. (ε, δ) allows t ≤
 least ln((t - δ) / f), and bounds on t and f bound ε [JE19]; likewise for "the second" below it.
 """
 
-import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -109,8 +108,8 @@ def game_row(
         if math.isinf(claim):
             reachable, gains = result.ceiling, []
         gains.append(result.empirical_epsilon_lower)
-        measured = dataclasses.asdict(result) | {"confidence": CONFIDENCE, "tests": 1}
-    of_claim = dataclasses.asdict(claimed)
+        measured = asdict(result) | {"confidence": CONFIDENCE, "tests": 1}
+    of_claim = asdict(claimed)
     of_claim["claim_epsilon"] = of_claim.pop("epsilon")
     gained = max(gains, default=0.0)
     verdict: Verdict = "not contradicted" if gains else "not attacked"
@@ -118,7 +117,7 @@ def game_row(
         verdict = "unprotected" if math.isinf(claim) else "tight"
     row = Finding(verdict=verdict, exact_epsilon=exact, **of_claim | measured | fields)
     if gained > claim:
-        return dataclasses.replace(
+        return replace(
             row,
             verdict="contradicted",
             sentence=f"The attack gains ε = {gained:.6g}, more than the claimed {claim:.6g}.",
@@ -131,7 +130,7 @@ def game_row(
 def not_reached(row: Finding) -> Finding:
     """Mark the finding of an attack that should have succeeded and did not."""
     shown = rounded_down(row.empirical_epsilon_lower or 0.0)
-    return dataclasses.replace(
+    return replace(
         row,
         verdict="not reached",
         sentence=f"An attack that is known to succeed reached only ε = {shown}.",

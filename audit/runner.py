@@ -18,8 +18,8 @@ from audit.scenario import FULL, AuditSubject, Scenario
 from audit.scenarios import SCENARIOS
 from common.accounting.guarantees import guarantees
 from common.crypto.hpke_pool import worker_pool
+from common.crypto.signing import digest_of
 from common.errors import SettingsError
-from common.task_digest import digest_of
 from common.version import VERSION
 
 Progress = Callable[[str, int, int], None]

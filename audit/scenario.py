@@ -1,19 +1,35 @@
-"""One scenario of an audit, and its subject: a task and its number of users."""
+"""One scenario of an audit, and its subject: a task, its users, and the code that is called."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 from numpy.random import Generator
 
+from analyzer.sentinels import check_sentinels
+from audit.families.family import Family, Items
 from audit.families.references import family_of
 from audit.finding import Rows
-from audit.ports import Ports
+from audit.harness.in_process_run import InProcessRun
+from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
-from common.protocols import ITEM_KINDS, Kind
+from common.crypto.privacy_tokens import PendingToken
+from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
+from common.messages.guarantee import Guarantee
+from common.messages.submission import Value
+from common.protocols import Kind
+from common.runtime.parts.executor import Executor
+from common.task.dummies import Drawn
+from common.task.kinds import ITEM_KINDS
 from common.task.task import Task
+from common.task.uniform_dummies import UniformDummies
+from shuffler.collection import check_length
+from shuffler.permutation import permute
+from user_agent.contribution import Contributor
 
+GuaranteeOf = Callable[[PrivacyParameters, int, int], Guarantee]
+"""A guarantee for n users, of whom a number is honest or adds dummies."""
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
@@ -39,6 +55,66 @@ QUICK: Final = SampleSizes(1_000_000, 800_000, 600_000, 4_000, 300_000, 400)
 SMALL: Final = SampleSizes(200_000, 800_000, 400_000, 4_000, 200_000, 300)
 """Sample sizes that suffice to detect the weaknesses of the self-test."""
 FULL: Final = SampleSizes(40_000_000, 40_000_000, 20_000_000, 100_000, 20_000_000, 5_000)
+
+
+class Ports:
+    """
+    The deployed code that scenarios call, some of which the self-test replaces.
+
+    Functions of the parties and of the accountant, and the parties in one process.
+    """
+
+    parties: Callable[..., InProcessRun] = InProcessRun
+
+    # --- devices
+
+    contributor: type[Contributor] = Contributor
+    draw_token = staticmethod(PendingToken.draw)
+
+    def start_generator(self, rng: Generator) -> Generator:
+        """Return the generator of a device that has just started."""
+        return rng
+
+    def draw_reports(self, family: Family[Any], value: Value, n: int, rng: Generator) -> Reports:
+        """Draw the reports of n users who all hold the same value."""
+        return family.draw(value, n, rng)
+
+    def randomize(self, mechanism: Mechanism, values: Items, rng: Generator) -> Reports:
+        """Randomize users' items."""
+        return mechanism.randomize(values, rng)
+
+    def draw_numbers(self, task: Task, n_users: int, rng: Generator) -> Items:
+        """Draw how many uniform dummies each user adds."""
+        return cast("UniformDummies", task.dummies).draw_numbers(n_users, rng)
+
+    def draw_dummies(self, task: Task, mechanism: Mechanism, n: int, rng: Generator) -> Drawn:
+        """Draw how many dummies each of n users adds, and the dummies, user by user."""
+        return task.dummies.draw(mechanism, n, rng)
+
+    # --- the shuffler
+
+    check_length = staticmethod(check_length)
+    permute = staticmethod(permute)
+
+    def draw_item_dummies(self, task: Task, n_items: int, rng: Generator) -> Items:
+        """Draw how many dummies of each item the shuffler adds."""
+        return task.shuffler.draw_item_dummies(n_items, rng)
+
+    def shuffler_executor(self, executor: Executor) -> Executor:
+        """Return what runs the parts of the shuffler's batches."""
+        return executor
+
+    # --- the analyzer and its accountant
+
+    check_sentinels = staticmethod(check_sentinels)
+    local_guarantee = staticmethod(guarantees.local_guarantee)
+    analyzer_guarantee: GuaranteeOf = staticmethod(guarantees.analyzer_guarantee)
+    skippers_guarantee: GuaranteeOf = staticmethod(guarantees.skippers_guarantee)
+    task_bytes = staticmethod(Task.to_bytes)
+
+    def tally(self, mechanism: Randomizer, reports: Reports) -> Tally:
+        """Count reports."""
+        return mechanism.tally(reports)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,4 +174,4 @@ class Scenario:
     """A seed reproduces the figures, except those of services and of the production generator."""
     weakness: Weakness
     """Fault that `--self-test` injects, and `check` must detect."""
-    kinds: tuple[Kind, ...] = ("categorical", "ordered")
+    kinds: tuple[Kind, ...] = ITEM_KINDS

@@ -9,7 +9,7 @@ from audit.coalitions import flood, other_designs, single_user, whole_batch
 from audit.observation.party_views import observe_services
 from audit.sampling import devices, orders, randomizer
 from audit.scenario import EVERY_KIND, Scenario
-from common.protocols import ITEM_KINDS
+from common.task.kinds import ITEM_KINDS
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
@@ -214,25 +214,22 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         check=detection_rates.run_kept_order,
         weakness=weaknesses.NoDetection(),
     ),
-    *(
-        Scenario(
-            name=name,
-            title=title,
-            check=partial(shuffler_runs.run_attack, attack),
-            weakness=weaknesses.NoRefusal(),
-        )
-        for name, title, attack in (
-            ("shuffler-replays", "A shuffler that delivers a batch again", shuffler_runs.replaying),
-            (
-                "shuffler-injects",
-                "A shuffler that adds or omits reports, or invents users",
-                shuffler_runs.injecting,
-            ),
-            (
-                "shuffler-closes-early",
-                "A shuffler that closes a batch too early",
-                shuffler_runs.closing_early,
-            ),
-        )
+    Scenario(
+        name="shuffler-replays",
+        title="A shuffler that delivers a batch again",
+        check=partial(shuffler_runs.run_attack, shuffler_runs.replaying),
+        weakness=weaknesses.NoRefusal(),
+    ),
+    Scenario(
+        name="shuffler-injects",
+        title="A shuffler that adds or omits reports, or invents users",
+        check=partial(shuffler_runs.run_attack, shuffler_runs.injecting),
+        weakness=weaknesses.NoRefusal(),
+    ),
+    Scenario(
+        name="shuffler-closes-early",
+        title="A shuffler that closes a batch too early",
+        check=partial(shuffler_runs.run_attack, shuffler_runs.closing_early),
+        weakness=weaknesses.NoRefusal(),
     ),
 )

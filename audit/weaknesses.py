@@ -3,6 +3,7 @@
 import math
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -14,12 +15,11 @@ from audit.coalitions.messages import proven_epsilon
 from audit.coalitions.whole_batch import GAME_USERS
 from audit.families.family import Family, Items
 from audit.harness.analyzer_core import InProcessAnalyzer
-from audit.harness.in_process_run import DishonestShuffler, InProcessRun
+from audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tampering
 from audit.scenario import AuditSubject, Weakness
 from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
 from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import sign_receipt
 from common.errors import ConflictError, WireError
 from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
 from common.messages.batch import BatchManifest
@@ -33,11 +33,13 @@ from common.wire.results import result_from_bytes, result_to_wire
 from shuffler.permutation import SealedReports, permute
 from shuffler.shuffle_job import PERMUTED, ShuffleJob
 from user_agent.contribution import Contributor, PreparedSubmission
+from user_agent.device_store import InclusionState
 
 _WRONG_DEVICES: Final = 5
 """One device in this many answers with another value."""
-_FACTOR: Final = 100
-"""Factor by which the accountant overstates the users who add dummies."""
+_OVERSTATED: Final = 100
+"""Factor on the users who add dummies: ε falls about with the square root of their number, so it is
+stated as a tenth, far below what the attack among few users gains."""
 
 
 class Understated(Weakness):
@@ -68,7 +70,7 @@ class SkippersCounted(Weakness):
 
     def skippers_guarantee(self, parameters: PrivacyParameters, n: int, adding: int) -> Guarantee:
         del adding
-        return guarantees.skippers_guarantee(parameters, _FACTOR * n, _FACTOR * n)
+        return guarantees.skippers_guarantee(parameters, _OVERSTATED * n, _OVERSTATED * n)
 
     def applies(self, subject: AuditSubject) -> bool:
         return bool(proven_epsilon(subject.parameters, GAME_USERS, 1))
@@ -209,7 +211,7 @@ class _OrderKeeper(Executor):
 def _keep_order(job: ShuffleJob, bucket: int) -> tuple[int, float]:
     """Save a bucket's reports in the order of arrival, as a stage of the job."""
     blocks, parts = job.sealed_blocks(), range(job.n_parts + job.n_dummy_parts)
-    reports = b"".join(blocks.get(f"thrown/{part}.{bucket}") for part in parts)
+    reports = b"".join(blocks.get(f"scattered/{part}.{bucket}") for part in parts)
     blocks.put(f"{PERMUTED}/{bucket}", reports, durable=True)
     return len(reports) // job.task.sealed_report_bytes, 0.0
 
@@ -229,32 +231,22 @@ class AnyLength(Weakness):
 
 
 class _DroppingShuffler(DishonestShuffler):
-    dropped: bool = False
-
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Acknowledge the first submission, and store nothing."""
-        if self.dropped:
-            return await super().submit(digest, envelope, token)
-        self.dropped = True
-        return sign_receipt(self.identity, digest, envelope)
-
-
-class _DroppingRun(InProcessRun):
-    shuffler_type = _DroppingShuffler
+    async def deliver(self, tampering: Tampering) -> None:
+        await super().deliver(lambda own, users: tampering(own, users[1:]))
 
 
 class UserDropped(Weakness):
     """The shuffler drops one submission."""
 
-    parties = _DroppingRun
+    parties = partial(InProcessRun, shuffler_type=_DroppingShuffler)
 
 
 class _UncheckedRun(InProcessRun):
-    async def register(self, leaves: list[bytes], *, acknowledged: bool) -> None:
-        """Tell the analyzer nothing."""
+    async def plant(self, count: int) -> None:
+        """Plant nothing."""
 
-    async def check_inclusions(self) -> None:
-        """Check nothing."""
+    async def inclusions(self, n_users: int) -> list[InclusionState]:
+        return [InclusionState.UNCHECKED] * n_users
 
 
 class NoDetection(Weakness):
@@ -279,17 +271,13 @@ class _ForgetfulStore(Store):
 
 class _ForgetfulAnalyzer(InProcessAnalyzer):
     store_type = _ForgetfulStore
-
-
-class _CopyingRun(InProcessRun):
-    analyzer_type = _ForgetfulAnalyzer
     most_refused_share = 1.0
 
 
 class CopiesAccepted(Weakness):
     """The analyzer accepts copies and does not report them."""
 
-    parties = _CopyingRun
+    parties = partial(InProcessRun, analyzer_type=_ForgetfulAnalyzer)
 
 
 class _SilentRun(InProcessRun):

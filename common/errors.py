@@ -50,7 +50,7 @@ class BoundRangeError(AccountingError):
 
 
 class SettingsError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """A process's settings break a rule; the process does not start."""
+    """A setting, or a file that it names, breaks a rule."""
 
 
 class UsageError(ShuffleDpError, status="INVALID_ARGUMENT"):
@@ -106,7 +106,7 @@ class UnusableBatchError(ShuffleDpError, status="DATA_LOSS"):
 
 
 class SuspectBatchError(UnusableBatchError):
-    """A batch failed a check that every honest shuffler's batch passes, and is not estimated."""
+    """A batch failed a check; it waits for the operator's decision."""
 
     def __init__(self, message: str, *, n_missing: int = 0) -> None:
         """Store the message and the number of missing sentinels."""

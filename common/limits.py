@@ -6,7 +6,8 @@ of a field in the field's type, `Annotated[int, partial(parse_count, maximum=9)]
 specs read it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache, partial, reduce
 from operator import or_
 from types import NoneType, UnionType
@@ -17,6 +18,21 @@ from common.errors import WireError
 MAX_USERS: Final = 10**9
 MAX_UNIX_TIME: Final = 2**40
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
+_MAX_KEYS_NAMED: Final = 3
+"""Maximum number of unknown keys in a message."""
+_OTHER_WORDS: Final = {
+    "description": "purpose",
+    "eps": "local_epsilon",
+    "epsilon": "local_epsilon",
+    "law": "distribution",
+    "min_users": "n_min",
+    "name": "title",
+    "question": "prompt",
+    "users": "n_min",
+}
+"""Words that people write for a key, by word; a hint names the key only where it is known."""
+_MAX_KEY_CHARACTERS: Final = 64
+"""Maximum characters of an unknown key in a message."""
 
 Rule = Callable[[str, Any], Any]
 """Returns a valid field, from its name and value, or raises an error."""
@@ -106,3 +122,17 @@ def _without_none(kind: Any) -> Any:  # noqa: ANN401  # any type
 
 def _unless_none(rule: Rule, name: str, field: Any) -> Any:  # noqa: ANN401  # of any type
     return None if field is None else rule(name, field)
+
+
+def unknown_keys(keys: Iterable[str], known: Iterable[str], noun: str, source: str) -> str:
+    """Return a message that names unknown keys, what they may mean, and the source if stated."""
+    unknown, names = sorted(key[:_MAX_KEY_CHARACTERS] for key in keys), list(known)
+    shown, more = unknown[:_MAX_KEYS_NAMED], len(unknown) - _MAX_KEYS_NAMED
+    meant = [_OTHER_WORDS.get(key, key) for key in shown if "." not in key]  # no inner table's
+    hints = [hint for key in meant for hint in get_close_matches(key, names, 1)]
+    plain = ", ".join(key.encode("unicode_escape").decode() for key in shown)
+    return (
+        f"{source}{': ' if source else ''}unknown {noun}: {plain}"
+        f"{f' and {more} more' if more > 0 else ''}"
+        f"{'; did you mean ' if hints else ''}{', '.join(hints)}{'?' if hints else ''}"
+    )

@@ -7,16 +7,15 @@ A task names its protocol; all differences between protocols are in this table.
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 from common.errors import TaskError
 
 Kind = Literal["categorical", "ordered", "string", "open", "mean", "vector", "key-value"]
 """Kind of one user's value: an item, a number counted in buckets, a text, a text or code that no
 list holds, a number, several numbers, or key-value pairs."""
-ITEM_KINDS: Final[frozenset[Kind]] = frozenset({"categorical", "ordered"})
-"""Kinds whose result is a histogram."""
 MechanismName = Literal[
     "grr",
     "warner",
@@ -56,9 +55,6 @@ Domain = Literal["any", "binary", "ordered", "labelled"]
 """Requirement on the items: none, exactly two, an order, or a label for each."""
 LocalNoise = Literal["required", "optional", "none"]
 """Local ε of a report: finite, any, or infinite (no noise)."""
-
-
-_HASHING: Final[tuple[MechanismName, ...]] = ("local-hashing", "string-hashing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ class ProtocolRow:
     @property
     def hashes(self) -> bool:
         """True if reports may describe a hash of the value instead of the value itself."""
-        return self.mechanism in _HASHING
+        return self.mechanism in {"local-hashing", "string-hashing"}
 
     @property
     def mechanisms(self) -> tuple[AnyMechanismName, ...]:
@@ -133,11 +129,11 @@ class ProtocolRow:
                 f"the protocol {self.name} does not hash; buckets is {buckets}, and must be 0"
             )
         chosen = self.mechanism if 0 < buckets < domain_size else self.plain_domain_mechanism
-        names: tuple[MechanismName, ...] = get_args(MechanismName)
-        for name in names:
-            if name == chosen:
-                return name
-        raise TaskError(f"the protocol {self.name} collects no items; it is for {self.kind} data")
+        if chosen not in get_args(MechanismName):
+            raise TaskError(
+                f"the protocol {self.name} collects no items; it is for {self.kind} data"
+            )
+        return cast("MechanismName", chosen)
 
 
 _FIXED: Final[tuple[DummyDistribution, ...]] = ("fixed", "fractional")
@@ -187,7 +183,7 @@ _ROWS: Final = (
     ),
     # Randomized response among uniform dummies [LLF+20].
     ProtocolRow("mixdump", "grr", dummy_distributions=_FIXED, published_bound="mixdump"),
-    # Local hashing, dummies with fresh seeds, expectation maximisation [CC24].
+    # Local hashing, dummies with fresh seeds, expectation maximization [CC24].
     ProtocolRow(
         "od-hp",
         "local-hashing",
@@ -258,7 +254,11 @@ def protocols_of(kind: Kind) -> tuple[str, ...]:
 def protocol_named(name: str) -> ProtocolRow:
     """Return the protocol of this name, or raise TaskError."""
     if name not in PROTOCOLS:
+        plain = name[:64].lower().replace("_", "-")
+        close = [key for key, row in PROTOCOLS.items() if row.mechanism == plain]
+        hints = close or get_close_matches(plain, PROTOCOLS, 1)
+        meant = f" (did you mean {' or '.join(hints)}?)" if hints else ""
         raise TaskError(
-            f"there is no protocol {name[:64]!r}; the known ones are {', '.join(PROTOCOLS)}"
+            f"there is no protocol {name[:64]!r}{meant}; the known ones are {', '.join(PROTOCOLS)}"
         )
     return PROTOCOLS[name]

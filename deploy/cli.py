@@ -46,14 +46,15 @@ _COMMANDS: Final = {
     "log": ("deploy.commands.log", "Compare what devices saw of the log of tasks."),
     "sentinels": (
         "deploy.commands.sentinels",
-        "Send test submissions that the analyzer recognises.",
+        "Send test submissions that the analyzer recognizes.",
     ),
     "keys": ("deploy.commands.keys", "Create certificates and signing identities."),
     "issuer": ("deploy.commands.issuer", "Prepare the issuer of one-time tokens."),
 }
 _OF_A_PERSON: Final = {
-    "contribute": "takes the digest only; it asks for the value, or reads it from standard input",
-    "receipt": "takes the digest only",
+    "contribute": "takes the digest, and only the options that --help lists; it asks for the "
+    "value, or reads it from standard input",
+    "receipt": "takes the digest, and only the options that --help lists",
 }
 """By command, the message that replaces the parser's, which may contain a person's value."""
 

@@ -21,7 +21,7 @@ from common.mechanisms.base import (
     check_answers,
     check_values,
 )
-from common.mechanisms.bits import slices
+from common.mechanisms.bits import chunks
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.support import SupportCounting
@@ -115,7 +115,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
         """Draw a set of k items for each value. Run by the user agent."""
         values = check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
-        for part in slices(len(values), self.domain_size):
+        for part in chunks(len(values), self.domain_size):
             own = values[part]
             named = exact_coins(self.size * self.weights.true, self._total, own.shape, rng)
             items = self._uniform(len(own), self.domain_size - 1, rng)
@@ -128,7 +128,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` uniform sets: the blanket. Run by the user agent."""
         reports = np.empty(count, dtype=self.report_dtype)
-        for part in slices(count, self.domain_size):
+        for part in chunks(count, self.domain_size):
             items = self._uniform(len(reports[part]), self.domain_size, rng)
             reports["items"][part] = np.sort(items, axis=1)
         return reports

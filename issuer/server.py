@@ -10,9 +10,9 @@ from common.runtime.key_store import load_identity
 from common.runtime.service import AddServices, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
+from issuer.core import Issuance, signing_threads
 from issuer.entitlements import Entitlements, PeopleList
 from issuer.id_tokens import IdTokens
-from issuer.issuance import Issuance, signing_threads
 from issuer.issuance_store import IssuanceStore
 from issuer.metrics import METRICS, IssuanceMetrics
 from issuer.servicer import IssuerServicer

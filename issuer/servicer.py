@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from common.crypto.signed_key import KeyUse, prove_key
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import KeyUse, SigningIdentity, prove_key
 from common.task.token_spec import TokenSpec
 from common.wire.issuance import TOKENS, bulk_issuance_from_wire, end_from_wire, issuance_from_wire
-from issuer.issuance import Issuance
+from issuer.core import Issuance
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
 
 

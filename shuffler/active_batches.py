@@ -1,18 +1,17 @@
 """Begin, resume and finish the batches of this shuffler's tasks, and manage their keys."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePrivateKey, KeyId, key_id
-from common.crypto.signed_key import KeyUse, check_key
-from common.crypto.signing import PublicIdentity, SignedTask
+from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
 from common.errors import (
     BatchStateError,
     DamagedStorageError,
@@ -23,8 +22,8 @@ from common.errors import (
     UnknownTaskError,
 )
 from common.messages.batch import BATCH_ID_BYTES, BatchId, BatchState
-from common.receiving.staged_blocks import KEY_FILES, key_file
 from common.runtime import logs
+from common.runtime.blocks import KEY_FILES, key_file
 from common.runtime.key_store import KeyStore
 from common.runtime.shared_calls import SharedCalls
 from common.runtime.state_directory import StateDirectory
@@ -35,7 +34,7 @@ from shuffler.batch_states import FINAL_STATES, ClosingRule
 from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
 _MAX_LOOKUPS: Final = 256
-"""Maximum number of concurrent task lookups. A lookup continues if its caller hangs up."""
+"""Maximum number of concurrent lookups of each kind: to begin a batch, and to find one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +51,25 @@ class ActiveBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedBatch:
-    """A task with its finished batch. Small, since it stays in memory."""
+    """A task's finished batch. Small, since it stays in memory."""
 
-    digest: TaskDigest
     batch_id: BatchId
     closing_rule: ClosingRule
 
 
-class Batches(Protocol):
+class Batches(ABC):
     """The batches of this shuffler, by task, and their keys."""
+
+    def __init__(self, most_lookups: int) -> None:
+        """
+        Look up at most so many tasks at once to begin them, and as many to find them.
+
+        A lookup continues if its caller hangs up.
+        """
+        self._finished: dict[TaskDigest, FinishedBatch] = {}
+        """Finished batches that were requested, or finished, in this run."""
+        lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
+        self._lookups = {begin: lookups(most_lookups, "task lookups") for begin in (True, False)}
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
@@ -76,6 +85,7 @@ class Batches(Protocol):
             OverloadError: Too many task lookups are running.
             StorageError: The batch could not be read or stored; safe to retry.
         """
+        return await self._find(digest, begin=True)
 
     async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
@@ -89,7 +99,22 @@ class Batches(Protocol):
             PeerError, PeerRefusalError: Another process does not answer, or refuses the call.
             StorageError: The batch could not be read; safe to retry.
         """
+        return await self._find(digest, begin=False)
 
+    async def _find(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        """Return a known batch, or look it up once for all concurrent callers."""
+        look_up = partial(self._look_up, digest, begin=begin)
+        return self._known(digest) or await self._lookups[begin].share(digest, look_up)
+
+    @abstractmethod
+    def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
+        """Return the batch of a task if this process holds it in memory."""
+
+    @abstractmethod
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        """Look up the batch of a task; with `begin`, begin it on first use."""
+
+    @abstractmethod
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """
         Return the key that a batch's envelopes are sealed to.
@@ -99,7 +124,7 @@ class Batches(Protocol):
 
 
 @dataclass(kw_only=True)
-class ActiveBatches:
+class ActiveBatches(Batches):
     """The batches of this shuffler, by task, in the process that begins and moves them."""
 
     store: SubmissionStore
@@ -113,12 +138,8 @@ class ActiveBatches:
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
+        super().__init__(_MAX_LOOKUPS)
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
-        self._finished: dict[TaskDigest, FinishedBatch] = {}
-        """Finished batches that were requested, or finished, in this run."""
-        lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
-        self._beginning = lookups(_MAX_LOOKUPS, "task lookups")
-        self._looking_up = lookups(_MAX_LOOKUPS, "task lookups")
         self._parsing = asyncio.Lock()
         """Held while a task is parsed; a task of two megabytes takes a third of a second."""
         self._all_resumed = True
@@ -128,16 +149,6 @@ class ActiveBatches:
         self._beginning_keys: list[KeyId] = []
         """Envelope keys of tasks that are about to get a batch."""
 
-    async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
-        begin = partial(self._begin, digest)
-        return self._known(digest) or await self._beginning.share(digest, begin)
-
-    async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """Return the batch of a task that was requested before; see `Batches.find`."""
-        look_up = partial(self._look_up, digest)
-        return self._known(digest) or await self._looking_up.share(digest, look_up)
-
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
         task = batch.task
@@ -146,8 +157,13 @@ class ActiveBatches:
     def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
         return self._unfinished.get(digest) or self._finished.get(digest)
 
-    async def _look_up(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        stored = await self.store.get(digest)
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        try:
+            stored = await self.store.get(digest)
+        except UnknownTaskError:
+            if not begin:
+                raise
+            return await self._begin(digest)
         task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
         # Meanwhile the batch may have begun and moved on from the state that was read.
         return self._known(digest) or self._add(stored, task)
@@ -244,14 +260,12 @@ class ActiveBatches:
     def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
         """Record a batch as finished; `destroy_key` destroys its key. Safe to repeat."""
         digest = stored.signed.digest()
-        finished = FinishedBatch(digest=digest, batch_id=stored.batch_id, closing_rule=closing_rule)
+        finished = FinishedBatch(batch_id=stored.batch_id, closing_rule=closing_rule)
         self._finished[digest] = finished
         self._unfinished.pop(digest, None)
         return finished
 
     async def _begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        with suppress(UnknownTaskError):
-            return await self.find(digest)
         signed = await self._fetch(digest)
         task = await self._parse(Task.verified, signed, digest, self.identity)
         self.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")

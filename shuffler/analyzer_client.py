@@ -1,9 +1,8 @@
-"""Calls from the shuffler to the analyzer, and the delivery of a permuted batch part by part."""
+"""Calls from the shuffler to the analyzer."""
 
 import asyncio
-import hashlib
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
@@ -11,13 +10,10 @@ from common.crypto.signing import SignedTask
 from common.errors import CallerError, PeerError, PeerRefusalError
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
-from common.runtime.blocks import SealedBlocks
-from common.runtime.parts.executor import gather
 from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, FreshChannel, reply
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import SignedCheckpoint
 from common.wire.batches import (
-    MAX_CHUNK_BYTES,
     arrived_from_wire,
     commitment_from_wire,
     delivery_to_wire,
@@ -27,11 +23,8 @@ from common.wire.batches import (
 from common.wire.tasks import signed_task_from_wire
 from common.wire.transparency import log_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2
-from shuffler.shuffle_job import PERMUTED
 
 T = TypeVar("T")
-_PARTS_AT_ONCE: Final = 2
-"""Parts delivered together: one is sent while the next is read."""
 
 
 class Analyzer(Protocol):
@@ -41,7 +34,7 @@ class Analyzer(Protocol):
         """Fetch a published task."""
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
-        """Announce a batch; return the parts that have arrived, and whether it is wholly staged."""
+        """Announce a batch; return the arrived parts, and whether it is already staged in full."""
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
         """Deliver a part; the analyzer has stored it durably when this returns."""
@@ -140,43 +133,3 @@ async def _answer(call: Awaitable[T]) -> T:
         if error.status == CallerError.status:
             raise PeerError("the analyzer refuses this shuffler's certificate") from error
         raise
-
-
-async def deliver_parts(
-    analyzer: Analyzer, manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
-) -> None:
-    """
-    Deliver the parts that the analyzer does not have yet.
-
-    `blocks` are the permuted batch, one a part; `size` is that of a sealed report, in bytes.
-
-    Raises:
-        PeerRefusalError: The analyzer refuses the batch.
-        PeerError: The analyzer does not answer; safe to retry.
-        StorageError: A part cannot be read.
-
-    Memory: about four parts.
-    """
-    arrived, staged = await analyzer.begin_delivery(manifest, n_parts)
-    slots = asyncio.Semaphore(_PARTS_AT_ONCE)
-
-    async def deliver(number: int) -> None:
-        async with slots:
-            content = await asyncio.to_thread(blocks.get, f"{PERMUTED}/{number}")
-            part = BatchPart(
-                task_digest=manifest.task_digest,
-                part=number,
-                n_reports=len(content) // size,
-                content_hash=(await asyncio.to_thread(hashlib.sha256, content)).digest(),
-            )
-            await analyzer.deliver_part(part, chunks_of_part(content, size))
-
-    if not staged:
-        await gather(deliver(number) for number in range(n_parts) if number not in arrived)
-
-
-def chunks_of_part(content: bytes, size: int) -> Iterator[memoryview]:
-    """Yield a part's reports of `size` bytes in chunks of whole reports."""
-    view, step = memoryview(content), MAX_CHUNK_BYTES // size * size
-    for start in range(0, len(content), step):
-        yield view[start : start + step]

@@ -13,10 +13,12 @@ the analyzer may release it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
 from common.errors import BatchStateError
+from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_count, parse_positive
 from common.messages.batch import BatchState
 
 
@@ -52,15 +54,17 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
 
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
 """States in which batch and key are destroyed."""
+UNPERMUTED_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
+"""States in which a batch's submissions are on the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingRule:
     """The task's limits on when a batch closes; n_min is at least this shuffler's minimum."""
 
-    n_min: int
-    target_size: int
-    deadline: int
+    n_min: Annotated[int, partial(parse_positive, maximum=MAX_USERS)]
+    target_size: Annotated[int, partial(parse_positive, maximum=MAX_USERS)]
+    deadline: Annotated[int, partial(parse_count, maximum=MAX_UNIX_TIME)]
 
 
 def next_state(state: BatchState, event: Event) -> BatchState:

@@ -135,6 +135,7 @@ class Collection:
             The outcome of each submission, in order.
 
         Raises:
+            WireError: The call has more submissions without tokens than a connection may make.
             StorageError: Nothing was stored; safe to retry.
             ConnectionLimitError: The connection has made too many submissions without tokens.
             ShuffleDpError: The task cannot be collected; see Batches.find_or_begin.

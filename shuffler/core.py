@@ -24,6 +24,7 @@ from shuffler.log_relay import GetLog, LogRelay
 from shuffler.metrics import BatchMetrics
 from shuffler.refusals import RefusalCounts
 from shuffler.settings import ShufflerSettings
+from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import SubmissionStore
 
 
@@ -94,6 +95,11 @@ class ShufflerCore(FrontEndCore):
         self.store.observer = self.metrics.record_move
         self.deliveries = Deliveries(
             batches=self.batches,
+            store=self.store,
+            analyzer=self.analyzer,
+            seeds=BatchSeeds(self.state),
+            blocks=self.blocks,
+            clock=self.clock,
             executor=self.executor,
             inclusions=self.inclusions,
             metrics=self.metrics,

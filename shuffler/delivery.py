@@ -6,22 +6,23 @@ independently, so one that cannot be delivered delays no other.
 """
 
 import asyncio
+import hashlib
 import math
-import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
-from common.messages.batch import BatchId, BatchManifest, BatchState
+from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
-from common.runtime.blocks import SealedBlocks
-from common.runtime.clock import retry_pause
-from common.runtime.parts.executor import Executor
-from common.runtime.repeat import wait_for_change
+from common.runtime.blocks import BATCH_FOLDERS, Blocks, SealedBlocks
+from common.runtime.clock import Clock, retry_pause, wait_for_change
+from common.runtime.parts.executor import Executor, gather
 from common.task_digest import TaskDigest
+from common.wire.batches import MAX_CHUNK_BYTES
 from shuffler.active_batches import ActiveBatch, ActiveBatches
-from shuffler.analyzer_client import deliver_parts
+from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import (
     FINAL_STATES,
     ClosingRule,
@@ -32,15 +33,16 @@ from shuffler.batch_states import (
 )
 from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
-from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count, shuffle
+from shuffler.shuffle_job import PERMUTED, SCRATCH, ShuffleJob, bucket_count, shuffle
 from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import StoredBatch
+from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
-_BATCH_FOLDERS: Final = re.compile("[0-9a-f]{32}")
 _PERMUTED_STATES: Final = frozenset(
     {BatchState.PERMUTED, BatchState.SENT, BatchState.DELIVERED, BatchState.QUARANTINED}
 )
 """States in which the permuted batch is stored."""
+_PARTS_AT_ONCE: Final = 2
+"""Parts delivered together: one is sent while the next is read."""
 _TICK: Final = 0.25
 """Minimum seconds between checks for due events."""
 _LONGEST_WAIT: Final = 2.0
@@ -53,6 +55,11 @@ class Deliveries:
     """Moves every batch of this shuffler to its final state."""
 
     batches: ActiveBatches
+    store: SubmissionStore
+    analyzer: Analyzer
+    seeds: BatchSeeds
+    blocks: Blocks
+    clock: Clock
     executor: Executor
     inclusions: InclusionProofs
     metrics: BatchMetrics
@@ -60,9 +67,6 @@ class Deliveries:
     """Seconds after its deadline at which an undelivered batch is dropped."""
 
     def __post_init__(self) -> None:
-        self.store, self.analyzer = self.batches.store, self.batches.analyzer
-        self.seeds = BatchSeeds(self.batches.state)
-        self.blocks, self.clock = self.inclusions.blocks, self.inclusions.clock
         self._failures = logs.RepeatedFailures()
         self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}
@@ -80,7 +84,7 @@ class Deliveries:
         unfinished = {batch for batch, state in states.items() if state not in FINAL_STATES}
         await asyncio.to_thread(self.seeds.sweep, closed, unfinished)
         for folder in await asyncio.to_thread(self.blocks.folders):
-            if not _BATCH_FOLDERS.fullmatch(folder):
+            if not BATCH_FOLDERS.fullmatch(folder):
                 continue
             batch_id = BatchId(bytes.fromhex(folder))
             state = states.get(batch_id, BatchState.ERASED)
@@ -112,6 +116,10 @@ class Deliveries:
             for task in moving:
                 task.cancel()
             await asyncio.gather(*moving, return_exceptions=True)
+
+    async def advance(self) -> None:
+        """Move every unfinished batch as far as it is due, and wait. For audits and tests."""
+        await asyncio.gather(*map(self._start, self.batches.unfinished()))
 
     def _start(self, batch: ActiveBatch) -> "asyncio.Task[None]":
         if batch.digest not in self._moving:
@@ -170,9 +178,9 @@ class Deliveries:
 
     async def end_unresumed(self) -> None:
         """
-        Erase the dropped ones among the batches that could not be resumed. Run every minute.
+        Erase dropped batches that could not be resumed. Run every minute.
 
-        Before, close, expire or drop those of them whose deadline is known and has passed.
+        First close, expire or drop those past their deadline, if it is known.
         """
         states = await self.store.states()
         for batch_id, rule in list(self.batches.unresumed.items()):
@@ -260,3 +268,43 @@ class Deliveries:
             loss = "inclusion proof lost: the delivered batch cannot be read"
             logs.event(loss, {**fields, "error": type(error).__name__}, level="ERROR")
         return Event.DELIVER
+
+
+async def deliver_parts(
+    analyzer: Analyzer, manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
+) -> None:
+    """
+    Deliver the parts that the analyzer does not have yet.
+
+    `blocks` are the permuted batch, one a part; `size` is that of a sealed report, in bytes.
+
+    Raises:
+        PeerRefusalError: The analyzer refuses the batch.
+        PeerError: The analyzer does not answer; safe to retry.
+        StorageError: A part cannot be read.
+
+    Memory: about four parts.
+    """
+    arrived, staged = await analyzer.begin_delivery(manifest, n_parts)
+    slots = asyncio.Semaphore(_PARTS_AT_ONCE)
+
+    async def deliver(number: int) -> None:
+        async with slots:
+            content = await asyncio.to_thread(blocks.get, f"{PERMUTED}/{number}")
+            part = BatchPart(
+                task_digest=manifest.task_digest,
+                part=number,
+                n_reports=len(content) // size,
+                content_hash=(await asyncio.to_thread(hashlib.sha256, content)).digest(),
+            )
+            await analyzer.deliver_part(part, chunks_of_part(content, size))
+
+    if not staged:
+        await gather(deliver(number) for number in range(n_parts) if number not in arrived)
+
+
+def chunks_of_part(content: bytes, size: int) -> Iterator[memoryview]:
+    """Yield a part's reports of `size` bytes in chunks of whole reports."""
+    view, step = memoryview(content), MAX_CHUNK_BYTES // size * size
+    for start in range(0, len(content), step):
+        yield view[start : start + step]

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Protocol
 
 from common.crypto.batch_key import KEY_BYTES, BatchKey
-from common.crypto.hpke import HpkePrivateKey
+from common.crypto.hpke import PRIVATE_KEY_BYTES, HpkePrivateKey
 from common.crypto.signing import IDENTITY_BYTES, SigningIdentity
 from common.errors import (
     BatchStateError,
@@ -17,24 +16,24 @@ from common.errors import (
 )
 from common.limits import parse_fixed
 from common.messages.batch import BATCH_ID_BYTES, BatchId
-from common.runtime.repeat import repeat
+from common.runtime.clock import repeat
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
-from common.runtime.shared_calls import SharedCalls
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import SignedCheckpoint
-from common.wire.tasks import signed_task_from_wire
+from common.wire.fields import Codec
+from common.wire.tasks import signed_task_from_wire, signed_task_to_wire
 from common.wire.transparency import log_from_wire
 from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2
-from shuffler.active_batches import ActiveBatch, FinishedBatch
-from shuffler.batch_states import ClosingRule
-from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
+from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
+from shuffler.batch_states import UNPERMUTED_STATES, ClosingRule
+from shuffler.storage.submission_store import SubmissionStore
 
 _PEER: Final = "the coordinator"
 _CHECK_SECONDS: Final = 60.0
 """Seconds between checks of the held batches' states."""
 _MAX_LOOKUPS: Final = 32
-"""Maximum number of tasks that are requested from the coordinator at once."""
+"""Maximum number of concurrent requests to the coordinator of each kind: to begin, and to find."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,24 +85,47 @@ class CoordinatorClient:
             if error.status == CallerError.status:  # not the device's fault
                 raise PeerError("the coordinator refuses this front-end's certificate") from error
             raise
-        batch_id = BatchId(parse_fixed("batch_id", answer.batch_id, BATCH_ID_BYTES))
-        rule = ClosingRule(
-            n_min=answer.n_min, target_size=answer.target_size, deadline=answer.deadline
-        )
-        if not answer.HasField("collecting"):
-            return FinishedBatch(digest=digest, batch_id=batch_id, closing_rule=rule)
-        signed = signed_task_from_wire(answer.collecting.task)
-        task = Task.from_bytes(signed.task_bytes)
-        key = BatchKey(parse_fixed("batch_key", answer.collecting.batch_key, KEY_BYTES))
-        batch = ActiveBatch(
-            digest=digest, signed=signed, task=task, batch_id=batch_id, key=key, closing_rule=rule
-        )
-        return HeldBatch(
-            batch=batch, envelope_key=HpkePrivateKey(task.suite, answer.collecting.envelope_key)
-        )
+        return batch_from_wire(digest, answer)
 
 
-class FrontEndBatches:
+_CLOSING_RULE: Final = Codec(ClosingRule, coordinator_pb2.GetBatchResponse)
+
+
+def batch_to_wire(
+    batch: ActiveBatch | FinishedBatch, envelope_key: HpkePrivateKey | None
+) -> coordinator_pb2.GetBatchResponse:
+    """Encode a batch, with its keys unless `envelope_key` is None. Run by the coordinator."""
+    answer = _CLOSING_RULE.to_wire(batch.closing_rule)
+    answer.batch_id = batch.batch_id
+    if isinstance(batch, ActiveBatch) and envelope_key is not None:
+        collecting = coordinator_pb2.CollectingBatch(
+            task=signed_task_to_wire(batch.signed),
+            batch_key=batch.key.private_bytes(),
+            envelope_key=envelope_key.private_bytes(),
+        )
+        answer.collecting.CopyFrom(collecting)
+    return answer
+
+
+def batch_from_wire(
+    digest: TaskDigest, message: coordinator_pb2.GetBatchResponse
+) -> HeldBatch | FinishedBatch:
+    """Parse the batch of the task with this digest, with its keys unless it is permuted."""
+    batch_id = BatchId(parse_fixed("batch_id", message.batch_id, BATCH_ID_BYTES))
+    rule = _CLOSING_RULE.from_wire(message)
+    if not message.HasField("collecting"):
+        return FinishedBatch(batch_id=batch_id, closing_rule=rule)
+    signed = signed_task_from_wire(message.collecting.task)
+    task = Task.from_bytes(signed.task_bytes)
+    key = BatchKey(parse_fixed("batch_key", message.collecting.batch_key, KEY_BYTES))
+    batch = ActiveBatch(
+        digest=digest, signed=signed, task=task, batch_id=batch_id, key=key, closing_rule=rule
+    )
+    raw = parse_fixed("envelope_key", message.collecting.envelope_key, PRIVATE_KEY_BYTES)
+    return HeldBatch(batch=batch, envelope_key=HpkePrivateKey(task.suite, raw))
+
+
+class FrontEndBatches(Batches):
     """
     Batches whose keys are held in memory only; see Batches.
 
@@ -115,22 +137,11 @@ class FrontEndBatches:
         self, coordinator: Coordinator, store: SubmissionStore, forget: Callable[[], None]
     ) -> None:
         """`forget` lets worker processes forget keys."""
+        super().__init__(_MAX_LOOKUPS)
         self._coordinator = coordinator
         self._store = store
         self._forget = forget
         self._held: dict[TaskDigest, HeldBatch] = {}
-        self._finished: dict[TaskDigest, FinishedBatch] = {}
-        self._asking = SharedCalls[tuple[TaskDigest, bool], ActiveBatch | FinishedBatch](
-            _MAX_LOOKUPS, "task lookups"
-        )
-
-    async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
-        return await self._find(digest, begin=True)
-
-    async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """Return the batch of a task that was requested before; see `Batches.find`."""
-        return await self._find(digest, begin=False)
 
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
@@ -139,14 +150,11 @@ class FrontEndBatches:
             raise BatchStateError("the task's batch no longer collects")
         return held.envelope_key
 
-    async def _find(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
-        """Return a known batch, or ask once for all concurrent callers who want the same."""
+    def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
         held = self._held.get(digest)
-        known = held.batch if held else self._finished.get(digest)
-        fetch = partial(self._fetch, digest, begin=begin)
-        return known or await self._asking.share((digest, begin), fetch)
+        return held.batch if held else self._finished.get(digest)
 
-    async def _fetch(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
         found = await self._coordinator.get_batch(digest, begin=begin)
         if isinstance(found, HeldBatch):
             return self._held.setdefault(digest, found).batch
@@ -164,11 +172,11 @@ class FrontEndBatches:
         finished = [
             batch
             for batch in batches
-            if (state := states.get(batch.batch_id)) is not None and state not in OPEN_STATES
+            if (state := states.get(batch.batch_id)) is not None and state not in UNPERMUTED_STATES
         ]
         for batch in finished:
             self._finished[batch.digest] = FinishedBatch(
-                digest=batch.digest, batch_id=batch.batch_id, closing_rule=batch.closing_rule
+                batch_id=batch.batch_id, closing_rule=batch.closing_rule
             )
             del self._held[batch.digest]
         if finished:

@@ -31,12 +31,11 @@ from common.messages.inclusion_proof import (
     distinct_rows,
     root_of,
 )
-from common.receiving.tree_job import TreeJob, rows_from
+from common.receiving.received_job import TreeJob, rows_from
 from common.runtime import logs
 from common.runtime.blocks import Blocks
-from common.runtime.clock import Clock
+from common.runtime.clock import Clock, repeat
 from common.runtime.parts.executor import Executor
-from common.runtime.repeat import repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_wire

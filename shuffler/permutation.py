@@ -1,8 +1,8 @@
 """
 Permute a batch uniformly in two passes, part by part. Pure.
 
-Each report is thrown into a bucket, uniformly and independently of all others; then each bucket is
-permuted, and the buckets are concatenated [Rao61, San62].
+Reports are scattered over buckets, uniformly and independently; then each bucket is permuted, and
+the buckets are concatenated [Rao61, San62].
 
 The permutation is uniform. Assign to each report the pair of its bucket and an independent uniform
 number to sort by within the bucket: these sort keys are independent and identically distributed,
@@ -12,36 +12,17 @@ does not need buckets to be equally likely, only that no report's bucket depends
 on another report.
 """
 
-import math
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
-
-from common.messages.batch import MAX_PART_BYTES
 
 SealedReports = NDArray[np.uint8]
 """Sealed reports, shape (n, length)."""
 
-PART_BYTES: Final = 16 * 1024 * 1024
-"""Size of a part of a batch, unless blocks would become smaller than BLOCK_BYTES."""
-BLOCK_BYTES: Final = 256 * 1024
-"""Minimum average size of a block: the reports that one part throws into one bucket."""
 
-
-def part_count(batch_bytes: int) -> int:
-    """
-    Return the number of parts, and of buckets, of a batch of about `batch_bytes` bytes.
-
-    A batch of 64 GiB or more has parts of 128 MiB on average, half of what the analyzer accepts.
-    """
-    part_bytes = max(PART_BYTES, math.isqrt(batch_bytes * BLOCK_BYTES))
-    part_bytes = min(part_bytes, MAX_PART_BYTES // 2)
-    return max(1, -(-batch_bytes // part_bytes))
-
-
-def throw(reports: SealedReports, n_buckets: int, rng: np.random.Generator) -> list[SealedReports]:
-    """Throw each report into one of `n_buckets` buckets, uniformly and independently."""
+def scatter(
+    reports: SealedReports, n_buckets: int, rng: np.random.Generator
+) -> list[SealedReports]:
+    """Scatter the reports over `n_buckets` buckets, uniformly and independently."""
     chosen = rng.integers(0, n_buckets, size=len(reports), dtype=np.uint16)
     ends = np.cumsum(np.bincount(chosen, minlength=n_buckets))
     return np.split(reports[np.argsort(chosen, kind="stable")], ends[:-1])

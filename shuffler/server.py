@@ -13,17 +13,15 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import KeyState
 from common.crypto.randomness import secure_generator
-from common.crypto.signed_key import signed_envelope_key
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, signed_envelope_key
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
 from common.runtime.certificates import FRONT_END
-from common.runtime.clock import SystemClock
+from common.runtime.clock import SystemClock, repeat
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.parts.dask_engine import open_executor
 from common.runtime.parts.executor import Executor
-from common.runtime.repeat import repeat
 from common.runtime.rpc import FreshChannel
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory

@@ -22,8 +22,8 @@ from common.wire.batches import (
 )
 from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
-from common.wire.tasks import signed_task_to_wire
-from common.wire.transparency import log_proof_to_wire, log_size_from_wire, log_to_wire
+from common.wire.tasks import signed_task_to_wire, task_question_from_wire
+from common.wire.transparency import log_proof_to_wire, log_to_wire
 from protos.shuffledp.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -32,8 +32,9 @@ from protos.shuffledp.v1 import (
     shuffler_pb2_grpc,
 )
 from shuffler.active_batches import ActiveBatch
+from shuffler.batch_states import UNPERMUTED_STATES
 from shuffler.core import FrontEndCore
-from shuffler.storage.submission_store import OPEN_STATES
+from shuffler.front_end import batch_to_wire
 
 
 class _Call(Protocol):
@@ -41,13 +42,6 @@ class _Call(Protocol):
 
     def peer(self) -> str:
         """Return gRPC's name for the peer."""
-
-
-def receipt_for(
-    identity: SigningIdentity, digest: TaskDigest, envelope: bytes, outcome: Outcome
-) -> bytes:
-    """Return the receipt for a submission; empty if it is not stored."""
-    return sign_receipt(identity, digest, envelope) if outcome in STORED_OUTCOMES else b""
 
 
 def bulk_receipt_for(
@@ -72,9 +66,9 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
     ) -> shuffler_pb2.FetchTaskResponse:
         """Return a published task and, if the device wants it, its place in the log."""
-        signed = await self.core.collection.fetch_task(digest_from_wire(request.task_digest))
+        digest, log_size = task_question_from_wire(request)
+        signed = await self.core.collection.fetch_task(digest)
         answer = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
-        log_size = log_size_from_wire(request)
         if log_size is not None:
             proof = await self.core.log.prove(signed, log_size)
             answer.log_proof.CopyFrom(log_proof_to_wire(proof))
@@ -88,7 +82,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         outcome = await self.core.collection.submit(digest, envelope, token, peer=context.peer())
         return shuffler_pb2.SubmitResponse(
             repeated=outcome is Outcome.REPEATED,
-            receipt=receipt_for(self.core.identity, digest, envelope, outcome),
+            receipt=sign_receipt(self.core.identity, digest, envelope),
         )
 
     async def SubmitBulk(
@@ -157,23 +151,12 @@ class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
         """Return a task's batch, with its keys until it is permuted."""
         find = self.core.batches.find_or_begin if request.begin else self.core.batches.find
         batch = await find(digest_from_wire(request.task_digest))
-        answer = coordinator_pb2.GetBatchResponse(
-            batch_id=batch.batch_id,
-            n_min=batch.closing_rule.n_min,
-            target_size=batch.closing_rule.target_size,
-            deadline=batch.closing_rule.deadline,
-        )
-        if (
-            isinstance(batch, ActiveBatch)
-            and (await self.core.store.get(batch.digest)).state in OPEN_STATES
-        ):
-            collecting = coordinator_pb2.CollectingBatch(
-                task=signed_task_to_wire(batch.signed),
-                batch_key=batch.key.private_bytes(),
-                envelope_key=self.core.batches.envelope_key(batch).private_bytes(),
-            )
-            answer.collecting.CopyFrom(collecting)
-        return answer
+        key = None
+        if isinstance(batch, ActiveBatch):
+            stored = await self.core.store.get(batch.digest)
+            if stored.state in UNPERMUTED_STATES:
+                key = self.core.batches.envelope_key(batch)
+        return batch_to_wire(batch, key)
 
     async def RelayLog(
         self, request: log_pb2.GetLogRequest, _context: object

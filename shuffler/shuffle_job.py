@@ -5,7 +5,7 @@ Dummies are sealed like users' reports and look like them. The seed is destroyed
 batch is recorded.
 
 Every draw follows from the batch's seed, the stage and the part's number, so that a part which is
-computed again throws the same reports into the same buckets: none is lost, none is doubled. Sealing
+computed again scatters the same reports over the same buckets: none is lost or doubled. Sealing
 alone draws fresh randomness; dummies that are sealed again are other ciphertexts of the same
 reports, at the same places.
 """
@@ -24,23 +24,38 @@ from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePublicKey, report_context
 from common.crypto.hpke_pool import seal_each
 from common.crypto.randomness import seeded_generator
+from common.crypto.signing import digest_of
 from common.errors import DamagedStorageError
 from common.messages.batch import MAX_PART_BYTES, BatchId
 from common.messages.submission import plain_reports
 from common.runtime.blocks import Blocks
 from common.runtime.parts.executor import Executor, Job
 from common.task.task import Task, cached_task
-from common.task_digest import digest_of
-from shuffler.permutation import SealedReports, part_count, permute, throw
+from shuffler.permutation import SealedReports, permute, scatter
 from shuffler.storage.group import NUMBER_BITS, OpenedGroup, open_group
 from shuffler.storage.submission_store import GroupSource
 
 PERMUTED: Final = "permuted"
 """Subfolder of the permuted batch's blocks."""
-SCRATCH: Final = ("dummies", "thrown")
-"""Subfolders of blocks that only the shuffle needs."""
+SCRATCH: Final = ("dummies", "scattered", "thrown")
+"""Subfolders of blocks that only the shuffle needs; the last is of earlier versions."""
+PART_BYTES: Final = 16 * 1024 * 1024
+"""Size of a part of a batch, unless blocks would become smaller than BLOCK_BYTES."""
+BLOCK_BYTES: Final = 256 * 1024
+"""Minimum average size of a block: the reports that one part scatters into one bucket."""
 _DUMMIES_PER_PART: Final = 1000
 _MAX_DUMMY_PARTS: Final = 64
+
+
+def part_count(batch_bytes: int) -> int:
+    """
+    Return the number of parts, and of buckets, of a batch of about `batch_bytes` bytes.
+
+    A batch of 64 GiB or more has parts of 128 MiB on average, half of what the analyzer accepts.
+    """
+    part_bytes = max(PART_BYTES, math.isqrt(batch_bytes * BLOCK_BYTES))
+    part_bytes = min(part_bytes, MAX_PART_BYTES // 2)
+    return max(1, -(-batch_bytes // part_bytes))
 
 
 def bucket_count(task: Task, n_users: int) -> int:
@@ -117,17 +132,17 @@ class ShuffleJob(Job):
         )
         self.sealed_blocks().put(f"dummies/{part}", sealed)
 
-    def throw(self, part: int) -> tuple[Counter[int], int, float]:
+    def scatter(self, part: int) -> tuple[Counter[int], int, float]:
         """
-        Throw one part's reports into buckets, after dropping reports if the task samples.
+        Scatter one part's reports into buckets, after dropping reports if the task samples.
 
         Parts from n_parts on are the sealed dummies.
 
         Returns:
-            Numbers of users' submissions by their number of reports, number of reports thrown, and
-            seconds spent on throwing.
+            Numbers of users' submissions by their number of reports, number of reports, and seconds
+            spent on scattering.
         """
-        blocks, rng = self.sealed_blocks(), seeded_generator(self.seed, "throw", part)
+        blocks, rng = self.sealed_blocks(), seeded_generator(self.seed, "scatter", part)
         arrived: Counter[int] = Counter()
         if part >= self.n_parts:
             reports = self._rows([blocks.get(f"dummies/{part - self.n_parts}")])
@@ -139,17 +154,17 @@ class ShuffleJob(Job):
             if not self.task.shuffler.only_permutes:
                 reports = reports[self.task.shuffler.draw_kept(len(reports), rng)]
         started = time.thread_time()
-        buckets = throw(reports, self.n_buckets, rng)
+        buckets = scatter(reports, self.n_buckets, rng)
         seconds = time.thread_time() - started
-        for bucket, thrown in enumerate(buckets):
-            blocks.put(f"thrown/{part}.{bucket}", thrown.tobytes())
+        for bucket, scattered in enumerate(buckets):
+            blocks.put(f"scattered/{part}.{bucket}", scattered.tobytes())
         return arrived, len(reports), seconds
 
     def permute(self, bucket: int) -> tuple[int, float]:
         """Permute one bucket; return its number of reports, and the seconds of the permutation."""
         blocks, rng = self.sealed_blocks(), seeded_generator(self.seed, "permute", bucket)
         parts = range(self.n_parts + self.n_dummy_parts)
-        reports = self._rows([blocks.get(f"thrown/{part}.{bucket}") for part in parts])
+        reports = self._rows([blocks.get(f"scattered/{part}.{bucket}") for part in parts])
         started = time.thread_time()
         ordered = permute(reports, rng)
         seconds = time.thread_time() - started
@@ -204,8 +219,8 @@ async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleS
     for subfolder in (PERMUTED, *SCRATCH):
         await asyncio.to_thread(blocks.delete, subfolder)
     await executor.run(ShuffleJob.seal_dummies, job, range(job.n_dummy_parts))
-    thrown = await executor.run(ShuffleJob.throw, job, range(job.n_parts + job.n_dummy_parts))
-    arrived = sum((part_arrived for part_arrived, _, _ in thrown), Counter[int]())
+    scattered = await executor.run(ShuffleJob.scatter, job, range(job.n_parts + job.n_dummy_parts))
+    arrived = sum((part_arrived for part_arrived, _, _ in scattered), Counter[int]())
     by_length = tuple(arrived.pop(length, 0) for length in job.task.lengths)
     if arrived or sum(by_length) != n_users:
         raise DamagedStorageError(
@@ -213,12 +228,12 @@ async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleS
         )
     permuted = await executor.run(ShuffleJob.permute, job, range(job.n_buckets))
     n_reports = sum(of_bucket for of_bucket, _ in permuted)
-    n_thrown = sum(of_part for _, of_part, _ in thrown)
-    if n_reports != n_thrown:
+    n_scattered = sum(of_part for _, of_part, _ in scattered)
+    if n_reports != n_scattered:
         raise DamagedStorageError(
-            f"{n_thrown} reports were thrown into buckets; {n_reports} were permuted"
+            f"{n_scattered} reports were scattered into buckets; {n_reports} were permuted"
         )
     for subfolder in SCRATCH:
         await asyncio.to_thread(blocks.delete, subfolder)
-    seconds = sum(seconds for *_, seconds in thrown) + sum(seconds for _, seconds in permuted)
+    seconds = sum(seconds for *_, seconds in scattered) + sum(seconds for _, seconds in permuted)
     return ShuffleSummary(n_reports=n_reports, by_length=by_length, shuffle_seconds=seconds)

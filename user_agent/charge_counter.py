@@ -40,7 +40,9 @@ def count(connection: sqlite3.Connection, charged: Iterable[Charge]) -> None:
     connection.executemany("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?, ?)", charged)
 
 
-def count_store(connection: sqlite3.Connection, store: bytes, charged: Iterable[Charge]) -> None:
+def replace_charges(
+    connection: sqlite3.Connection, store: bytes, charged: Iterable[Charge]
+) -> None:
     """Count all charges of a store, in place of any other store's."""
     if connection.execute("SELECT id FROM counted_store WHERE id = ?", (store,)).fetchone() is None:
         connection.execute("DELETE FROM charges")

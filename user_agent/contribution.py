@@ -10,14 +10,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.errors import ValueRangeError
-from common.mechanisms.base import Reports, check_value, null_reports
+from common.mechanisms.base import Mechanism, Reports, check_value, null_reports
 from common.mechanisms.discovery.prefix_hashing import code_of, elements_of
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import Numbers, to_unit
@@ -341,7 +341,7 @@ class Contributor:
         """
         reports = self._mechanism.randomize(self._encode(value, rng), rng)
         if self._task.dummies.maximum:  # only tasks about items have dummies
-            _, dummies = self._task.dummies.draw(self._mechanism, 1, rng)
+            _, dummies = self._task.dummies.draw(cast("Mechanism", self._mechanism), 1, rng)
             reports = np.concatenate([reports, dummies]) if len(dummies) else reports
         reports = pad(reports, self._lengths)
         if len(reports) > 1:

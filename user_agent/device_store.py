@@ -5,18 +5,19 @@ Everything is saved, and its charge counted in a second file, before it is sent;
 stored. Each person's answer to a task has one row in `submissions` and one in `evidence`, and one
 in `tokens`; to a lasting question, one in `lasting_answers`, with a hash of the text that is keyed
 by the permanent secret. Leaves identify a person's sealed reports in the batch, and the envelope
-holds them, so the leaves are deleted, and the envelope is replaced by its hash, when the check of
-an answer ends, unless a report is missing.
+holds them, so the leaves are deleted, and the envelope is replaced by its hash, in the same column,
+when the check of an answer ends, unless a report is missing.
 """
 
 import asyncio
-import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from common.crypto.privacy_tokens import PendingToken, TokenKey
 from common.crypto.signing import envelope_hash
@@ -29,11 +30,11 @@ from user_agent.charge_counter import (
     Charge,
     charges,
     count,
-    count_store,
+    replace_charges,
 )
 from user_agent.contribution import PreparedSubmission
-from user_agent.log_table import LOG_TABLE
 from user_agent.policy import Claim
+from user_agent.task_log import LOG_TABLE
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS submissions (
@@ -95,7 +96,7 @@ CREATE TABLE IF NOT EXISTS store_id (
 """A random id, by which the counter of charges knows its store; empty before the first start."""
 
 
-class SubmissionState(Enum):
+class SubmissionState(StrEnum):
     """Delivery state of a submission."""
 
     PENDING = "pending"
@@ -108,7 +109,7 @@ class SubmissionState(Enum):
     of no task stands for all that is unknown."""
 
 
-class InclusionState(Enum):
+class InclusionState(StrEnum):
     """Outcome of checking that an answer was counted."""
 
     UNCHECKED = "unchecked"
@@ -129,8 +130,10 @@ class SavedSubmission:
 
     person: str
     task_digest: TaskDigest
-    envelope: bytes
-    """Its hash alone once it is needed no more."""
+    envelope: bytes | None
+    """None once it is not needed any more, and for a lost answer."""
+    envelope_hash: bytes
+    """The envelope's SHA-256."""
     claim: Claim
     state: SubmissionState
     leaves: bytes
@@ -148,19 +151,13 @@ class SavedSubmission:
         """The row of the counter of charges."""
         return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:3])
 
-    @property
-    def envelope_hash(self) -> bytes:
-        """The envelope's SHA-256."""
-        hashed = len(self.envelope) == _HASH_BYTES
-        return self.envelope if hashed else envelope_hash(self.envelope)
 
-
-Check = Callable[[Sequence[Claim], Claim], None]
+CapCheck = Callable[[Sequence[Claim], Claim], None]
 """Raises an error if a person's earlier claims together with a new one exceed a cap."""
 
 
 class DeviceStore(Database):
-    """Stores submissions, their costs and their evidence, durably; `run` is for `log_table`."""
+    """Stores submissions, their costs and their evidence, durably; `run` is for `task_log`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID)))
@@ -172,16 +169,18 @@ class DeviceStore(Database):
             super().close()
             raise
 
-    async def check_counter(self, everything: Claim, *, confirmed: bool) -> None:
+    async def check_counter(
+        self, everything: Claim, rng: np.random.Generator, *, confirmed: bool
+    ) -> None:
         """
         Compare the store with the counter of charges, before anything is sent. Run at start.
 
         If the store lacks charges that were counted, they are added to it once the person has
         `confirmed` that it was restored; if the counter is missing or another store's, `everything`
         is charged to each person; likewise if both are new. A store of an earlier version has no
-        counter yet, and gets one.
+        counter yet, and gets one. `rng` draws the id of a new store.
 
-        A crash in between leaves what a further call completes.
+        Safe to repeat after a crash.
 
         Raises:
             SettingsError: Charges or the counter are missing, and the person has not confirmed it.
@@ -200,8 +199,8 @@ class DeviceStore(Database):
                 "confirm-restore STATE_DIRECTORY"
             )
         await self.run(_add_lost, lost)
-        own = own or counted or secrets.token_bytes(_ID_BYTES)
-        await self._counter.run(count_store, own, await self._charges())
+        own = own or counted or rng.bytes(_ID_BYTES)
+        await self._counter.run(replace_charges, own, await self._charges())
         await self.fetch("INSERT OR IGNORE INTO store_id VALUES (?)", own)
         await self.run(_drop_envelopes)
 
@@ -237,7 +236,7 @@ class DeviceStore(Database):
         person: str,
         digest: TaskDigest,
         claim: Claim,
-        check: Check,
+        check: CapCheck,
         prepare: Callable[[], PreparedSubmission],
         *,
         pending: PendingToken | None = None,
@@ -341,22 +340,36 @@ class DeviceStore(Database):
 _HASH_BYTES: Final = 32
 """Length of an envelope's hash in its place. Every envelope is longer."""
 _ID_BYTES: Final = 16
-_COLUMNS: Final = "person, task_digest, envelope, local_epsilon, central_epsilon, delta, state"
+_COLUMNS: Final = "person, task_digest, envelope, state, local_epsilon, central_epsilon, delta"
+_CLAIM: Final = (
+    "local_epsilon, central_epsilon, delta, coalesce(scope, x''), coalesce(text_hash, x''), "
+    "coalesce(permanent_epsilon, 9e999)"
+)
+_CLAIM_COLUMNS: Final = len(fields(Claim))
 _SELECT: Final = (
-    f"SELECT {_COLUMNS}, coalesce(leaves, x''), coalesce(deadline, 9e999), "  # noqa: S608
-    "coalesce(inclusion, 'unchecked'), coalesce(receipt, x''), coalesce(receipt_verified, 0) "
-    "FROM submissions LEFT JOIN evidence USING (person, task_digest)"
+    "SELECT person, task_digest, envelope, state, coalesce(leaves, x''), "  # noqa: S608
+    "coalesce(deadline, 9e999), coalesce(inclusion, 'unchecked'), coalesce(receipt, x''), "
+    f"coalesce(receipt_verified, 0), {_CLAIM} FROM submissions "
+    "LEFT JOIN evidence USING (person, task_digest) "
+    "LEFT JOIN lasting_answers USING (person, task_digest)"
 )
 
 
+def _claim(row: Sequence[Any]) -> Claim:
+    """Return the claim in a row of the columns _CLAIM, which are in the order of its fields."""
+    return Claim(**{field.name: value for field, value in zip(fields(Claim), row, strict=True)})
+
+
 def _saved(row: tuple[Any, ...]) -> SavedSubmission:
-    person, digest, envelope, local_epsilon, central_epsilon, delta, state, *evidence = row
+    person, digest, envelope, state, *evidence = row[:-_CLAIM_COLUMNS]
     leaves, deadline, inclusion, receipt, receipt_verified = evidence
+    hashed = len(envelope) == _HASH_BYTES
     return SavedSubmission(
         person=person,
         task_digest=TaskDigest(digest),
-        envelope=envelope,
-        claim=Claim(local_epsilon=local_epsilon, central_epsilon=central_epsilon, delta=delta),
+        envelope=None if hashed else envelope,
+        envelope_hash=envelope if hashed else envelope_hash(envelope),
+        claim=_claim(row[-_CLAIM_COLUMNS:]),
         state=SubmissionState(state),
         leaves=leaves,
         deadline=deadline,
@@ -372,9 +385,6 @@ def _find(connection: sqlite3.Connection, person: str, digest: TaskDigest) -> li
     return list(map(_saved, connection.execute(query, (person, digest))))
 
 
-_CLAIM: Final = tuple(field.name for field in fields(Claim))
-
-
 def _insert(
     connection: sqlite3.Connection,
     person: str,
@@ -386,10 +396,10 @@ def _insert(
 ) -> None:
     connection.execute(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, prepared.envelope, *astuple(claim)[:3], SubmissionState.PENDING.value),
+        (person, digest, prepared.envelope, SubmissionState.PENDING.value, *astuple(claim)[:3]),
     )
-    if claim.scope:
-        row = (person, digest, claim.scope, claim.text, claim.permanent_epsilon)
+    if claim.scope_hash:
+        row = (person, digest, claim.scope_hash, claim.text_hash, claim.permanent_epsilon)
         connection.execute("INSERT INTO lasting_answers VALUES (?, ?, ?, ?, ?)", row)
     # If the shuffler samples, a missing leaf proves nothing, and asking for it would reveal the
     # secret that sampling relies on.
@@ -400,10 +410,9 @@ def _insert(
         (person, digest, leaves, prepared.deadline, inclusion.value, b"", False),
     )
     if pending is not None:
-        secrets = pending.to_bytes()
         connection.execute(
             "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)",
-            (person, digest, pending.key.der, pending.challenge, secrets, b""),
+            (person, digest, pending.key.der, pending.challenge, pending.to_bytes(), b""),
         )
 
 
@@ -426,13 +435,12 @@ def _keep_token(connection: sqlite3.Connection, submission: SavedSubmission, tok
 
 def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
     rows = connection.execute(
-        "SELECT local_epsilon, central_epsilon, delta, coalesce(scope, x''), "
-        "coalesce(text_hash, x''), coalesce(permanent_epsilon, 9e999) FROM submissions "
+        f"SELECT {_CLAIM} FROM submissions "  # noqa: S608
         "LEFT JOIN lasting_answers USING (person, task_digest) "
         "WHERE person = ? OR task_digest = x''",
         (person,),
     )
-    return [Claim(**dict(zip(_CLAIM, row, strict=True))) for row in rows]
+    return list(map(_claim, rows))
 
 
 def _set_state(

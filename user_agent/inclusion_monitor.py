@@ -14,11 +14,10 @@ from common.crypto.signing import PublicIdentity
 from common.errors import PeerError, PeerRefusalError, ProofError, WireError
 from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, split
 from common.runtime import logs
-from common.runtime.clock import Clock
-from common.runtime.repeat import repeat, wait_for_change
+from common.runtime.clock import Clock, repeat, wait_for_change
 from common.task_digest import TaskDigest
+from user_agent.clients import Shuffler
 from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
-from user_agent.shuffler_client import Shuffler
 
 MAX_CHECKED: Final = 64
 """Maximum number of an answer's reports to check, drawn at random once: with new draws at each

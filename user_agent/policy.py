@@ -10,8 +10,7 @@ from typing import Self
 from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_claims
 from common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
-from common.crypto.signed_key import KeyUse, check_key
-from common.crypto.signing import PublicIdentity, SignedTask
+from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
 from common.errors import AccountingError, BudgetError, PolicyError
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import rounded_up, sum_upper
@@ -26,15 +25,15 @@ class Claim:
     local_epsilon: float
     central_epsilon: float
     delta: float
-    scope: bytes = b""
+    scope_hash: bytes = b""
     """Hash of a lasting question's `Task.permanent_scope`; empty for other tasks."""
-    text: bytes = b""
+    text_hash: bytes = b""
     """Keyed hash of the answer's text, by which a device notices a change; empty likewise."""
     permanent_epsilon: float = math.inf
     """ε∞ of all answers of the scope with the same text."""
 
     @classmethod
-    def of(cls, task: Task, text: bytes = b"") -> Self:
+    def of(cls, task: Task, text_hash: bytes = b"") -> Self:
         """Return a task's claim for an answer whose text has this keyed hash."""
         claim = cls(
             local_epsilon=task.local_epsilon, central_epsilon=task.central_epsilon, delta=task.delta
@@ -43,12 +42,12 @@ class Claim:
             return claim
         scope = hashlib.sha256(task.permanent_scope).digest()
         most = rappor_of(task).permanent_epsilon
-        return replace(claim, scope=scope, text=text, permanent_epsilon=most)
+        return replace(claim, scope_hash=scope, text_hash=text_hash, permanent_epsilon=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A person's limits on a single task and on the total of all tasks."""
+    """A device's pinned identities and limits on one task and on all tasks together."""
 
     identity: PublicIdentity
     """The pinned identity of the analyzer."""
@@ -109,7 +108,7 @@ def check(
         raise PolicyError(
             f"the task's local epsilon is {task.local_epsilon}; "
             f"local_epsilon_cap is {policy.local_epsilon_cap}. To answer, raise local_epsilon_cap "
-            "and total_local_epsilon_cap in this device's settings"
+            "in this device's settings"
         )
     if not randomizer_of(task).keeps_promise(task.local_epsilon):
         raise PolicyError(
@@ -187,7 +186,7 @@ def composed_total(claims: Sequence[Claim], delta: float) -> float:
     central = [(c.central_epsilon, c.delta) for c in claims if c.central_epsilon < c.local_epsilon]
     if len(central) < len(claims):
         pure = [each for each in claims if each.central_epsilon >= each.local_epsilon]
-        rest = (each.central_epsilon for each in pure if not each.scope)
+        rest = (each.central_epsilon for each in pure if not each.scope_hash)
         central.append((sum_upper([lasting_epsilon(_lasting(pure)), *rest]), 0.0))
     return min(local_total(claims), composed_claims(central, delta))
 
@@ -200,17 +199,17 @@ def local_total(claims: Iterable[Claim]) -> float:
     the question count by their sum. Run by the user agent.
     """
     claims = list(claims)
-    others = (each.local_epsilon for each in claims if not each.scope)
+    others = (each.local_epsilon for each in claims if not each.scope_hash)
     return sum_upper([lasting_epsilon(_lasting(claims)), *others])
 
 
 def _lasting(claims: Iterable[Claim]) -> Iterator[PermanentRelease]:
     """Yield the releases of lasting questions, without a bound ε∞ where the text has changed."""
-    lasting = [each for each in claims if each.scope]
-    texts = Counter(scope for scope, _ in {(each.scope, each.text) for each in lasting})
+    lasting = [each for each in claims if each.scope_hash]
+    texts = Counter(scope for scope, _ in {(each.scope_hash, each.text_hash) for each in lasting})
     for each in lasting:
         yield PermanentRelease(
             local_epsilon=each.local_epsilon,
-            scope=each.scope,
-            permanent_epsilon=each.permanent_epsilon if texts[each.scope] == 1 else math.inf,
+            scope=each.scope_hash,
+            permanent_epsilon=each.permanent_epsilon if texts[each.scope_hash] == 1 else math.inf,
         )

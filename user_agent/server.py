@@ -15,14 +15,13 @@ from common.runtime.rpc import open_channel
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from protos.shuffledp.v1 import user_agent_pb2_grpc
-from user_agent.agent import Agent
+from user_agent.clients import RemoteIssuer, RemoteShuffler
+from user_agent.core import Agent
 from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore
-from user_agent.issuer_client import RemoteIssuer
 from user_agent.policy import Claim, Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
-from user_agent.shuffler_client import RemoteShuffler
 from user_agent.task_log import DeviceLog
 
 _PERMANENT_FILE: Final = "permanent.key"
@@ -32,7 +31,7 @@ _LONGEST_STOP: Final = 30 * DAY
 
 async def start(settings: UserAgentSettings) -> Service:
     """Start a user agent. It resends an earlier run's pending answers."""
-    machine = SystemClock()
+    machine, rng = SystemClock(), secure_generator()
     log_policy = settings.log_policy()
     state = StateDirectory.open(settings.state_directory)
     async with Service.starting(
@@ -44,7 +43,7 @@ async def start(settings: UserAgentSettings) -> Service:
             central_epsilon=settings.total_central_epsilon_cap,
             delta=settings.total_delta_cap,
         )
-        await store.check_counter(everything, confirmed=state.restore_confirmed())
+        await store.check_counter(everything, rng, confirmed=state.restore_confirmed())
         secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
         authority = service.tls.identity.authority if service.tls else None
 
@@ -64,12 +63,12 @@ async def start(settings: UserAgentSettings) -> Service:
             log=DeviceLog(fetch, store, log_policy, machine) if log_policy else None,
             several_persons=settings.several_persons,
             clock=service.clock,
-            rng=secure_generator(),
+            rng=rng,
             secrets=secrets,
             check_seconds=settings.inclusion_check_seconds,
         )
         service.background += [agent.keep_resending, agent.monitor.keep_checking]
-        servicer = UserAgentServicer(agent, store)
+        servicer = UserAgentServicer(agent)
         add_services = partial(user_agent_pb2_grpc.add_UserAgentServicer_to_server, servicer)
         await service.serve("shuffledp.v1.UserAgent", add_services)
     return service

@@ -1,30 +1,33 @@
 """The user agent's gRPC methods: wire in, core, wire out."""
 
-from common.wire.submissions import (
-    contribution_from_wire,
-    record_question_from_wire,
-    record_to_wire,
-)
+from dataclasses import dataclass
+
+from common.wire.fields import digest_from_wire
+from common.wire.submissions import contribution_from_wire, receipt_request_from_wire
 from common.wire.transparency import evidence_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
-from user_agent.agent import Agent
-from user_agent.device_store import DeviceStore
-from user_agent.log_table import all_evidence
+from user_agent.core import Agent
 
 
+@dataclass
 class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     """Serves the people who use the device."""
 
-    def __init__(self, agent: Agent, store: DeviceStore) -> None:
-        self._store = store
-        self._agent = agent
+    agent: Agent
+
+    async def GetQuestion(
+        self, request: user_agent_pb2.GetQuestionRequest, _context: object
+    ) -> user_agent_pb2.GetQuestionResponse:
+        """Return what a task asks, if this device may answer it."""
+        task = await self.agent.task(digest_from_wire(request.task_digest))
+        return user_agent_pb2.GetQuestionResponse(texts=task.texts)
 
     async def Contribute(
         self, request: user_agent_pb2.ContributeRequest, _context: object
     ) -> user_agent_pb2.ContributeResponse:
         """Randomize, seal and submit one value."""
         digest, value, person = contribution_from_wire(request)
-        outcome = await self._agent.contribute(digest, value, person)
+        outcome = await self.agent.contribute(digest, value, person)
         return user_agent_pb2.ContributeResponse(
             repeated=outcome.repeated, local_epsilon=outcome.local_epsilon, sent=outcome.sent
         )
@@ -33,10 +36,17 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
         self, request: user_agent_pb2.GetReceiptRequest, _context: object
     ) -> user_agent_pb2.GetReceiptResponse:
         """Return the record of an answer."""
-        return record_to_wire(await self._agent.record(*record_question_from_wire(request)))
+        saved = await self.agent.record(*receipt_request_from_wire(request))
+        return user_agent_pb2.GetReceiptResponse(
+            state=saved.state,
+            inclusion=saved.inclusion,
+            envelope_hash=saved.envelope_hash,
+            receipt=saved.receipt,
+            receipt_verified=saved.receipt_verified,
+        )
 
     async def GetLogEvidence(
         self, _request: user_agent_pb2.GetLogEvidenceRequest, _context: object
     ) -> user_agent_pb2.GetLogEvidenceResponse:
         """Return what this device saw of the log."""
-        return evidence_to_wire(await self._store.run(all_evidence))
+        return evidence_to_wire(await self.agent.log_evidence())

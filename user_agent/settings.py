@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
-from common.runtime.addresses import is_local
+from common.runtime.access import is_local
 from common.runtime.settings import FilePath, ServiceSettings
 from common.runtime.validation import STRICT
 from common.task.task import MAX_LOCAL_EPSILON

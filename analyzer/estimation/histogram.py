@@ -7,7 +7,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from analyzer.estimation.expectation_maximisation import maximise_likelihood, smoothed_likelihood
+from analyzer.estimation.expectation_maximization import maximize_likelihood, smoothed_likelihood
 from analyzer.estimation.projection import base_cut, norm_cut, norm_mul, norm_sub, power_ns
 from common.errors import TaskError
 from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
@@ -67,7 +67,7 @@ def _on_channel(name: Refinement, fit: Callable[[Counts, Channel, int], Vector])
 
 REFINEMENTS: Final[Mapping[Refinement, Refine]] = MappingProxyType(
     {
-        "em": _on_channel("em", maximise_likelihood),
+        "em": _on_channel("em", maximize_likelihood),
         "ems": _on_channel("ems", smoothed_likelihood),
         "norm-sub": lambda debiased: norm_sub(debiased.shares),
         "norm-cut": lambda debiased: norm_cut(debiased.shares),

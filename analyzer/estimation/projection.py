@@ -1,5 +1,5 @@
 """
-Refine debiased shares to a distribution [WLLSL20], and shrink means of many attributes.
+Refine debiased shares to a distribution [WLLSL20].
 
 Each refinement takes debiased shares, shape (domain_size,), and returns a distribution: the same
 shape, each share at least 0, sum 1.
@@ -12,7 +12,6 @@ import scipy
 from scipy import special
 
 from common.mechanisms.base import Vector
-from common.mechanisms.numeric.number import Moments
 
 
 def norm_sub(shares: Vector) -> Vector:
@@ -159,38 +158,3 @@ def _posterior_means(shares: Vector, errors: Vector, steepness: float, least: fl
     weights[:, [0, -1]] /= 2
     means: Vector = (weights * nodes).sum(axis=1) / weights.sum(axis=1)
     return np.where(exact, shares, means)
-
-
-def shrink_to_zero(moments: Moments) -> Vector:
-    """
-    Shrink means towards 0, the middle of the range, by the positive-part James-Stein rule.
-
-    The factor is 1 - (1 - 2/d)·Σσ² / Σx², at least 0 [JS61], [EM73]. With equal variances and three
-    or more attributes the expected squared error is below that of the unbiased means, whatever the
-    true means. With unequal variances this nearly holds, unless a few make up most of their sum.
-    Fewer than three means are unchanged. The result, shape (d,), is biased and has no intervals.
-    """
-    return moments.means * _factor(moments.means, moments.variances, lost_degrees=2)
-
-
-def shrink_to_common_mean(moments: Moments) -> Vector:
-    """
-    Shrink means towards their common mean [EM73]; best where the attributes are similar.
-
-    The factor is that of `shrink_to_zero` for distances from the mean, with 1 - 3/d: fewer than
-    four means are unchanged.
-    """
-    centre = moments.means.mean()
-    apart = moments.means - centre
-    shrunk: Vector = centre + apart * _factor(apart, moments.variances, lost_degrees=3)
-    return shrunk
-
-
-def _factor(apart: Vector, variances: Vector, lost_degrees: int) -> float:
-    """Return the factor to shrink distances by, in 0 .. 1."""
-    counted = len(apart) - lost_degrees
-    if counted <= 0 or not variances.any():
-        return 1.0
-    seen = float(apart @ apart)
-    noise = float(variances.mean()) * counted
-    return 0.0 if noise >= seen else 1 - noise / seen

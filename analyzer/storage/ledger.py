@@ -3,16 +3,13 @@
 import heapq
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
 from common.errors import ConflictError, LedgerError
-from common.messages.batch import BatchManifest
-from common.messages.guarantee import Guarantee
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry, verify
-from common.messages.waived import NONE_WAIVED, Waived
 from common.task_digest import TaskDigest
 
 SCHEMA: Final = """
@@ -75,55 +72,20 @@ _COLUMNS: Final[dict[type[ChainedEntry], tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """The cost of a release, alone and composed with earlier releases to its population."""
-
-    population: str
-    n_refused: int
-    guarantee: Guarantee
-    composed_epsilon: float
-    waived: Waived = NONE_WAIVED
-
-
-def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge) -> None:
-    """Add a release's entry, in the transaction that stores its result. A task has only one."""
-    head = find_head(connection)
-    entry = LedgerEntry.chained(
-        head.entry_hash,
-        entry=head.entry + 1,
-        task_digest=manifest.task_digest,
-        batch_id=manifest.batch_id,
-        population=cost.population,
-        n_users=manifest.n_users,
-        n_refused=cost.n_refused,
-        coalition=cost.guarantee.coalition,
-        epsilon=cost.guarantee.epsilon,
-        delta=cost.guarantee.delta,
-        theorem=cost.guarantee.theorem,
-        composed_epsilon=cost.composed_epsilon,
-        waived=str(cost.waived),
-    )
-    append(connection, entry)
-
-
-def find_head(connection: sqlite3.Connection) -> ChainHead:
-    """Return the end of the chain."""
+def append(connection: sqlite3.Connection, entry: E) -> E:
+    """Add an entry at the end of the chain, and return it as it is chained."""
     last = connection.execute(
         "SELECT entry, entry_hash FROM ledger UNION ALL SELECT entry, entry_hash FROM decisions "
         "ORDER BY entry DESC LIMIT 1"
     ).fetchone()
-    return ChainHead() if last is None else ChainHead(entry=last[0], entry_hash=last[1])
-
-
-def append(connection: sqlite3.Connection, entry: ChainedEntry) -> None:
-    """Add an entry that follows the end of the chain."""
-    columns = _COLUMNS[type(entry)]
+    head = ChainHead() if last is None else ChainHead(entry=last[0], entry_hash=last[1])
+    chained, columns = entry.following(head), _COLUMNS[type(entry)]
     connection.execute(
         f"INSERT INTO {_TABLES[type(entry)]} ({', '.join(columns)}) "  # noqa: S608  # fixed text
         f"VALUES ({', '.join('?' * len(columns))})",
-        tuple(getattr(entry, name) for name in columns),
+        tuple(getattr(chained, name) for name in columns),
     )
+    return chained
 
 
 def entries_after(connection: sqlite3.Connection, after: int, limit: int) -> list[ChainedEntry]:

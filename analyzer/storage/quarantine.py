@@ -57,11 +57,7 @@ def decide(
             "only a quarantined batch can be released, and only one without a result dropped; the "
             f"task is {summary.state.value if summary else 'not listed'}{decided}"
         )
-    head = ledger.find_head(connection)
-    entry = DecisionEntry.signed(
-        identity,
-        head.entry_hash,
-        entry=head.entry + 1,
+    made = DecisionEntry(
         task_digest=digest,
         batch_id=row[0],
         decision=decision,
@@ -69,7 +65,7 @@ def decide(
         note=note,
         decided=int(now),
     )
-    ledger.append(connection, entry)
+    entry = ledger.append(connection, made.signed(identity))
     failure = None
     if outcome is TaskState.UNUSABLE:
         failure = f"{entry.reason}; the operator dropped the batch, with the note: {note}"

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from analyzer.storage import ledger, log_table, quarantine, task_table
 from common.messages.batch import BatchManifest
-from common.messages.ledger_entry import ChainedEntry
+from common.messages.ledger_entry import ChainedEntry, LedgerEntry
 from common.receiving import delivery_table
 from common.runtime.database import Database, Schema
 from common.task_digest import TaskDigest
@@ -14,7 +14,7 @@ from common.wire.results import MAX_LEDGER_ENTRIES
 
 _TABLES: Final = (
     task_table.SCHEMA
-    + delivery_table.SCHEMA
+    + delivery_table.schema("tasks", "failure TEXT")
     + """
 CREATE TABLE IF NOT EXISTS results (
     task_digest BLOB PRIMARY KEY REFERENCES tasks,
@@ -47,17 +47,19 @@ class Store(Database):
         )
         return [delivery_table.manifest_of(*row) for row in rows]
 
-    async def release(
-        self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
-    ) -> None:
-        """Store the cells and result, and charge the ledger, in one transaction."""
+    async def release(self, cells: bytes, result: bytes, cost: LedgerEntry) -> None:
+        """
+        Store the cells and result, and charge the ledger, in one transaction.
+
+        No program reads the cells: from them, an operator can estimate the batch by other methods.
+        """
 
         def release(connection: sqlite3.Connection) -> None:
-            ledger.check_not_dropped(connection, manifest.task_digest)
+            ledger.check_not_dropped(connection, cost.task_digest)
             connection.execute(
-                "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
+                "INSERT INTO results VALUES (?, ?, ?)", (cost.task_digest, cells, result)
             )
-            ledger.charge(connection, manifest, cost)
+            ledger.append(connection, cost)
 
         await self.run(release)
 

@@ -75,10 +75,9 @@ def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
     connection.execute(
         "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
     )
-    listed = (task.protocol, task.domain_size, task.population)
-    sizes = (task.n_min, task.target_size, task.deadline)
+    listed = (getattr(task, name) for name in _LISTED[1:])
     connection.execute(
-        "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (signed.digest(), *listed, *sizes)
+        "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (signed.digest(), *listed)
     )
     log_table.append(connection, [LogEntry.of_task(signed)])
 
@@ -100,9 +99,13 @@ def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | Non
     return None if row is None else SignedTask(task_bytes=row[0], signature=row[1])
 
 
+_LISTED: Final = (
+    *("task_digest", "protocol", "domain_size", "population"),
+    *("n_min", "target_size", "deadline"),
+)
+"""Columns of `task_lines`, and fields of a summary."""
 _SUMMARIES: Final = (
-    "SELECT task_digest, protocol, domain_size, population, n_min, target_size, deadline, "
-    "coalesce(staged, 0), coalesce(n_users, 0), "
+    f"SELECT {', '.join(_LISTED)}, coalesce(staged, 0), coalesce(n_users, 0), "  # noqa: S608  # fixed text
     "EXISTS (SELECT 1 FROM results WHERE results.task_digest = task_lines.task_digest), "
     "coalesce(failure, ''), quarantined FROM task_lines LEFT JOIN batches USING (task_digest) "
 )
@@ -123,8 +126,8 @@ def summaries_after(
 
 
 def _summary(row: Sequence[Any], now: float) -> TaskSummary:
-    digest, protocol, size, population, n_min, target, deadline, *batch = row
-    staged, n_users, released, failure, quarantined = batch
+    listed = dict(zip(_LISTED, row, strict=False))
+    staged, n_users, released, failure, quarantined = row[len(_LISTED) :]
     if released:
         state = TaskState.RELEASED
     elif failure:
@@ -132,19 +135,8 @@ def _summary(row: Sequence[Any], now: float) -> TaskSummary:
     elif staged:
         state = TaskState.STAGED
     else:
-        state = TaskState.OVERDUE if now >= deadline else TaskState.OPEN
-    return TaskSummary(
-        task_digest=TaskDigest(digest),
-        state=state,
-        protocol=protocol,
-        domain_size=size,
-        population=population,
-        n_min=n_min,
-        target_size=target,
-        deadline=deadline,
-        n_users=n_users if staged else 0,
-        failure=failure,
-    )
+        state = TaskState.OVERDUE if now >= listed["deadline"] else TaskState.OPEN
+    return TaskSummary(**listed, state=state, n_users=n_users if staged else 0, failure=failure)
 
 
 _UNFINISHED: Final = (

@@ -94,23 +94,18 @@ class _Sent:
     excess: float = 0.0
     """Weight of the drawn reports above their mean."""
 
-    def add_copies(self, report: Reports, number: int, weight: float) -> None:
-        """Add copies of one report of this weight, after the shuffler's sampling."""
-        self.cells += number * self.subject.ports.tally(self.subject.mechanism, report)
-        self.number += number
-        self.weight += number * weight
-        self.counted += number * float(self.subject.family.counted(report)[0])
-
-    def add_drawn(self, reports: Reports, mean: float, rng: Generator) -> None:
-        """Add reports of this mean weight, as far as the shuffler keeps them."""
+    def add(self, reports: Reports, *, times: int = 1, mean: float | None = None) -> None:
+        """Add reports, each a number of times; those that were drawn have a mean weight."""
         family = self.subject.family
-        kept = reports[self.subject.task.shuffler.draw_kept(len(reports), rng)]
-        weight = float(family.supported(kept, self.targets).sum())
-        counted = float(family.counted(kept).sum())
-        self.cells += self.subject.ports.tally(self.subject.mechanism, kept)
-        self.number, self.n_drawn = self.number + len(kept), self.n_drawn + len(kept)
-        self.weight, self.counted = self.weight + weight, self.counted + counted
-        self.excess += weight - counted * mean
+        weight = float(family.supported(reports, self.targets).sum())
+        counted = float(family.counted(reports).sum())
+        self.cells += times * self.subject.ports.tally(self.subject.mechanism, reports)
+        self.number += times * len(reports)
+        self.weight += times * weight
+        self.counted += times * counted
+        if mean is not None:
+            self.n_drawn += len(reports)
+            self.excess += weight - counted * mean
 
 
 def answer(
@@ -167,7 +162,7 @@ class Poisoning:
         number = self.submissions * task.lengths[-1] or 1
         sent, drawn, own = _Sent(subject=subject, targets=targets), [], lever.weight
         if self.first is None:
-            sent.add_copies(lever.crafted, int(rng.binomial(number * n_fakes, kept_share)), own)
+            sent.add(lever.crafted, times=int(rng.binomial(number * n_fakes, kept_share)))
         else:
             reports, own = self.first(subject, lever, targets, n_fakes, rng)
             drawn.append((reports, own))
@@ -175,7 +170,7 @@ class Poisoning:
             _, dummies = task.dummies.draw(mechanism, n_fakes, rng)
             drawn.append((dummies[~is_null(dummies)], lever.dummy_floor))
         for reports, mean in drawn:
-            sent.add_drawn(reports, mean, rng)
+            sent.add(reports[task.shuffler.draw_kept(len(reports), rng)], mean=mean)
         if sent.n_drawn:
             scale = sent.n_drawn * family.spread(r) ** 2
             p_weight = 2 * math.exp(-2 * sent.excess**2 / scale)  # [BLM13, Theorem 2.8]

@@ -6,13 +6,14 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from numpy.random import Generator
 
+from analyzer.settings import AnalyzerSettings
 from audit.attacks import detection_rates
 from audit.attacks.detection_rates import ORDER_SENTINELS, Loss
 from audit.finding import Checks, Finding, Rows
@@ -53,6 +54,7 @@ class _Outcome:
     """None for a rejected batch."""
     conclusions: Counter[InclusionState]
     delivered: list[bytes]
+    """Sealed reports, as the analyzer received them."""
 
     @property
     def n_users(self) -> int:
@@ -67,10 +69,10 @@ class _Outcome:
 
 async def _outcome(parties: InProcessRun) -> _Outcome:
     """Wait for the result and for every device's conclusion."""
-    result, n_users = None, len(parties.shuffler.users) - parties.n_sentinels
+    result = None
     with suppress(UnusableBatchError):
         result = await parties.analyzer.releases.result(parties.digest)
-    conclusions = Counter(await parties.inclusions(n_users))
+    conclusions = Counter(await parties.inclusions(len(parties.shuffler.users)))
     return _Outcome(result, conclusions, parties.shuffler.delivered)
 
 
@@ -203,7 +205,7 @@ async def duplicating(attack: _Attack) -> None:
     for times in (1, attack.n_users - 1):
         outcome = await attack.run(duplicates(0, times=times))
         copies = len(outcome.delivered) - len(set(outcome.delivered))
-        if copies > InProcessRun.most_refused_share * len(outcome.delivered):
+        if copies > AnalyzerSettings.most_refused_share * len(outcome.delivered):
             checks.require("a batch of many copies is not released", outcome.result is None)
             continue
         counted = {} if outcome.result is None else outcome.result.refused
@@ -225,21 +227,23 @@ async def replaying(attack: _Attack) -> None:
         shuffler, store = parties.shuffler, parties.analyzer.store
         await shuffler.deliver(shuffles)
         first, reports = await store.result(parties.digest), shuffler.delivered
-        users, more = shuffler.users, [*shuffler.users, shuffler.invented_user()]
-        await parties.deliver(shuffler.manifest(users, len(reports)), reports)
+        delivered, more = parties.analyzer.announced, [*shuffler.users, shuffler.invented_user()]
+        await parties.deliver(delivered, reports)
         same = first is not None and first == await store.result(parties.digest)
         checks.require("a repeated delivery changes nothing", same)
-        _, most = parties.analyzer.task.batch_reports(sum(map(len, more)))
+        _, most = parties.analyzer.task.batch_reports(len(shuffler.reports_of(more)))
+        other = shuffler.manifest(more, most, delivered.batch_id)
         for name, manifest in (
-            ("the same batch under another manifest", shuffler.manifest(more, most)),
-            ("a second batch of a task", shuffler.manifest(users, len(reports), _SECOND)),
+            ("the same batch under another manifest", other),
+            ("a second batch of a task", replace(delivered, batch_id=_SECOND)),
         ):
             with checks.refused(f"{name} is refused", ConflictError):
                 await parties.deliver(manifest, reports)
         await parties.publish(attack.draft)
-        await parties.deliver(shuffler.manifest(users, len(reports), _OTHER), reports)
-        other = await store.result(parties.analyzer.signed.digest())
-        checks.require("no other task counts its reports", other is None)
+        digest = parties.analyzer.signed.digest()
+        await parties.deliver(replace(delivered, batch_id=_OTHER, task_digest=digest), reports)
+        released = await store.result(digest)
+        checks.require("no other task counts its reports", released is None)
         checks.require("the ledger is charged once", len(await store.ledger(0)) == 1)
     attack.finding(
         "A batch delivered again, as another batch, and for another task",
@@ -252,8 +256,8 @@ async def injecting(attack: _Attack) -> None:
     n = attack.n_users
     async with attack.collection() as parties:
         shuffler = parties.shuffler
-        least, most = parties.analyzer.task.batch_reports(sum(map(len, shuffler.users)))
-        _, reports = shuffler.batch(shuffles)
+        reports = shuffler.reports_of(shuffler.users)
+        least, most = parties.analyzer.task.batch_reports(len(reports))
         excess = reports + reports[:1] * (most + 1 - len(reports))
         for number, (name, announced, sent) in enumerate(
             (
@@ -289,15 +293,15 @@ async def closing_early(attack: _Attack) -> None:
     """Close a batch below n_min; then at n_min, cutting off users who have submitted."""
     checks, n_min = attack.checks, attack.draft.n_min
     async with attack.collection() as parties:
-        manifest, reports = parties.shuffler.batch(drops(*range(n_min - 1, attack.n_users)))
+        few = parties.shuffler.users[: n_min - 1]
+        reports = parties.shuffler.reports_of(few)
         with checks.refused("a batch of one user fewer than n_min is refused", WireError):
-            await parties.deliver(manifest, reports)
+            await parties.deliver(parties.shuffler.manifest(few, len(reports)), reports)
         checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
         counted = InclusionState.COUNTED in await parties.inclusions(attack.n_users)
     checks.require("no device concludes that it was counted", not counted)
     async with attack.collection() as parties:
         await parties.shuffler.deliver(drops(*range(n_min, attack.n_users)))
-        parties.shuffler.closed = True
         value = value_of(parties.analyzer.task, 0)
         with checks.refused("a late submission is refused", BatchStateError):
             await parties.agent.contribute(parties.digest, value, "a late user")

@@ -23,8 +23,7 @@ from audit.game import game_row, run_game
 from audit.harness.byte_search import words
 from audit.harness.services import Services, files_of, secrets_of
 from audit.harness.tasks import FAR_FUTURE, sample_draft
-from audit.ports import Ports
-from audit.scenario import AuditSubject
+from audit.scenario import AuditSubject, Ports
 from common.accounting.guarantees import alone_guarantee
 from common.crypto.privacy_tokens import MODULUS_BYTES, NONCE_BYTES
 from common.crypto.randomness import secure_generator
@@ -37,9 +36,9 @@ from common.task.token_spec import TokenSpec
 from common.wire.submissions import outcomes_from_wire
 from deploy.tasks.value_parser import value_of
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from user_agent.clients import Issuer, RemoteIssuer
 from user_agent.contribution import Contributor
 from user_agent.credentials import CredentialFile
-from user_agent.issuer_client import Issuer, RemoteIssuer
 
 _FLOOD: Final = 240
 _ENTITLED: Final = 3
@@ -71,7 +70,7 @@ def _alone(subject: AuditSubject, rng: Generator) -> Finding:
         title="All other users made up",
         sentence=f"{who} can fill a batch with submissions that they know. What is left is yours: "
         "only your own noise and dummies, and the shuffler's, protect you.",
-        advice="Let an organisation apart from the analyzer's operate the issuer."
+        advice="Let an organization apart from the analyzer's operate the issuer."
         if task.tokens
         else "Require one-time tokens, with --token-key: default devices refuse this task.",
     )

@@ -112,8 +112,8 @@ def scores(
     return score
 
 
-def recognised_epsilon(subject: AuditSubject) -> float:
-    """Return the local ε, which one recognised report reveals; NotCoveredError if unknown."""
+def recognized_epsilon(subject: AuditSubject) -> float:
+    """Return the local ε, which one recognized report reveals; NotCoveredError if unknown."""
     support: SupportDistribution = subject.family.support
     local_epsilon: float = subject.mechanism.local_epsilon
     return local_epsilon if support.own > 0 else 0.0

@@ -13,7 +13,7 @@ from audit.coalitions.single_user import run_n_minus_one, run_pooled
 from audit.finding import Finding, Rows
 from audit.game import game_row, not_reached, run_game
 from audit.harness.tasks import sample_task
-from audit.scenario import AuditSubject
+from audit.scenario import AuditSubject, Ports
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.assumptions import HONEST_SHUFFLER
 from common.accounting.published import BoundSetting, od_hp_theorem_1
@@ -96,6 +96,27 @@ def _require_epsilon(row: Finding, epsilon: float) -> Finding:
     return row if row.verdict in {"tight", "unprotected"} and gained else not_reached(row)
 
 
+def _log_odds(
+    mechanism: StringHashing, ports: Ports, item: int, batches: int, rng: Generator
+) -> Vector:
+    """Draw batches of printed OD-HP whose first user holds an item; return log odds of x and x'."""
+    held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
+    held[:, 0] = item
+    true = ports.randomize(mechanism, held.ravel(), rng)
+    dummies = mechanism.dummies(held.size * _DUMMIES, rng)
+    dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
+    messages = np.concatenate([true, dummies])
+    _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
+    users: NDArray[np.int64] = np.arange(held.size)
+    batch = np.concatenate([users, np.repeat(users, _DUMMIES)])[first] // _PRINTED_USERS
+    x, other, z = (
+        np.bincount(group, weights=weights(mechanism, messages, value))
+        for value in (_X, _OTHER_X, _Z)
+    )
+    odds = [np.bincount(batch, weights=likelihoods / z) for likelihoods in (x, other)]
+    return np.asarray(np.log(odds[0]) - np.log(odds[1]))
+
+
 def run_printed(subject: AuditSubject, rng: Generator) -> Rows:
     """
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's report.
@@ -115,25 +136,10 @@ def run_printed(subject: AuditSubject, rng: Generator) -> Rows:
     together = max(1, _MAX_MESSAGES // (_PRINTED_USERS * (1 + _DUMMIES)))
     parts = [min(together, trials - start) for start in range(0, trials, together)]
 
-    def log_odds(item: int, batches: int) -> Vector:
-        """Draw batches whose first user holds an item; return their log odds of x against x'."""
-        held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
-        held[:, 0] = item
-        true = subject.ports.randomize(mechanism, held.ravel(), rng)
-        dummies = mechanism.dummies(held.size * _DUMMIES, rng)
-        dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
-        messages = np.concatenate([true, dummies])
-        _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
-        users: NDArray[np.int64] = np.arange(held.size)
-        batch = np.concatenate([users, np.repeat(users, _DUMMIES)])[first] // _PRINTED_USERS
-        x, other, z = (
-            np.bincount(group, weights=weights(mechanism, messages, value))
-            for value in (_X, _OTHER_X, _Z)
-        )
-        odds = [np.bincount(batch, weights=likelihoods / z) for likelihoods in (x, other)]
-        return np.asarray(np.log(odds[0]) - np.log(odds[1]))
-
-    first, second = (np.concatenate([log_odds(item, n) for n in parts]) for item in (_X, _OTHER_X))
+    first, second = (
+        np.concatenate([_log_odds(mechanism, subject.ports, item, n, rng) for n in parts])
+        for item in (_X, _OTHER_X)
+    )
     result = run_game(first, second, delta=_DELTA)
     claimed = Guarantee(
         coalition="analyzer",

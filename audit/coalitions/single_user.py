@@ -16,7 +16,7 @@ from numpy.random import Generator
 from audit.coalitions import messages
 from audit.coalitions.messages import (
     proven_epsilon,
-    recognised_epsilon,
+    recognized_epsilon,
     user_worlds,
     value_worlds,
 )
@@ -43,7 +43,7 @@ _SIGMAS: Final = 5.5
 _COALITION: Final[Coalition] = "shuffler+analyzer"
 _POOLED_ADVICE: Final = (
     "Lower local_epsilon, the only protection against these two together, and let independent "
-    "organisations operate them."
+    "organizations operate them."
 )
 _LINKED_USERS: Final = 200_000
 _FORGED_REPORTS: Final = 200
@@ -56,20 +56,20 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
 
 
 def run_pooled(subject: AuditSubject, rng: Generator) -> Rows:
-    """Run the game on one recognised report and, if users add dummies, on all of their messages."""
-    yield _recognised_report(subject, rng)
+    """Run the game on one recognized report and, if users add dummies, on all of their messages."""
+    yield _recognized_report(subject, rng)
     if subject.task.dummies.maximum:
         yield _with_dummies(subject, rng)
 
 
-def _recognised_report(subject: AuditSubject, rng: Generator) -> Finding:
+def _recognized_report(subject: AuditSubject, rng: Generator) -> Finding:
     """Run the game on one report, for the values that are easiest to distinguish."""
     task, exact, required = subject.task, None, 0.0
     noisy = math.isfinite(task.local_epsilon)
     if subject.of_items:
         needed, most = _trials(subject)
         worlds = [user_worlds(subject, min(needed, most), rng, dummies=False)]
-        exact = recognised_epsilon(subject)
+        exact = recognized_epsilon(subject)
         required = exact if not noisy or needed <= most else 0.0
     else:
         pairs = subject.family.worst_values
@@ -81,7 +81,7 @@ def _recognised_report(subject: AuditSubject, rng: Generator) -> Finding:
         exact=exact,
         required_epsilon=required,
         tests=len(results),
-        title="Your own report, recognised",
+        title="Your own report, recognized",
         statistic="likelihood ratio of the one report",
         sentence="If the shuffler and analyzer pool what they saw, "
         + (
@@ -152,7 +152,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator) -> Rows:
         claimed = replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
         exact = proven_epsilon(parameters, 1, 1)
     else:
-        claimed, exact = local_guarantee("analyzer", parameters), recognised_epsilon(subject)
+        claimed, exact = local_guarantee("analyzer", parameters), recognized_epsilon(subject)
     row = game_row(
         result=run_game(*worlds, delta=claimed.delta),
         claimed=claimed,

@@ -64,7 +64,7 @@ def run_colluders(subject: AuditSubject, rng: Generator) -> Rows:
 
 
 def _meaning(colluders: int, epsilon: float) -> str:
-    """Say what a guarantee against the analyzer and colluding users means."""
+    """State what a guarantee against the analyzer and colluding users means."""
     who = "the analyzer" + f" and {colluders:,} colluding users" * (colluders > 0)
     if math.isinf(epsilon):
         return f"Nothing is guaranteed against {who}."
@@ -115,8 +115,8 @@ def run_rounds(subject: AuditSubject, rng: Generator) -> Rows:
     yield _rounds_row(
         result=run_game(*worlds),
         claimed=ports.local_guarantee("shuffler+analyzer", pooled),
-        exact=_POOLED_ROUNDS * messages.recognised_epsilon(subject),
-        title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
+        exact=_POOLED_ROUNDS * messages.recognized_epsilon(subject),
+        title=f"{_POOLED_ROUNDS} rounds, your reports recognized",
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
         sentence=f"A coalition that links your reports learns twice as much from {_POOLED_ROUNDS} "
         "rounds as from one.",

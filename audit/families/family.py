@@ -170,6 +170,15 @@ class ItemFamily(Family[AnyMechanism]):
         del reports, value
         return None
 
+    def chances_around(self, places: int, first: int | None, width: int = 1) -> Vector:
+        """Return each place's chance: even but for `width` places, which share that of support."""
+        if first is None:
+            return np.ones(places)
+        own = self.support.own
+        chances = np.full(places, (1 - own) / (places - width))
+        chances[first : first + width] = own / width
+        return chances
+
     def level_of(self, reports: Reports) -> Items:
         """Return the level of each report, shape (n,): 0 unless reports have levels."""
         return np.zeros(len(reports), dtype=np.int64)

@@ -12,10 +12,9 @@ from audit.families.family import Families, Family, ReportPart
 from common.mechanisms.base import Randomizer, Reports, Vector
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.coded_number import Duchi
-from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm
+from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm, MultiRphm, projection
 from common.mechanisms.numeric.laplace import Laplace
 from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.multi_rphm import MultiRphm, projection
 from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.messages.submission import Value

@@ -1,4 +1,4 @@
-"""Reports that hold a cohort and noisy bits of a text's Bloom filter [EPK14]."""
+"""Reports on texts: noisy bits of a Bloom filter [EPK14], or a hashed prefix [WLJ19]."""
 
 import itertools
 from collections.abc import Iterator
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from audit.families.family import Families, Family, ReportPart
 from common.mechanisms.base import Reports
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.submission import Value
 from common.task import specs
-from common.task.specs import RapporSpec, spec_as
+from common.task.specs import OpenSpec, RapporSpec, spec_as
+from user_agent.contribution import encoder_for
 
 _MAX_TEXTS: Final = 24
 """Maximum number of texts searched for the pair whose bits differ most."""
@@ -90,4 +92,32 @@ class NoisyBits(Family[Rappor]):
         return "Raise permanent or unset, or lower set: they determine what a report reveals"
 
 
-FAMILIES: Final[Families] = {Rappor: NoisyBits}
+class HashedPrefix(Family[PrefixHashing]):
+    """Local hashing of a random prefix, as in PEM [WLJ19]."""
+
+    @cached_property
+    def _spec(self) -> OpenSpec:
+        return spec_as(self.task.mechanism, OpenSpec)
+
+    @property
+    def worst_values(self) -> tuple[tuple[Value, Value], ...]:
+        """Any two that differ in their first byte."""
+        whole = self._spec.encoding == "code"
+        return (("0", str(256**self._spec.code_bytes - 1)),) if whole else (("a", "b"),)
+
+    def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
+        """Yield uniform levels and seed elements, then buckets relative to the value's."""
+        spec, mechanism = self._spec, self.mechanism
+        seeds = [("seeds", element, spec.buckets) for element in reports["seed"].T]
+        for name, cells, size in (("levels", reports["level"], mechanism.levels), *seeds):
+            even = np.full((1, size), 1 / size)
+            yield ReportPart(name=name, cells=cells.astype(np.int64), chances=even)
+        held = encoder_for(self.task, None)(value, np.random.default_rng(0))
+        hashed = mechanism.hashed(reports, np.repeat(held, len(reports), axis=0))
+        chances = np.full((1, spec.buckets), float(spec.other_weight))
+        chances[0, 0] = spec.true_weight
+        cells = (reports["bucket"] - hashed) % spec.buckets
+        yield ReportPart(name="buckets", cells=cells, chances=chances / chances.sum())
+
+
+FAMILIES: Final[Families] = {Rappor: NoisyBits, PrefixHashing: HashedPrefix}

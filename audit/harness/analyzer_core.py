@@ -11,16 +11,16 @@ from typing import Final
 import numpy as np
 
 from analyzer.core import AnalyzerCore
+from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import METRICS, ReleaseMetrics
-from analyzer.registry import AnalyzerKeys
+from analyzer.settings import AnalyzerSettings
 from analyzer.storage.store import Store
 from audit.harness.clock import ManualClock
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
-from common.receiving.staged_blocks import StagedBlocks
-from common.runtime.blocks import FolderBlocks
+from common.runtime.blocks import FolderBlocks, StagedBlocks
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.parts.executor import Executor, J, T
 from common.runtime.state_directory import StateDirectory
@@ -53,11 +53,15 @@ class InProcessAnalyzer(AnalyzerCore):
     clock: ManualClock
     executor: InlineExecutor
     store_type: type[Store] = Store
+    most_refused_share = AnalyzerSettings.most_refused_share
+    announced: BatchManifest
+    """The batch whose delivery began last."""
 
     def __init__(self, path: Path) -> None:
         """`start` makes the core; `most_refused_share` may be changed before."""
         self.path = path
-        self.most_refused_share = 0.05
+        self.delivered = b""
+        """Sealed reports of all parts, in the order of arrival."""
         self.seeds = itertools.count(1, 2)
         """Seeds of the generators; a restart uses a new one, so that no task repeats a nonce."""
 
@@ -95,12 +99,37 @@ class InProcessAnalyzer(AnalyzerCore):
         self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
     ) -> BatchCommitment:
         """Deliver a batch in parts, like the shuffler; return the analyzer's commitment."""
-        arrived, staged = await self.staging.begin(manifest, n_parts)
+        await self.receive(manifest, sealed, n_parts)
+        return await self.finish_delivery(manifest.task_digest)
+
+    async def receive(self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2) -> None:
+        """Receive a batch's parts without staging the batch."""
+        arrived, staged = await self.begin_delivery(manifest, n_parts)
         for number, reports in enumerate(parts_of(sealed, n_parts)):
             if not staged and number not in arrived:
-                part = part_header(manifest.task_digest, number, reports)
-                await self.staging.receive(part, chunks_of(reports))
-        return await self.releases.finish_delivery(manifest.task_digest)
+                await self.deliver_part(part_header(manifest.task_digest, number, reports), reports)
+
+    # --- the shuffler's calls; see shuffler/analyzer_client
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Return a published task."""
+        return await self.registry.get(digest)
+
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
+        """Begin to receive a batch, or continue."""
+        self.announced = manifest
+        arrived, staged = await self.staging.begin(manifest, n_parts)
+        return set(arrived), staged
+
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[bytes | memoryview]) -> None:
+        """Receive a part."""
+        content = b"".join(chunks)
+        self.delivered += content
+        await self.staging.receive(part, chunks_of([content]))
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Return the commitment, and begin the release."""
+        return await self.releases.finish_delivery(digest)
 
     async def settle(self) -> None:
         """Wait until no release is in progress."""

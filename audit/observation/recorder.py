@@ -1,15 +1,13 @@
 """Run the three services once, with relays between them, and record each party's view."""
 
 import asyncio
-import dataclasses
 import io
 import logging
 import math
-import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, redirect_stderr
-from dataclasses import dataclass
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -27,7 +25,7 @@ from audit.scenario import AuditSubject
 from common.crypto import hpke
 from common.crypto.batch_key import BatchKey
 from common.crypto.signing import SignedTask
-from common.messages.batch import BatchManifest
+from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.messages.submission import split_submission
 from common.runtime import logs
@@ -40,7 +38,8 @@ from common.wire.batches import chunk_from_wire, delivery_from_wire, part_from_w
 from common.wire.submissions import contribution_to_wire
 from deploy.tasks.value_parser import value_of
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2_grpc
-from shuffler.storage.group import open_group
+from shuffler.storage.group import NUMBER_BITS, open_group
+from shuffler.storage.sqlite_store import SqliteGroups
 from user_agent.contribution import Contributor
 
 Moment = Literal["collecting", "delivering", "over"]
@@ -164,19 +163,14 @@ class RunRecord:
         return np.array(places, dtype=np.int64)
 
 
-def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
-    """Decrypt the shuffler's stored groups of submissions for a task, in disk order."""
-    with closing(sqlite3.connect(state / "spool.sqlite")) as connection:
-        rows = connection.execute(
-            "SELECT batch_id, number, sealed FROM submission_groups "
-            "JOIN batches USING (batch_id) WHERE task_digest = ? ORDER BY number",
-            (digest,),
-        ).fetchall()
-    keys = secrets_of(state, _BATCH_KEYS)
-    return tuple(
-        open_group(number, sealed, BatchKey(keys[f"batch-{batch_id.hex()}.key"])).reports
-        for batch_id, number, sealed in rows
-    )
+def stored_groups(state: Path) -> tuple[bytes, ...]:
+    """Decrypt the shuffler's stored groups of submissions to unfinished tasks, in disk order."""
+    stored, found = SqliteGroups(state / "spool.sqlite"), list[bytes]()
+    for name, key in secrets_of(state, _BATCH_KEYS).items():
+        batch_id = BatchId(bytes.fromhex(Path(name).stem.removeprefix("batch-")))
+        groups = stored.read(batch_id, 0, 1 << NUMBER_BITS)
+        found += [open_group(number, sealed, BatchKey(key)).reports for number, sealed in groups]
+    return tuple(found)
 
 
 def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
@@ -254,13 +248,13 @@ class _Recorder:
             self._services.operator() as analyzer_operator,
             self._services.shuffler_operator() as shuffler_operator,
         ):
-            wanted = dataclasses.replace(draft, labels=named, shuffler_key=key)
+            wanted = replace(draft, labels=named, shuffler_key=key)
             signed, _ = await analyzer_operator.publish_task(wanted)
             task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
             await self._contribute(signed, names, values, header)
             await self._scrape("collecting")
             self._look("collecting")
-            groups = stored_groups(state, digest)
+            groups = stored_groups(state)
             await shuffler_operator.close_batch(digest)
             result = await analyzer_operator.wait_for_result(digest, pause=0.1)
             while secrets_of(state, _BATCH_KEYS):  # noqa: ASYNC110  # no call reports that the key is destroyed

@@ -216,10 +216,10 @@ _ASK_ONCE: Final = Change(
     "shuffler is claimed; for a single task it can be.",
 )
 _INDEPENDENT_OPERATORS: Final = Change(
-    "Let different organisations operate the shuffler, the issuer and the analyzer",
+    "Let different organizations operate the shuffler, the issuer and the analyzer",
     "Let them share no machine, key or administrator, and forbid pooling by contract. This does "
     "not change the figure, but makes it unlikely that the two ever pool what they saw. As long as "
-    "one organisation operates both, no better figure holds.",
+    "one organization operates both, no better figure holds.",
 )
 _TOKENS: Final = Change(
     "Require one-time tokens: publish the next task with --token-key",

@@ -18,7 +18,7 @@ from audit.finding import Checks, Rows
 from audit.scenario import AuditSubject
 from audit.statistics import Places, p_blocks, p_poisson, p_rank, p_successions
 from common.crypto.randomness import secure_generator
-from shuffler.permutation import SealedReports, throw
+from shuffler.permutation import SealedReports, scatter
 
 Ordering = Callable[[int, Generator], Places]
 Permute = Callable[[SealedReports, Generator], SealedReports]
@@ -38,8 +38,8 @@ def shuffled(
 ) -> Places:
     """Order n reports, which contain their arrival index, like the shuffler."""
     arrived: SealedReports = np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
-    thrown = [throw(reports, buckets, rng) for reports in np.array_split(arrived, parts)]
-    filled = [np.concatenate(reports) for reports in zip(*thrown, strict=True)]
+    scattered = [scatter(reports, buckets, rng) for reports in np.array_split(arrived, parts)]
+    filled = [np.concatenate(reports) for reports in zip(*scattered, strict=True)]
     ordered = np.concatenate([permute(bucket, rng) for bucket in filled])
     return ordered.view(np.uint32)[:, 0].astype(np.int64)
 

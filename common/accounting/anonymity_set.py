@@ -4,7 +4,6 @@ The anonymity set of a victim: honest users and dummies, except those known to t
 The set determines the distribution of formula 1's blanket size M = 1 + Bin(n_h, γ) + D.
 """
 
-import math
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Final
@@ -16,16 +15,12 @@ from common.accounting.binomial import RELATIVE_ERROR, masses_between
 from common.accounting.count_distributions import (
     MAX_COUNT,
     Binomial,
-    Conditioned,
     CountDistribution,
-    NegativeBinomial,
-    beyond,
     quantile,
     upper_quantile,
 )
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
-from common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies, UniformDummies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,37 +62,6 @@ class AnonymitySet:
     def others(self) -> int:
         """Number of honest users besides the victim."""
         return self.users - 1 - self.colluders
-
-
-_MIN_EVENT_PROBABILITY: Final = 1e-6
-"""Minimum probability of the conditioning event; bounds for rarer events are useless."""
-
-
-def uniform_dummies(spec: UniformDummies, users: int) -> CountDistribution:
-    """
-    Return the distribution of the total number of the users' random uniform dummies.
-
-    Each user's negative binomial number X is conditioned to be at most `most`. The event that this
-    holds for all users has probability (1 - P(X > most))^users. If that is almost 0, no random
-    dummies are counted, which can only raise the bound on δ.
-    """
-    # Dummies of users beyond MAX_COUNT are not counted.
-    users = min(users, MAX_COUNT // max(1, spec.trials))
-    trials, chance = users * spec.trials, spec.extra_probability
-    if isinstance(spec, BinomialDummies):
-        return Binomial(trials, chance)
-    if not isinstance(spec, NegativeBinomialDummies):
-        raise AccountingError(f"no formula covers {spec.distribution} dummies")
-    odds = chance / (1 - chance)
-    redrawn = beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most)
-    missing = 1.0
-    if redrawn < 1:
-        missing = min(1.0, -math.expm1(users * math.log1p(-redrawn)) * (1 + RELATIVE_ERROR))
-    if missing == 0:
-        return NegativeBinomial(trials, trials * odds)
-    if missing > 1 - _MIN_EVENT_PROBABILITY:
-        return Binomial(0, 0.0)
-    return Conditioned(NegativeBinomial(trials, trials * odds), missing)
 
 
 _TAIL: Final = 1e-24

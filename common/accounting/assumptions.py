@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from common.messages.guarantee import rounded_up
-from common.messages.waived import Check
+from common.messages.guarantee import CheckName, rounded_up
 from common.task.dummies import Dummies
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 
@@ -83,7 +82,7 @@ class Waivable:
     """How the guarantees against the analyzer are computed instead."""
 
 
-WAIVABLE: Final[Mapping[Check, Waivable]] = {
+WAIVABLE: Final[Mapping[CheckName, Waivable]] = {
     "sentinels": Waivable(
         passes="acknowledged sentinels arrive, at the rate of the task's sampling and in random "
         "order",

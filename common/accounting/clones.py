@@ -9,11 +9,11 @@ J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
 
     δ(ε | m) = 2s(1+e^ε)/m · E[(u - J)_+],   u = m(p - e^ε)/((p-1)(1+e^ε)),   δ = E_m[δ(ε | m)].
 
-The reductions of [FMT21] and [FMT23] differ in the probability of a clone and the odds. Every δ
+Reductions [FMT21], [FMT23] differ in the probability of a clone and the odds. Every δ
 here is an upper bound on that expectation: δ(ε | m) falls with m (J/m is a reverse martingale),
 bins of m are charged at their lower edge, and no tail is omitted.
 
-Used where no other reduction is known, and for comparison. Formula 1 is tighter where it applies.
+Used where no other reduction is known. Formula 1 is tighter where it applies.
 """
 
 import math
@@ -58,21 +58,6 @@ class CloneRelease:
             )
 
     @classmethod
-    def of_2021(cls, local_epsilon: float, anonymity_set: AnonymitySet) -> "CloneRelease":
-        """
-        Use the reduction of [FMT21]: a clone with probability e^-ε0, and infinite odds.
-
-        Proven for every ε0-LDP randomizer: any other user's distribution is at least e^-ε0 times
-        the mean of the victim's two.
-        """
-        return cls(
-            anonymity_set=anonymity_set,
-            local_epsilon=local_epsilon,
-            chance=math.exp(-local_epsilon),
-            log_odds=math.inf,
-        )
-
-    @classmethod
     def with_a_coin(cls, local_epsilon: float, anonymity_set: AnonymitySet) -> "CloneRelease":
         """
         Use the reduction of [FMT21] with the coin of [FMT23]; proven for every randomizer.
@@ -89,22 +74,6 @@ class CloneRelease:
             local_epsilon=local_epsilon,
             chance=1 / odds,
             log_odds=math.log(odds),
-        )
-
-    @classmethod
-    def of_2023(cls, local_epsilon: float, anonymity_set: AnonymitySet) -> "CloneRelease":
-        """
-        Use the reduction of [FMT23]: a clone with probability 2/(e^ε0 + 1), and odds e^ε0.
-
-        The paper claims that no shuffled ε0-LDP randomizer is less private than binary randomized
-        response, for which this equals formula 1. That is **not** proven for every randomizer: the
-        paper's Errata restrict the claim to a smaller class.
-        """
-        return cls(
-            anonymity_set=anonymity_set,
-            local_epsilon=local_epsilon,
-            chance=2 * math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon)),
-            log_odds=local_epsilon,
         )
 
     def delta(self, epsilon: float) -> float:

@@ -12,11 +12,11 @@ Run by the analyzer (ledger), the user agent (claims) and the planner. Replace-o
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import scipy
@@ -148,10 +148,7 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
     return min(total, _composed(curves, delta))
 
 
-_Key = TypeVar("_Key")
-
-
-def _steps(wanted: Mapping[_Key, float]) -> dict[_Key, float]:
+def _steps(wanted: Mapping[Hashable, float]) -> dict[Hashable, float]:
     """
     Round steps down to powers of two, so that curves can share a grid.
 

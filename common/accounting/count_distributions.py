@@ -55,29 +55,6 @@ class Binomial:
 
 
 @dataclass(frozen=True, slots=True)
-class Poisson:
-    """Poisson distribution with a given mean."""
-
-    mean: float
-
-    def __post_init__(self) -> None:
-        check_between("the mean", self.mean, 0, MAX_COUNT)
-
-    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Return both tails: P(X ≤ k) = Γ(k+1, mean) / k! [DLMF, 8.4.10]."""
-        lower, upper = scipy.special.gammaincc, scipy.special.gammainc
-        return smaller_tail(lower, upper, (outcome + 1, self.mean), outcome, mean=self.mean)
-
-    def probabilities(self, outcome: Vector) -> Vector:
-        """Return P(X = outcome)."""
-        return scipy.stats.poisson.pmf(outcome, self.mean)
-
-    def thinned(self, share: float) -> "Poisson":
-        """Return the distribution after each unit is kept with probability `share`."""
-        return Poisson(self.mean * share)
-
-
-@dataclass(frozen=True, slots=True)
 class NegativeBinomial:
     """Negative binomial distribution with a given mean and r > 0; both add up over users."""
 

@@ -62,11 +62,6 @@ def check_delta(delta: float, least: float = MIN_DELTA, subject: str = "") -> No
         raise AccountingError(f"delta is {delta}; {subject}it must be at least {least} and below 1")
 
 
-_MIN_MU: Final = 1e-12
-_MAX_MU: Final = 1e6
-"""End of the search for μ, which starts at _MIN_MU."""
-
-
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Return δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy, μ > 0 [DRS22]."""
     first = float(special.log_ndtr(-epsilon / mu + mu / 2))
@@ -85,21 +80,3 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if not excess(MAX_EPSILON) <= 0:  # also for an infinite μ
         return MAX_EPSILON
     return float(scipy.optimize.brentq(excess, MIN_EPSILON, MAX_EPSILON, rtol=1e-3))
-
-
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return μ with gaussian_delta(μ, ε) = δ, cut to 1e-12 .. 1e6; 0 if δ ≤ 0, ∞ if δ ≥ 1."""
-    if delta <= 0:
-        return 0.0
-    if delta >= 1:
-        return math.inf
-
-    def excess(log_mu: float) -> float:
-        return math.log(max(gaussian_delta(math.exp(log_mu), epsilon), 1e-300)) - math.log(delta)
-
-    low, high = math.log(_MIN_MU), math.log(_MAX_MU)
-    if excess(low) >= 0:
-        return _MIN_MU
-    if excess(high) <= 0:
-        return _MAX_MU
-    return math.exp(float(scipy.optimize.brentq(excess, low, high, xtol=1e-9)))

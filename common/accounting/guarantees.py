@@ -8,20 +8,20 @@ second, or for several rounds a composition; those of local noise and encryption
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from common.accounting import assumptions as stated
-from common.accounting.anonymity_set import AnonymitySet, uniform_dummies
-from common.accounting.arrivals import Arrivals
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneRelease
 from common.accounting.cluster_noise import ClusterRelease
 from common.accounting.composition import ComposedRelease, composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
+from common.accounting.dummy_entries import Arrivals, arrivals_of, entry_of, uncovered
 from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import ItemNoiseRelease, each_item_release
+from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import PUBLISHED, BoundSetting
 from common.accounting.releases import (
     AmplifiedRelease,
@@ -33,20 +33,18 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import (
+    NONE_WAIVED,
     REPLACE_ONE,
     REPLACE_PERMANENT,
     Coalition,
     Guarantee,
+    Waived,
     rounded_up,
     sum_upper,
 )
-from common.messages.waived import NONE_WAIVED, Waived
-from common.task.cluster_dummies import ClusterDummies
 from common.task.dummies import Dummies
-from common.task.named_dummies import ItemDummies
 from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
 from common.task.task import Task, honest_share
-from common.task.uniform_dummies import UniformDummies
 
 _MAX_SHARE_SHOWN: Final = 0.99
 """A guarantee by the user's own dummies is omitted if its ε exceeds this share of the local ε."""
@@ -85,8 +83,8 @@ class PrivacyParameters:
 
         Raises AccountingError if the waived lengths are not the task's.
         """
-        randomizer, clusters = randomizer_of(task), isinstance(task.dummies, ClusterDummies)
-        by_arrivals = waived.by_length or (clusters and "refusals" in waived.checks)
+        randomizer, shown = randomizer_of(task), entry_of(task.dummies).shown
+        by_arrivals = waived.by_length or (shown is not None and "refusals" in waived.checks)
         permanent = None
         if task.lasting:
             permanent = PermanentRelease(
@@ -96,7 +94,7 @@ class PrivacyParameters:
             )
         return cls(
             waived=waived,
-            arrivals=Arrivals.of(task.dummies, waived.by_length) if by_arrivals else (),
+            arrivals=arrivals_of(task.dummies, waived.by_length) if by_arrivals else (),
             reduction=randomizer.reduction if task.amplified else None,
             levels=randomizer.level_reductions,
             local_epsilon=task.local_epsilon,
@@ -154,7 +152,7 @@ class PrivacyParameters:
             all_or_none = Groups(Binomial(1, 1 - fewer), dummies) if dummies else None
             return AnonymitySet(users=users, random_dummies=all_or_none)
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
-        if not (isinstance(self.dummies, UniformDummies) and self.dummies.trials):
+        if (total := entry_of(self.dummies).total) is None:
             return AnonymitySet(users=users, dummies=dummies)
         # Subtracting a user also subtracts at least one fixed dummy for each refusal. Without fixed
         # dummies, or without a user left to subtract, random ones may have been refused.
@@ -163,7 +161,7 @@ class PrivacyParameters:
         return AnonymitySet(
             users=users,
             dummies=dummies,
-            random_dummies=uniform_dummies(self.dummies, left),
+            random_dummies=total(self.dummies, left),
             known_dummies=known,
         )
 
@@ -191,9 +189,9 @@ class PrivacyParameters:
         """
         if "sentinels" in self.waived.checks:
             return self.own_release()
-        dummies, counted = self.dummies, self.match_count
-        if isinstance(dummies, ClusterDummies) and self.arrivals and counted:
-            return ClusterRelease.of_shown(dummies, self._arrived(adding, n_refused), counted)
+        shown, counted = entry_of(self.dummies).shown, self.match_count
+        if shown and self.arrivals and counted:
+            return shown(self.dummies, self._arrived(adding, n_refused), counted)
         if not self.levels:
             return self.release(self.anonymity_set_of(n_users, honest, adding, n_refused))
         releases = []
@@ -225,6 +223,7 @@ class PrivacyParameters:
         if self.reduction is None:
             return self.local_release
         counted, by_shuffler = self.match_count, not self.shuffler.only_permutes
+        named = entry_of(self.dummies).release
         if self.dummies.uniform and not by_shuffler:
             if counted is None:
                 return CloneRelease.with_a_coin(self.reduction.local_epsilon, anonymity_set)
@@ -236,9 +235,9 @@ class PrivacyParameters:
         adding = anonymity_set.random_dummies
         draws = adding.trials if isinstance(adding, Binomial) else 0
         if not by_shuffler:
-            if type(self.dummies) not in _NAMING:
-                raise AccountingError(f"no formula covers {self.dummies.distribution} dummies")
-            return _NAMING[type(self.dummies)](self.dummies, draws, counted)
+            if named is None:
+                raise uncovered(self.dummies)
+            return named(self.dummies, draws, counted)
         if math.isinf(counted.local_epsilon):
             return ItemNoiseRelease.of_shuffler(self.shuffler)
         amplified = AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
@@ -303,14 +302,12 @@ def analyzer_guarantee(
     parameters: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
 ) -> Guarantee:
     """Return the guarantee against the analyzer together with all users but the `honest` ones."""
-    users = max(1, honest - n_refused)
-    others = (
-        "nobody else knows which reports are theirs"
-        if honest == n_users
-        else f"the other {n_users - users:,} may misbehave and tell the analyzer everything"
-    )
+    users, everybody = max(1, honest - n_refused), honest == n_users
+    others = f"the other {n_users - users:,} may misbehave and tell the analyzer everything"
+    if everybody:
+        others = "nobody else knows which reports are theirs"
     return _amplified(
-        "analyzer" if honest == n_users else "analyzer+users",
+        "analyzer" if everybody else "analyzer+users",
         parameters,
         parameters.release_of(n_users, honest, honest, n_refused),
         _honest(parameters, users, n_users) + stated.with_dummies(parameters.dummies),
@@ -357,11 +354,6 @@ def central_epsilon(parameters: PrivacyParameters, release: Release) -> float:
     return min(composed_epsilon(releases, parameters.delta), parameters.local_epsilon_of_all_rounds)
 
 
-_NAMING: Final[Mapping[type[Dummies], Callable[[Any, int, MatchCountReduction], Release]]] = {
-    ItemDummies: lambda dummies, users, _: each_item_release(dummies, users),
-    ClusterDummies: ClusterRelease.of,
-}
-"""One round hidden by the draws of dummies that name items."""
 _THEOREMS: Final[Mapping[type, tuple[str, str]]] = {
     AmplifiedRelease: (stated.FORMULA_1, stated.COMPOSED[stated.FORMULA_1]),
     CloneRelease: (stated.CLONES, stated.COMPOSED[stated.CLONES]),
@@ -476,24 +468,24 @@ def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
     coalitions: tuple[Coalition, ...] = ("shuffler", "network")
     if parameters.tokens:
         coalitions = ("shuffler", "issuer", "issuer+shuffler", "network")
-    rows = []
-    for coalition in coalitions:
-        rules = [holds, "it is visible that you take part, when, and with how many reports"]
-        if coalition == "issuer":
-            rules[1] = "it is visible that you ask for a token, and when"
-        elif "shuffler" in coalition and not parameters.shuffler.only_permutes:
-            rules.append(dummies)
-        rows.append(
-            Guarantee(
-                coalition=coalition,
-                epsilon=0.0,
-                delta=0.0,
-                neighbouring=REPLACE_ONE,
-                theorem=stated.ENCRYPTION,
-                assumptions=tuple(rules),
-            )
+    visible = "it is visible that you take part, when, and with how many reports"
+    asking = "it is visible that you ask for a token, and when"
+    adds = not parameters.shuffler.only_permutes
+    return [
+        Guarantee(
+            coalition=coalition,
+            epsilon=0.0,
+            delta=0.0,
+            neighbouring=REPLACE_ONE,
+            theorem=stated.ENCRYPTION,
+            assumptions=(
+                holds,
+                asking if coalition == "issuer" else visible,
+                *((dummies,) if adds and "shuffler" in coalition else ()),
+            ),
         )
-    return rows
+        for coalition in coalitions
+    ]
 
 
 def _check_users(n_users: int) -> None:

@@ -81,7 +81,7 @@ def sbin(setting: BoundSetting) -> float:
         raise BoundRangeError(f"it is for fair coins; the distribution is {noise.distribution}")
 
     def missing_noise(epsilon: float) -> float:
-        return _sbin_coins(epsilon, delta, setting.shuffler.keep_probability) - noise.trials
+        return sbin_coins(epsilon, delta, setting.shuffler.keep_probability) - noise.trials
 
     return _least_epsilon(missing_noise, _MAX_EPSILON)
 
@@ -107,16 +107,10 @@ def sageo(setting: BoundSetting) -> float:
         )
         if steep > 0:
             return math.inf
-        return _sageo_peak(epsilon, delta, beta, left, right) - noise.peak
+        return sageo_peak(epsilon, delta, beta, left, right) - noise.peak
 
     top = _MAX_EPSILON if beta == 1 else min(_MAX_EPSILON, -2 * math.log1p(-beta))
     return _least_epsilon(missing_noise, top)
-
-
-def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
-    """Return the number of fair coins for each item that SBin requires [MSE25]."""
-    check_delta(delta)
-    return max(1, _covered("SBin", _sbin_coins(epsilon, delta, keep_probability)))
 
 
 def sageo_left(epsilon: float, keep_probability: float) -> float:
@@ -133,24 +127,7 @@ def sageo_right(epsilon: float, keep_probability: float) -> float:
     return keep_probability / (math.expm1(epsilon / 2) + keep_probability)
 
 
-def sageo_peak(
-    epsilon: float, delta: float, keep_probability: float, left: float, right: float
-) -> int:
-    """Return the peak ν of the noise that SAGeo requires [MSE25]."""
-    check_delta(delta)
-    return max(0, _covered("SAGeo", _sageo_peak(epsilon, delta, keep_probability, left, right)))
-
-
-def _covered(name: str, number: float) -> int:
-    """Round up a number that a bound requires; raise BoundRangeError if it is infinite."""
-    if math.isinf(number):
-        raise BoundRangeError(
-            f"{name}'s bound does not cover these values of epsilon, delta and keep_probability"
-        )
-    return math.ceil(number)
-
-
-def _sbin_coins(epsilon: float, delta: float, keep_probability: float) -> float:
+def sbin_coins(epsilon: float, delta: float, keep_probability: float) -> float:
     """
     Return SBin's number M of coins before rounding up, infinite outside the formula's range.
 
@@ -169,7 +146,7 @@ def _sbin_coins(epsilon: float, delta: float, keep_probability: float) -> float:
     return (2 * growth + (1 + e) * ((1 + e) * log + root)) / growth**2
 
 
-def _sageo_peak(
+def sageo_peak(
     epsilon: float, delta: float, keep_probability: float, left: float, right: float
 ) -> float:
     """

@@ -123,7 +123,7 @@ def lasting_epsilon(releases: Iterable[Release]) -> float:
 
 
 def lasting_basis(releases: Iterable[Release]) -> str:
-    """Say which of the two each scope costs, and why; empty if no release shares noise."""
+    """State which of the two each scope costs, and why; empty if no release shares noise."""
     texts = []
     for total, most, n_answers in _scopes(releases):
         summed, together = rounded_up(total), rounded_up(most)

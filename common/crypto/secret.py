@@ -1,5 +1,6 @@
 """Values that never leave a process by accident."""
 
+import resource
 from typing import NoReturn
 
 
@@ -16,3 +17,8 @@ class Secret:
 
     def __getstate__(self) -> NoReturn:
         self.__reduce__()
+
+
+def forbid_core_dumps() -> None:
+    """Let neither this process nor those that it starts dump core, which would write secrets."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

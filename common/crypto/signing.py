@@ -1,30 +1,41 @@
 """
-Signing identities (Ed25519 [RFC8032]), signed tasks and the shuffler's receipts.
+Signing identities (Ed25519 [RFC8032]), signed tasks, keys in tasks, and the shuffler's receipts.
 
 Devices pin identities, not encryption keys, so that encryption keys can change with every task.
 Every kind of message has its own label, so that no signature is valid for another kind. A receipt
 is signed once the submission is stored. Together with a batch commitment that lacks the reports, it
 proves that the shuffler did not forward an acknowledged submission. It covers only the sealed
 envelope, so it does not reveal the content.
+
+The keys in a task are signed by the identity of their party until a given time. Without these
+signatures, an analyzer that answers at the shuffler's address could publish a task with an envelope
+key of its own and open both layers; with a token key of its own, it could make as many users as it
+wants.
 """
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from common.crypto.hpke import fingerprint
+from common.crypto.hpke import HpkePublicKey, fingerprint, suite_named
 from common.crypto.secret import Secret
 from common.errors import ProofError, WireError
-from common.task_digest import TaskDigest, digest_of
+from common.task_digest import TaskDigest
 
 SIGNATURE_BYTES: Final = 64
 IDENTITY_BYTES: Final = 32
 
 _TASK_LABEL: Final = b"shuffledp v1 task"
+
+
+def digest_of(task_bytes: bytes) -> TaskDigest:
+    """Return the digest of a task's bytes exactly as published."""
+    return TaskDigest(hashlib.sha256(task_bytes).digest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,3 +162,62 @@ def sign_bulk_receipt(
     """
     hashes = b"".join(map(envelope_hash, stored))
     return identity.sign_message(_BULK_RECEIPT_LABEL, digest + hashlib.sha256(hashes).digest())
+
+
+_END_BYTES: Final = 8
+PROOF_BYTES: Final = _END_BYTES + SIGNATURE_BYTES
+"""Length of a proof: the end of the key's validity in seconds since 1970 UTC, and the signature."""
+
+
+class KeyUse(Enum):
+    """The kinds of signed keys: name of the task's field, its party, and label of the signature."""
+
+    ENVELOPES = ("shuffler_key", "shuffler", b"shuffledp v1 envelope key")
+    """The shuffler's key for envelopes; its scope is the suite."""
+    TOKENS = ("token_key", "issuer", b"shuffledp v1 token key")
+    """The issuer's key for a task's tokens; its scope is the issuer's name."""
+
+
+def prove_key(identity: SigningIdentity, use: KeyUse, scope: str, key: bytes, end: int) -> bytes:
+    """Return the proof of a public key that is valid until `end`. Run by the key's party."""
+    ending = end.to_bytes(_END_BYTES)
+    return ending + identity.sign_message(use.value[2], _message(scope, key, ending))
+
+
+def end_of_validity(proof: bytes) -> int:
+    """Return the last second since 1970 UTC at which a key may be used."""
+    return int.from_bytes(proof[:_END_BYTES])
+
+
+def check_key(identity: PublicIdentity, use: KeyUse, scope: str, key: bytes, proof: bytes) -> None:
+    """
+    Check that a party's identity signed a task's key. Run by the user agent and the shuffler.
+
+    Raises ProofError if it did not, or the task has no proof.
+    """
+    name, party, label = use.value
+    message, signature = _message(scope, key, proof[:_END_BYTES]), proof[_END_BYTES:]
+    if len(proof) != PROOF_BYTES or not identity.is_valid_signature(label, message, signature):
+        raise ProofError(
+            f"the task's {name} is not signed by the {party} identity ({fingerprint(identity.raw)})"
+        )
+
+
+def _message(scope: str, key: bytes, ending: bytes) -> bytes:
+    return hashlib.sha256(scope.encode()).digest() + hashlib.sha256(key).digest() + ending
+
+
+def signed_envelope_key(identity: SigningIdentity, key: HpkePublicKey, end: int) -> bytes:
+    """Return the shuffler's public key followed by its proof, as in envelope.pub."""
+    return key.raw + prove_key(identity, KeyUse.ENVELOPES, key.suite, key.raw, end)
+
+
+def split_envelope_key(suite: str, signed: bytes) -> tuple[bytes, bytes]:
+    """Split a signed key for envelopes into the key and its proof, or raise WireError."""
+    length = suite_named(suite).public_key_bytes
+    if len(signed) != length + PROOF_BYTES:
+        raise WireError(
+            f"shuffler_key has {len(signed)} bytes; a key of the suite {suite}, signed by the "
+            f"shuffler, has {length + PROOF_BYTES}"
+        )
+    return signed[:length], signed[length:]

@@ -21,16 +21,6 @@ class CheckedArguments:
     public method: see _CHECKS. `checked_array` checks the values to randomize.
     """
 
-    @property
-    def level_reductions(self) -> tuple[Any, ...]:
-        """No reductions, by default: a user sends one report."""
-        return ()
-
-    def unexplained(self, cells: NDArray[Any], n_users: int) -> tuple[str, ...]:
-        """Return no warning, by default: users may send any valid reports."""
-        del cells, n_users
-        return ()
-
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401  # of other base classes
         """Check the arguments of public methods, and the fields before other checks."""
         super().__init_subclass__(**options)

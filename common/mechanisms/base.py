@@ -1,5 +1,6 @@
 """The interface that every mechanism implements, and shared checks."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, Self
@@ -31,7 +32,7 @@ class Randomizer(Protocol):
     The part of a mechanism that the device, the analyzer and the accountant use.
 
     The layout of values and the estimator depend on the kind of value: `Mechanism` here for items,
-    `NumberMechanism` for numbers, `Rappor` for texts, `PrivKv` for pairs.
+    `NumberMechanism` for numbers, `Rappor` and `PrefixHashing` for texts, `PrivKv` for pairs.
     """
 
     @property
@@ -52,6 +53,7 @@ class Randomizer(Protocol):
     @property
     def level_reductions(self) -> tuple[MatchCountReduction, ...]:
         """Parameters of each of a user's reports, if they compose; empty for other mechanisms."""
+        return ()
 
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401  # any kind
         """Randomize n values; raise ValueRangeError if one is invalid. Run by the user agent."""
@@ -68,7 +70,9 @@ class Randomizer(Protocol):
         """
 
     def unexplained(self, cells: Tally, n_users: int) -> tuple[str, ...]:
-        """Return warnings of counts that no honest users cause. Run by the analyzer."""
+        """Return warnings of counts that no honest users cause, or none. Run by the analyzer."""
+        del cells, n_users
+        return ()
 
 
 _NULL_BYTE: Final = 0xFF
@@ -191,7 +195,7 @@ class MechanismRequest:
 
 
 class Mechanism(Randomizer, Protocol):
-    """A randomizer of items and its estimator. Pure; vectorised over users."""
+    """A randomizer of items and its estimator. Pure; vectorized over users."""
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
@@ -201,9 +205,8 @@ class Mechanism(Randomizer, Protocol):
     def of(cls, task: Task) -> Self:
         """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
 
-    @property
-    def domain_size(self) -> int:
-        """Items are 0 .. domain_size-1."""
+    domain_size: int
+    """Items are 0 .. domain_size-1."""
 
     @property
     def reduction(self) -> MatchCountReduction | None:
@@ -238,32 +241,47 @@ class Mechanism(Randomizer, Protocol):
         """Return the exact variance of each debiased share, (domain_size,), given true shares."""
 
     def observed_variance(self, cells: Counts, shares: Vector, mixture: Mixture) -> Vector:
-        """Estimate the variance of each debiased share from the counts; at least 0."""
+        """Estimate the variance of each debiased share; by default at shares clipped to 0 .. 1."""
+        del cells
+        return self.variance(np.clip(shares, 0, 1), mixture)
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """Return the intervals of shares that are estimated from a batch of this composition."""
 
     def mixture_with_clusters(self, mixture: Mixture) -> Mixture:
-        """Return a batch's composition as covariances use it."""
+        """Return a batch's composition as covariances use it: by default unchanged."""
+        return mixture
 
+    @abstractmethod
     def linear(self, real_share: float) -> Linear | None:
         """Return the linear estimator from cells; None if `covariances_with` needs none."""
 
     def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
-        """Return each debiased share's covariance with a weighted sum, if there are no maps."""
+        """
+        Return each debiased share's covariance with a weighted sum, where `linear` returns None.
+
+        By default errors of items are independent.
+        """
+        return self.variance(shares, mixture) * weights
 
     def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector | None:
-        """Return variances of sums up to each item of its group; None if by covariances."""
+        """Return variances of sums up to each item of its group; None, by default: covariances."""
+        del shares, mixture, groups
+        return None
 
     def unseen(self, mixture: Mixture) -> float:
-        """Return the variance of a sum of shares that few reports may not show."""
+        """Return the variance of a sum of shares that few reports may not show; 0 by default."""
+        del mixture
+        return 0.0
 
     def channel(self, real_share: float) -> Channel | None:
         """
-        Return the distribution of a report's cell; None if cells are too many or not disjoint.
+        Return the distribution of a report's cell; by default None: too many cells, or overlapping.
 
         Of all reports, a share real_share are users' own; the others are uniform dummies.
         """
+        del real_share
+        return None
 
 
 def check_values(values: Any, domain_size: int) -> NDArray[np.int64]:  # noqa: ANN401  # a list too
@@ -299,7 +317,7 @@ def null_reports(count: int, dtype: np.dtype[Any]) -> Reports:
     """
     Return `count` null reports of 0xFF bytes, which no mechanism can return.
 
-    They pad a submission to its task's fixed number of reports; the analyzer discards them.
+    They pad a submission to the next of its task's lengths; the analyzer discards them.
     """
     return np.frombuffer(bytes([_NULL_BYTE]) * (count * dtype.itemsize), dtype=dtype)
 

@@ -21,8 +21,8 @@ def bit_field(size: int) -> tuple[str, str, tuple[int]]:
     return "bits", "u1", (size // 8 + 1,)
 
 
-def slices(count: int, size: int, at_once: int = AT_ONCE) -> Iterator[slice]:
-    """Split `count` reports of `size` bits (or other units) into slices of about `at_once` bits."""
+def chunks(count: int, size: int, at_once: int = AT_ONCE) -> Iterator[slice]:
+    """Split `count` reports of `size` bits (or other units) into chunks of about `at_once` bits."""
     step = max(1, at_once // size)
     return (slice(start, start + step) for start in range(0, count, step))
 
@@ -45,7 +45,7 @@ def spare_bits_clear(fields: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
 def count_set_bits(fields: NDArray[np.uint8], size: int) -> Counts:
     """Count the fields that set each of the first `size` bits: (n, bytes) -> (size,). One pass."""
     counts = np.zeros(size, dtype=np.int64)
-    for part in slices(len(fields), size):
+    for part in chunks(len(fields), size):
         bits = np.unpackbits(fields[part], axis=1, count=size, bitorder="little")
         counts += bits.sum(axis=0, dtype=np.int64)
     return counts

@@ -18,7 +18,7 @@ or clipped shares it is not: where one item has most users it is too small.
 The true shares sum to 1. Where the estimates do not, because reports support many items at once,
 f - Σ1·(1ᵀf - 1) / 1ᵀΣ1 is the linear estimate of least variance that does, with the covariance
 Σ - Σ11ᵀΣ / 1ᵀΣ1. For sums of many items it is far better. Derived here; checked by simulation. Run
-by the analyzer's operator.
+by the analyzer and its operator.
 """
 
 from collections.abc import Iterable

@@ -70,7 +70,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         """Build the mechanism of a task."""
         return cls(
             sizes=task.level_sizes,
-            fan_out=task.item_mechanism.buckets,
+            fan_out=task.mechanism.fan_out,
             groups=task.groups,
             added=cast("LevelDummies", task.dummies),  # as the protocol needs
             weights=ResponseWeights.of(task.item_mechanism),
@@ -82,7 +82,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         return int(self._offsets[-1])
 
     @property
-    def domain_size(self) -> int:
+    def domain_size(self) -> int:  # type: ignore[override]  # a field elsewhere
         """Number of buckets of all groups."""
         return self.sizes[-1]
 
@@ -160,10 +160,6 @@ class Hierarchy(PlaceReports, OddsOfWeights):
             cells.append(own + rng.multinomial(number, np.full(size, 1 / size)))
         return np.concatenate(cells)
 
-    def channel(self, real_share: float) -> None:
-        """Return None: a user's reports are several, and not independent."""
-        del real_share
-
     # --- estimation: run by the analyzer ----------------------------------------------------------
 
     def _node_variances(self, n_users: float) -> list[float]:
@@ -220,11 +216,6 @@ class Hierarchy(PlaceReports, OddsOfWeights):
             final = share**2 * final[parents] + each * (1 - share)
         return final / mixture.n_real**2
 
-    def observed_variance(self, cells: Counts, shares: Vector, mixture: Mixture) -> Vector:
-        """Return `variance`, which does not depend on the counts."""
-        del cells
-        return self.variance(shares, mixture)
-
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """
         Return intervals by the exact distribution of a count of the last level.
@@ -236,14 +227,15 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         added = Draws.coins(dummies, 1 / self.sizes[-1])
         return interval_table(mixture.n_real, 1.0, 0.0, (added,))
 
-    def covariances(self, weights: Vector, n_users: float) -> Vector:
+    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
         """
-        Return each share's covariance with a weighted sum of shares; both of shape (domain_size,).
+        Return each share's covariance with a weighted sum, for any shares; shape (domain_size,).
 
         A node's children with weights w and variances s give it the weight Σ ws / Σ s. A child's
         covariance is its share of its parent's, plus s times the excess of its weight.
         """
-        combined, nodes = self._combined_variances(n_users), [weights]
+        del shares
+        combined, nodes = self._combined_variances(mixture.n_real), [weights]
         for level in range(len(self.sizes) - 1, -1, -1):
             each = combined[level]
             sums = self._sum_children(level, nodes[0] * each)
@@ -253,16 +245,11 @@ class Hierarchy(PlaceReports, OddsOfWeights):
             each = combined[level]
             share = self._shares_of_parents(level, each)
             final = share * final[parents] + each * (nodes[level + 1] - nodes[level][parents])
-        return final / n_users**2
+        return final / mixture.n_real**2
 
     def linear(self, real_share: float) -> None:
         """Return None: levels are separate histograms."""
         del real_share
-
-    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
-        """Return `covariances`, which do not depend on the shares."""
-        del shares
-        return self.covariances(weights, mixture.n_real)
 
     def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
         """Return `prefix_variances`, which do not depend on the shares."""
@@ -274,7 +261,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         Return the variance of the sum of shares up to and including each item of its group.
 
         At each level a node on the item's path has a weight, siblings before it the weight 1, and
-        siblings after it 0; variances add up as in `covariances`. Cost: a pass for each level.
+        siblings after it 0; variances add up as in `covariances_with`. Cost: a pass for each level.
         """
         combined, size = self._combined_variances(n_users), self.domain_size
         weight, total, paths = np.ones(size), np.zeros(size), self._paths(np.arange(size))

@@ -46,7 +46,7 @@ class MatchCountReduction:
 
     @property
     def match_count(self) -> Self:
-        """The reduction itself; None for a mechanism of which only the local ε is known."""
+        """The reduction itself: the formulas for such counts apply."""
         return self
 
     @property

@@ -11,10 +11,9 @@ from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.coded_number import Duchi
-from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm
+from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm, MultiRphm
 from common.mechanisms.numeric.laplace import Laplace
 from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.mechanisms.randomized_response import Grr
@@ -39,8 +38,8 @@ ITEM_MECHANISMS: Final[Mapping[MechanismName, type[Mechanism]]] = MappingProxyTy
     }
 )
 
-_AMONG: Final[Mapping[DummyDistribution, type[Mechanism]]] = {"clusters": Signed}
-"""Mechanisms that count items among dummies of this distribution."""
+_BY_DUMMIES: Final[Mapping[DummyDistribution, type[Mechanism]]] = {"clusters": Signed}
+"""Mechanisms that replace the named one, by the distribution of dummies."""
 
 NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = MappingProxyType(
     {
@@ -59,7 +58,7 @@ NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = 
 def mechanism_of(task: Task) -> Mechanism:
     """Build the mechanism of a task that collects items; raise TaskError if the spec is wrong."""
     plain = ITEM_MECHANISMS[task.item_mechanism.name]
-    mechanism = _AMONG.get(task.dummies.distribution, plain).of(task)
+    mechanism = _BY_DUMMIES.get(task.dummies.distribution, plain).of(task)
     check_report_bytes(task.mechanism, mechanism.report_dtype)
     return mechanism
 

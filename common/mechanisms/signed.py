@@ -15,11 +15,10 @@ paper; derivation: docs/theory/estimation.md.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, cast
 
 import numpy as np
 
-from common.errors import TaskError
 from common.mechanisms.base import Counts, Mixture, Reports, Vector, null_reports
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.randomized_response import Grr
@@ -31,12 +30,6 @@ from common.task.task import Task
 
 _UNEXPLAINED: Final = 5.0
 """Standard deviations from the expected total that are a reason for a warning."""
-
-
-def influence_of(clusters: ClusterDummies, signal: float) -> tuple[float, float]:
-    """Return `Signed.influence` for p - q = signal. Run by the planner and the analyzer."""
-    up, down = clusters.influence
-    return up / signal, down / signal
 
 
 def influence_on(task: Task) -> tuple[float, float] | None:
@@ -55,18 +48,16 @@ class Signed(Grr):
     @classmethod
     def of(cls, task: Task) -> Self:
         """Build the mechanism of a task, which must have clusters."""
-        if not isinstance(task.dummies, ClusterDummies):
-            raise TaskError("the task has no clusters")
-        return cls(task.domain_size, ResponseWeights.of(task.item_mechanism), task.dummies)
+        clusters = cast("ClusterDummies", task.dummies)
+        return cls(task.domain_size, ResponseWeights.of(task.item_mechanism), clusters)
 
     @property
     def places(self) -> int:
         """Number of items, positive, then negative."""
         return 2 * self.domain_size
 
-    def draw_clusters(self, rng: np.random.Generator) -> Reports:
-        """Draw one user's clusters, and the null reports that fill their rooms."""
-        numbers, size = self.clusters.draw_one(self.domain_size, rng)
+    def cluster_reports(self, numbers: Counts, size: int) -> Reports:
+        """Return the reports of one user's clusters, and null reports that fill up to `size`."""
         reports = null_reports(size, PLAIN_REPORT).copy()
         reports["item"][: len(numbers)] = numbers
         return reports
@@ -125,7 +116,8 @@ class Signed(Grr):
     @property
     def influence(self) -> tuple[float, float]:
         """The most users that one dishonest submission adds to an item, and takes from it."""
-        return influence_of(self.clusters, self.p - self.q)
+        up, down = self.clusters.influence
+        return up / (self.p - self.q), down / (self.p - self.q)
 
     def unexplained(self, cells: Counts, n_users: int) -> tuple[str, ...]:
         """Return a warning for each total, positive or negative, that no honest users send."""

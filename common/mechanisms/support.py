@@ -7,7 +7,6 @@ planner.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -15,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Channel, Counts, Linear, Mixture, Reports, Vector, check_valid
+from common.mechanisms.base import (
+    Channel,
+    Counts,
+    Linear,
+    Mechanism,
+    Mixture,
+    Reports,
+    Vector,
+    check_valid,
+)
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.weights import OddsOfWeights
 from common.messages.result import IntervalTable
@@ -24,45 +32,8 @@ from common.messages.submission import PLAIN_REPORT
 Real = float | Vector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
-    """The probabilities p, q and q_dummy of a planned mechanism."""
-
-    p: float
-    q: float
-    q_dummy: float
-
-
-class CovarianceDefaults(CheckedArguments):
-    """Defaults for covariances of mechanisms for items; a few of them override these."""
-
-    def mixture_with_clusters(self, mixture: Mixture) -> Mixture:
-        """Return a batch's composition."""
-        return mixture
-
-    @abstractmethod
-    def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the exact variance of each debiased share, given true shares."""
-
-    def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the variances times the weights: errors of items are independent."""
-        return self.variance(shares, mixture) * weights
-
-    def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector | None:
-        """Return None: they follow from covariances."""
-        del shares, mixture, groups
-        return None
-
-    def unseen(self, mixture: Mixture) -> float:
-        """Return 0."""
-        del mixture
-        return 0.0
-
-
-class SupportCounting(CovarianceDefaults):
+class SupportCounting(CheckedArguments, Mechanism):
     """Base class of mechanisms whose estimator counts the reports that support each item."""
-
-    domain_size: int
 
     @property
     @abstractmethod
@@ -97,22 +68,17 @@ class SupportCounting(CovarianceDefaults):
         return (counts - noise) / (own * (self.p - self.q))
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the exact variance of each debiased share; see the function `variance`."""
-        return variance(shares, mixture, self)
-
-    def observed_variance(self, cells: Counts, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the variance at the debiased shares, clipped to 0 .. 1."""
-        del cells
-        return self.variance(np.clip(shares, 0, 1), mixture)
-
-    def channel(self, real_share: float) -> Channel | None:
-        """Return None, by default: cells are too many or not disjoint. Refine by projection."""
-        del real_share
-        return None
-
-    @abstractmethod
-    def linear(self, real_share: float) -> Linear | None:
-        """Return the linear estimator from cells; None if `covariances_with` needs none."""
+        """Return the exact variance of each debiased share; see `bernoulli_variance`."""
+        return bernoulli_variance(
+            shares,
+            n_real=mixture.n_real,
+            n_dummies=mixture.n_dummies,
+            p=self.p,
+            q=self.q,
+            q_dummy=self.q_dummy,
+            keep_probability=mixture.keep_probability,
+            item_variance=mixture.item_variance,
+        )
 
     def summed_cells(self, channel: Channel, *, exact_prefixes: bool = False) -> Linear:
         """Return the estimator that sums the counts of the cells that support an item."""
@@ -172,7 +138,7 @@ class AnswerCounting(OddsOfWeights, SupportCounting):
         return 1 / self.answers
 
 
-class PlaceReports(CovarianceDefaults):
+class PlaceReports(CheckedArguments, Mechanism):
     """Base class of mechanisms whose report is one number: of an item, a place or a node."""
 
     PLACE: ClassVar[str]
@@ -194,20 +160,6 @@ class PlaceReports(CovarianceDefaults):
         """Count reports by number, shape (places,). Run by the analyzer."""
         check_valid(self.valid(reports), f"{self.PLACE} is not below {self.places}")
         return np.bincount(reports["item"].astype(np.int64), minlength=self.places)
-
-
-def variance(shares: Vector, mixture: Mixture, probabilities: Support | SupportCounting) -> Vector:
-    """Return the exact variance of each debiased share, given true shares; same shape."""
-    return bernoulli_variance(
-        shares,
-        n_real=mixture.n_real,
-        n_dummies=mixture.n_dummies,
-        p=probabilities.p,
-        q=probabilities.q,
-        q_dummy=probabilities.q_dummy,
-        keep_probability=mixture.keep_probability,
-        item_variance=mixture.item_variance,
-    )
 
 
 def bernoulli_variance(

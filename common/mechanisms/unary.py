@@ -23,7 +23,7 @@ from common.mechanisms.base import (
     check_valid,
     check_values,
 )
-from common.mechanisms.bits import bit_field, count_set_bits, pack, slices, spare_bits_clear
+from common.mechanisms.bits import bit_field, chunks, count_set_bits, pack, spare_bits_clear
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.support import IndependentSupport
@@ -113,7 +113,7 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
         """Toss a coin for each bit. Run by the user agent. Cost: memory for 4 million bits."""
         values = check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
-        for part in slices(len(values), self.domain_size):
+        for part in chunks(len(values), self.domain_size):
             own = values[part]
             bits = self._noise(len(own), rng)
             bits[np.arange(len(own)), own] = exact_coins(*self._own_odds, own.shape, rng)
@@ -123,7 +123,7 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` reports of noise only, the blanket. Run by the user agent."""
         reports = np.empty(count, dtype=self.report_dtype)
-        for part in slices(count, self.domain_size):
+        for part in chunks(count, self.domain_size):
             reports["bits"][part] = pack(self._noise(len(reports[part]), rng))
         return reports
 

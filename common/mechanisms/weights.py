@@ -117,7 +117,7 @@ class OddsOfWeights(CheckedArguments):
     @property
     def local_epsilon(self) -> float:
         """FACTORS · ln(true / other), rounded up; infinite for reports without noise."""
-        return self.FACTORS * self.weights.local_epsilon
+        return epsilon_of_odds(self.weights.true, self.weights.other, times=self.FACTORS)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """Check true / other ≤ e^(local_epsilon / FACTORS) exactly. Run by the user agent."""

@@ -1,12 +1,11 @@
 """A batch's state, progress and manifest, and a task's state at the analyzer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final, NewType
 
-from common.errors import DamagedStorageError
 from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_count, parse_fixed, parse_positive
 from common.task_digest import TaskDigest
 
@@ -76,19 +75,6 @@ class BatchManifest:
     by_length: tuple[int, ...] = ()
     """Number of submissions of each of the task's lengths, ascending by length; may be empty if all
     submissions have one length."""
-
-
-def numbers_to_text(numbers: Sequence[int]) -> str:
-    """Encode whole numbers for a database."""
-    return " ".join(map(str, numbers))
-
-
-def numbers_from_text(text: str) -> tuple[int, ...]:
-    """Parse what `numbers_to_text` encoded; raise DamagedStorageError if it is damaged."""
-    try:
-        return tuple(map(int, text.split()))
-    except ValueError as error:
-        raise DamagedStorageError("a list of numbers in the database is damaged") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, get_args
 
 from common.crypto.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
@@ -57,13 +57,12 @@ class ChainedEntry:
             if name in _LENGTHS and (type(value) is not bytes or len(value) != _LENGTHS[name]):
                 raise LedgerError(f"entry {self.entry}: {name} must have {_LENGTHS[name]} bytes")
 
-    @classmethod
-    def chained(cls, previous_hash: bytes, **fields: Any) -> Self:  # noqa: ANN401  # as declared
-        """Create the entry that follows the one with the hash `previous_hash`."""
-        build: Any = cls  # a dataclass
-        unsealed = build(**fields, previous_hash=previous_hash, entry_hash=bytes(HASH_BYTES))
-        sealed: Self = dataclasses.replace(unsealed, entry_hash=unsealed.expected_hash())
-        return sealed
+    def following(self, head: "ChainHead") -> Self:
+        """Return the entry in its place behind the end of a chain."""
+        placed: Any = self  # a dataclass
+        placed = replace(placed, entry=head.entry + 1, previous_hash=head.entry_hash)
+        chained: Self = replace(placed, entry_hash=placed.expected_hash())
+        return chained
 
     def fields(self) -> dict[str, Any]:
         """Return the hashed fields; bytes in hexadecimal, infinity as "inf"."""
@@ -95,8 +94,8 @@ def _as_json(value: object) -> object:
 class LedgerEntry(ChainedEntry):
     """The cost of one released batch."""
 
-    entry: int
-    """Number of the entry: 1, 2, 3, …"""
+    entry: int = 0
+    """Number of the entry: 1, 2, 3, …; 0 until it is chained."""
     task_digest: TaskDigest
     batch_id: BatchId
     population: str
@@ -110,8 +109,8 @@ class LedgerEntry(ChainedEntry):
     theorem: str
     composed_epsilon: float
     """Cost of all releases to the population up to this one, at the task's budget_delta."""
-    previous_hash: bytes
-    entry_hash: bytes
+    previous_hash: bytes = FIRST_PREVIOUS_HASH
+    entry_hash: bytes = FIRST_PREVIOUS_HASH
     waived: str = ""
     """The text of `Waived`, if the batch failed a check; hashed unless it is empty."""
 
@@ -138,7 +137,7 @@ Decision = Literal["release", "drop"]
 class DecisionEntry(ChainedEntry):
     """A decision on a batch without a result, signed by the analyzer."""
 
-    entry: int
+    entry: int = 0
     task_digest: TaskDigest
     batch_id: BatchId
     decision: Decision
@@ -148,9 +147,9 @@ class DecisionEntry(ChainedEntry):
     """The operator's own reason: public, untrusted text."""
     decided: int
     """Time of the decision in seconds since 1970 UTC."""
-    signature: bytes
-    previous_hash: bytes
-    entry_hash: bytes
+    signature: bytes = bytes(SIGNATURE_BYTES)
+    previous_hash: bytes = FIRST_PREVIOUS_HASH
+    entry_hash: bytes = FIRST_PREVIOUS_HASH
 
     def __post_init__(self) -> None:
         self.check_lengths()
@@ -167,17 +166,9 @@ class DecisionEntry(ChainedEntry):
             if type(text) is not str or not 1 <= len(text) <= most:
                 raise LedgerError(f"entry {self.entry}: {name} must have 1 to {most} characters")
 
-    @classmethod
-    def signed(
-        cls,
-        identity: SigningIdentity,
-        previous_hash: bytes,
-        **fields: Any,  # noqa: ANN401  # as declared
-    ) -> Self:
-        """Sign a decision, and chain it. Run by the analyzer. Cost: about 30 µs."""
-        unsigned = cls.chained(previous_hash, **fields, signature=bytes(SIGNATURE_BYTES))
-        signature = identity.sign_message(_DECISION_LABEL, unsigned._message())  # noqa: SLF001  # its own class
-        return cls.chained(previous_hash, **fields, signature=signature)
+    def signed(self, identity: SigningIdentity) -> Self:
+        """Sign the decision. Run by the analyzer. Cost: about 30 µs."""
+        return replace(self, signature=identity.sign_message(_DECISION_LABEL, self._message()))
 
     def verify(self, identity: PublicIdentity) -> None:
         """Raise ProofError unless this analyzer signed the decision. Run by operators."""

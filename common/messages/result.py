@@ -20,8 +20,7 @@ from common.limits import (
     parse_texts,
 )
 from common.messages.batch import UserCount
-from common.messages.guarantee import Guarantee, delta_warnings
-from common.messages.waived import NONE_WAIVED, Waived
+from common.messages.guarantee import NONE_WAIVED, Guarantee, Waived, delta_warnings
 from common.task.specs import MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
 from common.task_digest import TaskDigest
 
@@ -53,11 +52,15 @@ def parse_figures(
 Numbers = NDArray[np.float64]
 Figures = Annotated[Numbers, partial(parse_figures, minimum=-MAX_FIGURE, maximum=MAX_FIGURE)]
 Errors = Annotated[Numbers, partial(parse_figures, minimum=0, maximum=MAX_FIGURE)]
-Counts = Annotated[NDArray[np.int64], parse_counts]
+_Counts = Annotated[NDArray[np.int64], parse_counts]
 _Mse = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE**2)]
 _Share = Annotated[float, partial(parse_amount, maximum=1)]
 _Seconds = Annotated[float, partial(parse_amount, maximum=MAX_UNIX_TIME)]
 Interval = tuple[Figures, Figures]
+
+
+CONFIDENCE: Final = 0.95
+"""Confidence level of each interval individually."""
 
 
 def interval_half_width(confidence: float) -> float:
@@ -258,7 +261,7 @@ class KeyValues:
     people who do not own the key [YHMZ19]. PrivKVM's next iteration starts from these means."""
     errors_with_fakes: Errors
     """Standard errors that ignore the bias of fakes, so no confidence interval follows."""
-    reports: Counts
+    reports: _Counts
     """Number of reports about each key. If there are none, the key's share and means are the middle
     of their range, and their errors are half the range."""
     owners: Owners | None
@@ -301,7 +304,7 @@ class FoundValues:
     """Share of users with each value, from users whose report covers all of it."""
     standard_errors: Errors
     """Standard errors of the shares: noise and the choice of these users."""
-    reports: Counts
+    reports: _Counts
     """Number of reports of each level."""
     sure_share: _Share
     """Share from which a value is found with 95 % probability, or more if texts are spelled; 1 if

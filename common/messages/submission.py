@@ -144,7 +144,7 @@ PLAIN_REPORT: Final = np.dtype([("item", "<u4")])
 
 
 def plain_reports(items: NDArray[np.int64]) -> NDArray[np.void]:
-    """Encode items as plain reports, shape (n,). Run by the shuffler, for its dummies."""
+    """Encode items as plain reports, shape (n,). Run by devices and, for dummies, the shuffler."""
     reports = np.empty(items.shape, dtype=PLAIN_REPORT)
     reports["item"] = items
     return reports

@@ -1,4 +1,4 @@
-"""The tables of delivered batches: manifests, the parts that have arrived, and commitments."""
+"""The tables of a `Receiver`: manifests, parts that have arrived, and commitments."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -6,23 +6,18 @@ from dataclasses import astuple, dataclass
 from typing import Final
 
 from common.errors import ConflictError, DeliveryUnderWayError
-from common.messages.batch import (
-    BatchId,
-    BatchManifest,
-    BatchPart,
-    numbers_from_text,
-    numbers_to_text,
-)
+from common.messages.batch import BatchId, BatchManifest, BatchPart
+from common.runtime.database import numbers_from_text, numbers_to_text
 from common.task_digest import TaskDigest
 
-SCHEMA: Final = """
+_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS batches (
-    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    task_digest BLOB PRIMARY KEY REFERENCES {tasks},
     batch_id BLOB NOT NULL UNIQUE,
     n_users INTEGER NOT NULL,
     n_reports INTEGER NOT NULL,
     staged INTEGER NOT NULL DEFAULT 0,
-    failure TEXT,
+    {columns},
     n_parts INTEGER NOT NULL DEFAULT 0,
     salt BLOB
 ) WITHOUT ROWID;
@@ -34,11 +29,16 @@ CREATE TABLE IF NOT EXISTS parts (
     PRIMARY KEY (batch_id, part)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS commitments (
-    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    task_digest BLOB PRIMARY KEY REFERENCES {tasks},
     commitment BLOB NOT NULL
 ) WITHOUT ROWID;
 """
 BY_LENGTH: Final = "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';"
+
+
+def schema(tasks: str, columns: str) -> str:
+    """Return the tables: `tasks` is the party's table of tasks, `columns` its own of a batch."""
+    return _SCHEMA.format(tasks=tasks, columns=columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Delivery:
     """The parts that are stored, by number."""
 
 
-Check = Callable[[sqlite3.Connection, TaskDigest], None]
+KeptCheck = Callable[[sqlite3.Connection, TaskDigest], None]
 """Raises ConflictError if a task's batch was dropped; called before each change of a delivery."""
 MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, by_length"
 
@@ -108,7 +108,7 @@ def begin_delivery(
     connection: sqlite3.Connection,
     manifest: BatchManifest,
     n_parts: int,
-    check_kept: Check,
+    check_kept: KeptCheck,
     *,
     replaceable: bool,
 ) -> Delivery:
@@ -150,7 +150,7 @@ def begin_delivery(
 
 
 def accept_delivery(
-    connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int, check_kept: Check
+    connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int, check_kept: KeptCheck
 ) -> None:
     """Accept a delivery that has begun, unless another one has replaced it."""
     check_kept(connection, manifest.task_digest)
@@ -161,7 +161,7 @@ def accept_delivery(
 
 
 def add_part(
-    connection: sqlite3.Connection, batch_id: BatchId, part: BatchPart, check_kept: Check
+    connection: sqlite3.Connection, batch_id: BatchId, part: BatchPart, check_kept: KeptCheck
 ) -> None:
     """Record a part whose block is stored."""
     check_kept(connection, part.task_digest)
@@ -189,7 +189,7 @@ def fix_salt(connection: sqlite3.Connection, batch_id: BatchId, drawn: bytes) ->
 
 
 def finish_delivery(
-    connection: sqlite3.Connection, digest: TaskDigest, commitment: bytes, check_kept: Check
+    connection: sqlite3.Connection, digest: TaskDigest, commitment: bytes, check_kept: KeptCheck
 ) -> None:
     """Mark a task's batch as staged, with its commitment."""
     check_kept(connection, digest)

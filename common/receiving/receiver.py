@@ -1,5 +1,6 @@
 """
-Receive batches in parts, commit to them, and keep their blocks until they are used.
+Receive batches in parts, commit to them, and keep their blocks until they are used. Run by the
+analyzer, and written for any party that receives batches, as a relay would.
 
 A part is sealed under the batch's staging key and stored durably before its delivery is
 acknowledged. Everything else is computed from the parts, so a crash loses no report.
@@ -28,10 +29,10 @@ from common.errors import (
 from common.messages.batch import MAX_PART_BYTES, BatchId, BatchManifest, BatchPart
 from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
 from common.receiving import delivery_table
-from common.receiving.delivery_table import Check, Delivery
+from common.receiving.delivery_table import Delivery, KeptCheck
 from common.receiving.received_job import ARRIVED, SPLIT, ReceivedJob
-from common.receiving.staged_blocks import StagedBlocks
 from common.runtime import logs
+from common.runtime.blocks import StagedBlocks
 from common.runtime.database import Database
 from common.runtime.parts.executor import Executor
 from common.runtime.shared_calls import SharedCalls
@@ -51,7 +52,7 @@ class Receiver(ABC, Generic[J]):
     """Stages batches until they are used. A subclass decides which batches a party takes."""
 
     job: type[J]
-    check_kept: Check
+    check_kept: KeptCheck
     kept: Callable[[sqlite3.Connection], Collection[BatchId]]
     """Returns the batches whose blocks are kept: those that are neither used nor dropped."""
     record_staged: Callable[[TaskDigest], None]

@@ -1,5 +1,5 @@
 """
-Access to every method of every service: allowed callers, limits, and operator tokens.
+Access to every method of every service: allowed callers, limits, operator tokens, local addresses.
 
 A method that is not in the table is refused.
 """
@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, unique
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
@@ -141,7 +142,8 @@ class Call:
 
 
 _TABLE: Final = (
-    (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "Contribute GetReceipt GetLogEvidence"),
+    (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "Contribute GetQuestion GetReceipt"),
+    (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "GetLogEvidence"),
     (Caller.ANYONE, CallKind.TASK, "Shuffler", "FetchTask"),
     (Caller.ANYONE, CallKind.SHORT, "Shuffler", "Submit GetBatchStatus GetInclusion"),
     (Caller.ANYONE, CallKind.BULK, "Shuffler", "SubmitBulk"),
@@ -251,3 +253,15 @@ def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | No
         if key == "authorization" and isinstance(value, str) and value.startswith(_BEARER):
             return value.removeprefix(_BEARER)
     return None
+
+
+def is_local(address: str) -> bool:
+    """Return whether an address stays on this machine: a Unix socket or a loopback address."""
+    host = address.rpartition(":")[0].strip("[]").removesuffix(".")
+    if address.startswith("unix:") or host.casefold() == "localhost":
+        return True
+    try:
+        number = ip_address(host)
+        return (getattr(number, "ipv4_mapped", None) or number).is_loopback
+    except ValueError:
+        return False

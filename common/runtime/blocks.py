@@ -6,9 +6,10 @@ sealed under its batch's key before a store sees it, bound to its folder and nam
 or changed block does not open, and destroying the key erases all of them.
 """
 
+import re
 import secrets
 import shutil
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,8 +19,9 @@ from urllib.parse import unquote, urlsplit
 
 from common.crypto.batch_key import BatchKey
 from common.errors import DamagedStorageError, SettingsError, StorageError
+from common.messages.batch import BATCH_ID_BYTES, BatchId
 from common.runtime.database import storage_failures
-from common.runtime.state_directory import atomic_write, flush_directory
+from common.runtime.state_directory import StateDirectory, atomic_write, flush_directory
 
 if TYPE_CHECKING:  # optional
     from pyarrow.fs import FileSystem
@@ -28,6 +30,10 @@ _OWNER_ONLY_FOLDER: Final = 0o700
 _OWNER_ONLY_FILE: Final = 0o600
 _MISSING: Final = "a block of the batch is missing"
 _STORES_HELD: Final = 4
+KEY_FILES: Final = "batch-*.key"
+"""Names of batches' key files in a state directory."""
+BATCH_FOLDERS: Final = re.compile(f"[0-9a-f]{{{2 * BATCH_ID_BYTES}}}")
+"""Names of batches' folders: their ids in hexadecimal."""
 
 
 class Blocks(Protocol):
@@ -202,3 +208,44 @@ class SealedBlocks:
     def delete(self, subfolder: str) -> None:
         """Delete the blocks of a subfolder. Idempotent."""
         self._blocks.delete(f"{self._folder}/{subfolder}")
+
+
+class StagedBlocks:
+    """
+    The blocks of delivered batches, each sealed under a staging key until its batch's release.
+
+    Keys are created in one thread: of two that create one, the second would replace the first's.
+    """
+
+    def __init__(self, state: StateDirectory, blocks: Blocks) -> None:
+        self._state = state
+        self.blocks = blocks
+
+    def key(self, batch_id: BatchId) -> BatchKey:
+        """Return a batch's staging key, created at the first call."""
+        return BatchKey(self._state.secret(key_file(batch_id), BatchKey.generate))
+
+    def open(self, batch_id: BatchId) -> SealedBlocks:
+        """Open a batch's blocks."""
+        return SealedBlocks(self.blocks, batch_id.hex(), self.key(batch_id))
+
+    def erase(self, batch_id: BatchId) -> None:
+        """Destroy a batch's staging key, then delete its blocks. Idempotent."""
+        self._state.destroy(key_file(batch_id))
+        self.blocks.delete(batch_id.hex())
+
+    def sweep(self, kept: Collection[BatchId]) -> None:
+        """Erase every batch that is not in `kept`. Run at start."""
+        key_files = {key_file(batch_id) for batch_id in kept}
+        for name in self._state.names(KEY_FILES):
+            if name not in key_files:
+                self._state.destroy(name)
+        folders = {batch_id.hex() for batch_id in kept}
+        for folder in self.blocks.folders():
+            if folder not in folders and BATCH_FOLDERS.fullmatch(folder):
+                self.blocks.delete(folder)
+
+
+def key_file(batch_id: BatchId) -> str:
+    """Return the name of a batch's key file in the state directory."""
+    return KEY_FILES.replace("*", batch_id.hex())

@@ -1,11 +1,16 @@
-"""The clock interface, the system's clock, and the pauses between retries."""
+"""The clock interface, the system's clock, and work that is repeated after pauses."""
 
+import asyncio
 import math
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
+
+from common.runtime import logs
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -79,3 +84,29 @@ _MAX_PAUSE: Final = 60.0
 def retry_pause(previous: float) -> float:
     """Return the seconds before the next retry: twice the previous pause, clamped to 1 .. 60."""
     return min(max(_MIN_PAUSE, 2 * previous), _MAX_PAUSE)
+
+
+async def repeat(
+    work: Callable[[], Awaitable[object]], seconds: float, failure: str, *, wait: bool = False
+) -> None:
+    """
+    Run `work` every `seconds` until cancelled; first after a pause if `wait`.
+
+    Its errors are logged as the event `failure`.
+    """
+    if wait:
+        await asyncio.sleep(seconds)
+    while True:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001  # it may succeed the next time
+            logs.event(failure, logs.error_fields(error), level="ERROR")
+        await asyncio.sleep(seconds)
+
+
+async def wait_for_change(changed: asyncio.Event, seconds: float) -> None:
+    """Wait until `changed` is set, for at most `seconds`, and clear it."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await changed.wait()
+    changed.clear()

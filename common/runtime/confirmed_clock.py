@@ -21,8 +21,7 @@ from typing import Final, Protocol
 from common.dates import utc
 from common.errors import SettingsError, ShuffleDpError
 from common.runtime import logs
-from common.runtime.clock import Clock, Reading
-from common.runtime.repeat import repeat
+from common.runtime.clock import Clock, Reading, repeat
 from common.runtime.state_directory import StateDirectory
 from common.runtime.validation import read_file
 

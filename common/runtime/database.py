@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -229,3 +229,16 @@ def _columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
         table: {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         for (table,) in tables
     }
+
+
+def numbers_to_text(numbers: Sequence[int]) -> str:
+    """Encode whole numbers for a database."""
+    return " ".join(map(str, numbers))
+
+
+def numbers_from_text(text: str) -> tuple[int, ...]:
+    """Parse what `numbers_to_text` encoded; raise DamagedStorageError if it is damaged."""
+    try:
+        return tuple(map(int, text.split()))
+    except ValueError as error:
+        raise DamagedStorageError("a list of numbers in the database is damaged") from error

@@ -19,10 +19,9 @@ from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, WireError
 from common.limits import MAX_UNIX_TIME
 from common.runtime import logs
-from common.runtime.clock import ComparedClock
+from common.runtime.clock import ComparedClock, repeat
 from common.runtime.confirmed_clock import TOLERANCE
 from common.runtime.database import storage_failures
-from common.runtime.repeat import repeat
 from common.runtime.state_directory import StateDirectory
 
 RING_FILE: Final = "keys.json"

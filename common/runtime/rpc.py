@@ -21,8 +21,7 @@ from common.errors import (
     SettingsError,
     WireError,
 )
-from common.runtime.access import CallKind, Connections
-from common.runtime.addresses import is_local
+from common.runtime.access import CallKind, Connections, is_local
 from common.runtime.admission_interceptor import SERVICE_ERROR, AdmissionInterceptor
 from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
 from common.runtime.trust import Trust

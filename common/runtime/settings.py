@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from common.crypto.key_ring import DAY, MAX_DAYS, Schedule
 from common.errors import SettingsError
-from common.runtime.addresses import is_local
+from common.runtime.access import is_local
 from common.runtime.logs import Level
 from common.runtime.validation import STRICT, from_text, read_toml, validated
 

@@ -3,8 +3,7 @@
 import codecs
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args, get_origin
 
@@ -12,6 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from common.errors import SettingsError, ShuffleDpError
+from common.limits import unknown_keys
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 """No type conversion, no unknown keys, and no values in errors."""
@@ -26,10 +26,6 @@ _MAX_INTEGER: Final = 2**63
 """TOML's own bound; pydantic would parse an integer of 400 digits as infinity."""
 _UNKNOWN: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 """pydantic's types of errors about unknown keys."""
-_MAX_HINTS: Final = 3
-"""Maximum number of unknown keys for which similar ones are searched."""
-_MAX_KEY_CHARACTERS: Final = 64
-"""Maximum characters of an unknown key in a message."""
 
 T = TypeVar("T")
 
@@ -102,17 +98,6 @@ def validated(
         raise refusal(_sentence(details, noun)) from None
     except (PydanticSerializationError, RecursionError):
         raise refusal(f"a {noun} is not valid text, or its lists are nested too deeply") from None
-
-
-def unknown_keys(keys: Iterable[str], known: Iterable[str], noun: str, source: str) -> str:
-    """Return a message that names unknown keys, similar known ones, and the source if stated."""
-    unknown, names = sorted(key[:_MAX_KEY_CHARACTERS] for key in keys), list(known)
-    plain = [key for key in unknown[:_MAX_HINTS] if "." not in key]  # not of an inner table
-    hints = [hint for key in plain for hint in get_close_matches(key, names, 1)]
-    return (
-        f"{source}{': ' if source else ''}unknown {noun}: {', '.join(unknown)}"
-        f"{'; did you mean ' if hints else ''}{', '.join(hints)}{'?' if hints else ''}"
-    )
 
 
 def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # fields of any type

@@ -7,13 +7,11 @@ The rules are stated for other programs in docs/theory/task-format.md.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from functools import cache, reduce
-from operator import or_
-from types import NoneType, UnionType
-from typing import Any, Final, Literal, NoReturn, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Final, Literal, NoReturn, get_args, get_origin
 
 from common.errors import TaskError
+from common.limits import stated_rules, unknown_keys
 from common.task.dummy_forms import DUMMIES, AnyDummies
 from common.task.shuffler_spec import NOISES, ItemNoise
 from common.task.specs import FORMS, AnySpec
@@ -39,17 +37,17 @@ INTEGERS_AS_TEXT: Final = frozenset(
     }
 )
 """Fields whose integers are texts, whatever their value: JavaScript rounds those above 2^53."""
-PARSE_ERRORS: Final = (
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    RecursionError,
-    OverflowError,
-)
-"""Exceptions, besides TaskError, that parsing arbitrary bytes may raise."""
+MAX_TASK_BYTES: Final = 2 * 1024 * 1024
 _INFINITE: Final = "inf"
 """Infinity; JSON has no number for it."""
+_WORDS: Final[Mapping[Any, str]] = {
+    bool: "true or false",
+    bytes: "hexadecimal digits",
+    float: "a number",
+    int: "a whole number",
+    list: "a list",
+    str: "a text",
+}
 _TAG: Final = "distribution"
 _UNIONS: Final[Mapping[Any, tuple[str, Mapping[str, type]]]] = {
     AnySpec: ("name", FORMS),
@@ -59,11 +57,17 @@ _UNIONS: Final[Mapping[Any, tuple[str, Mapping[str, type]]]] = {
 """The key that names a class, and the classes by name, of each union of classes."""
 
 
-def encode(value: Any) -> bytes:  # noqa: ANN401  # a dataclass, or a mapping of its fields
-    """Return the canonical bytes of a value: sorted keys, no spaces, ASCII."""
-    return json.dumps(
-        to_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode("ascii")
+def encode(noun: str, value: Any, **more: Any) -> bytes:  # noqa: ANN401  # a dataclass and JSON
+    """
+    Return the canonical bytes of a `noun` with more keys: sorted, no spaces, ASCII.
+
+    Raises TaskError for more than MAX_TASK_BYTES.
+    """
+    keys = {**to_json(value), **more}
+    text = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    if len(text) > MAX_TASK_BYTES:
+        raise TaskError(f"the {noun} has {len(text)} bytes; the limit is {MAX_TASK_BYTES}")
+    return text.encode("ascii")
 
 
 def to_json(value: Any, name: str = "") -> Any:  # noqa: ANN401  # any value of a task
@@ -81,65 +85,89 @@ def to_json(value: Any, name: str = "") -> Any:  # noqa: ANN401  # any value of 
         return [to_json(each, name) for each in value]
     if isinstance(value, bytes):
         return value.hex()
-    if value != value:  # noqa: PLR0124  # NaN
-        raise TaskError(f"{name} is not a number")
+    if value != value or value == -math.inf:  # noqa: PLR0124  # NaN
+        raise TaskError(f"{name} must be a number above minus infinity")
     if type(value) is int and name in INTEGERS_AS_TEXT:
         return str(value)
     return _INFINITE if value == math.inf else value
 
 
-def decode(raw: bytes) -> Any:  # noqa: ANN401  # any JSON
-    """Parse JSON in ASCII without NaN and infinities; raise PARSE_ERRORS or TaskError."""
-    return json.loads(raw.decode("ascii"), parse_constant=_refuse_constant)
+def decode(noun: str, raw: bytes) -> Any:  # noqa: ANN401  # any JSON
+    """Parse the JSON of a `noun`: ASCII without NaN and infinities. Raises TaskError."""
+    if len(raw) > MAX_TASK_BYTES:
+        raise TaskError(f"the {noun} has {len(raw)} bytes; the limit is {MAX_TASK_BYTES}")
+    try:
+        return json.loads(raw.decode("ascii"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise TaskError(f"the {noun} is not JSON in ASCII") from error
 
 
-def from_json(kind: Any, raw: Any, name: str = "") -> Any:  # noqa: ANN401  # of any type
+def from_json(kind: Any, raw: Any, name: str = "") -> Any:  # noqa: ANN401  # of any class
     """
-    Parse the JSON of a value of this type.
+    Read a class, or one of a union's, from fields of JSON or TOML; check each by its type's rule.
 
-    Raises TaskError or PARSE_ERRORS for arbitrary JSON. JSON that is not canonical may be accepted:
-    `Task.from_bytes` encodes the value again, and compares.
+    An infinite number, and an integer of INTEGERS_AS_TEXT, may be a number or a text: `Task`
+    encodes itself again, and compares. Raises TaskError, or a rule's own error; errors call the
+    value `name`.
     """
+    if type(raw) is not dict:
+        raise TaskError(f"{name or 'the JSON'} must be a table")
+    given, of_record = dict(raw), f" of {name}" * bool(name)
     if kind in _UNIONS:
         tag, forms = _UNIONS[kind]
-        if raw[tag] not in forms:
-            raise TaskError(f"{tag} of {name} must be one of: {', '.join(forms)}")
-        kind = forms[raw[tag]]
-    if is_dataclass(kind):
-        types = _types(kind)  # type: ignore[arg-type]  # mypy calls types unhashable
-        own = {key: each for key, each in raw.items() if key != _TAG}
-        return kind(**{key: from_json(types[key], each, key) for key, each in own.items()})  # type: ignore[operator]  # a class
-    if get_origin(kind) is tuple:
-        inner = get_args(kind)[0]
-        return tuple(from_json(inner, each, name) for each in _checked(list, raw, name))
-    if kind is bytes:
-        return bytes.fromhex(raw)
-    if kind is int and name in INTEGERS_AS_TEXT:
-        return int(_checked(str, raw, name))
-    if kind is float:
-        return math.inf if raw == _INFINITE else float(_checked((float, int), raw, name))
-    return raw if get_origin(kind) is Literal else _checked(kind, raw, name)
+        if given.get(tag) not in tuple(forms):
+            raise TaskError(f"{tag}{of_record} must be one of: {', '.join(forms)}")
+        kind = forms[given.pop(tag) if tag == _TAG else given[tag]]
+    own = {each.name: each.default for each in fields(kind) if each.init}
+    if unknown := given.keys() - own.keys():
+        raise TaskError(unknown_keys(unknown, own, f"key{of_record}", ""))
+    if lacking := [key for key in own.keys() - given.keys() if own[key] is MISSING]:
+        raise TaskError(f"missing key{of_record}: {', '.join(sorted(lacking))}")
+    for key, (form, rule) in stated_rules(kind).items():
+        if key in given:
+            place = f"{name}.{key}".removeprefix(".")
+            given[key] = _field(form, given[key], place)
+            if rule:
+                rule(place, given[key])
+    try:
+        return kind(**given)
+    except TaskError as error:
+        raise TaskError(f"{name}: {error}".removeprefix(": ")) from error
 
 
-def _checked(kinds: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # any JSON
-    """Return JSON; raise TaskError unless it has the type, or one of the types, `kinds`."""
-    allowed = kinds if isinstance(kinds, tuple) else (kinds,)
-    if type(raw) not in allowed:
-        words = " or ".join(kind.__name__ for kind in allowed)
-        raise TaskError(f"{name} has the type {type(raw).__name__}; it must be {words}")
+def _field(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # of any type
+    """Read a field's value; raise TaskError."""
+    if is_dataclass(kind) or kind in _UNIONS:
+        return from_json(kind, raw, name)
+    try:
+        if get_origin(kind) is tuple:
+            inner, *more = get_args(kind)
+            if len(_checked(list, raw, name)) != 1 + len(more) and more != [...]:
+                raise TaskError(f"{name} has a list of {len(raw)}; it must have {1 + len(more)}")
+            return tuple(_field(inner, each, f"{name}[{i}]") for i, each in enumerate(raw))
+        if kind is bytes:
+            return bytes.fromhex(_checked(str, raw, name))
+        if kind is int and type(raw) is str and _key(name) in INTEGERS_AS_TEXT:
+            return int(raw)
+        if kind is float:
+            return math.inf if raw == _INFINITE else float(_checked(float, raw, name))
+        return raw if get_origin(kind) is Literal else _checked(kind, raw, name)
+    except OverflowError:
+        raise TaskError(f"{name} must be within 64 bits") from None
+    except ValueError:  # of digits
+        raise TaskError(f"{name} must be {_WORDS[kind]}") from None
+
+
+def _key(name: str) -> str:
+    """Return the key at the end of a name such as `mechanism.weights[3]`."""
+    return name.rpartition(".")[2].partition("[")[0]
+
+
+def _checked(kind: Any, raw: Any, name: str) -> Any:  # noqa: ANN401  # any JSON
+    """Return JSON; raise TaskError unless it has this type, or is a whole number for a float."""
+    if type(raw) is not kind and (kind, type(raw)) != (float, int):
+        raise TaskError(f"{name} must be {_WORDS[kind]}")
     return raw
-
-
-@cache
-def _types(kind: type) -> Mapping[str, Any]:
-    """Return the type of each field of a dataclass, without None."""
-    return {name: _without_none(hint) for name, hint in get_type_hints(kind).items()}
-
-
-def _without_none(hint: Any) -> Any:  # noqa: ANN401  # any type
-    if not isinstance(hint, UnionType):
-        return hint
-    return reduce(or_, (each for each in get_args(hint) if each is not NoneType))
 
 
 def _refuse_constant(text: str) -> NoReturn:

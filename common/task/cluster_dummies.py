@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from common.task.dummies import (
     Dummies,
     ItemMechanism,
     Numbers,
-    Sampled,
 )
 from common.task.specs import check_int_range
 
@@ -42,6 +41,13 @@ _MAX_OF_A_SIGN: Final = 255
 _MAX_TYPE_WEIGHT: Final = 2**31
 _MAX_FILLED: Final = CHANCE_SUM * 19 // 20
 """The guarantee needs some empty rooms."""
+
+
+class _SignedMechanism(Protocol):
+    """The part of `common.mechanisms.signed.Signed` that makes clusters' reports."""
+
+    def cluster_reports(self, numbers: Numbers, size: int) -> NDArray[np.void]:
+        """Return one user's reports, and null reports that fill up to `size`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,14 +191,10 @@ class ClusterDummies(Dummies):
             f"{nulls:.4g} null reports"
         )
 
-    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: np.random.Generator) -> Sampled:
-        """Draw the counts of users' reports and clusters, which the mechanism draws together."""
-        cells = mechanism.sample_cells(users, 0, rng)
-        return cells, int(cells.sum())
-
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: np.random.Generator) -> Drawn:
         """Draw users' clusters, one user after the other, and the null reports of their rooms."""
-        drawn = [mechanism.draw_clusters(rng) for _ in range(n_users)]
+        size, signed = mechanism.domain_size, cast("_SignedMechanism", mechanism)
+        drawn = [signed.cluster_reports(*self.draw_one(size, rng)) for _ in range(n_users)]
         return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)
 
     def draw_one(self, domain_size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:

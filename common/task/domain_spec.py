@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError, ValueRangeError
 from common.task.specs import (
-    Labels,
     check_choice,
     check_end,
     check_int_range,
@@ -168,7 +167,7 @@ class BreakdownSpec:
     """
 
     attribute: str
-    groups: Labels
+    groups: tuple[str, ...]
     """Names of the attribute's values."""
 
     def __post_init__(self) -> None:

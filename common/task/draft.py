@@ -1,54 +1,24 @@
 """An operator's draft of a task; the analyzer adds weights, claims and its own key."""
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Annotated, Any, Final, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
+from functools import partial
+from typing import Annotated
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
-from common.errors import TaskError
-from common.limits import MAX_USERS, parse_amount, parse_bounded, parse_word
+from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_amount, parse_word
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.dummies import MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
 from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
-from common.task.specs import MAX_DOMAIN_SIZE, Labels, whole
-from common.task.task import MAX_POPULATION_CHARACTERS, MAX_ROUND
+from common.task.specs import MAX_DOMAIN_SIZE, whole
 from common.task.token_spec import TokenSpec
 
-_MAX_NAME: Final = 64
-_MAX_TEXT: Final = 1000
 _ItemCount = Annotated[int, whole(0, MAX_DOMAIN_SIZE)]
-_Text = Annotated[str, partial(parse_bounded, length=_MAX_TEXT)]
 _UserCount = Annotated[int, whole(0, MAX_USERS)]
 
 
-@cache
-def _types(draft: type) -> Mapping[str, TypeAdapter[Any]]:
-    """Return the declared types of a draft's fields."""
-    return {name: TypeAdapter(hint) for name, hint in get_type_hints(draft).items()}
-
-
-class _Draft:
-    """Base of drafts, whose fields are of their declared types; their ranges are checked later."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        """Raise TaskError, which names the field, for a value of another type."""
-        for name, declared in _types(type(self)).items():  # type: ignore[arg-type]  # is hashable
-            try:
-                declared.validate_python(getattr(self, name), strict=True)
-            except ValidationError as error:
-                rule = re.sub(r"^\w+ should", "must", error.errors()[0]["msg"])
-                raise TaskError(f"{name} {rule}") from None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberDraft(_Draft):
+class NumberDraft:
     """The range of the numbers in a mean or vector task."""
 
     low: float = -1.0
@@ -56,7 +26,7 @@ class NumberDraft(_Draft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextDraft(_Draft):
+class TextDraft:
     """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
     bits: _ItemCount = 0
@@ -81,7 +51,7 @@ class TextDraft(_Draft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenDraft(_Draft):
+class OpenDraft:
     """The form of the values that `discover` finds."""
 
     encoding: str = "text"
@@ -94,7 +64,7 @@ class OpenDraft(_Draft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairDraft(_Draft):
+class PairDraft:
     """The range of PrivKV's values, and the split of its local ε [YHMZ19]."""
 
     low: float = -1.0
@@ -107,24 +77,28 @@ class PairDraft(_Draft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskDraft(_Draft):
-    """An operator's parameters for a task; the analyzer checks them when it builds the Task."""
+class TaskDraft:
+    """
+    An operator's parameters for a task.
+
+    A field's type states a rule only if it bounds the builder's work; Task has all others.
+    """
 
     delta: float
     n_min: _UserCount
     target_size: _UserCount
-    deadline: int
+    deadline: Annotated[int, whole(0, MAX_UNIX_TIME)]
     """Seconds since 1970 UTC."""
     shuffler_key: bytes
     """The shuffler's key for envelopes, signed, as in envelope.pub; unsigned in simulations."""
-    protocol: Annotated[str, partial(parse_bounded, length=_MAX_NAME)] = "od-hp"
+    protocol: str = "od-hp"
     domain_size: _ItemCount = 1
     """Number of items, vector components or keys; 1 for a single number and for texts without
     labels. With labels, 1 means the number of labels."""
     local_epsilon: float = 0.0
     """Above 0 and at most 20, or infinite for reports without noise. 0 for texts, whose
     probabilities imply it."""
-    labels: Labels = ()
+    labels: tuple[str, ...] = ()
     buckets: _ItemCount = 0
     """For a hierarchy: the fan-out. For hashing: a prime below domain_size. 0 means the protocol's
     own or the optimal number if a hashing protocol relies on no shuffler, and no hashing otherwise.
@@ -137,7 +111,7 @@ class TaskDraft(_Draft):
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""
     assumed_honest_fraction: float = 1.0
-    population: Annotated[str, partial(parse_bounded, length=MAX_POPULATION_CHARACTERS)] = ""
+    population: str = ""
     """Name of the population, if several tasks ask the same people; those tasks share a budget."""
     budget_epsilon: float | None = None
     """Maximum composed central ε of all releases to the population. None means the local ε or, if
@@ -159,14 +133,14 @@ class TaskDraft(_Draft):
     breakdown: BreakdownSpec | None = None
     """A public attribute to break results down by. domain_size and labels are those of one group;
     the task gets an item for each pair of group and value."""
-    title: _Text = ""
-    prompt: _Text = ""
+    title: str = ""
+    prompt: str = ""
     """The question that a person is asked."""
-    purpose: _Text = ""
+    purpose: str = ""
     """What the result is for."""
-    series: _Text = ""
+    series: str = ""
     """Name of the series that the task is a round of."""
-    round: Annotated[int, whole(0, MAX_ROUND)] = 0
+    round: int = 0
     """Number of the round in the series, from 1; 0 without a series."""
     tokens: TokenSpec | None = None
     """The issuer's key for the task's tokens. None: anybody may submit any number of times."""

@@ -7,7 +7,7 @@ independently of the value, from bounded integers only.
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -27,13 +27,28 @@ MAX_LENGTHS: Final = 256
 _MIN_ACCEPTANCE: Final = 2.0**-8
 """Minimum probability that a draw is accepted; below it, rejection sampling would take too long."""
 
-ItemMechanism = Any
-"""A task's mechanism for items, which this package may not import."""
 Numbers = NDArray[np.int64]
 Drawn = tuple[Numbers, NDArray[np.void]]
 """The number of each user's dummies, shape (n_users,), and the dummies, user by user."""
 Sampled = tuple[Numbers, int]
 """Counts by a mechanism's cells, shape (cells,), and the number of reports."""
+
+
+class ItemMechanism(Protocol):
+    """The part of `common.mechanisms.base.Mechanism` that draws dummies."""
+
+    @property
+    def domain_size(self) -> int:
+        """Number of items."""
+
+    def randomize(self, values: Numbers, rng: Generator) -> NDArray[np.void]:
+        """Return reports of items."""
+
+    def dummies(self, count: int, rng: Generator) -> NDArray[np.void]:
+        """Draw `count` uniform reports."""
+
+    def sample_cells(self, users: Numbers, n_dummies: int, rng: Generator) -> Numbers:
+        """Draw the counts of users' reports and uniform dummies by cell."""
 
 
 class Dummies(ABC):
@@ -78,14 +93,15 @@ class Dummies(ABC):
         reports that fill their rooms, so that the length shows the rooms alone.
         """
 
-    @abstractmethod
     def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
         """
         Draw the counts of the reports of `users`, shape (domain_size,), and of all their dummies.
 
-        Run by simulations. Ignores the maximum of dummies per user, which is practically never
-        reached.
+        By default the mechanism draws dummies together with the reports. Run by simulations.
+        Ignores the maximum of dummies per user, which is practically never reached.
         """
+        cells = mechanism.sample_cells(users, 0, rng)
+        return cells, int(cells.sum())
 
     @property
     def views(self) -> "tuple[Any, ...]":
@@ -118,9 +134,13 @@ class Dummies(ABC):
         return 0.0
 
     @property
-    @abstractmethod
     def hiding_trials(self) -> tuple[int, float]:
-        """Trials of one user that may hide an item, and the chance of each; 0 if a number does."""
+        """
+        Trials of one user that may hide an item, and the chance of each.
+
+        By default none: the number of dummies hides an item.
+        """
+        return 0, 0.0
 
     @property
     def clause(self) -> str:
@@ -147,19 +167,22 @@ def chance_words(weight: int) -> str:
     return f"probability {weight / EXTRA_WEIGHT_SUM:.6g} ({weight} in {EXTRA_WEIGHT_SUM})"
 
 
-def check_conditioned(expected: float, certain: int, most: int, log_probability: float) -> None:
+def check_acceptance(mean: float, most: int, log_probability: float) -> None:
     """
     Check that a device can draw a random number X that is conditioned on being at most `most`.
 
-    `expected` is the mean of all dummies of a user, of which `certain` are not random, and
-    `log_probability` is ln P(X = most), below ln P(X ≤ most). Raises TaskError.
+    `mean` is that of X, and `log_probability` ln P(X = most), below ln P(X ≤ most). Raises
+    TaskError.
     """
-    mean = expected - certain
     if mean > most and log_probability < math.log(_MIN_ACCEPTANCE):
         raise TaskError(
             f"most is {most} for a distribution with mean {mean:.4g}; too many draws would be "
             "rejected"
         )
+
+
+def check_expected(expected: float) -> None:
+    """Raise TaskError if a user's dummies are too many on average."""
     if expected > MAX_DUMMIES:
         raise TaskError(
             f"the expected number of dummies per user is {expected:.4g}; it must be at most "

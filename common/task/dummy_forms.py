@@ -1,4 +1,4 @@
-"""The distributions of users' dummies by name; one is added as a class and its row here."""
+"""The distributions of users' dummies by name; one is added as CONTRIBUTING.md says."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -88,6 +88,8 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
         options=(*_RANGE, "domain_size", "empty_values"),
     ),
 }
+ITEM_KINDS: Final = tuple(kind for kind, facts in KINDS.items() if facts.histogram)
+"""Kinds whose result is a histogram of items."""
 TABLES: Final = tuple(dict.fromkeys(name for row in KINDS.values() for name in row.tables))
 """Tables of a draft that only some kinds have."""
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Protocol, Self, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -20,7 +20,8 @@ from common.task.dummies import (
     Numbers,
     Sampled,
     chance_words,
-    check_conditioned,
+    check_acceptance,
+    check_expected,
     successes,
 )
 from common.task.specs import check_fields, check_int_range, whole
@@ -56,7 +57,8 @@ class ItemDummies(Dummies):
         if n > k:
             ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
             log_probability = ways + k * math.log(chance) + (n - k) * math.log1p(-chance)
-        check_conditioned(self.expected_per_user, 0, k, log_probability)
+        check_acceptance(self.expected_per_user, k, log_probability)
+        check_expected(self.expected_per_user)
 
     @property
     def item_chance(self) -> float:
@@ -117,6 +119,13 @@ class ItemDummies(Dummies):
             )
 
 
+class _LevelMechanism(Protocol):
+    """The part of `common.mechanisms.hierarchy.Hierarchy` that draws dummies."""
+
+    def level_dummies(self, counts: Sequence[int], rng: Generator) -> NDArray[np.void]:
+        """Draw so many uniform nodes of each level."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelDummies(Dummies):
     """For each level of a hierarchy, a fixed or fractional number of uniform nodes."""
@@ -135,7 +144,7 @@ class LevelDummies(Dummies):
             )
         for number in self.levels:
             check_int_range("a level's dummies", number, 0, MAX_DUMMIES * EXTRA_WEIGHT_SUM)
-        check_conditioned(self.expected_per_user, 0, MAX_DUMMIES, 0.0)
+        check_expected(self.expected_per_user)
 
     @classmethod
     def averaging(cls, dummies_per_user: float, sizes: Sequence[int]) -> Self:
@@ -157,11 +166,6 @@ class LevelDummies(Dummies):
         if found.views != tuple(views):
             raise TaskError("the dummies of each level of a hierarchy must be fixed or fractional")
         return found
-
-    @property
-    def hiding_trials(self) -> tuple[int, float]:
-        """No trials: the number of each level's dummies hides a node."""
-        return 0, 0.0
 
     @property
     def views(self) -> tuple[BinomialDummies, ...]:
@@ -190,16 +194,12 @@ class LevelDummies(Dummies):
         """Average number of dummies of one user."""
         return sum(self.levels) / EXTRA_WEIGHT_SUM
 
-    def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
-        """Draw the counts of users' reports and dummies, which the mechanism draws together."""
-        cells = mechanism.sample_cells(users, 0, rng)
-        return cells, int(cells.sum())
-
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
         """Draw users' dummies: uniform nodes of each level, sorted by user."""
         by_level = np.array([each.draw_numbers(n_users, rng) for each in self.views])
         users = np.concatenate([np.repeat(np.arange(n_users), level) for level in by_level])
-        reports = mechanism.level_dummies(by_level.sum(axis=1).tolist(), rng)
+        hierarchy = cast("_LevelMechanism", mechanism)
+        reports = hierarchy.level_dummies(by_level.sum(axis=1).tolist(), rng)
         return by_level.sum(axis=0), reports[np.argsort(users, kind="stable")]
 
     @property

@@ -237,7 +237,33 @@ NO_NOISE: Final = NoNoise()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShufflerSpec:
+class ReportSampling:
+    """The share of users' reports that a shuffler keeps [MSE25]."""
+
+    keep_weight: Annotated[int, whole(1, KEEP_SUM)] = KEEP_SUM
+    """Numerator of the probability that a report is kept; the denominator is KEEP_SUM."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def keep_probability(self) -> float:
+        """Probability that a report is kept; exact."""
+        return self.keep_weight / KEEP_SUM
+
+    def draw_kept(self, n_reports: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """
+        Draw which reports are kept, each independently with probability keep_weight / KEEP_SUM.
+
+        Nothing is drawn if every report is kept. Shape (n_reports,). Run by the shuffler.
+        """
+        if self.keep_weight == KEEP_SUM:
+            return np.ones(n_reports, dtype=np.bool_)
+        return rng.integers(0, KEEP_SUM, size=n_reports, dtype=np.int64) < self.keep_weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShufflerSpec(ReportSampling):
     """
     Sampling and dummies by the shuffler [MSE25].
 
@@ -250,16 +276,7 @@ class ShufflerSpec:
     Only bounded integers are drawn, so accounting uses the exact distribution.
     """
 
-    keep_weight: Annotated[int, whole(1, KEEP_SUM)] = KEEP_SUM
     noise: ItemNoise = NO_NOISE
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def keep_probability(self) -> float:
-        """Probability that a report is kept; exact."""
-        return self.keep_weight / KEEP_SUM
 
     @property
     def only_permutes(self) -> bool:
@@ -292,16 +309,6 @@ class ShufflerSpec:
         maximum = min(bound(h) for h in steps.tolist())
         most = sent + domain_size * self.noise.most
         return max(0, math.floor(minimum)), min(most, math.ceil(maximum))
-
-    def draw_kept(self, n_reports: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """
-        Draw which reports are kept, each independently with probability keep_weight / KEEP_SUM.
-
-        Nothing is drawn if every report is kept. Shape (n_reports,). Run by the shuffler.
-        """
-        if self.keep_weight == KEEP_SUM:
-            return np.ones(n_reports, dtype=np.bool_)
-        return rng.integers(0, KEEP_SUM, size=n_reports, dtype=np.int64) < self.keep_weight
 
     def draw_item_dummies(self, domain_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """

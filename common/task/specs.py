@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args
 
 from common.errors import TaskError
-from common.limits import parse_texts, stated_rules
+from common.limits import stated_rules
 from common.protocols import (
     KeyValueMechanismName,
     MechanismName,
@@ -141,6 +141,11 @@ class MechanismSpec:
         """Number of levels of a hierarchy; 0 for other mechanisms."""
         return self.digits if self.name == "hierarchy" else 0
 
+    @property
+    def fan_out(self) -> int:
+        """Most nodes that a node of a hierarchy is split into; 0 for other mechanisms."""
+        return self.buckets if self.name == "hierarchy" else 0
+
     def check_values(self, size: int, labels: Sequence[str]) -> None:
         """Raise TaskError unless buckets and digits can represent `size` items."""
         del labels
@@ -174,6 +179,7 @@ class _OtherSpec:
     item_buckets: ClassVar[Literal[0]] = 0
     hash_buckets: ClassVar[int] = 0
     levels: ClassVar[Literal[0]] = 0
+    fan_out: ClassVar[Literal[0]] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -514,11 +520,10 @@ def spec_as(spec: AnySpec, form: type[S]) -> S:
 
 
 MAX_LABEL_CHARACTERS: Final = 256
-Labels = Annotated[tuple[str, ...], partial(parse_texts, noun="label", length=MAX_LABEL_CHARACTERS)]
 MAX_COMPOSED_CHARACTERS: Final = 4
-"""Maximum number of characters that normalisation combines into one."""
+"""Maximum number of characters that normalization combines into one."""
 MAX_TYPED_CHARACTERS: Final = MAX_COMPOSED_CHARACTERS * MAX_TEXT_BYTES
-"""Maximum characters of a text before normalisation; no task accepts a longer one."""
+"""Maximum characters of a text before normalization; no task accepts a longer one."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Surrogates: valid in JSON, but not in files, messages or terminals."""
 
@@ -530,7 +535,7 @@ def normalize(text: str) -> str:
     That is Unicode's normal form C without whitespace at either end. A text then sets the same bits
     of a filter however it was typed. The normal form of assigned
     characters never changes, so all versions of Unicode agree. A text longer than any task accepts
-    is only stripped, since normalising accents takes quadratic time.
+    is only stripped, since normalizing accents takes quadratic time.
     """
     text = text.strip()
     return unicodedata.normalize("NFC", text) if len(text) <= MAX_TYPED_CHARACTERS else text

@@ -8,7 +8,7 @@ JSON (see `common.task.canonical`), so that an auditor can read the promises mad
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -18,12 +18,11 @@ from typing import Any, Final, Self, get_args
 import numpy as np
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
-from common.crypto.signed_key import PROOF_BYTES, end_of_validity
-from common.crypto.signing import PublicIdentity, SignedTask
+from common.crypto.signing import PROOF_BYTES, PublicIdentity, SignedTask, end_of_validity
 from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
-from common.protocols import ITEM_KINDS, Kind, ProtocolRow, Refinement, protocol_named
+from common.protocols import Kind, ProtocolRow, Refinement, protocol_named
 from common.task import canonical
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
@@ -33,6 +32,7 @@ from common.task.domain_spec import (
     hierarchy_sizes,
 )
 from common.task.dummy_forms import AnyDummies
+from common.task.kinds import KINDS
 from common.task.named_dummies import LevelDummies
 from common.task.protocol_rules import check_domain_size, check_protocol_rules
 from common.task.shuffler_spec import ShufflerSpec
@@ -54,10 +54,11 @@ from common.task_digest import TaskDigest
 
 FORMAT_VERSION: Final = 2
 _OLD_VERSION: Final = 1
+_PARSE_ERRORS: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+"""Exceptions, besides TaskError, that the fields of an arbitrary task may raise."""
 NONCE_BYTES: Final = 32
 SUBMISSION_ID_BYTES: Final = 16
 
-MAX_TASK_BYTES: Final = 2 * 1024 * 1024
 MAX_LOCAL_EPSILON: Final = 20.0
 """Maximum finite local ε; above it there is almost no noise. Without noise, it is infinite."""
 MIN_DELTA: Final = 1e-15
@@ -67,8 +68,9 @@ _PER_PUBLICATION: Final = frozenset(
     {"analyzer_key", "shufflers", "nonce", "tokens", "central_epsilon", "title", "purpose", "round"}
 )
 """Fields in which two tasks from one draft may differ."""
-_MOST_CHARACTERS: Final = {"title": 80, "prompt": 500, "purpose": 1000, "series": 64}
-FOR_PEOPLE: Final = (*_MOST_CHARACTERS, "round")
+MOST_CHARACTERS: Final = {"title": 80, "prompt": 500, "purpose": 1000, "series": 64}
+"""Maximum length of each text that a person is shown, by field."""
+FOR_PEOPLE: Final = (*MOST_CHARACTERS, "round")
 """Fields that a person is shown; they may be empty."""
 MAX_ROUND: Final = 10**6
 
@@ -201,7 +203,7 @@ class Task:
             )
 
     def _check_texts(self) -> None:
-        for name, most in _MOST_CHARACTERS.items():
+        for name, most in MOST_CHARACTERS.items():
             check_printable(name, getattr(self, name), most, ascii_only=False)
         check_int_range("round", self.round, int(self.series != ""), MAX_ROUND)
         if self.round and not self.series:
@@ -216,7 +218,7 @@ class Task:
                 f"edges need a protocol for any number of items, and no labels; the protocol is "
                 f"{self.protocol}, and the task has {len(self.labels)} labels"
             )
-        if self.breakdown is not None and self.kind not in ITEM_KINDS:
+        if self.breakdown is not None and not KINDS[self.kind].histogram:
             raise TaskError(f"a breakdown is for items; the protocol {self.protocol} has none")
         size = self.edges.size if self.edges else self.domain_size // self.groups
         if size * self.groups != self.domain_size:
@@ -242,7 +244,7 @@ class Task:
         if self.level_sizes and self.level_sizes != sizes:
             raise TaskError(
                 f"the views have {listed(sizes)} nodes; a hierarchy of {size} buckets with a "
-                f"fan-out of {self.item_mechanism.buckets} has levels of {listed(self.level_sizes)}"
+                f"fan-out of {self.mechanism.fan_out} has levels of {listed(self.level_sizes)}"
             )
 
     def _check_budget(self) -> None:
@@ -370,12 +372,12 @@ class Task:
         """
         Number of nodes of each level of a hierarchy, the coarsest first; empty for other tasks.
 
-        A node of a level is split into up to `buckets` nodes of the next; each group has its own.
+        A node of a level is split into up to `fan_out` nodes of the next; each group has its own.
         """
-        spec = self.mechanism
-        if not isinstance(spec, MechanismSpec) or spec.name != "hierarchy":
+        if not self.mechanism.levels:
             return ()
-        return hierarchy_sizes(self.domain_size // self.groups, spec.buckets, self.groups)
+        fan_out = self.mechanism.fan_out
+        return hierarchy_sizes(self.domain_size // self.groups, fan_out, self.groups)
 
     @property
     def amplified(self) -> bool:
@@ -385,6 +387,11 @@ class Task:
         Reports of a lasting question are dependent, so amplified costs do not compose.
         """
         return self.protocol_row.amplified and not self.lasting
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """What a person is shown before they answer, by field; empty if not stated."""
+        return {name: getattr(self, name) for name in MOST_CHARACTERS}
 
     @property
     def lasting(self) -> bool:
@@ -482,11 +489,7 @@ class Task:
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
-        fields = {"version": FORMAT_VERSION, "kind": self.kind, **canonical.to_json(self)}
-        task_bytes = canonical.encode(fields)
-        if len(task_bytes) > MAX_TASK_BYTES:
-            raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
-        return task_bytes
+        return canonical.encode("task", self, version=FORMAT_VERSION, kind=self.kind)
 
     @classmethod
     def verified(
@@ -508,12 +511,11 @@ class Task:
     @classmethod
     def from_bytes(cls, task_bytes: bytes) -> Self:
         """Parse a published task; raise TaskError unless the bytes are its canonical form."""
-        if len(task_bytes) > MAX_TASK_BYTES:
-            raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
+        fields = canonical.decode("task", task_bytes)
         try:
-            task = cls._from_fields(canonical.decode(task_bytes))
+            task = cls._from_fields(fields)
             read_back = task.to_bytes()
-        except canonical.PARSE_ERRORS as error:
+        except _PARSE_ERRORS as error:
             raise TaskError("the bytes are not a valid task") from error
         if read_back != task_bytes:
             raise TaskError("the task is not in canonical form")

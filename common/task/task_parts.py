@@ -1,13 +1,13 @@
 """The lists of a task: its views, with their dummies, and its shufflers, with their noise."""
 
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 from common.errors import TaskError
 from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import LevelDummies
-from common.task.shuffler_spec import KEEP_SUM, ItemNoise
-from common.task.specs import check_fields, check_printable, whole
+from common.task.shuffler_spec import ItemNoise, ReportSampling
+from common.task.specs import check_printable
 
 _MAX_NAME: Final = 64
 """Maximum characters of a shuffler's name."""
@@ -28,7 +28,7 @@ class TaskView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskShuffler:
+class TaskShuffler(ReportSampling):
     """A shuffler of a task: its key, and what it drops and adds."""
 
     key: bytes
@@ -36,11 +36,9 @@ class TaskShuffler:
     """Distribution of the number of its dummies of each item, for each view."""
     name: str = ""
     proof: bytes = b""
-    """The shuffler's signature of the key; see `common.crypto.signed_key`. Without it, no device
+    """The shuffler's signature of the key; see `common.crypto.signing`. Without it, no device
     answers."""
-    keep_weight: Annotated[int, whole(1, KEEP_SUM)] = KEEP_SUM
-    """Numerator of the probability that a report is kept; the denominator is KEEP_SUM."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super(TaskShuffler, self).__post_init__()  # slots=True made another class
         check_printable("the shuffler's name", self.name, _MAX_NAME)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from common.crypto.privacy_tokens import TokenKey, token_challenge
-from common.crypto.signed_key import PROOF_BYTES, KeyUse, check_key, end_of_validity
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PROOF_BYTES, KeyUse, PublicIdentity, check_key, end_of_validity
 from common.errors import TaskError, WireError
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
@@ -18,7 +17,7 @@ class TokenSpec:
     key: bytes
     """The token key in DER; see `TokenKey`."""
     proof: bytes
-    """The issuer's signature of the key; see `common.crypto.signed_key`."""
+    """The issuer's signature of the key; see `common.crypto.signing`."""
 
     def __post_init__(self) -> None:
         try:

@@ -22,7 +22,8 @@ from common.task.dummies import (
     Numbers,
     Sampled,
     chance_words,
-    check_conditioned,
+    check_acceptance,
+    check_expected,
     successes,
 )
 from common.task.specs import check_fields, check_int_range, check_truth, whole
@@ -52,11 +53,6 @@ class UniformDummies(Dummies):
     def __post_init__(self) -> None:
         check_fields(self)
         check_int_range("most", self.most, 0, MAX_DUMMIES - self.per_user)
-
-    @property
-    def hiding_trials(self) -> tuple[int, float]:
-        """No trials: the number of dummies hides an item."""
-        return 0, 0.0
 
     @property
     @abstractmethod
@@ -206,7 +202,8 @@ class NegativeBinomialDummies(UniformDummies):
         n, k, chance = self.trials, self.most, self.extra_probability
         ways = math.lgamma(n + k) - math.lgamma(n) - math.lgamma(k + 1)
         log_probability = ways + n * math.log1p(-chance) + k * math.log(chance)
-        check_conditioned(self.expected_per_user, self.per_user, k, log_probability)
+        check_acceptance(self.expected_per_user - self.per_user, k, log_probability)
+        check_expected(self.expected_per_user)
 
     @property
     def expected_per_user(self) -> float:

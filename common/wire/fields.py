@@ -1,7 +1,8 @@
 """
 Convert messages whose fields match a dataclass.
 
-Only the package `wire` parses messages. It checks lengths, and ranges that do not depend on a task.
+The package `wire` parses all messages but the shuffler's own, between its processes. It checks
+lengths, and ranges that do not depend on a task.
 """
 
 import re

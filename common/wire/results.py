@@ -9,7 +9,7 @@ import numpy as np
 
 from common.errors import LedgerError, WireError
 from common.limits import parse_bounded, parse_count, parse_positive, parse_word
-from common.messages.guarantee import Coalition, Guarantee
+from common.messages.guarantee import Coalition, Guarantee, Waived
 from common.messages.ledger_entry import (
     MAX_NOTE_CHARACTERS,
     ChainedEntry,
@@ -30,7 +30,6 @@ from common.messages.result import (
     parse_counts,
     parse_figures,
 )
-from common.messages.waived import Waived
 from common.protocols import PROTOCOLS
 from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MECHANISMS
 from common.task_digest import TaskDigest

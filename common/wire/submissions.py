@@ -1,7 +1,6 @@
 """Convert people's values, submissions and outcomes between protocol buffers and values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 from common.crypto.privacy_tokens import TOKEN_BYTES
@@ -12,7 +11,7 @@ from common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kin
 from common.protocols import Kind
 from common.task.specs import MAX_DIMENSIONS, MAX_KEYS
 from common.task_digest import TaskDigest
-from common.wire.fields import Codec, EnumCodec, digest_from_wire
+from common.wire.fields import EnumCodec, digest_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -68,7 +67,7 @@ def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome
 
 
 def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
-    """Parse a receipt; empty if the shuffler signs none. Run by the user agent."""
+    """Parse a receipt, unverified. Run by the user agent."""
     return parse_bounded("receipt", message.receipt, SIGNATURE_BYTES)
 
 
@@ -130,21 +129,7 @@ def _check_length(noun: str, length: int, maximum: int) -> None:
         raise ValueRangeError(f"a value may have at most {maximum} {noun}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRecord:
-    """A device's record of a person's answer to a task."""
-
-    state: str
-    inclusion: str
-    envelope_hash: bytes
-    receipt: bytes
-    receipt_verified: bool
-
-
-record_to_wire = Codec(AnswerRecord, user_agent_pb2.GetReceiptResponse).to_wire
-
-
-def record_question_from_wire(message: user_agent_pb2.GetReceiptRequest) -> tuple[TaskDigest, str]:
+def receipt_request_from_wire(message: user_agent_pb2.GetReceiptRequest) -> tuple[TaskDigest, str]:
     """Parse a request for the record of a person's answer to a task."""
     person = parse_bounded("person", message.person, MAX_PERSON_CHARACTERS)
     return digest_from_wire(message.task_digest), person

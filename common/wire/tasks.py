@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from common.crypto.signed_key import split_envelope_key
-from common.crypto.signing import SIGNATURE_BYTES, SignedTask
+from common.crypto.signing import SIGNATURE_BYTES, SignedTask, split_envelope_key
 from common.errors import WireError
 from common.limits import (
     MAX_UNIX_TIME,
@@ -16,11 +15,10 @@ from common.limits import (
 from common.messages.batch import TaskSummary
 from common.task import canonical
 from common.task.draft import TaskDraft
-from common.task.specs import check_fields
-from common.task.task import MAX_TASK_BYTES
 from common.task_digest import TaskDigest
+from common.transparency.merkle import MAX_SIZE
 from common.wire.fields import Codec, digest_from_wire
-from protos.shuffledp.v1 import analyzer_pb2, task_pb2
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2
 
 MAX_LISTED_TASKS: Final = 50
 """Maximum number of tasks in one call."""
@@ -34,24 +32,29 @@ def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     """Parse a published task; its bytes are kept unchanged."""
     return SignedTask(
-        task_bytes=parse_bounded("task", message.task, MAX_TASK_BYTES),
+        task_bytes=parse_bounded("task", message.task, canonical.MAX_TASK_BYTES),
         signature=parse_fixed("signature", message.signature, SIGNATURE_BYTES),
     )
 
 
+def task_question_from_wire(
+    message: shuffler_pb2.FetchTaskRequest,
+) -> tuple[TaskDigest, int | None]:
+    """Parse a request: task, and size of the device's last checkpoint; None if it has no log."""
+    digest = digest_from_wire(message.task_digest)
+    if not message.HasField("log_size"):
+        return digest, None
+    return digest, parse_count("log_size", message.log_size, MAX_SIZE)
+
+
 def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
     """Encode an operator's draft."""
-    return analyzer_pb2.CreateTaskRequest(draft=canonical.encode(draft))
+    return analyzer_pb2.CreateTaskRequest(draft=canonical.encode("draft", draft))
 
 
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
-    """Parse an operator's draft; the analyzer checks it further when it builds the task."""
-    raw = parse_bounded("draft", message.draft, MAX_TASK_BYTES)
-    try:
-        draft: TaskDraft = canonical.from_json(TaskDraft, canonical.decode(raw))
-    except canonical.PARSE_ERRORS as error:
-        raise WireError("the bytes are not a valid draft") from error
-    check_fields(draft)
+    """Parse an operator's draft; raise TaskError or WireError, which name the field."""
+    draft: TaskDraft = canonical.from_json(TaskDraft, canonical.decode("draft", message.draft))
     split_envelope_key(draft.suite, draft.shuffler_key)
     return draft
 

@@ -72,7 +72,7 @@ def cosignature_from_wire(
 
 
 def log_to_wire(copy: LogCopy, request: log_pb2.GetLogRequest) -> log_pb2.GetLogResponse:
-    """Encode the page of the log that a caller asks for."""
+    """Encode the requested page of the log."""
     leaves = b"".join(copy.leaves(request.after, MAX_LEAVES))
     notes = [one.to_bytes() for one in copy.checkpoints]
     return log_pb2.GetLogResponse(leaves=leaves, checkpoints=notes)
@@ -109,13 +109,6 @@ _EVIDENCE: Final = Codec(
     {**_WRITERS, "entry": LogEntry.to_bytes},
 )
 log_proof_to_wire = _PROOF.to_wire
-
-
-def log_size_from_wire(message: shuffler_pb2.FetchTaskRequest) -> int | None:
-    """Parse the size of a device's last checkpoint; None if it wants no proof."""
-    if not message.HasField("log_size"):
-        return None
-    return parse_count("log_size", message.log_size, MAX_SIZE)
 
 
 def log_proof_from_wire(message: shuffler_pb2.FetchTaskResponse) -> LogProof:

@@ -6,7 +6,7 @@ Create, renew and revoke a folder of TLS certificates. Run by the operator.
     FOLDER/issued.txt, revoked.txt    lines `SHA-256 PARTY END`, one for each certificate
     FOLDER/PARTY/PARTY.pem, PARTY.key, authority.pem    files for the party's machine
 
-Authorities of other organisations have no key here. A shared folder, for development, has one
+Authorities of other organizations have no key here. A shared folder, for development, has one
 authority for all parties, in authority.pem and authority.key. So has the folder of a party's
 internal authority, with the party's roles as names. A development folder (tls_directory), with all
 files in one folder, can be shown and renewed too.
@@ -152,7 +152,7 @@ class KeyFolder:
 
     def trust(self, party: str, file: Path) -> Certificate:
         """
-        Trust another organisation's authority for its party alone, in place of an earlier one.
+        Trust another organization's authority for its party alone, in place of an earlier one.
 
         Raises:
             SettingsError: The party is unknown or certified here; or the file has no authority for

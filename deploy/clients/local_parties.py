@@ -11,8 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from common.runtime.service import Service
 from common.task.token_spec import TokenSpec
 from deploy.clients.analyzer import OperatorClient
-from deploy.clients.issuer import IssuerClient
-from deploy.clients.people import draw_people
+from deploy.clients.issuer import IssuerClient, draw_people
 from deploy.clients.shuffler import ShufflerClient
 
 _STOP_SECONDS: Final = 20.0
@@ -41,10 +40,10 @@ class Child:
             return await self.process.wait()
 
 
-Party = TypeVar("Party", bound=Child | Service)
+Running = TypeVar("Running", bound=Child | Service)
 
 
-class LocalParties(ABC, Generic[Party]):
+class LocalParties(ABC, Generic[Running]):
     """
     An analyzer, a shuffler, an issuer and a user agent with one development authority.
 
@@ -52,10 +51,10 @@ class LocalParties(ABC, Generic[Party]):
     settings.
     """
 
-    analyzer: Party
-    shuffler: Party
-    issuer: Party
-    user_agent: Party
+    analyzer: Running
+    shuffler: Running
+    issuer: Running
+    user_agent: Running
 
     def __init__(self, directory: Path, people: Sequence[str] = ()) -> None:
         """`people` may get tokens; without any, there is no issuer, and tasks have no tokens."""
@@ -63,7 +62,7 @@ class LocalParties(ABC, Generic[Party]):
         self.people = people
 
     @abstractmethod
-    async def _start(self, party: str, **settings: Any) -> Party:  # noqa: ANN401  # any setting
+    async def _start(self, party: str, **settings: Any) -> Running:  # noqa: ANN401  # any setting
         """Start a party."""
 
     async def start_analyzer(self, **changes: Any) -> None:  # noqa: ANN401

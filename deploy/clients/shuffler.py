@@ -12,7 +12,7 @@ from common.task_digest import TaskDigest
 from common.wire.batches import dropped_from_wire, progress_from_wire, status_from_wire
 from deploy.clients.base import ServiceClient
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from user_agent.shuffler_client import RemoteShuffler
+from user_agent.clients import RemoteShuffler
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Client with which a person calls their user agent."""
 
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from common.errors import CredentialError, PeerRefusalError, SettingsError
@@ -14,6 +15,12 @@ _REFUSED_ADVICE: Final = (
     "Put a valid credential into the file that the agent's setting credential_file names. The "
     "agent has saved the answer, has charged its epsilon, and will send it unchanged"
 )
+
+
+async def ask_for_question(agent: str, digest: TaskDigest) -> Mapping[str, str]:
+    """Return a task's texts by field; raise PeerRefusalError if the agent refuses the task."""
+    request = user_agent_pb2.GetQuestionRequest(task_digest=digest)
+    return dict((await _call(agent, "GetQuestion", request)).texts)
 
 
 async def send(

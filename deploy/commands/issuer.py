@@ -43,7 +43,7 @@ def people(
         output_dir: New folder for the two files.
     """
     from common.runtime.validation import read_file
-    from deploy.clients.people import draw_people
+    from deploy.clients.issuer import draw_people
     from issuer.entitlements import parse_people
 
     names = _names(read_file(names_file))
@@ -120,8 +120,7 @@ def fetch(
     """
     from common.crypto.randomness import new_seed
     from common.task.task import Task
-    from deploy.clients.issuer import IssuerClient
-    from deploy.clients.people import fetch_tokens
+    from deploy.clients.issuer import IssuerClient, fetch_tokens
     from deploy.clients.shuffler import shuffler_at
 
     if out.exists():

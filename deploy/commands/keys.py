@@ -62,7 +62,7 @@ def make(
 
     Copy each party's folder to its machine: PARTY.pem, PARTY.key and authority.pem, for the
     settings tls_certificate, tls_key and tls_authority. Keep the folder authorities away from
-    services. Each organisation runs this for its own parties, and `keys trust` for the others.
+    services. Each organization runs this for its own parties, and `keys trust` for the others.
 
     Options:
         host: Host name or address of a service; repeatable.
@@ -106,7 +106,7 @@ def trust(
     json: options.AsJson = False,
 ) -> None:
     """
-    Trust another organisation's authority for its party alone.
+    Trust another organization's authority for its party alone.
 
     Compare the printed SHA-256 with the one that its operator's `keys show` prints. Then copy each
     party's authority.pem to its machine.

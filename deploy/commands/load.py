@@ -4,7 +4,7 @@ import asyncio
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -93,24 +93,20 @@ def load(
         close: Close the batch at the end if it has enough users.
         metrics: A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable.
     """
-    from deploy.clients.people import read_tokens
+    from deploy.clients.issuer import read_tokens
     from deploy.datasets.sources import dataset as read_dataset
     from deploy.datasets.sources import is_file
     from deploy.load import report
     from deploy.load import target as targets
     from deploy.load.behaviour import shares_from
-    from deploy.load.plan import LoadPlan, check_options, ramp_from
+    from deploy.load.plan import LoadPlan, TargetKind, check_options, ramp_from
     from deploy.load.run import execute
     from deploy.load.users import SealedUsers
 
     if (shuffler is not None) + local + sink != 1:
         raise UsageError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
-    kind: Literal["services", "local", "sink"] = (
-        "local" if local else "sink" if sink else "services"
-    )
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
-    check_options(kind, sending.mode, sending.pattern, given)
+    kind: TargetKind = "local" if local else "sink" if sink else "services"
+    check_options(kind, sending.mode, sending.pattern, options.given_options(context))
     climb = None
     if ramp is not None:
         climb = ramp_from(ramp, step_seconds=step_seconds, p99_limit=p99_limit)

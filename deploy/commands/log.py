@@ -5,14 +5,18 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from google.protobuf.json_format import MessageToJson, Parse, ParseError
 
 from common.errors import ProofError, WireError
+from common.runtime.validation import read_file
 from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.log_evidence import LogEvidence, find_fork
+from common.wire.transparency import evidence_from_wire
 from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import write
 from deploy.terminal.json_output import print_json
+from protos.shuffledp.v1 import user_agent_pb2
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _CHECK_EXAMPLE: Final = "shuffledp log check mine.json yours.json --analyzer-identity identity.pub"
@@ -31,8 +35,6 @@ def export(agent: options.AgentAddress, output: options.Output) -> None:
     Options:
         output: Output file for the evidence.
     """
-    from google.protobuf.json_format import MessageToJson
-
     from deploy.clients.user_agent import ask_for_log_evidence
 
     write(output, MessageToJson(asyncio.run(ask_for_log_evidence(agent))) + "\n")
@@ -93,8 +95,6 @@ def check(
 
 def _witness_key(given: str) -> NoteKey:
     """Parse a witness's key, or read it from a file."""
-    from common.runtime.validation import read_file
-
     if not Path(given).is_file():
         return NoteKey.parse(given)
     return NoteKey.parse(read_file(Path(given)).decode("ascii", "replace").strip())
@@ -106,12 +106,6 @@ def _size(evidence: LogEvidence) -> int:
 
 def read_evidence(file: Path) -> list[LogEvidence]:
     """Read a file of evidence, unverified; raise SettingsError or WireError."""
-    from google.protobuf.json_format import Parse, ParseError
-
-    from common.runtime.validation import read_file
-    from common.wire.transparency import evidence_from_wire
-    from protos.shuffledp.v1 import user_agent_pb2
-
     raw = read_file(file, _MAX_BYTES)
     message = user_agent_pb2.GetLogEvidenceResponse()
     try:

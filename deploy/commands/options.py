@@ -18,6 +18,7 @@ import typer
 
 from common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from common.protocols import Kind
+from common.task.kinds import kinds_with
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.terminal.files import in_folder, writable
 from deploy.terminal.help_examples import example
@@ -227,16 +228,19 @@ def page_beside(output: Path, html: Path | None, name: str) -> Path:
     return page
 
 
+def given_options(context: typer.Context) -> set[str]:
+    """Return the names of a command's parameters that are not left at their default."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name != "DEFAULT"}
+
+
 def check_kinds(context: typer.Context, requirements: Collection[str] = ()) -> None:
     """Raise UsageError for an option, or one of these requirements, that is for other kinds."""
-    from common.task.kinds import kinds_with
-
-    asked = context.params["task_kind"]
+    asked, given = context.params["task_kind"], given_options(context)
     for option in context.command.params:
         name = option.name or ""
-        source = context.get_parameter_source(name)
         fits = kinds_with("requirements" if name in requirements else "options", name)
-        if fits and asked not in fits and source and source.name != "DEFAULT":
+        if fits and asked not in fits and name in given:
             rule = f"{option.opts[0]} is for data of these kinds: {', '.join(fits)}"
             raise UsageError(f"{rule}; --task-kind is {asked}")
 

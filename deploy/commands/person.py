@@ -3,18 +3,20 @@
 import asyncio
 import shlex
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
-from common.errors import ValueRangeError
+from common.errors import PeerRefusalError, ValueRangeError
 from common.messages.guarantee import rounded_up
 from common.protocols import Kind
+from common.task.kinds import KINDS
 from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.escape import escaped
+from deploy.terminal.escape import escaped, visible
 from deploy.terminal.json_output import print_answer
 
 if TYPE_CHECKING:
@@ -32,9 +34,12 @@ def contribute(
     agent: options.AgentAddress,
     person: options.Person = "",
     kind: Kind | None = None,
+    json: options.AsJson = False,
 ) -> None:
     """
     Contribute a value from a prompt or standard input. Never pass the value as an argument.
+
+    First prints the task's texts, such as its question and purpose, which its analyzer signed.
 
     Options:
         kind: Only to answer the prompt with an empty text (string) or no keys (key-value); the
@@ -42,23 +47,50 @@ def contribute(
             are labels), a number, a text, numbers such as 1, 2.5, or pairs of key and number such
             as 3:0.5, 17:1. In a task with a breakdown, your group comes first, as in DE / 36.6.
     """
-    from deploy.clients.user_agent import send
+    from common.task.task import MOST_CHARACTERS
+    from deploy.clients.user_agent import ask_for_question, send
 
+    by_hand = sys.stdin.isatty()
+    asked = None
+    try:
+        asked = asyncio.run(ask_for_question(agent, task))
+    except PeerRefusalError:  # after the deadline, also of a task that was answered in time
+        if by_hand:
+            raise
+    if asked and not json:
+        terminal().print(describe_texts(asked), markup=False, end="")
     # Not an argument, which would stay in the shell's history.
-    value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
+    value = prompt_for_value(kind) if by_hand else read_piped_value()
     receipt = asyncio.run(send(agent, task, value, person))
     name = f" --person {shlex.quote(person)}" if person else ""
     question = f"shuffledp receipt {task.hex()}{name}"
-    terminal().print(describe_contribution(receipt, question), markup=False, soft_wrap=True)
+    fields = {
+        "task_digest": task.hex(),
+        **(asked or dict.fromkeys(MOST_CHARACTERS)),
+        "repeated": receipt.repeated,
+        "local_epsilon": receipt.local_epsilon,
+        "sent": receipt.sent,
+    }
+    print_answer(fields, describe_contribution(receipt, question), json=json)
+
+
+def describe_texts(texts: Mapping[str, str]) -> str:
+    """Return a line for each text that is not empty: its field, unless title or question."""
+    unnamed = {"title", "prompt"}
+    return "".join(
+        f"{'' if name in unnamed else f'{name.capitalize()}: '}{visible(text)}\n"
+        for name, text in texts.items()
+        if text
+    )
 
 
 def prompt_for_value(kind: Kind | None) -> str:
     """Prompt for a value; repeat while it is empty, unless its kind allows an empty value."""
-    from common.task.kinds import KINDS
-
     may_be_empty = kind is not None and "empty_values" in KINDS[kind].options
     nothing = "" if may_be_empty else None
-    return str(typer.prompt("Your value", default=nothing, hide_input=True, show_default=False))
+    return str(
+        typer.prompt("Your value", default=nothing, hide_input=True, show_default=False, err=True)
+    )
 
 
 def read_piped_value() -> str:
@@ -123,6 +155,8 @@ def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) 
     console.print(f"Your answer: {state}." + f" Proof: {proof}." * sent)
     console.print(_MEANING.get(answer.inclusion if sent else answer.state, ""))
     if answer.receipt:
-        verified = "verified" if answer.receipt_verified else "not verified: no shuffler is pinned"
+        verified = (
+            "verified" if answer.receipt_verified else "saved by an earlier version, not verified"
+        )
         console.print(f"Receipt ({verified}): {answer.receipt.hex()}", soft_wrap=True)
         console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}", soft_wrap=True)

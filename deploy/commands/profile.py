@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from common.errors import SettingsError
+from common.limits import unknown_keys
 from deploy.commands import options
 from deploy.terminal.files import write
 
@@ -68,7 +69,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
     fields: dict[str, Any] = {}
     if file is not None or path.exists():
         # Imported here, because help and version work without pydantic and TOML.
-        from common.runtime.validation import read_toml, unknown_keys
+        from common.runtime.validation import read_toml
 
         fields = read_toml(path, SettingsError, max_bytes=_MAX_BYTES)
         if unknown := set(fields).difference(PROFILE_OPTIONS):

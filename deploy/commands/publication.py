@@ -1,22 +1,21 @@
 """Complete, preview and publish drafts; tell operators what keeps devices from answering."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 
-from common.crypto.hpke import HpkePublicKey
-from common.crypto.signed_key import split_envelope_key
-from common.crypto.signing import SignedTask
+from common.crypto.signing import SignedTask, split_envelope_key
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
 from common.task.task import Task, cached_task
+from common.task.token_spec import TokenSpec
 from deploy.commands import options
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
+from deploy.tasks.forecast import DEVICE_CAPS
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
@@ -45,7 +44,7 @@ class Publication(NamedTuple):
         texts = [f"{name}: {why}" for name, why in (self.cosigned or {}).items() if why]
         if self.cosigned == {}:
             texts.append("the log has no witness: only devices with allow_unlogged_tasks answer")
-        return texts + [_NO_TOKENS] * (self.task.tokens is None)
+        return texts + _refusals_by_default(self.task)
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON fields; `cosigned` is null for a task published earlier."""
@@ -69,16 +68,27 @@ class Publication(NamedTuple):
         _show_warnings(self.warnings, console)
 
 
+def _refusals_by_default(task: Task) -> list[str]:
+    """Return why devices with default settings refuse a task."""
+    texts, cap = [_NO_TOKENS] * (task.tokens is None), DEVICE_CAPS["local_epsilon_cap"]
+    if task.local_epsilon > cap:
+        texts.append(
+            f"the task's local epsilon is {task.local_epsilon:g}; devices with default settings "
+            f"refuse more than {cap:g}"
+        )
+    return texts
+
+
 def _show_warnings(warnings: Iterable[str], console: Console) -> None:
     for warning in warnings:
         console.print(f"Warning: {escaped(warning)}.", soft_wrap=True, highlight=False)
 
 
-def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:
-    """Return a draft with others' keys from their files."""
+def read_keys(shuffler_key: Path | None, token_key: Path | None) -> tuple[bytes, TokenSpec | None]:
+    """Read others' keys for a draft from their files; the shuffler's is empty without a file."""
     tokens = None if token_key is None else draft_file.read_token_key(token_key)
     if shuffler_key is None:
-        return replace(draft, tokens=tokens)
+        return b"", tokens
     # The signing identity is in the same folder: an envelope sealed to it would never open.
     identity = shuffler_key.with_name("identity.pub")
     key = options.read_shuffler_key(shuffler_key)
@@ -86,27 +96,28 @@ def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | Non
         raise SettingsError(
             f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
         )
-    HpkePublicKey(draft.suite, split_envelope_key(draft.suite, key)[0])  # is a point
-    return replace(draft, shuffler_key=key, tokens=tokens)
+    return key, tokens
 
 
 def preview(task_draft: TaskDraft, *, json: bool) -> None:
-    """Print the guarantees of a draft's task, computed locally."""
+    """Print the guarantees of a draft's task, computed locally, or raise what publishing would."""
+    if task_draft.shuffler_key:
+        split_envelope_key(task_draft.suite, task_draft.shuffler_key)
     task = task_view.preview(task_draft, now=SystemClock().now())
-    no_tokens = [_NO_TOKENS] * (task.tokens is None)
+    refusals = _refusals_by_default(task)
     if json:
         print_json(
             {
                 "task": task_view.as_json(task),
                 "guarantees": task_view.task_guarantees(task),
-                "warnings": (*task_view.claim_warnings(task), *no_tokens),
+                "warnings": (*task_view.claim_warnings(task), *refusals),
             }
         )
         return
     console = terminal()
     console.print("Dry run: nothing is published.")
     console.print(task_view.describe_claim(task))
-    _show_warnings(no_tokens, console)
+    _show_warnings(refusals, console)
     task_view.print_task(task, console)
     if task.population:
         console.print("Not checked: the population's remaining budget.")

@@ -56,7 +56,7 @@ def result(
     from common.task.task import Task
     from deploy.clients.analyzer import OperatorClient
     from deploy.pages.result_page import result_page
-    from deploy.results.candidates import read_candidates
+    from deploy.results.decoder import read_candidates
     from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions, asked_ranges
     from deploy.results.export import as_json, write_csv, write_parquet
     from deploy.results.result_view import MAX_ROWS, print_result, result_view
@@ -165,8 +165,7 @@ def iterate(
         number: Number of this iteration, from 1.
         after: Result of the previous iteration, from `shuffledp result --json`.
     """
-    from deploy.results.export import read_result
-    from deploy.results.next_iteration import Iterated, next_draft
+    from deploy.results.next_task import Iterated, next_draft, read_result
     from deploy.tasks import drafts as draft_file
 
     whole = draft_file.read(draft, _NO_KEY)
@@ -191,8 +190,7 @@ def discover_labels(
         output: Output file: part of a draft for `task create`.
         spell: Ask for the texts whose hashes were found.
     """
-    from deploy.results.export import read_result
-    from deploy.results.found_labels import FoundTexts, labels_fragment
+    from deploy.results.next_task import FoundTexts, labels_fragment, read_result
 
     write(output, labels_fragment(read_result(found, FoundTexts, "open"), spell=spell))
     print_written([output], terminal())

@@ -17,7 +17,7 @@ _EXAMPLE: Final = (
     f"{AT_ANALYZER} --output sentinels.jsonl"
 )
 
-app = options.command_group("sentinels", "Test submissions that the analyzer recognises.", _EXAMPLE)
+app = options.command_group("sentinels", "Test submissions that the analyzer recognizes.", _EXAMPLE)
 
 
 @options.command(app, _EXAMPLE, name="plant", short_help="Send and register test submissions.")
@@ -51,7 +51,7 @@ def plant_sentinels(
         shuffler_identity: The shuffler's identity.pub, to verify receipts.
     """
     from common.crypto.randomness import secure_generator
-    from deploy.clients.people import read_tokens
+    from deploy.clients.issuer import read_tokens
     from deploy.clients.shuffler import shuffler_at
     from deploy.sentinels.planting import SentinelRun, report
     from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState

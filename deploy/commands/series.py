@@ -56,7 +56,7 @@ def publish(
     """
     from common.task.draft import TaskDraft
     from deploy.clients.analyzer import OperatorClient
-    from deploy.commands.publication import Publication, with_keys
+    from deploy.commands.publication import Publication, read_keys
     from deploy.commands.rounds import publish_due
     from deploy.tasks.schedule import check_same_time, read_series
 
@@ -66,7 +66,8 @@ def publish(
 
     def complete(number: int) -> TaskDraft:
         own_key = Path(token_key.replace("{round}", str(number))) if token_key else None
-        return with_keys(series.draft_of(number), shuffler_key, own_key)
+        key, tokens = read_keys(shuffler_key, own_key)
+        return replace(series.draft_of(number), shuffler_key=key, tokens=tokens)
 
     async def publish_now(
         operator: OperatorClient,

@@ -47,14 +47,14 @@ def create(
             submit any number of times, and devices refuse the task by default.
         dry_run: Print the task's guarantees; publish nothing.
     """
-    from deploy.commands.publication import Publication, preview, with_keys
+    from deploy.commands.publication import Publication, preview, read_keys
     from deploy.tasks import drafts as draft_file
 
     if not (dry_run or (analyzer.analyzer and analyzer.analyzer_token_file and shuffler_key)):
         raise UsageError(
             "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
         )
-    task_draft = with_keys(draft_file.read(draft, b""), shuffler_key, token_key)
+    task_draft = draft_file.read(draft, *read_keys(shuffler_key, token_key))
     if dry_run:
         preview(task_draft, json=json)
         return

@@ -71,9 +71,10 @@ def _csv_rows(file: IO[bytes], name: str, column: str) -> Iterator[list[str]]:
             indices = _columns(header, name, column)
             for number, row in enumerate(rows, start=1):
                 if row and len(row) != len(header):
+                    advice = ": quote values that contain commas" * (len(row) > len(header))
                     raise TaskError(
-                        f"row {number} of {name} has {len(row)} columns and the header has "
-                        f"{len(header)}: quote values that contain commas"
+                        f"row {number} of {name} has {len(row)} values and the header has "
+                        f"{len(header)}{advice}"
                     )
                 yield [row[index] if row else "" for index in indices]
         except csv.Error as error:
@@ -144,8 +145,8 @@ def _columns(header: Sequence[str], name: str, column: str) -> list[int]:
         raise TaskError(f"the header of {name} is not UTF-8 text")
     if column not in titles:
         raise TaskError(
-            f"no column of {name} is named {column} in its first line, which must name all "
-            f"{len(titles)}; simulate reads another one with --column"
+            f"the first line of {name} must name its columns; none of its {len(titles)} is named "
+            f"{column}: simulate reads another one with --column"
         )
     return [titles.index(title) for title in columns]
 

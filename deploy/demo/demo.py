@@ -16,18 +16,18 @@ from common.crypto.randomness import new_seed
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError
 from common.messages.batch import BatchStatus
-from common.messages.result import Result
+from common.messages.result import BitTable, Result
 from common.messages.submission import Value
 from common.task.kinds import KINDS
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
-from deploy.clients.issuer import IssuerClient
+from deploy.clients.issuer import IssuerClient, fetch_tokens
 from deploy.clients.local_cluster import Cluster
-from deploy.clients.people import fetch_tokens
 from deploy.clients.shuffler import ShufflerClient
 from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople
+from deploy.demo.truth import beside_truth
 from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.pages.result_page import result_page
@@ -62,9 +62,10 @@ class DemoRun:
         """Return the estimates with the true values for comparison."""
         most = _MAX_ITEMS if KINDS[self.people.kind].histogram else MAX_ROWS
         asked = Questions(batch=self.result, task=self.task)
-        return result_view(
-            self.result.estimate, self.task, most=most, people=self.people, questions=asked
-        )
+        estimate, task, people = self.result.estimate, self.task, self.people
+        candidates = people.candidates if isinstance(estimate, BitTable) else ()
+        view = result_view(estimate, task, most=most, candidates=candidates, questions=asked)
+        return beside_truth(view, estimate, task, people)
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of result.json: the result, the true values and the errors."""

@@ -11,7 +11,7 @@ from typing import Final
 from deploy.docker.engine import ROOT, Engine, EngineError
 from deploy.docker.preparation import IDENTITY_FILE, PARTIES, WITNESS_FILE, WITNESSES
 
-SERVICES: Final = ("analyzer", "shuffler", "issuer", "user_agent")
+SERVICES: Final = (*PARTIES, "user_agent")
 SCALE_GROUPS: Final = (
     ("postgres", "analyzer-scheduler", "shuffler-scheduler"),
     ("analyzer", "shuffler", "issuer"),

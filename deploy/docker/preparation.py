@@ -32,8 +32,8 @@ from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity
 from common.runtime.state_directory import StateDirectory, atomic_write
 from common.runtime.witness_service import load_witness_key
+from deploy.clients.issuer import draw_people
 from deploy.clients.key_folder import KeyFolder
-from deploy.clients.people import draw_people
 
 USER: Final = 10001
 """User id of services in every image."""

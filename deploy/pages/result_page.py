@@ -13,14 +13,14 @@ from common.crypto.hpke import fingerprint, suite_named
 from common.mechanisms.base import Vector
 from common.mechanisms.signed import influence_on
 from common.messages.guarantee import REPLACE_ONE
-from common.messages.result import Histogram, Result, simultaneous_confidence
+from common.messages.result import CONFIDENCE, Histogram, Result, simultaneous_confidence
 from common.task.domain_spec import EdgesSpec
 from common.task.specs import MechanismSpec, NumberSpec, OpenSpec
 from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
-from deploy.results.estimate_table import CONFIDENCE, EstimateTable
+from deploy.results.estimate_table import EstimateTable
 from deploy.results.ledger import LedgerView
 from deploy.results.result_view import ResultView
 from deploy.terminal.tables import CLAIM_ROOM_NOTE

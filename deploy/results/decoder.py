@@ -12,19 +12,25 @@ come from a fit without the candidate.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from common.errors import TaskError
+from common.errors import SettingsError, TaskError
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.count_law import interval_table
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.result import Interval, IntervalTable, interval_around, interval_half_width
+from common.runtime.validation import read_file
+from common.task.specs import normalize
 from deploy.results.regression import Regression, TrueBitCounts, independent, select
 
+MAX_CANDIDATES: Final = 100_000
+_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Limits of a file of candidates."""
 LEVEL: Final = 0.05
 """Family-wise error rate: bound on the probability of any false discovery."""
 MAX_TOGETHER: Final = 1 / 8
@@ -37,6 +43,28 @@ _MIN_DRAWS: Final = 8
 """Minimum number of hashes over all cohorts for the saddlepoint approximation."""
 _MAX_TILT: Final = 1e6
 """Maximum θ of the saddlepoint; beyond it the sum is practically the largest possible."""
+
+
+def read_candidates(path: Path) -> tuple[str, ...]:
+    """
+    Read candidates, one per line of a UTF-8 file, and normalize them as devices do.
+
+    A blank line is the empty text, which devices send too, except after the last line's end.
+    """
+    try:
+        text = read_file(path, _MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text") from error
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.removesuffix("\n").split("\n") if text else ()
+    texts = tuple(normalize(line) for line in lines)
+    if not 1 <= len(texts) <= MAX_CANDIDATES:
+        raise SettingsError(
+            f"{path} has {len(texts)} candidates; it must have 1 to {MAX_CANDIDATES}"
+        )
+    if repeated := len(texts) - len(set(texts)):
+        raise SettingsError(f"{path} repeats {repeated} candidates; each must appear once")
+    return texts
 
 
 def hash_p_value(residuals: Vector, positions: NDArray[np.intp], distribution: Vector) -> float:
@@ -135,7 +163,7 @@ def decode(
     rappor: Rappor, cells: Counts, candidates: Sequence[str], *, most_together: float = MAX_TOGETHER
 ) -> Decoding:
     """
-    Estimate and test each candidate from the result of `rappor.tally`. Run by the analyzer.
+    Estimate and test each candidate from `rappor.tally`'s result. Run by operators and simulators.
 
     Candidates are distinct, and labels with the encoding `labels`.
 

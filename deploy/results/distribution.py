@@ -11,13 +11,13 @@ from analyzer.finalize import mixture_of_result
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.messages.result import (
+    CONFIDENCE,
     Histogram,
     Result,
     interval_half_width,
     simultaneous_confidence,
 )
 from common.task.task import Task
-from deploy.results.estimate_table import CONFIDENCE
 
 
 class Estimated(NamedTuple):
@@ -32,7 +32,7 @@ def root(gap: Vector, edges: Vector) -> float:
     """
     Return the number at which a gap that is linear between edges, and may not ascend, crosses 0.
 
-    It is replaced by the middle of the least and the largest ascending function that touch it.
+    It is replaced by the closest ascending function in the maximum norm.
     """
     rising = np.maximum.accumulate(gap) + np.minimum.accumulate(gap[::-1])[::-1]
     last, first = np.interp(0.0, rising, edges), np.interp(0.0, -rising[::-1], edges[::-1])
@@ -122,7 +122,7 @@ class Distribution:
 
         Since all shares sum to 1, that of all others changes as much downwards: the slope falls
         evenly from that of one share to its opposite, for randomized response exactly. The sum of
-        no share or of all does not vary.
+        no share or of all does not vary. Derived in docs/theory/estimation.md.
         """
         size = len(self.covariance.shares)
         falling = 1 - 2 * np.maximum(sizes - 1, 0) / max(1, size - 2)

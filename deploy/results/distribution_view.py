@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 import numpy as np
 
 from common.errors import SettingsError
-from common.mechanisms.base import Vector
 from common.messages.result import Histogram, Result
 from common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
 from common.task.task import Task
@@ -106,10 +105,8 @@ class DistributionView:
     """Further JSON fields; infinite ends of intervals are texts."""
 
 
-def distribution_view(
-    estimate: Histogram, questions: Questions, truth: Vector | None
-) -> DistributionView:
-    """Compute the distributions of a task with edges or a breakdown; `truth` is a demo's."""
+def distribution_view(estimate: Histogram, questions: Questions) -> DistributionView:
+    """Compute the distributions of a task with edges or a breakdown."""
     task = questions.task
     found = Distribution.of_groups(estimate, questions.batch, task)
     groups = dict(zip(task.breakdown.groups if task.breakdown else ("",), found, strict=True))
@@ -146,21 +143,17 @@ def distribution_view(
         for key, asked in (("quantiles", questions.quantiles), ("ranges", questions.ranges)):
             fields[key] = []
             if asked and known:
-                table, rows = _of_numbers(key, asked, known, questions, truth)
+                table, rows = _of_numbers(key, asked, known, questions.task)
                 tables.append(table)
                 fields[key] = rows
     return DistributionView(groups=groups, tables=tables, columns=columns, fields=fields)
 
 
 def _of_numbers(
-    key: str,
-    asked: Sequence[Any],
-    groups: Mapping[str, Distribution],
-    questions: Questions,
-    truth: Vector | None,
+    key: str, asked: Sequence[Any], groups: Mapping[str, Distribution], task: Task
 ) -> tuple[EstimateTable, list[dict[str, Any]]]:
     """Return the table and the JSON rows of quantiles or ranges, for each group with a share."""
-    edges, alone = cast("EdgesSpec", questions.task.edges), questions.task.groups == 1
+    edges, alone = cast("EdgesSpec", task.edges), task.groups == 1
     unit, texts = f" in {edges.unit}" * bool(edges.unit), dict[str, Any]()
     users = "users" if alone else "each group's users"
     if key == "quantiles":
@@ -169,8 +162,6 @@ def _of_numbers(
         parts = [each.quantiles(asked) for each in groups.values()]
         texts |= {"title": f"Quantiles{unit}", "name": f"{users} below", "value": "number"}
         texts["logarithmic"] = edges.spacing == "logarithmic"
-        if alone and truth is not None:
-            texts["truth"] = np.interp(asked, np.append(0.0, np.cumsum(truth)), edges.edges)
     else:
         ends = edges.edges[[0, -1]].tolist() if edges.outside == "clip" else ()
         names = [_range_name(low, high, ends) for low, high in asked]

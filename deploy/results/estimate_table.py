@@ -11,14 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from common.mechanisms.base import Vector
-from common.messages.result import Interval, interval_around, interval_half_width
+from common.messages.result import CONFIDENCE, Interval, interval_around, interval_half_width
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
-CONFIDENCE: Final = 0.95
-"""Confidence level of each interval individually."""
-INTERVAL: Final = f"{100 * CONFIDENCE:.0f}\N{NO-BREAK SPACE}% interval"
-NOISE_ALONE: Final = "± noise alone"
+_INTERVAL: Final = f"{100 * CONFIDENCE:.0f}\N{NO-BREAK SPACE}% interval"
+_NOISE_ALONE: Final = "± noise alone"
 """Heading of intervals around biased estimates, which cover the noise but not the bias."""
 _MAX_DECIMALS: Final = 8
 
@@ -44,12 +42,15 @@ class EstimateTable:
     """Heading of the names, such as item, number or key."""
     value: str
     """Heading of the estimates, such as share or mean."""
-    interval: str = INTERVAL
+    biased: bool = False
+    """Whether errors leave out a bias, so that intervals are of noise alone."""
     names: Sequence[str]
     values: Vector
     errors: Vector
     shown: Sequence[int]
     """Indices of the estimates to print, in order."""
+    selection: str = "first {:,}"
+    """Which estimates are printed, with their number, if not all are."""
     more: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
     """Further columns by heading; numbers are formatted like the estimates."""
     truth: Vector | None = None
@@ -60,6 +61,17 @@ class EstimateTable:
     """Whether values above 0 are drawn on a logarithmic axis."""
     notes: Sequence[str] = ()
 
+    @property
+    def caption(self) -> str:
+        """The title, with the part of the rows that is shown, if not all are."""
+        part = f", the {self.selection.format(len(self.shown))}"
+        return self.title + part * (len(self.shown) < len(self.names))
+
+    @property
+    def interval(self) -> str:
+        """Heading of the intervals."""
+        return _NOISE_ALONE if self.biased else _INTERVAL
+
     @cached_property
     def ends(self) -> Interval:
         """Lower and upper ends of the confidence intervals, each of shape (values,)."""
@@ -69,7 +81,7 @@ class EstimateTable:
     def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
         """Return file columns by name: estimates and, with `prefix`, errors and interval ends."""
         # An interval of noise alone is not a confidence interval, so its columns are named noise.
-        interval = "noise" if self.interval == NOISE_ALONE else "interval"
+        interval = "noise" if self.biased else "interval"
         names = ("standard_error", f"{interval}_low", f"{interval}_high")
         figures = zip(names, (self.errors, *self.ends), strict=True)
         return {self.value: self.values.tolist()} | {
@@ -119,7 +131,7 @@ def mse_of(estimate: Vector, truth: Vector) -> float:
 
 def print_table(table: EstimateTable, console: Console) -> None:
     """Print a table and its notes, with untrusted names, units and attributes escaped."""
-    printed = Table(title=escaped(table.title))
+    printed = Table(title=escaped(table.caption))
     truth = () if table.truth is None else ("truth",)
     headings = (*truth, table.value, table.interval, *table.more)
     add_columns(printed, {escaped(table.name): "left", **dict.fromkeys(headings, "right")})

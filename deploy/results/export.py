@@ -1,18 +1,14 @@
-"""Export results as JSON, CSV and Parquet, and read the JSON back."""
+"""Export results as JSON, CSV and Parquet."""
 
 import csv
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, Final
 
 from common.errors import SettingsError
-from common.messages.result import Estimate, Histogram, Means, Result
-from common.protocols import Kind, protocol_named
-from common.runtime.validation import read_file
-from deploy.results.estimate_table import CONFIDENCE
+from common.messages.result import CONFIDENCE, Estimate, Histogram, Means, Result
+from common.protocols import protocol_named
 from deploy.results.result_view import Columns
 from deploy.terminal.files import atomic_output
 
@@ -21,18 +17,6 @@ _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
 """A formula after a separator, where a spreadsheet that ignores quotes would start a cell."""
 _TEXT_COLUMNS: Final = frozenset({"label", "text", "group", "value"})
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a JSON result: enough for ten numbers for each of 65,536 keys."""
-
-F = TypeVar("F")
-
-
-def read_result(path: Path, form: type[F], kind: Kind) -> F:
-    """Read the fields of `form` from `shuffledp result --json`, or raise SettingsError."""
-    try:
-        return TypeAdapter(form).validate_json(read_file(path, _MAX_BYTES))
-    except ValidationError as error:
-        raise SettingsError(f"{path} is not a JSON result of {kind} data") from error
 
 
 def as_json(result: Result) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from rich.console import Console
@@ -15,6 +15,7 @@ from common.mechanisms.numeric.number import Moments
 from common.mechanisms.registry import number_mechanism_of, rappor_of
 from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
+from common.messages.result import CONFIDENCE
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, spec_as
 from common.task.task import Task
 from deploy.results.decoder import decode
@@ -25,21 +26,14 @@ from deploy.results.distribution_view import (
     distribution_view,
     item_names,
 )
-from deploy.results.estimate_table import (
-    CONFIDENCE,
-    INTERVAL,
-    NOISE_ALONE,
-    EstimateTable,
-    mse_of,
-    print_table,
-)
+from deploy.results.estimate_table import EstimateTable, print_table
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import guarantee_summary, print_guarantees
 
 MAX_ROWS: Final = 2000
 """Maximum rows of a table on a page."""
 _SHRUNK_FROM: Final = 3
-"""Minimum number of means for which shrinking helps; see analyzer/estimation/projection.py."""
+"""Minimum number of means for which shrinking helps; see analyzer/estimation/shrinkage.py."""
 _TOO_FEW_USERS: Final = (
     "Too few users for this much noise: with intervals that hold for all values at once, no share "
     "can be distinguished from 0."
@@ -72,7 +66,7 @@ _FAKES_REMOVED: Final = (
     "times and .8 below. Keys with shares below 5 standard errors are marked as biased: {:,}."
 )
 _PRECISE: Final = 5
-"""Standard errors of a key's share from which the bias of its mean is small; see OwnersMeans."""
+"""Least share, in standard errors, for a mean of little bias: docs/theory/estimation.md#means."""
 _DETECTED: Final = (
     "Candidates detected: {:,} of {:,}. The probability that any of them does not occur is "
     "at most 5\N{NO-BREAK SPACE}% (Bonferroni)."
@@ -122,29 +116,12 @@ class ResultView:
         return self.tables[0].truth if self.tables else None
 
 
-class KnownPeople(Protocol):
-    """What a demo knows of its people."""
-
-    @property
-    def truth(self) -> Vector:
-        """True shares of items, candidates or owners, or true means of numbers."""
-
-    @property
-    def true_means(self) -> Vector | None:
-        """For pairs, the true mean of each key among its owners."""
-
-    @property
-    def candidates(self) -> tuple[str, ...]:
-        """For texts, the candidates, whose shares are `truth`."""
-
-
 class _Asked(NamedTuple):
     """The arguments of `result_view` but for the estimate."""
 
     task: Task
     most: int
     candidates: Sequence[str]
-    people: KnownPeople | None
     questions: Questions | None
 
 
@@ -154,25 +131,22 @@ def result_view(
     *,
     most: int,
     candidates: Sequence[str] = (),
-    people: KnownPeople | None = None,
     questions: Questions | None = None,
 ) -> ResultView:
     """
     Build the view of a result, with at most `most` rows in each table.
 
-    The default of `candidates`, for texts, are the demo's, or the task's labels. `people` are the
-    users of a demo, whose true figures are shown too. Without `questions`, only the histogram
-    of a task with edges or a breakdown is shown. Raises SettingsError if candidates are given
-    for other data; ReportError, TaskError or ValueRangeError if they cannot be decoded.
+    The default of `candidates`, for texts, are the task's labels. Without `questions`, only the
+    histogram of a task with edges or a breakdown is shown. Raises SettingsError if candidates are
+    given for other data; ReportError, TaskError or ValueRangeError if they cannot be decoded.
     """
     if candidates and not isinstance(estimate, result.BitTable):
         raise SettingsError(f"candidates are for texts; this task collects {task.kind} data")
-    asked = _Asked(task, most, candidates, people, questions)
-    return _VIEWS[type(estimate)](estimate, asked)
+    return _VIEWS[type(estimate)](estimate, _Asked(task, most, candidates, questions))
 
 
 def _found_values(estimate: result.FoundValues, asked: _Asked) -> ResultView:
-    task, most, _, people, _ = asked
+    task = asked.task
     spec, values = spec_as(task.mechanism, OpenSpec), estimate.values
     if spec.encoding == "code":
         names = [str(int.from_bytes(value, "big")) for value in values]
@@ -192,19 +166,17 @@ def _found_values(estimate: result.FoundValues, asked: _Asked) -> ResultView:
     if missing:
         notes.append(f"Texts of {len(missing):,} of {task.domain_size:,} hashes were not found.")
     notes.append(_AS_ESTIMATED.format("values"))
-    known = dict(zip(people.candidates, people.truth.tolist(), strict=True)) if people else {}
     table = EstimateTable(
-        title=f"Values found: {len(names):,}{_part(len(names), most, 'first {:,}')}",
+        title=f"Values found: {len(names):,}",
         name="value",
         value="share",
         names=names,
         values=estimate.shares,
         errors=estimate.standard_errors,
-        shown=range(min(most, len(names))),
-        truth=np.array([known.get(name, 0.0) for name in names]) if people else None,
+        shown=range(min(asked.most, len(names))),
         notes=notes,
     )
-    view = ResultView(
+    return ResultView(
         tables=(table,),
         columns={"label": names, **table.columns()},
         warning=_OVERFULL * estimate.overfull
@@ -218,63 +190,43 @@ def _found_values(estimate: result.FoundValues, asked: _Asked) -> ResultView:
             "known_total": False,
         },
     )
-    if table.truth is None:
-        return view
-    sure = {name for name, share in known.items() if share >= estimate.sure_share}
-    n_sure, n_false = len(sure & set(names)), int((table.truth == 0).sum())
-    errors = f"Values found that nobody holds: {n_false:,}. {_covered(table, table.truth)}"
-    if sure:
-        errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
-    error_fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
-    return replace(view, errors=errors, error_fields=error_fields)
 
 
 def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
-    task, most, _, people, questions = asked
-    truth, view = people.truth if people else None, DistributionView()
-    if questions is not None and (task.edges or task.breakdown):
-        view = distribution_view(estimate, questions, truth)
+    task, view = asked.task, DistributionView()
+    if asked.questions is not None and (task.edges or task.breakdown):
+        view = distribution_view(estimate, asked.questions)
     shares, size = estimate.frequencies, len(estimate.frequencies)
     labels, refined = item_names(task), estimate.refined.tolist()
-    shown, part = _largest(shares, truth, most)
-    shown = sorted(shown) if task.edges else shown
+    shown = largest(shares, asked.most)
     informative = estimate.any_share_above_zero(CONFIDENCE)
     # Of many buckets each share may be lost in noise, and the quantiles be precise all the same.
     informative = informative or any(each.locates_median for each in view.groups.values())
     table = EstimateTable(
-        title=f"Share of users with each of {size:,} values{part}",
+        title=f"Share of users with each of {size:,} values",
+        selection="{:,} largest",
         name=f"value in {task.edges.unit}" if task.edges and task.edges.unit else "value",
         value="share",
         names=labels,
         values=shares,
         errors=estimate.standard_errors,
-        shown=shown,
+        shown=sorted(shown) if task.edges else shown,
         more={"refined": refined},
-        truth=truth,
         given_ends=estimate.interval(CONFIDENCE),
         notes=(_OWN_INTERVAL.format("share") + _SHARES_NOTE,),
     )
     columns = {"item": range(size), "label": labels, **table.columns(), "refined": refined}
-    found = ResultView(
+    return ResultView(
         tables=(table, *view.tables),
         columns={**columns, **view.columns},
         fields={"known_total": True, **view.fields},
         groups=view.groups,
         warning="" if informative else _TOO_FEW_USERS,
     )
-    if truth is None:
-        return found
-    mse = mse_of(shares, truth)
-    errors = (
-        f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
-        f"{mse_of(estimate.refined, truth):.3g}. {_covered(table, truth)}"
-    )
-    return replace(found, errors=errors, error_fields={"mse_vs_truth": mse})
 
 
 def _means(estimate: result.Means, asked: _Asked) -> ResultView:
-    task, most, _, people, _ = asked
-    truth = people.truth if people else None
+    task = asked.task
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
     more = {"standard error": estimate.standard_errors.tolist()}
     note = f"{_OWN_INTERVAL.format('mean')}."
@@ -285,37 +237,25 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
         note = "Means are biased: no interval includes the error of the projection."
     spec = spec_as(task.mechanism, NumberSpec)
     table = EstimateTable(
-        title=f"Mean of {'a number' if size == 1 else f'each of {size:,} numbers'}"
-        + _part(size, most, "first {:,}"),
+        title=f"Mean of {'a number' if size == 1 else f'each of {size:,} numbers'}",
         name="number",
         value="mean",
-        interval=INTERVAL if estimate.unbiased else NOISE_ALONE,
+        biased=not estimate.unbiased,
         names=["mean"] if size == 1 and not task.labels else _labels(task, size, "number "),
         values=means,
         errors=estimate.standard_errors,
-        shown=range(min(most, size)),
+        shown=range(min(asked.most, size)),
         more=more,
-        truth=truth,
         given_ends=_mean_ends(estimate, task, spec),
         notes=(note,),
     )
     labels = _labels(task, size)
-    view = ResultView(
+    return ResultView(
         tables=(table,),
         columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
         warning=_too_wide(table, spec.high - spec.low),
         fields={"low": spec.low, "high": spec.high},
     )
-    if truth is None:
-        return view
-    mse, mse_shrunk = mse_of(means, truth), mse_of(estimate.shrunk, truth)
-    better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
-    theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
-    if estimate.unbiased:
-        theory, covered = f"in theory {estimate.mse_theory:.3g}", f" {_covered(table, truth)}"
-    errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
-    error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
-    return replace(view, errors=errors, error_fields=error_fields)
 
 
 def _mean_ends(estimate: result.Means, task: Task, spec: NumberSpec) -> result.Interval | None:
@@ -328,100 +268,113 @@ def _mean_ends(estimate: result.Means, task: Task, spec: NumberSpec) -> result.I
 
 
 def _key_values(estimate: result.KeyValues, asked: _Asked) -> ResultView:
-    task, most, _, people, _ = asked
-    spec, size = spec_as(task.mechanism, KeyValueSpec), len(estimate.means_with_fakes)
-    shares, means = (people.truth, people.true_means) if people else (None, None)
-    reported, owners = np.flatnonzero(estimate.reports), estimate.owners
-    notes = []
-    if len(reported) < size:
-        notes = [f"Keys without reports, which have no estimates: {size - len(reported):,}."]
-    if owners is not None:
-        reported = reported[np.argsort(-owners.frequencies[reported], kind="stable")]
-    reports, columns = estimate.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
-    part = "{:,} most owned" if owners else "first {:,}"
-    fields: dict[str, Any] = {"low": spec.low, "high": spec.high, "population": task.population}
-
-    def table(title: str, figures: tuple[Vector, Vector], **others: Any) -> EstimateTable:  # noqa: ANN401  # other fields
-        values, errors = figures
-        return EstimateTable(
-            title=title + _part(size, len(reported[:most]), part),
-            name="key",
-            names=_labels(task, size, "key "),
-            values=values,
-            errors=errors,
-            shown=reported[:most].tolist(),
-            more={"standard error": errors.tolist(), "reports": [f"{n:,}" for n in reports]},
-            **others,
-        )
-
-    if owners is None:
-        title = f"Mean of the reports on each of {size:,} keys, fakes included"
-        figures = (estimate.means_with_fakes, estimate.errors_with_fakes)
-        given = {"truth": means, "interval": NOISE_ALONE, "notes": (_FAKES_INCLUDED, *notes)}
-        tables = [table(title, figures, value="mean with fakes", **given)]
-        warning = _too_wide(tables[0], spec.high - spec.low, every=True)
-        errors = "Mean squared error of means, fakes included, {:.3g}."
-    else:
-        title = f"Share of users who own each of {size:,} keys"
-        own = (f"{_OWN_INTERVAL.format('share')}.", _OWN_TOTAL, *notes)
-        share_figures = (owners.frequencies, owners.frequency_errors)
-        priv_kv, reached = PrivKv.of(task), (owners.frequencies, estimate.reports)
-        mean_figures = (owners.means, owners.mean_errors)
-        half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
-        with_fakes, noise = estimate.means_with_fakes - middle, estimate.errors_with_fakes
-        down, up = priv_kv.stretch(with_fakes / half, noise / half, CONFIDENCE)
-        biased = owners.frequencies < _PRECISE * owners.frequency_errors
-        fields |= {"known_total": False, "mean_biased": biased.tolist()}
-        mean_note = _FAKES_REMOVED.format(int(biased.sum()))
-        tables = [
-            table(
-                title,
-                share_figures,
-                value="share",
-                truth=shares,
-                notes=own,
-                given_ends=priv_kv.share_interval(*reached, CONFIDENCE),
-            ),
-            table(
-                _OWNERS_MEAN,
-                mean_figures,
-                value="mean",
-                truth=means,
-                notes=(mean_note,),
-                given_ends=(
-                    owners.means - down * owners.mean_errors,
-                    owners.means + up * owners.mean_errors,
-                ),
-            ),
-        ]
-        marks = ["yes" if each else "no" for each in biased]
-        tables[1] = replace(tables[1], more={**tables[1].more, "biased": marks})
-        columns |= tables[0].columns() | tables[1].columns("mean_") | {"mean_biased": marks}
-        confidence = result.simultaneous_confidence(CONFIDENCE, size)
-        above = priv_kv.share_interval(*reached, confidence)[0] > 0
-        warning = "" if above.any() else _TOO_FEW_USERS
-        errors = "Mean squared error of shares {:.3g}, of means {:.3g}."
-    view = ResultView(
-        tables=tuple(tables),
+    task, reports = asked.task, estimate.reports.tolist()
+    spec = spec_as(task.mechanism, KeyValueSpec)
+    own = _with_fakes if estimate.owners is None else _owners
+    view = own(estimate, asked, spec)
+    return replace(
+        view,
         columns={
-            **columns,
+            "key": range(len(reports)),
+            "label": _labels(task, len(reports)),
+            **view.columns,
             "mean_with_fakes": estimate.means_with_fakes.tolist(),
             "error_with_fakes": estimate.errors_with_fakes.tolist(),
             "reports": reports,
         },
-        warning=warning,
-        fields=fields,
+        fields={"low": spec.low, "high": spec.high, "population": task.population, **view.fields},
     )
-    if means is None:
-        return view
-    found = [mse_of(each.values, each.truth) for each in tables if each.truth is not None]
-    error_fields = dict(zip(("mse_vs_truth", "mse_of_means_vs_truth"), found, strict=False))
-    return replace(view, errors=errors.format(*found), error_fields=error_fields)
+
+
+def _with_fakes(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -> ResultView:
+    """Return the means of the reports on each key, of a task that does not estimate owners."""
+    table = _key_table(
+        *(estimate, asked, estimate.means_with_fakes, estimate.errors_with_fakes),
+        title=f"Mean of the reports on each of {len(estimate.reports):,} keys, fakes included",
+        value="mean with fakes",
+        biased=True,
+        notes=(_FAKES_INCLUDED, *_without_reports(estimate)),
+    )
+    warning = _too_wide(table, spec.high - spec.low, every=True)
+    return ResultView(tables=(table,), columns={}, warning=warning)
+
+
+def _owners(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -> ResultView:
+    """Return the shares of owners, and the means of their values, with the fakes removed."""
+    owners, size = cast("result.Owners", estimate.owners), len(estimate.reports)
+    priv_kv, reached = PrivKv.of(asked.task), (owners.frequencies, estimate.reports)
+    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+    with_fakes, noise = estimate.means_with_fakes - middle, estimate.errors_with_fakes
+    down, up = priv_kv.stretch(with_fakes / half, noise / half, CONFIDENCE)
+    biased = owners.frequencies < _PRECISE * owners.frequency_errors
+    marks = ["yes" if each else "no" for each in biased]
+    shares = _key_table(
+        estimate,
+        asked,
+        owners.frequencies,
+        owners.frequency_errors,
+        title=f"Share of users who own each of {size:,} keys",
+        value="share",
+        notes=(f"{_OWN_INTERVAL.format('share')}.", _OWN_TOTAL, *_without_reports(estimate)),
+        given_ends=priv_kv.share_interval(*reached, CONFIDENCE),
+    )
+    means = _key_table(
+        estimate,
+        asked,
+        owners.means,
+        owners.mean_errors,
+        title=_OWNERS_MEAN,
+        value="mean",
+        notes=(_FAKES_REMOVED.format(int(biased.sum())),),
+        given_ends=(
+            owners.means - down * owners.mean_errors,
+            owners.means + up * owners.mean_errors,
+        ),
+    )
+    means = replace(means, more={**means.more, "biased": marks})
+    confidence = result.simultaneous_confidence(CONFIDENCE, size)
+    above = priv_kv.share_interval(*reached, confidence)[0] > 0
+    return ResultView(
+        tables=(shares, means),
+        columns=shares.columns() | means.columns("mean_") | {"mean_biased": marks},
+        warning="" if above.any() else _TOO_FEW_USERS,
+        fields={"known_total": False, "mean_biased": biased.tolist()},
+    )
+
+
+def _key_table(
+    estimate: result.KeyValues,
+    asked: _Asked,
+    values: Vector,
+    errors: Vector,
+    **others: Any,  # noqa: ANN401  # other fields
+) -> EstimateTable:
+    """Return a table of the keys with reports, by the share of their owners if it is known."""
+    reports = [f"{n:,}" for n in estimate.reports.tolist()]
+    reported = np.flatnonzero(estimate.reports)
+    if estimate.owners is not None:
+        others["selection"] = "{:,} most owned"
+        order = np.argsort(-estimate.owners.frequencies[reported], kind="stable")
+        reported = reported[order]
+    return EstimateTable(
+        name="key",
+        names=_labels(asked.task, len(reports), "key "),
+        values=values,
+        errors=errors,
+        shown=reported[: asked.most].tolist(),
+        more={"standard error": errors.tolist(), "reports": reports},
+        **others,
+    )
+
+
+def _without_reports(estimate: result.KeyValues) -> list[str]:
+    """Return a note on the number of keys without reports, if there are any."""
+    number = int((estimate.reports == 0).sum())
+    return [f"Keys without reports, which have no estimates: {number:,}."] * (number > 0)
 
 
 def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
-    task, most, given, people, _ = asked
-    candidates = given or (people.candidates if people else ()) or task.labels
+    task, candidates = asked.task, asked.candidates or asked.task.labels
     cohorts, bits = bit_table.bit_counts.shape
     columns: Columns = {
         "cohort": np.repeat(np.arange(cohorts), bits).tolist(),
@@ -459,44 +412,27 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
             "unexplained": decoding.unexplained,
             "unexplained_standard_error": decoding.unexplained_error,
         }
-    truth = people.truth if people else None
-    shown, part = _largest(shares, truth, most)
     table = EstimateTable(
-        title=f"Share of users who hold each of {size:,} candidates{part}",
+        title=f"Share of users who hold each of {size:,} candidates",
+        selection="{:,} largest",
         name="text",
         value="share",
         names=candidates,
         values=shares,
         errors=decoding.share_errors,
         given_ends=decoding.interval(CONFIDENCE),
-        shown=shown,
+        shown=largest(shares, asked.most),
         more={
             "p-value": [f"{p_value:.2g}" for p_value in p_values],
             "detected": ["yes" if found else "no" for found in detected],
         },
-        truth=truth,
         notes=(_DETECTED.format(n_detected, size), note),
     )
-    if given:
-        columns = {"text": given, **table.columns(), "p_value": p_values, "detected": detected}
+    if asked.candidates:
+        columns = {"text": candidates, **table.columns(), "p_value": p_values, "detected": detected}
     low, _ = decoding.interval(result.simultaneous_confidence(CONFIDENCE, size))
     warning = "" if (low > 0).any() else _TOO_FEW_USERS
-    view = ResultView(tables=(table,), columns=columns, warning=warning, fields=fields)
-    if truth is None:
-        return view
-    mse, n_held = mse_of(shares, truth), int((truth > 0).sum())
-    n_false = int((decoding.detected & (truth == 0)).sum())
-    errors = (
-        f"Mean squared error of a share {mse:.3g}. {_discoveries(n_detected, n_false)}; "
-        f"{n_held:,} {'candidate occurs' if n_held == 1 else 'candidates occur'}."
-    )
-    error_fields = {
-        "mse_vs_truth": mse,
-        "detected": n_detected,
-        "false_discoveries": n_false,
-        "shares": shares.tolist(),
-    }
-    return replace(view, errors=errors, error_fields=error_fields)
+    return ResultView(tables=(table,), columns=columns, warning=warning, fields=fields)
 
 
 _VIEWS: Final[Mapping[type[result.Estimate], Callable[[Any, _Asked], ResultView]]] = {
@@ -520,34 +456,10 @@ def _labels(task: Task, size: int, prefix: str = "") -> Sequence[str]:
     return task.labels or [f"{prefix}{index}" for index in range(size)]
 
 
-def _part(size: int, n_shown: int, selection: str) -> str:
-    """Return the part of a title that says which rows are shown; empty if all are."""
-    return f", the {selection.format(n_shown)}" if n_shown < size else ""
-
-
-def _largest(shares: Vector, truth: Vector | None, most: int) -> tuple[list[int], str]:
-    """Return the indices of the largest shares (in a demo, true shares), and a title suffix."""
-    order = np.argsort(-(shares if truth is None else truth), kind="stable")[:most]
-    selection = "{:,} largest" if truth is None else "{:,} largest in truth"
-    return order.tolist(), _part(len(shares), most, selection)
-
-
-def _covered(table: EstimateTable, truth: Vector) -> str:
-    """Return a sentence with the number of a table's intervals that cover the truth."""
-    low, high = table.ends
-    covered = int(((low <= truth) & (truth <= high)).sum())
-    if len(truth) == 1:
-        return f"The interval {'covers' if covered else 'does not cover'} the truth."
-    return f"{covered:,} of {len(truth):,} intervals cover the truth."
-
-
-def _discoveries(n_detected: int, n_false: int) -> str:
-    """Return a clause with the numbers of detected candidates and of false discoveries."""
-    if n_detected <= 1:
-        checked = f", {'wrongly' if n_false else 'correctly'}" if n_detected else ""
-        return f"{'1' if n_detected else 'No'} candidate was detected{checked}"
-    checked = f"{n_false:,} of them wrongly" if n_false else "all correctly"
-    return f"{n_detected:,} candidates were detected, {checked}"
+def largest(figures: Vector, most: int) -> list[int]:
+    """Return the indices of the largest figures, the largest first."""
+    order: list[int] = np.argsort(-figures, kind="stable").tolist()
+    return order[:most]
 
 
 def print_result(

@@ -15,6 +15,7 @@ from common.errors import TaskError
 from common.messages.guarantee import rounded_up
 from common.messages.ledger_entry import LedgerEntry
 from common.messages.result import (
+    CONFIDENCE,
     Figures,
     Histogram,
     Interval,
@@ -24,7 +25,7 @@ from common.messages.result import (
     interval_half_width,
 )
 from common.task.task import Task
-from deploy.results.estimate_table import CONFIDENCE, NOISE_ALONE, EstimateTable, print_table
+from deploy.results.estimate_table import EstimateTable, print_table
 from deploy.results.result_view import Columns, result_view
 from deploy.results.verification import check_fits
 from deploy.tasks import population_budgets
@@ -115,6 +116,8 @@ class SeriesResults:
     estimates: Mapping[int, EstimateTable]
     """The tables of all values; empty for tasks that estimate neither shares nor means."""
     costs: Mapping[int, LedgerEntry]
+    of_shares: bool
+    """Whether estimates are shares of users, and not means."""
     top: int
     """Number of values to smooth and show: those with the largest means over rounds."""
     budgets: PopulationBudgets | None = None
@@ -142,8 +145,14 @@ class SeriesResults:
         names = [table.names for table in estimates.values()]
         if any(others != names[0] for others in names):
             raise TaskError("the rounds of a series must ask about the same values")
-        costs = {number: entry for number, (_, _, entry) in released.items()}
-        return cls(rounds=rounds, estimates=estimates, costs=costs, top=top, budgets=budgets)
+        return cls(
+            rounds=rounds,
+            estimates=estimates,
+            costs={number: entry for number, (_, _, entry) in released.items()},
+            of_shares=any(isinstance(each.estimate, Histogram) for _, each, _ in released.values()),
+            top=top,
+            budgets=budgets,
+        )
 
     @cached_property
     def shown(self) -> dict[int, str]:
@@ -162,7 +171,7 @@ class SeriesResults:
             values[number - 1] = table.values[[*self.shown]]
             errors[number - 1] = table.errors[[*self.shown]]
         scales = np.ones(shape[1])
-        if any(table.value == "share" for table in self.estimates.values()):
+        if self.of_shares:
             # Frequent values move more, as counts do; the noise bounds the scale of rare ones.
             noise = np.sum(errors, axis=0, where=np.isfinite(errors))
             scales = np.maximum(values.sum(axis=0), noise) + _TINY
@@ -190,7 +199,7 @@ class SeriesResults:
                 name="round",
                 names=[f"{number}" for number in self.estimates],
                 value=next(iter(estimates)).value,
-                interval=next(iter(estimates)).interval,
+                biased=self.biased,
                 values=values,
                 errors=errors,
                 shown=range(len(rounds)),
@@ -258,4 +267,4 @@ class SeriesResults:
     @property
     def biased(self) -> bool:
         """Whether estimates are biased, so that their intervals are of noise alone."""
-        return any(table.interval == NOISE_ALONE for table in self.estimates.values())
+        return any(table.biased for table in self.estimates.values())

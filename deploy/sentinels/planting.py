@@ -19,8 +19,8 @@ from deploy.tasks.value_parser import sample_value
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
+from user_agent.clients import Shuffler
 from user_agent.contribution import Contributor
-from user_agent.shuffler_client import Shuffler
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -88,7 +88,7 @@ def forecast(
 
 
 def basis(task: Task, n_rounds: int, n_users: int, spent: Sequence[BudgetedRelease]) -> str:
-    """Say what a lasting question counts after all rounds, and why; empty for other tasks."""
+    """State what a lasting question counts after all rounds, and why; empty for other tasks."""
     if not task.lasting:
         return ""
     each = BudgetedRelease.of(task, n_users, 0)

@@ -12,9 +12,8 @@ from analyzer.budgets import BudgetedRelease, PopulationBudget, basis_of, popula
 from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
 from common.messages.batch import TaskSummary
-from common.messages.guarantee import rounded_down, rounded_up
+from common.messages.guarantee import Waived, rounded_down, rounded_up
 from common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry
-from common.messages.waived import Waived
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.terminal.escape import escaped

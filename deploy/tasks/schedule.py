@@ -8,10 +8,10 @@ from typing import Final, Literal
 
 from common.dates import utc
 from common.errors import TaskError
-from common.limits import MAX_UNIX_TIME
+from common.limits import MAX_UNIX_TIME, unknown_keys
 from common.messages.batch import TaskState, TaskSummary
 from common.runtime.confirmed_clock import TOLERANCE
-from common.runtime.validation import read_toml, unknown_keys
+from common.runtime.validation import read_toml
 from common.task.draft import TaskDraft
 from common.task.specs import check_int_range
 from deploy.tasks import drafts
@@ -108,6 +108,6 @@ def read_series(path: Path) -> Series:
     drafts.check_keys(table, _KEYS, "schedule", path)
     first = drafts.unix_time("first", table["first"])
     every = parse_duration("every", table["every"])
-    draft = drafts.from_keys({**keys, "deadline": first + every}, path)
+    draft = drafts.read(path, keys={**keys, "deadline": first + every})
     series = Series(draft=draft, first=first, every=every, n_rounds=table["rounds"])
     return replace(series, draft=series.draft_of(1))

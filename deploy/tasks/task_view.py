@@ -105,13 +105,11 @@ SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met
 def preview(draft: TaskDraft, *, now: float) -> Task:
     """Return a draft's task at `now` (UNIX time) with new keys if it has none; raise TaskError."""
     # Imported here: other commands do not need the analyzer's code.
-    from analyzer.registry import check_deadline  # noqa: PLC0415
     from analyzer.task_builder import complete  # noqa: PLC0415
 
-    check_deadline(draft, now)
     key = HpkePrivateKey.generate(draft.suite).public_key().raw
     draft = dataclasses.replace(draft, shuffler_key=draft.shuffler_key or key)
-    return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES))
+    return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES), now=now)
 
 
 def describe_claim(task: Task) -> str:

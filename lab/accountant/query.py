@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, Self
 
+import scipy
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
@@ -12,7 +14,9 @@ from common.accounting import count_distributions as counts
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.assumptions import FORMULA_1
+from common.accounting.binomial import smaller_tail
 from common.errors import AccountingError, TaskError
+from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import REPLACE_ONE, Guarantee
 from common.messages.submission import parse_numbers
@@ -64,11 +68,34 @@ def parse_distribution(text: str) -> dict[str, Any]:
     return {_KEYS[name]: numbers[0] if (name, len(numbers)) == ("poisson", 1) else numbers}
 
 
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Poisson distribution with a given mean."""
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        counts.check_between("the mean", self.mean, 0, counts.MAX_COUNT)
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """Return both tails: P(X ≤ k) = Γ(k+1, mean) / k! [DLMF, 8.4.10]."""
+        lower, upper = scipy.special.gammaincc, scipy.special.gammainc
+        return smaller_tail(lower, upper, (outcome + 1, self.mean), outcome, mean=self.mean)
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Return P(X = outcome)."""
+        return scipy.stats.poisson.pmf(outcome, self.mean)
+
+    def thinned(self, share: float) -> "Poisson":
+        """Return the distribution after each unit is kept with probability `share`."""
+        return Poisson(self.mean * share)
+
+
 def _distribution(key: str, numbers: tuple[float, ...]) -> counts.CountDistribution:
     """Return the distribution of a query's key and numbers, or raise AccountingError."""
     match key, numbers:
         case "M_poisson", (mean,):
-            return counts.Poisson(mean)
+            return Poisson(mean)
         case "M_negbin", (r, mean):
             return counts.NegativeBinomial(r, mean)
         case "M_binom", (trials, chance) if trials.is_integer():
@@ -231,7 +258,7 @@ class Query:
             "the shuffler permutes uniformly and does not collude with the analyzer",
             f"{honest:,} users are honest and {anonymity_set.colluders:,} collude",
             f"the batch has {anonymity_set.dummies:,} dummies",
-            f"the analyzer recognises {anonymity_set.known_dummies:,} dummies",
+            f"the analyzer recognizes {anonymity_set.known_dummies:,} dummies",
         ]
         if random_dummies is not None:
             ignored = ", which this bound ignores" * general

@@ -85,7 +85,7 @@ def account(
             negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY.
         dummies_per_user: Dummies per user, such as 1.3, excluding --colluders and --skippers.
         shuffler_dummies: Uniform dummies from the shuffler.
-        known_dummies: Dummies that the analyzer recognises.
+        known_dummies: Dummies that the analyzer recognizes.
         colluders: Users who reveal their messages to the analyzer.
         skippers: Users who skip their dummies.
         delta: Compute epsilon at this delta.
@@ -98,9 +98,7 @@ def account(
     from lab.accountant.query import Query, parse_distribution
 
     if batch is not None:
-        sources = {name: context.get_parameter_source(name) for name in context.params}
-        given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
-        if given - {"batch", "compare", "json"}:
+        if options.given_options(context) - {"batch", "compare", "json"}:
             raise UsageError("--batch allows only the options --compare and --json")
         found = query_output.answer_file(batch, comparing=compare)
         refused = sum("error" in answer for answer in found)

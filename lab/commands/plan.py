@@ -62,7 +62,7 @@ def plan(
     categorical and ordered data, --head is for categorical data.
 
     Options:
-        users: Expected number of users, for which the error is minimised.
+        users: Expected number of users, for which the error is minimized.
         central_epsilon: Target epsilon against the analyzer, for all rounds together.
         domain_size: Number of possible values, of buckets, of numbers in a vector, or of keys.
         low: Lower end of the value range, for buckets, numbers and pairs.  [-1; none for buckets]
@@ -70,7 +70,7 @@ def plan(
         spacing: Buckets of equal width (equal) or of equal ratio (logarithmic).
         unit: Unit of the numbers in buckets, such as ms.
         breakdown: A public attribute and its values, such as country=DE,FR.
-        prefix: Share below an edge whose error to minimise, for buckets: the average or worst one.
+        prefix: Share below an edge whose error to minimize, for buckets: the average or worst one.
         encoding: Form of the values of an open dictionary: a short text, a code, or the hash of a
             longer text.
         code_bytes: Bytes of a short text, a code or a hash.

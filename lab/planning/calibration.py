@@ -4,16 +4,40 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from common.accounting.epsilon_search import gaussian_mu
+import scipy
+
+from common.accounting.epsilon_search import gaussian_delta
 
 _MAX_EVALUATIONS: Final = 12
 _AIM: Final = 0.4
 """Share of the slack below the target μ at which each step aims."""
 _LEAST_EXCESS: Final = 1e-12
 
+_MIN_MU: Final = 1e-12
+_MAX_MU: Final = 1e6
+"""End of the search for μ, which starts at _MIN_MU."""
+
 Found = TypeVar("Found")
 _Trial = tuple[float, float]
 """A level of noise and the excess of its design; above 0 the target is missed."""
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return μ with gaussian_delta(μ, ε) = δ, cut to 1e-12 .. 1e6; 0 if δ ≤ 0, ∞ if δ ≥ 1."""
+    if delta <= 0:
+        return 0.0
+    if delta >= 1:
+        return math.inf
+
+    def excess(log_mu: float) -> float:
+        return math.log(max(gaussian_delta(math.exp(log_mu), epsilon), 1e-300)) - math.log(delta)
+
+    low, high = math.log(_MIN_MU), math.log(_MAX_MU)
+    if excess(low) >= 0:
+        return _MIN_MU
+    if excess(high) <= 0:
+        return _MAX_MU
+    return math.exp(float(scipy.optimize.brentq(excess, low, high, xtol=1e-9)))
 
 
 def log_excess(found: tuple[float, float], target: tuple[float, float]) -> float:

@@ -12,12 +12,10 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from common.errors import PlanError
-from shuffler.permutation import part_count
-
-Party = Literal["issuer", "shuffler", "analyzer"]
+from shuffler.shuffle_job import part_count
 
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
@@ -88,7 +86,7 @@ class Workload:
 class Demand:
     """Needs of one role at the peak of submissions, or while a batch is processed."""
 
-    party: Party
+    party: str
     role: str
     processes: int
     cores: float
@@ -116,7 +114,7 @@ def _submission_demands(workload: Workload) -> Iterator[Demand]:
     held = workload.submissions * (1 + workload.deadline_hours / 24)
     rows = workload.per_submission("device row", "bulk row")
     tokens = workload.submissions * _TOKEN_ROWS_DAYS * cost("token row bytes")
-    roles: tuple[tuple[Party, str, float, float, float, float], ...] = (
+    roles = (
         ("shuffler", "front-ends", openings, sent + row, 0.0, 0.0),
         ("shuffler", "PostgreSQL", rows, row, held * cost("index bytes"), held * row),
         # People fetch tokens themselves, even if relays send their submissions.
@@ -154,12 +152,12 @@ def _batch_demands(workload: Workload) -> Iterator[Demand]:
             f"takes {fixed / HOUR:.2g}"
         )
     memory = cost("process memory") + _PARTS_HELD * size / part_count(math.ceil(size))
-    parties: tuple[tuple[Party, float, float, float], ...] = (
+    parties = (
         ("shuffler", send, shuffle, proofs),
         ("analyzer", receive, count, 0.0),
     )
     for party, busy, work, kept in parties:
-        # These minimise the sum of workers, given the sum of both stages' durations.
+        # These minimize the sum of workers, given the sum of both stages' durations.
         workers = math.ceil(math.sqrt(work) * (math.sqrt(shuffle) + math.sqrt(count)) / left)
         blocks = reports * cost(f"{party} blocks")
         moved = 2 * blocks * workers / work  # written once, read once

@@ -37,9 +37,9 @@ class ClusterLaw:
 
     epsilon: float
     delta: float
-    """The target (ε, δ) that the rates were optimised for."""
+    """The target (ε, δ) that the rates were optimized for."""
     level: float
-    """The error they were optimised for, divided by the central Gaussian mechanism's."""
+    """The error they were optimized for, divided by the central Gaussian mechanism's."""
     negative_weight: int
     sizes: tuple[int, ...]
     """Reports of each room, ascending."""
@@ -82,7 +82,7 @@ class ClusterLaw:
 
 @lru_cache(maxsize=1)
 def shipped_laws() -> tuple[ClusterLaw, ...]:
-    """Return the laws of the shipped table."""
+    """Read the cluster laws in FILE; cached."""
     text = resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
     return tuple(
         ClusterLaw(

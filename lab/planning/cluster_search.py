@@ -21,7 +21,7 @@ from scipy import special
 from common.accounting.cluster_noise import DEVIATIONS, ClusterRelease
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
 from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from lab.planning.calibration import least_noise, log_excess
@@ -149,10 +149,8 @@ def _all_predicted(target: ClusterTarget) -> list[_Candidate]:
 
 def cluster_release(spec: ClusterDummies, honest_users: int, domain_size: int) -> ClusterRelease:
     """Return one round with the clusters of these users, for the accountant."""
-    plain = MatchCountReduction.for_weights(
-        answers=domain_size, weights=ResponseWeights.for_epsilon(math.inf), hashed=False
-    )
-    return ClusterRelease.of(spec, honest_users * spec.trials, plain)
+    plain = Grr(domain_size, ResponseWeights.for_epsilon(math.inf))
+    return ClusterRelease.of(spec, honest_users * spec.trials, plain.reduction)
 
 
 def expected_reports(spec: ClusterDummies) -> float:

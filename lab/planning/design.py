@@ -1,28 +1,30 @@
-"""A protocol for items with its parameters and its predicted error. Pure."""
+"""Designs: drafts with the tasks that they make and their predicted errors. Pure."""
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Self, TypeVar, cast
 
 import numpy as np
 
-from common.accounting.epsilon_search import gaussian_mu
+from analyzer.task_builder import without_claim
+from common.accounting.claims import claimable_epsilon
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
-from common.mechanisms.base import Mixture, Vector
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.signed import influence_of
-from common.mechanisms.support import Support, bernoulli_variance, variance
-from common.mechanisms.weights import ResponseWeights
-from common.task.cluster_dummies import ClusterDummies
+from common.mechanisms.base import Mechanism, Mixture, Vector
+from common.mechanisms.registry import mechanism_of
+from common.mechanisms.signed import influence_on
+from common.mechanisms.support import SupportCounting, bernoulli_variance
 from common.task.draft import TaskDraft
 from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
-from common.task.named_dummies import ItemDummies, LevelDummies
-from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
-from common.task.task import MAX_LOCAL_EPSILON, envelope_bytes
-from common.task.uniform_dummies import averaging
-from lab.planning.requirements import Requirements, item_report
+from common.task.named_dummies import ItemDummies
+from common.task.task import MAX_LOCAL_EPSILON, Task
+from lab.planning.calibration import gaussian_mu
+from lab.planning.requirements import UNUSED_KEY, Requirements
+
+D = TypeVar("D", bound="Design")
 
 USUAL_MESSAGES: Final = 5.0
 """Default cap on messages per user, for protocols that can trade messages for accuracy."""
@@ -32,21 +34,13 @@ _ROUNDING: Final = 1e-6
 """Messages per user by which a design may exceed the cap, because weights are rounded up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
-    """A protocol with its parameters, for reports that are items or hashes of items."""
+@dataclass(frozen=True, kw_only=True)
+class Design(ABC):
+    """A draft, the task that it makes, and the predicted error."""
 
-    protocol: str
+    draft: TaskDraft
+    """With a placeholder key and a placeholder deadline."""
     target: Requirements
-    buckets: int = 0
-    """Buckets of local hashing; 0 for plain items."""
-    local_epsilon: float = math.inf
-    """Infinite for reports without local noise."""
-    dummies_per_user: float = 0.0
-    """Mean number of dummies per user, drawn with the least variance possible for this mean."""
-    dummies: AnyDummies | None = None
-    """A given distribution of the users' dummies; dummies_per_user is then 0."""
-    shuffler: ShufflerSpec = PERMUTE_ONLY
     note: str = ""
     """A remark on the parameters for the reader; may be empty."""
     biased: bool = False
@@ -54,45 +48,52 @@ class Design:
     floor: bool = False
     """Whether `mse` is only a lower bound, because it omits errors that decoding adds."""
 
-    @property
-    def answers(self) -> int:
-        """Number l of possible answers: the buckets of local hashing, or the domain size."""
-        return self.buckets or self.target.domain_size
+    @cached_property
+    def unclaimed(self) -> Task:
+        """The task before its claim; raises TaskError if the draft breaks a rule."""
+        noiseless = math.isinf(self.draft.local_epsilon)  # its budget follows from the plan
+        draft = replace(self.draft, population="") if noiseless else self.draft
+        return without_claim(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+
+    @cached_property
+    def task(self) -> Task:
+        """The task with its claim; raises TaskError if no finite ε can be claimed."""
+        return replace(self.unclaimed, central_epsilon=claimable_epsilon(self.unclaimed))
 
     @property
-    def dummy_spec(self) -> AnyDummies:
+    def protocol(self) -> str:
+        """Name of the protocol."""
+        return self.draft.protocol
+
+    @property
+    def local_epsilon(self) -> float:
+        """Infinite for reports without local noise."""
+        return self.draft.local_epsilon or self.unclaimed.local_epsilon
+
+    @property
+    def dummies(self) -> AnyDummies:
         """The distribution of the users' dummies."""
-        return self.dummies or averaging(self.dummies_per_user)
-
-    @property
-    def reduction(self) -> MatchCountReduction:
-        """The randomizer as the accountant models it, with the task's integer weights."""
-        return MatchCountReduction.for_weights(
-            answers=self.answers,
-            weights=ResponseWeights.for_epsilon(self.local_epsilon),
-            hashed=self.buckets > 0,
-        )
-
-    @property
-    def support(self) -> Support:
-        """Probabilities p, q and q_dummy that a report supports an item."""
-        reduction, uniform = self.reduction, 1 / self.answers
-        # p = γ/l + signal; this form avoids cancellation.
-        other = reduction.blanket / self.answers
-        return Support(
-            p=reduction.signal + other, q=uniform if self.buckets else other, q_dummy=uniform
-        )
-
-    @property
-    def own_reports(self) -> int:
-        """Reports of a user's own value: one, or one for each level of a hierarchy."""
-        return len(self.dummy_spec.views)
+        return self.unclaimed.dummies
 
     @property
     def messages_per_user(self) -> float:
         """Expected reports of one user, dummies and the null reports of clusters included."""
-        added = self.dummies.expected_sent if self.dummies else self.dummies_per_user
-        return self.own_reports + added
+        return self.unclaimed.own_reports + self.dummies.expected_sent
+
+    @property
+    def bytes_per_user(self) -> int:
+        """Average length of a submission's envelope in bytes, padding included; rounded."""
+        return round(self.unclaimed.expected_envelope_bytes)
+
+    @cached_property
+    def parameters(self) -> PrivacyParameters:
+        """The privacy parameters from which guarantees are computed."""
+        return replace(PrivacyParameters.of(self.unclaimed), rounds=self.target.rounds)
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The mechanism of a task that collects items."""
+        return mechanism_of(self.unclaimed)
 
     @property
     def influence(self) -> tuple[float, float]:
@@ -103,52 +104,55 @@ class Design:
         report of a hierarchy moves a sum of buckets by at most 1, since the estimate is a
         projection.
         """
-        most, support = self.own_reports + self.dummy_spec.maximum, self.support
-        if isinstance(self.dummy_spec, LevelDummies):
+        most = self.unclaimed.own_reports + self.dummies.maximum
+        if self.unclaimed.level_sizes:
             return most, most
-        if isinstance(self.dummy_spec, ClusterDummies):
-            return influence_of(self.dummy_spec, support.p - support.q)
+        if (clusters := influence_on(self.unclaimed)) is not None:
+            return clusters
+        support = cast("SupportCounting", self.mechanism)
         up_to = 1 - support.q + (most - 1) * (1 - support.q_dummy)
         down_to = support.q + (most - 1) * support.q_dummy
         return up_to / (support.p - support.q), down_to / (support.p - support.q)
 
     @property
-    def bytes_per_user(self) -> int:
-        """Average length of a submission's envelope in bytes, padding included; rounded."""
-        size, spec = item_report(hashed=self.buckets > 0), self.dummy_spec
-        sizes = np.array([envelope_bytes(size, 1 + number) for number in spec.lengths])
-        return round(float(spec.length_probabilities() @ sizes))
+    @abstractmethod
+    def mse(self) -> float:
+        """The predicted mean squared error."""
 
     @property
-    def parameters(self) -> PrivacyParameters:
-        """The privacy parameters from which guarantees are computed."""
-        return PrivacyParameters(
-            reduction=self.reduction,
-            local_epsilon=self.local_epsilon,
-            dummies=self.dummy_spec,
-            shuffler=self.shuffler,
-            delta=self.target.delta,
-            assumed_honest_fraction=self.target.honest_fraction,
-            rounds=self.target.rounds,
-        )
+    def smallest_share(self) -> float:
+        """The smallest share that is found with 95 % probability; 0 for most kinds."""
+        return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemDesign(Design):
+    """A design for items; its error is that of a share, averaged over the values."""
+
+    @classmethod
+    def of(
+        cls,
+        protocol: str,
+        target: Requirements,
+        *,
+        local_epsilon: float = math.inf,
+        note: str = "",
+        **fields: Any,  # noqa: ANN401  # of a draft
+    ) -> Self:
+        """Return the design whose draft has these fields, by default without local noise."""
+        draft = target.draft(protocol, local_epsilon=local_epsilon, **fields)
+        return cls(draft=draft, target=target, note=note)
 
     @property
-    def draft(self) -> TaskDraft:
-        """The task draft with these parameters, a placeholder key and a placeholder deadline."""
-        return self.target.draft(
-            self.protocol,
-            local_epsilon=self.local_epsilon,
-            buckets=self.buckets,
-            dummies_per_user=self.dummies_per_user,
-            dummies=self.dummies,
-            shuffler=self.shuffler,
-        )
+    def answers(self) -> int:
+        """Number l of possible answers: the buckets of local hashing, or the domain size."""
+        return self.draft.buckets or self.target.domain_size
 
     @property
     def mse(self) -> float:
         """The predicted mean squared error of a share, averaged over the values."""
-        uniform = np.full(self.target.domain_size, 1 / self.target.domain_size)  # any of sum 1
-        return float(variance(uniform, self._mixture, self.support).mean())
+        size = self.target.domain_size
+        return float(self._variances(np.full(size, 1 / size)).mean())  # any shares of sum 1
 
     @property
     def ratio_to_central_gaussian(self) -> float:
@@ -163,35 +167,31 @@ class Design:
 
     def head_errors(self) -> list[float]:
         """Return the predicted squared errors of the most frequent values, the target's `head`."""
-        shares = np.array(self.target.head)
-        return list(map(float, variance(shares, self._mixture, self.support)))
+        return list(map(float, self._variances(np.array(self.target.head))))
 
-    @property
-    def _mixture(self) -> Mixture:
-        clusters, n_users = self.dummies, self.target.n_users
-        if isinstance(clusters, ClusterDummies):
-            variance = clusters.item_variance(n_users, self.target.domain_size)
-            return Mixture(n_real=n_users, item_variance=variance)
-        mean, spread = self.shuffler.noise.moments()
-        added = self.dummies.expected_per_user if self.dummies else self.dummies_per_user
-        return Mixture(
+    def _variances(self, shares: Vector) -> Vector:
+        n_users, shuffler = self.target.n_users, self.unclaimed.shuffler
+        mean, spread = shuffler.noise.moments()
+        added = self.draft.dummies_per_user or self.dummies.expected_per_user
+        mixture = Mixture(
             n_real=n_users,
             n_dummies=n_users * added,
-            keep_probability=self.shuffler.keep_probability,
+            keep_probability=shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,
         )
+        return self.mechanism.variance(shares, mixture)
 
 
-def local_design(protocol: str, target: Requirements) -> Design:
+def local_design(protocol: str, target: Requirements) -> ItemDesign:
     """Return a design without amplification: its local ε is the target ε, limited by the caps."""
     allowed = min(target.central_epsilon, target.local_cap)
     epsilon = min(allowed, MAX_LOCAL_EPSILON)
     note = f"the local epsilon is at most {MAX_LOCAL_EPSILON:g}" if epsilon < allowed else ""
-    return Design(protocol=protocol, target=target, local_epsilon=epsilon, note=note)
+    return ItemDesign.of(protocol, target, local_epsilon=epsilon, note=note)
 
 
-def within_caps(design: Design) -> Design:
+def within_caps(design: D) -> D:
     """Return the design; raise PlanError for too many messages or missing local noise."""
     protocol, messages, target = design.protocol, design.messages_per_user, design.target
     if math.isinf(design.local_epsilon) and not target.may_be_plain:

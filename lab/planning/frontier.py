@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from common.accounting.count_distributions import MAX_COUNT
-from common.accounting.epsilon_search import gaussian_mu
 from common.limits import MAX_ENVELOPE_BYTES
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, seeds_of
 from common.protocols import PROTOCOLS, ProtocolRow
 from common.task.task import envelope_bytes
-from lab.planning.design import Design, blanket_probability, share_errors
+from lab.planning.calibration import gaussian_mu
+from lab.planning.design import ItemDesign, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 
 SEARCHED: Final = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
@@ -134,7 +134,7 @@ class Frontier:
         needed = ((1 - blanket) ** 2 / scale - 1 - others * blanket) / target.honest
         return blanket, np.where(noisy, most, np.clip(needed, 0.0, most))
 
-    def design(self, point: SearchPoint, tightness: float) -> Design | None:
+    def design(self, point: SearchPoint, tightness: float) -> ItemDesign | None:
         """Return the point's design with the least approximate noise, or None if none fits."""
         answers, most = np.array([float(point.answers)]), np.array([point.dummies_per_user])
         [gamma], [dummies] = (
@@ -146,9 +146,9 @@ class Frontier:
         if gamma > 0:
             epsilon = math.log1p(point.answers * (1 - gamma) / gamma)
             epsilon = min(_rounded(epsilon, up=False), self.target.noise_cap)
-        return Design(
-            protocol=point.protocol,
-            target=self.target,
+        return ItemDesign.of(
+            point.protocol,
+            self.target,
             buckets=point.answers if PROTOCOLS[point.protocol].hashes else 0,
             local_epsilon=epsilon,
             dummies_per_user=min(_rounded(dummies, up=True), point.dummies_per_user),

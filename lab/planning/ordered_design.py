@@ -7,16 +7,15 @@ import numpy as np
 
 from common.accounting.claims import MAX_LEVELS
 from common.accounting.composition import composed_epsilon
-from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import PrivacyParameters
-from common.errors import PlanError, TaskError
+from common.errors import PlanError
 from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
 from common.task.domain_spec import hierarchy_sizes
 from common.task.named_dummies import LevelDummies
 from common.task.task import envelope_bytes
-from lab.planning.calibration import least_noise, log_excess
+from lab.planning.calibration import gaussian_mu, least_noise, log_excess
 from lab.planning.design import within_caps
 from lab.planning.requirements import Progress, Requirements, item_report
 from lab.planning.search import search_protocols, tight_design
@@ -60,7 +59,7 @@ def ordered_designs(
         if not designs:
             raise
         return designs, left_out | {"every flat histogram": str(error)}
-    designs += [ValueDesign.of(design.draft, target, note=design.note) for design in flat]
+    designs += [ValueDesign(draft=each.draft, target=target, note=each.note) for each in flat]
     return sorted(designs, key=lambda design: design.mse), left_out | others
 
 
@@ -80,7 +79,7 @@ def ordered_design(protocol: str, target: Requirements) -> ValueDesign:
     if protocol == "hierarchy":
         return hierarchy_design(target)
     design = tight_design(protocol, target)
-    return ValueDesign.of(design.draft, target, note=design.note)
+    return ValueDesign(draft=design.draft, target=target, note=design.note)
 
 
 def hierarchy_design(target: Requirements) -> ValueDesign:
@@ -106,9 +105,7 @@ def hierarchy_design(target: Requirements) -> ValueDesign:
     for error, dummies, _, fan_out in tried:
         try:
             if error < math.inf:
-                design = _calibrated(fan_out, dummies, target)
-                within_caps(design)
-                return design
+                return within_caps(_calibrated(fan_out, dummies, target))
         except PlanError as found:
             refusal = found
     raise refusal
@@ -143,9 +140,7 @@ def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) ->
     """Estimate ln(μ / target μ) as if every level had the loss of the lowest one."""
     sizes = hierarchy_sizes(target.domain_size // target.groups, fan_out, target.groups)
     lowest = PrivacyParameters(
-        reduction=MatchCountReduction.for_weights(
-            answers=sizes[-1], weights=ResponseWeights.for_epsilon(math.inf), hashed=False
-        ),
+        reduction=Grr(sizes[-1], ResponseWeights.for_epsilon(math.inf)).reduction,
         local_epsilon=math.inf,
         dummies=LevelDummies.averaging(dummies, sizes).views[-1],
         delta=target.delta,
@@ -167,16 +162,9 @@ def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesi
     goal = target.central_epsilon / CLAIM_ROOM
 
     def attempt(level: float) -> tuple[ValueDesign | None, float]:
-        draft = target.draft(
-            "hierarchy",
-            local_epsilon=math.inf,
-            buckets=fan_out,
-            dummies_per_user=dummies * math.exp(-2 * level),
-        )
-        try:
-            design = ValueDesign.of(draft, target)
-        except TaskError:  # nothing is certified with so few dummies
-            return None, math.inf
+        many = dummies * math.exp(-2 * level)
+        fields = {"local_epsilon": math.inf, "buckets": fan_out, "dummies_per_user": many}
+        design = ValueDesign(draft=target.draft("hierarchy", **fields), target=target)
         release = design.parameters.release_of(target.n_min, target.honest, target.honest)
         epsilon = composed_epsilon([release] * target.rounds, target.delta)
         return design, log_excess((epsilon, target.delta), (goal, target.delta))

@@ -19,9 +19,9 @@ from deploy.terminal.tables import (
     print_guarantees,
     print_whole,
 )
-from lab.planning.design import Design
+from lab.planning.design import Design, ItemDesign
 from lab.planning.planner import Plan
-from lab.planning.value_design import PLANNED_KINDS, ValueDesign
+from lab.planning.value_design import PLANNED_KINDS
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
@@ -56,7 +56,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "domain_size": target.domain_size,
         "delta": target.delta,
     }
-    if isinstance(best, ValueDesign):
+    if not isinstance(best, ItemDesign):
         return {"kind": target.kind, **common, "left_out": dict(plan.left_out)}
     return {
         **common,
@@ -72,8 +72,12 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 def _design_as_json(design: Design) -> dict[str, Any]:
-    common = {"protocol": design.protocol, "predicted_mse": design.mse}
-    if isinstance(design, ValueDesign):
+    common = {
+        "protocol": design.protocol,
+        "predicted_mse": design.mse,
+        "messages_per_user": design.messages_per_user,
+    }
+    if not isinstance(design, ItemDesign):
         share = design.smallest_share
         return common | {
             "mechanism": {
@@ -83,21 +87,19 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "local_epsilon": design.local_epsilon,
             "central_epsilon": design.task.central_epsilon,
             "bytes_per_user": design.bytes_per_user,
-            "messages_per_user": design.messages_per_user,
             "biased": design.biased,
             "floor": design.floor,
             **({"smallest_share": share} if share else {}),
         }
-    dummies, (up, down) = design.dummy_spec, design.influence
+    dummies, (up, down) = design.dummies, design.influence
     return common | {
         "mechanism": {
-            "name": "local-hashing" if design.buckets else "grr",
+            "name": "local-hashing" if design.draft.buckets else "grr",
             "buckets": design.answers,
             "local_epsilon": design.local_epsilon,
         },
         "dummies_per_user": dummies.expected_per_user,
-        "shuffler": shuffler_table(design.shuffler),
-        "messages_per_user": design.messages_per_user,
+        "shuffler": shuffler_table(design.draft.shuffler),
         "largest_submission": 1 + dummies.maximum,
         "clusters": asdict(dummies) if isinstance(dummies, ClusterDummies) else None,
         "influence": {"up": up, "down": down},
@@ -139,7 +141,7 @@ def draft(plan: Plan, now: float) -> str:
 
 def _smallest(design: Design) -> str:
     """Return a sentence with the smallest share that is found; empty for other kinds."""
-    if not isinstance(design, ValueDesign) or not design.smallest_share:
+    if not design.smallest_share:
         return ""
     if design.smallest_share == 1:
         return " With so few users no value is found reliably."
@@ -153,7 +155,7 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     kind = PLANNED_KINDS[target.kind]
     table = Table(title="Best design of each protocol under these requirements")
     table.caption = "claim: the central epsilon that the task will state, rounded up"
-    if not isinstance(best, ValueDesign):
+    if isinstance(best, ItemDesign):
         table.caption = (
             "error: mean squared error of a share; ratio: to the central Gaussian mechanism's; one "
             "liar: users by which one dishonest submission moves a value"
@@ -174,7 +176,7 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         f"{best.mse:.3g}{_WITHOUT_BIAS * best.biased} (standard error "
         f"{math.sqrt(best.mse):.2g}).{_smallest(best)}"
     )
-    if not isinstance(best, ValueDesign):
+    if isinstance(best, ItemDesign):
         errors = zip(target.head, best.head_errors(), strict=True)
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
         binding = ", ".join(plan.binding) or "none"
@@ -213,7 +215,7 @@ def _notes(plan: Plan) -> Iterator[str]:
     epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
     unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
     # For other designs, binding constraints say so.
-    if unused and math.isfinite(cap) and isinstance(design, ValueDesign):
+    if unused and math.isfinite(cap) and not isinstance(design, ItemDesign):
         yield (
             f"the local cap of {cap:g} limits this plan, which needs a central epsilon of "
             f"{rounded_up(epsilon)} only. --local-cap none or a larger one may have less error; "
@@ -226,7 +228,7 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
             "--n-min."
         )
-    if isinstance(design.dummy_spec, ClusterDummies):
+    if isinstance(design.dummies, ClusterDummies):
         up, down = map(rounded_up, design.influence)
         yield (
             f"one dishonest submission can add {up} users to a value, or take {down} away"
@@ -252,20 +254,19 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 
 def _cells(design: Design) -> dict[str, str]:
-    task = design.task if isinstance(design, ValueDesign) else None
-    cells = {"protocol": design.protocol}
-    if task is None:
-        cells["buckets"] = f"{design.buckets:,}" if design.buckets else "-"
+    cells, items = {"protocol": design.protocol}, isinstance(design, ItemDesign)
+    if items:
+        cells["buckets"] = f"{design.draft.buckets:,}" if design.draft.buckets else "-"
     cells["local epsilon"] = rounded_up(design.local_epsilon)
-    if task is not None:
-        cells["claim"] = rounded_up(task.central_epsilon)
+    if not items:
+        cells["claim"] = rounded_up(design.task.central_epsilon)
     if KINDS[design.target.kind].histogram:
         cells["messages"] = f"{design.messages_per_user:.4g}"
     cells |= {
         "bytes": f"{design.bytes_per_user:,}",
         "error": f"{design.mse:.3g}{_WITHOUT_BIAS * design.biased}",
     }
-    if task is None:
+    if isinstance(design, ItemDesign):
         cells["ratio"] = f"{design.ratio_to_central_gaussian:.3g}"
         cells["one liar"] = "+{:.3g} / -{:.3g}".format(*design.influence)
     return cells

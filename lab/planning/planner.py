@@ -18,7 +18,7 @@ from common.limits import MAX_USERS
 from common.messages.guarantee import Guarantee
 from common.protocols import Kind, protocols_of
 from common.task.task import MAX_LOCAL_EPSILON
-from lab.planning.design import Design
+from lab.planning.design import Design, ItemDesign
 from lab.planning.frontier import Frontier
 from lab.planning.ordered_design import ordered_design, ordered_designs
 from lab.planning.published_design import published_design
@@ -136,7 +136,7 @@ def _value_designs(target: Requirements, progress: Progress) -> _Found:
     return designs, {name: str(error) for name, error in errors.items()}, ()
 
 
-def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
+def _binding(frontier: Frontier, best: ItemDesign) -> tuple[str, ...]:
     """
     Return the names of the constraints that limit the approximate error.
 
@@ -170,7 +170,7 @@ def _limits(target: Requirements) -> dict[str, float]:
     return limits
 
 
-def _infeasible(frontier: Frontier, best: Design, binding: tuple[str, ...]) -> PlanError:
+def _infeasible(frontier: Frontier, best: ItemDesign, binding: tuple[str, ...]) -> PlanError:
     """Return the PlanError for an unreachable max_mse, with the least error and remedies."""
     limits = _limits(frontier.target) | {"n_users": float(MAX_USERS)}
     values = {name: _least_sufficient(frontier, name, most) for name, most in limits.items()}

@@ -1,7 +1,7 @@
 """
 Designs by the papers' own privacy bounds: each theorem solved for the parameters. Pure.
 
-Parameters that a paper leaves open, such as numbers of dummies or buckets, minimise the error.
+Parameters that a paper leaves open, such as numbers of dummies or buckets, minimize the error.
 If a bound cannot reach the target ε with any noise, the local ε is the target, and a note says so.
 The bounds are in `common.accounting.published`; tests evaluate them at these designs.
 """
@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.published import sbin_trials
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, optimal_buckets
@@ -25,7 +24,7 @@ from common.task.task import MAX_LOCAL_EPSILON
 from common.task.uniform_dummies import BinomialDummies, averaging
 from lab.planning.design import (
     USUAL_MESSAGES,
-    Design,
+    ItemDesign,
     blanket_probability,
     check_bit,
     each_item_dummies,
@@ -34,7 +33,7 @@ from lab.planning.design import (
     within_caps,
 )
 from lab.planning.requirements import Requirements
-from lab.planning.shuffler_noise import published_sageo_spec
+from lab.planning.shuffler_noise import published_sageo_spec, sbin_trials
 
 _PARTS: Final = np.arange(1, 20) / 20
 """Fractional parts of dummies per user to try, below _MAX_PARTED dummies."""
@@ -42,7 +41,7 @@ _MAX_PARTED: Final = 20
 _OUT_OF_REACH: Final = "its bound cannot reach the target epsilon, so the local epsilon equals it"
 
 
-def published_design(protocol: str, target: Requirements) -> Design:
+def published_design(protocol: str, target: Requirements) -> ItemDesign:
     """Return the design that meets the target by the protocol's own bound, or raise PlanError."""
     if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
@@ -52,7 +51,7 @@ def published_design(protocol: str, target: Requirements) -> Design:
     return within_caps(find(target))
 
 
-def _one_report(protocol: str, target: Requirements, *, plain: bool, hashed: bool) -> Design:
+def _one_report(protocol: str, target: Requirements, *, plain: bool, hashed: bool) -> ItemDesign:
     """Return the least-error design of SH [BBGN19], SOLH [WDX+20], or the better of both."""
     # b = ε²(n-1) / (14·ln(2/δ)) is the largest e^ε0 + l - 1 by the closed form [BBGN19].
     blanket = target.central_epsilon**2 * (target.honest - 1) / (14 * math.log(2 / target.delta))
@@ -68,14 +67,14 @@ def _one_report(protocol: str, target: Requirements, *, plain: bool, hashed: boo
     return best
 
 
-def _hp_sdp(target: Requirements) -> Design:
+def _hp_sdp(target: Requirements) -> ItemDesign:
     """Return the least-error design of SOLH, which serves hp-sdp."""
     design = _one_report("hp-sdp", target, plain=False, hashed=True)
     note = "; ".join(filter(None, (design.note, "SOLH's bound replaces that of the paper")))
     return dataclasses.replace(design, note=note)
 
 
-def _ddps(target: Requirements) -> Design:
+def _ddps(target: Requirements) -> ItemDesign:
     """Return the design of [CSUZZ19]: e^ε0 = (2n-λ)/λ for an expected λ random answers."""
     check_bit(target)
     n, epsilon, log = target.honest, target.central_epsilon, math.log(4 / target.delta)
@@ -86,7 +85,7 @@ def _ddps(target: Requirements) -> Design:
     return _noisy("ddps", (2 * n - coins) / coins, 0, target)
 
 
-def _noisy(protocol: str, odds: float, buckets: int, target: Requirements) -> Design:
+def _noisy(protocol: str, odds: float, buckets: int, target: Requirements) -> ItemDesign:
     """Return randomized response with odds e^ε0, or with ε0 = ε and a note if ε is larger."""
     note = ""
     if odds > math.exp(min(target.central_epsilon, MAX_LOCAL_EPSILON)):
@@ -95,12 +94,10 @@ def _noisy(protocol: str, odds: float, buckets: int, target: Requirements) -> De
         epsilon, note = min(target.central_epsilon, target.noise_cap), _OUT_OF_REACH
         hashes = PROTOCOLS[protocol].hashes and len(fields(target.domain_size)) > 0
         buckets = optimal_buckets(epsilon, target.domain_size) if hashes else 0
-    return Design(
-        protocol=protocol, target=target, buckets=buckets, local_epsilon=epsilon, note=note
-    )
+    return ItemDesign.of(protocol, target, note=note, buckets=buckets, local_epsilon=epsilon)
 
 
-def _aue(target: Requirements) -> Design:
+def _aue(target: Requirements) -> ItemDesign:
     """Return [BC20]'s design, dummies of chance 200·ln(4/δ)/(ε²n) per item, or raise PlanError."""
     n = target.honest
     chance = 200 * math.log(4 / target.delta) / (target.central_epsilon**2 * n)
@@ -110,17 +107,17 @@ def _aue(target: Requirements) -> Design:
             "below 1: use more users or a larger epsilon"
         )
     dummies = each_item_dummies(math.ceil(chance * EXTRA_WEIGHT_SUM), target)
-    return Design(protocol="aue", target=target, dummies=dummies)
+    return ItemDesign.of("aue", target, dummies=dummies)
 
 
-def _pure_dump(target: Requirements) -> Design:
+def _pure_dump(target: Requirements) -> ItemDesign:
     """Return the design of [LLF+20] with the fewest dummies; a fraction means a random dummy."""
     needed, flexible = (_needed(target.domain_size, share, target) for share in (2, 4))
     dummies = _at_least(_fewest(needed, flexible, target))
-    return Design(protocol="puredump", target=target, dummies=dummies)
+    return ItemDesign.of("puredump", target, dummies=dummies)
 
 
-def _fe1(target: Requirements) -> Design:
+def _fe1(target: Requirements) -> ItemDesign:
     """
     Return [LWY22]'s design with the most buckets that the messages cap allows.
 
@@ -141,10 +138,10 @@ def _fe1(target: Requirements) -> Design:
             )
         buckets = int(primes.max())
     dummies = _at_least(density * (buckets or target.domain_size))
-    return Design(protocol="fe1", target=target, buckets=buckets, dummies=dummies)
+    return ItemDesign.of("fe1", target, buckets=buckets, dummies=dummies)
 
 
-def _among_dummies(protocol: str, target: Requirements) -> Design:
+def _among_dummies(protocol: str, target: Requirements) -> ItemDesign:
     """
     Return the design of MixDUMP [LLF+20] or OD-HP [CC24, Theorem 1] with the least error.
 
@@ -172,9 +169,9 @@ def _among_dummies(protocol: str, target: Requirements) -> Design:
             best_error = float(errors[row, column])
             gamma, l_best = float(blanket[row, column]), float(numbers[row])
             epsilon = math.log1p(l_best * (1 - gamma) / gamma) if gamma > 0 else math.inf
-            best = Design(
-                protocol=protocol,
-                target=target,
+            best = ItemDesign.of(
+                protocol,
+                target,
                 buckets=int(l_best) if hashed else 0,
                 local_epsilon=epsilon,
                 dummies=_at_least(float(dummies[column])),
@@ -236,20 +233,20 @@ def _numbers_of_dummies(least_answers: float, target: Requirements) -> Vector:
     return np.unique(numbers[numbers <= most])
 
 
-def _sageo(target: Requirements) -> Design:
+def _sageo(target: Requirements) -> ItemDesign:
     """Return the design of SAGeo [MSE25]: geometric noise of each item, without sampling."""
     spec = published_sageo_spec(target.central_epsilon, target.delta)
-    return Design(protocol="sageo", target=target, shuffler=spec)
+    return ItemDesign.of("sageo", target, shuffler=spec)
 
 
-def _sbin(target: Requirements) -> Design:
+def _sbin(target: Requirements) -> ItemDesign:
     """Return the design of SBin [MSE25]: binomial noise of each item, without sampling."""
     trials = sbin_trials(target.central_epsilon, target.delta, 1.0)
     spec = ShufflerSpec(noise=BinomialNoise(trials=trials))
-    return Design(protocol="sbin", target=target, shuffler=spec)
+    return ItemDesign.of("sbin", target, shuffler=spec)
 
 
-_PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {
+_PUBLISHED: Final[Mapping[str, Callable[[Requirements], ItemDesign]]] = {
     "sh": partial(_one_report, "sh", plain=True, hashed=False),
     "murs": partial(_one_report, "murs", plain=True, hashed=True),
     "hp-sdp": _hp_sdp,

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from common.errors import PlanError
-from common.protocols import PROTOCOLS
+from common.protocols import PROTOCOLS, protocols_of
 from common.task.dummies import EXTRA_WEIGHT_SUM
 from common.task.task import MAX_LOCAL_EPSILON
 from lab.planning.calibration import least_noise
 from lab.planning.design import (
     USUAL_MESSAGES,
-    Design,
+    ItemDesign,
     check_bit,
     each_item_dummies,
     local_design,
@@ -53,7 +53,7 @@ _ONLY_CAPS: Final = 20.0
 """A tightness at which only the caps limit a design; its negative gives the noisiest design."""
 
 
-def tight_design(protocol: str, target: Requirements) -> Design:
+def tight_design(protocol: str, target: Requirements) -> ItemDesign:
     """
     Return a protocol's design with the least error that meets the target by exact accounting.
 
@@ -63,10 +63,11 @@ def tight_design(protocol: str, target: Requirements) -> Design:
     """
     if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
-    return within_caps(_TIGHT[protocol](protocol, target))
+    return within_caps(_TIGHT.get(protocol, _one_noisy_report)(protocol, target))
 
 
-_Find = Callable[[str, Requirements], Design]
+_Find = Callable[[str, Requirements], ItemDesign]
+_Attempt = Callable[[float], tuple[ItemDesign | None, float]]
 
 
 def _searched(*groups: tuple[str, ...], capped: bool = True) -> _Find:
@@ -77,7 +78,7 @@ def _searched(*groups: tuple[str, ...], capped: bool = True) -> _Find:
     targets that allow no dummies, or hardly need any. If `capped`, messages have the usual cap.
     """
 
-    def find(protocol: str, target: Requirements) -> Design:
+    def find(protocol: str, target: Requirements) -> ItemDesign:
         target = _with_usual_cap(target) if capped else target
         for names in groups:
             designs = [
@@ -87,7 +88,8 @@ def _searched(*groups: tuple[str, ...], capped: bool = True) -> _Find:
             ]
             if designs:
                 best = min(designs, key=lambda design: design.mse)
-                return dataclasses.replace(best, protocol=protocol)
+                draft = dataclasses.replace(best.draft, protocol=protocol)
+                return dataclasses.replace(best, draft=draft)
         most = f" and at most {target.messages_cap:g} messages per user"
         raise PlanError(
             f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with a local "
@@ -103,18 +105,23 @@ def _with_usual_cap(target: Requirements) -> Requirements:
     return dataclasses.replace(target, messages_cap=USUAL_MESSAGES)
 
 
-def _aue(protocol: str, target: Requirements) -> Design:
+def _aue(protocol: str, target: Requirements) -> ItemDesign:
     """Return aue's design with the least dummy probability, to within 0.2 %; or raise PlanError."""
 
-    def attempt(level: float) -> tuple[Design | None, float]:
+    def attempt(level: float) -> tuple[ItemDesign | None, float]:
         if level < 0:  # an item's noise is largest at probability one half
             return None, -math.inf
         weight = max(1, math.ceil(EXTRA_WEIGHT_SUM // 2 * math.exp(-2 * level)))
         dummies = each_item_dummies(weight, target)
-        design = Design(protocol=protocol, target=target, dummies=dummies)
+        design = ItemDesign.of(protocol, target, dummies=dummies)
         excess = design_excess(design)
         return design, 0.0 if excess <= 0 and weight == 1 else excess
 
+    return _least_noisy(protocol, target, attempt)
+
+
+def _least_noisy(protocol: str, target: Requirements, attempt: _Attempt) -> ItemDesign:
+    """Return the least noisy design that meets the target, or raise PlanError."""
     best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
     if best is None:
         raise PlanError(
@@ -126,18 +133,18 @@ def _aue(protocol: str, target: Requirements) -> Design:
 
 def search_protocols(
     target: Requirements, progress: Progress, useful_mse: float = math.inf
-) -> tuple[Frontier, list[Design], dict[str, str]]:
+) -> tuple[Frontier, list[ItemDesign], dict[str, str]]:
     """
     Return the calibrated frontier and the best design of each protocol, the best of all first.
 
     Protocols whose predicted error is far above useful_mse, and `signed` unless it may be the best,
     are not calibrated. Last come the reasons, by protocol, why these have no design.
 
-    Cost: about fifteen evaluations of δ.
+    Cost: about fifteen evaluations of δ, and a search for each protocol without one of its own.
     """
     frontier = Frontier(target)
     first = _first_points(frontier)
-    designs: list[Design] = []
+    designs: list[ItemDesign] = []
     left_out = dict[str, str]()
     for point in first:
         progress(point.protocol)
@@ -153,6 +160,13 @@ def search_protocols(
         designs += _search_protocol(frontier, point.protocol, most)
     if target.trust == "shuffler-dummies":
         designs += shuffler_designs(target)
+    for name in protocols_of("categorical"):
+        if PROTOCOLS[name].amplified and name not in _TIGHT:
+            progress(name)
+            try:
+                designs.append(_one_noisy_report(name, target))
+            except PlanError as error:
+                left_out[name] = str(error)
     progress("signed")
     least = min((design.mse for design in designs if _allowed(design)), default=math.inf)
     try:
@@ -170,7 +184,7 @@ def search_protocols(
     return frontier, _ranked(allowed), left_out
 
 
-def _allowed(design: Design) -> bool:
+def _allowed(design: ItemDesign) -> bool:
     target = design.target
     return (
         max(design.influence) <= target.influence_cap and design.bytes_per_user <= target.bytes_cap
@@ -191,10 +205,10 @@ def _first_points(frontier: Frontier) -> list[SearchPoint]:
     return sorted(best, key=lambda point: point.mse)
 
 
-def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Design]:
+def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[ItemDesign]:
     """Return a protocol's best design, if any, after calibrating the frontier at `most` points."""
     seen: list[SearchPoint] = []
-    designs: list[Design] = []
+    designs: list[ItemDesign] = []
     for _ in range(most):
         points = frontier.points(protocol)
         if not points or any(_same(points[0], point) for point in seen):
@@ -204,7 +218,7 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
         if calibrated is None:
             break
         design, tightness = calibrated
-        if points[0].dummies_per_user > design.dummies_per_user == 0:
+        if points[0].dummies_per_user > design.draft.dummies_per_user == 0:
             break  # without dummies, it is another protocol
         known = frontier.known[PROTOCOLS[protocol].hashes]
         known.append(Tightness(design.answers, tightness))
@@ -212,7 +226,7 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
     return sorted(designs, key=lambda design: design.mse)[:1]
 
 
-def _ranked(designs: list[Design]) -> list[Design]:
+def _ranked(designs: list[ItemDesign]) -> list[ItemDesign]:
     """Sort designs by error without renamed duplicates, but the cheapest one CLOSE_ENOUGH first."""
     if not designs:
         return []
@@ -235,10 +249,10 @@ def _same(point: SearchPoint, other: SearchPoint) -> bool:
     )
 
 
-def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
+def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[ItemDesign, float] | None:
     """Return the point's least noisy design that meets the target, and its tightness; or None."""
 
-    def attempt(tightness: float) -> tuple[Design | None, float]:
+    def attempt(tightness: float) -> tuple[ItemDesign | None, float]:
         design = frontier.design(point, tightness)
         if design is None:  # this tightness needs more dummies than are allowed
             return None, -math.inf
@@ -259,12 +273,28 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] |
     return best
 
 
-def _ddps(protocol: str, target: Requirements) -> Design:
+def _one_noisy_report(protocol: str, target: Requirements) -> ItemDesign:
+    """
+    Return the design of one report with the largest local ε that meets the target.
+
+    Serves every protocol without a row in `_TIGHT`. Raises PlanError if none meets the target.
+    """
+
+    def attempt(level: float) -> tuple[ItemDesign | None, float]:
+        epsilon = min(math.exp(level), target.noise_cap, MAX_LOCAL_EPSILON)
+        design = ItemDesign.of(protocol, target, local_epsilon=epsilon)
+        excess = design_excess(design)
+        return design, 0.0 if excess <= 0 and epsilon < math.exp(level) else excess
+
+    return _least_noisy(protocol, target, attempt)
+
+
+def _ddps(protocol: str, target: Requirements) -> ItemDesign:
     check_bit(target)
     return _searched(("sh",))(protocol, target)
 
 
-def _signed(_protocol: str, target: Requirements) -> Design:
+def _signed(_protocol: str, target: Requirements) -> ItemDesign:
     return signed_designs(_with_usual_cap(target))[0]
 
 
@@ -281,4 +311,4 @@ _TIGHT: Final[Mapping[str, _Find]] = {
     "signed": _signed,
     **dict.fromkeys(SHUFFLER_PROTOCOLS, shuffler_design),
 }
-"""The search for a design, by protocol."""
+"""The search for a design, by protocol; `_one_noisy_report` serves the others."""

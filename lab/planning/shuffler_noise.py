@@ -5,13 +5,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import numpy as np
+
 from common.accounting.count_distributions import Binomial, least_whole
-from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta, gaussian_mu
+from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
 from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import sageo_left, sageo_peak, sageo_right
-from common.errors import AccountingError, PlanError, TaskError
-from common.mechanisms.support import bernoulli_variance
+from common.accounting.published import sageo_left, sageo_peak, sageo_right, sbin_coins
+from common.errors import AccountingError, BoundRangeError, PlanError, TaskError
 from common.protocols import PROTOCOLS, ShufflerDistribution
 from common.task.shuffler_spec import (
     MAX_PER_ITEM,
@@ -20,8 +21,8 @@ from common.task.shuffler_spec import (
     GeometricNoise,
     ShufflerSpec,
 )
-from lab.planning.calibration import least_noise, log_excess
-from lab.planning.design import Design
+from lab.planning.calibration import gaussian_mu, least_noise, log_excess
+from lab.planning.design import ItemDesign, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 
 SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
@@ -39,7 +40,7 @@ _MAX_STEP: Final = 0.7
 """Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
 
 
-def design_excess(design: Design) -> float:
+def design_excess(design: ItemDesign) -> float:
     """Return ln(μ / target μ) of a design by exact accounting, with room for rounding claims."""
     parameters, target = design.parameters, design.target
     if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
@@ -53,7 +54,7 @@ def design_excess(design: Design) -> float:
     return log_excess(found, (epsilon, target.delta))
 
 
-def shuffler_designs(target: Requirements) -> list[Design]:
+def shuffler_designs(target: Requirements) -> list[ItemDesign]:
     """Return the best design of every allowed SHUFFLER_PROTOCOLS entry that can meet the target."""
     designs = []
     for protocol in SHUFFLER_PROTOCOLS if target.may_be_plain else ("hybrid",):
@@ -73,17 +74,16 @@ def approximate_shuffler_mse(target: Requirements) -> float:
         return math.inf
     n, rounds, epsilon = target.n_users, target.rounds, target.central_epsilon
     laplace = 8 * (rounds / (epsilon * n)) ** 2
-    support = Design(protocol="hybrid", target=target, local_epsilon=_hybrid_local(target)).support
-    alone = bernoulli_variance(
-        1 / target.domain_size, n_real=n, n_dummies=0, p=support.p, q=support.q, q_dummy=0.0
-    )
-    errors = [float(alone) + laplace / (support.p - support.q) ** 2]
+    answers, none = np.array(float(target.domain_size)), np.zeros(())
+    blanket = blanket_probability(answers, _hybrid_local(target))
+    alone = share_errors(target, answers, blanket, none, hashed=False)
+    errors = [float(alone + laplace / (1 - blanket) ** 2)]
     if target.may_be_plain:
         errors += [laplace, 2 * rounds / (gaussian_mu(epsilon, target.delta) * n) ** 2]
     return min(errors)
 
 
-def shuffler_design(protocol: str, target: Requirements) -> Design:
+def shuffler_design(protocol: str, target: Requirements) -> ItemDesign:
     """
     Return the design of one protocol in which the shuffler adds dummies of each item.
 
@@ -95,14 +95,14 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
     row, delta = PROTOCOLS[protocol], MARGIN * target.delta
     local, room = (math.inf, CLAIM_ROOM) if row.noiseless else (_hybrid_local(target), 1.0)
 
-    def at(epsilon: float) -> Design:
+    def at(epsilon: float) -> ItemDesign:
         spec = _SPECS[row.shuffler_distribution](epsilon / room, delta, target.rounds)
-        return Design(protocol=protocol, target=target, local_epsilon=local, shuffler=spec)
+        return ItemDesign.of(protocol, target, local_epsilon=local, shuffler=spec)
 
     if target.rounds == 1 and row.noiseless:
         return at(target.central_epsilon)  # its noise is exact for one round
 
-    def attempt(level: float) -> tuple[Design | None, float]:
+    def attempt(level: float) -> tuple[ItemDesign | None, float]:
         epsilon = target.central_epsilon * math.exp(level)
         if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
             # Hardly any noise is needed, or no noise is enough.
@@ -159,6 +159,21 @@ def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     return _two_sided(epsilon, delta, _least_count(geometric, 0, epsilon, delta))
 
 
+def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
+    """Return the number of fair coins for each item that SBin requires [MSE25]."""
+    check_delta(delta)
+    return max(1, _covered("SBin", sbin_coins(epsilon, delta, keep_probability)))
+
+
+def _covered(name: str, number: float) -> int:
+    """Round up a number that a bound requires; raise BoundRangeError if it is infinite."""
+    if math.isinf(number):
+        raise BoundRangeError(
+            f"{name}'s bound does not cover these values of epsilon, delta and keep_probability"
+        )
+    return math.ceil(number)
+
+
 def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
     Return SAGeo's noise by its published formula [MSE25], truncated at a cost of 1e-3 of δ.
@@ -167,7 +182,7 @@ def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
     _check(epsilon, delta)
     left, right = sageo_left(epsilon, 1.0), sageo_right(epsilon, 1.0)
-    peak = sageo_peak(epsilon, delta, 1.0, left, right)
+    peak = _covered("SAGeo", sageo_peak(epsilon, delta, 1.0, left, right))
     return _two_sided(epsilon, delta, max(0, peak))
 
 

@@ -4,16 +4,23 @@ import dataclasses
 import math
 from typing import Any, Final
 
+import numpy as np
+
 from common.errors import PlanError
 from lab.planning.cluster_search import ClusterTarget, cluster_specs, predicted_noise
-from lab.planning.design import USUAL_MESSAGES, Design
+from lab.planning.design import (
+    USUAL_MESSAGES,
+    ItemDesign,
+    blanket_probability,
+    share_errors,
+)
 from lab.planning.requirements import Requirements
 
 _LEAST_SIGNAL: Final = 0.5
 """Least share of true reports, beyond uniform ones; below it, other protocols err less."""
 
 
-def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[Design]:
+def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[ItemDesign]:
     """
     Return designs of `signed` that meet the target, the one with the least error first.
 
@@ -26,13 +33,12 @@ def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[D
     the target within the caps, or the predicted errors are not below useful_mse. Cost: up to a
     dozen evaluations of δ, .02 to 1 s each; none if no error can be useful.
     """
-    alone, clusters = _cluster_target(target)
-    # What clusters add to the error is proportional to their noise.
-    per_noise = _error_of_noise(alone)
-    found = cluster_specs(
-        dataclasses.replace(clusters, useful_noise=(useful_mse - alone.mse) / per_noise)
-    )
-    return [dataclasses.replace(alone, dummies=clusters) for clusters in found]
+    alone, per_noise, clusters = _cluster_target(target)
+    useful = dataclasses.replace(clusters, useful_noise=(useful_mse - alone) / per_noise)
+    return [
+        ItemDesign.of("signed", target, local_epsilon=_local_epsilon(target), dummies=found)
+        for found in cluster_specs(useful)
+    ]
 
 
 def approximate_signed_mse(target: Requirements, **changes: Any) -> float:  # noqa: ANN401
@@ -41,18 +47,21 @@ def approximate_signed_mse(target: Requirements, **changes: Any) -> float:  # no
 
     Errors: those of `signed_designs`.
     """
-    alone, clusters = _cluster_target(dataclasses.replace(target, **changes))
-    return alone.mse + _error_of_noise(alone) * predicted_noise(clusters)
+    alone, per_noise, clusters = _cluster_target(dataclasses.replace(target, **changes))
+    return alone + per_noise * predicted_noise(clusters)
 
 
-def _error_of_noise(alone: Design) -> float:
-    """Return the error that a noise of 1 adds, by `ClusterDummies.item_variance`."""
-    size, n_users = alone.target.domain_size, alone.target.n_users
-    return (size - 1) / (size**2 * n_users * alone.reduction.signal**2)
+def _local_epsilon(target: Requirements) -> float:
+    return math.inf if target.may_be_plain else target.noise_cap
 
 
-def _cluster_target(target: Requirements) -> tuple[Design, ClusterTarget]:
-    """Return the design without its clusters, and their target; or raise PlanError."""
+def _cluster_target(target: Requirements) -> tuple[float, float, ClusterTarget]:
+    """
+    Return the error without clusters, the error that a noise of 1 adds, and the clusters' target.
+
+    What clusters add to the error is proportional to their noise: see
+    `ClusterDummies.item_variance`. Raises PlanError if the target has no clusters.
+    """
     if target.rounds > 1:
         raise PlanError(
             f"signed is planned for one round, and there are {target.rounds}: over several, the "
@@ -60,9 +69,10 @@ def _cluster_target(target: Requirements) -> tuple[Design, ClusterTarget]:
         )
     if target.trust == "none":
         raise PlanError("signed relies on a shuffler that permutes; trust is none")
-    local = math.inf if target.may_be_plain else target.noise_cap
-    alone = Design(protocol="signed", target=target, local_epsilon=local)
-    signal = alone.reduction.signal
+    size = target.domain_size
+    blanket = blanket_probability(np.array(float(size)), _local_epsilon(target))
+    alone = share_errors(target, np.array(float(size)), blanket, np.zeros(()), hashed=False)
+    signal = 1 - float(blanket)
     if signal < _LEAST_SIGNAL:
         raise PlanError(
             f"a local cap of {target.noise_cap:g} leaves {signal:.2g} of the reports true; signed "
@@ -72,11 +82,16 @@ def _cluster_target(target: Requirements) -> tuple[Design, ClusterTarget]:
     if signal < 1:
         epsilon = math.log1p(math.expm1(epsilon) / signal)
     messages = target.most_messages(hashed=False)
-    return alone, ClusterTarget(
-        honest_users=target.honest,
-        domain_size=target.domain_size,
-        epsilon=epsilon,
-        delta=min(0.99, target.delta / signal),
-        messages_cap=USUAL_MESSAGES if math.isinf(messages) else messages,
-        influence_cap=min(target.influence_cap, target.n_min) * signal,
+    per_noise = (size - 1) / (size**2 * target.n_users * signal**2)
+    return (
+        float(alone),
+        per_noise,
+        ClusterTarget(
+            honest_users=target.honest,
+            domain_size=target.domain_size,
+            epsilon=epsilon,
+            delta=min(0.99, target.delta / signal),
+            messages_cap=USUAL_MESSAGES if math.isinf(messages) else messages,
+            influence_cap=min(target.influence_cap, target.n_min) * signal,
+        ),
     )

@@ -5,18 +5,18 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from analyzer.finalize import mixture_of
-from analyzer.task_builder import complete
-from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.discovery.prefix_search import planned_share
+from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
+from common.mechanisms.discovery.prefix_search import BYTES, critical_count, sure_share
 from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.key_value.estimator import PairEstimates, PairEstimator
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor import bloom
 from common.mechanisms.registry import number_mechanism_of, prefix_hashing_of, rappor_of
@@ -26,7 +26,7 @@ from common.task.draft import TaskDraft, TextDraft
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import MAX_LOCAL_EPSILON, Task
 from lab.planning.design import Design
-from lab.planning.requirements import MIN_VALUE_EPSILON, UNUSED_KEY, Requirements
+from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
 _REL_TOL: Final = 1e-2
 """Relative tolerance of the search for the largest local ε."""
@@ -41,56 +41,20 @@ _OPEN_FORMS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ValueDesign(Design):
-    """A protocol with its parameters as a draft and its task, for any kind but `categorical`."""
-
-    base: TaskDraft
-    task: Task
-
-    @classmethod
-    def of(cls, draft: TaskDraft, target: Requirements, **facts: Any) -> Self:  # noqa: ANN401  # of a Design
-        """Return the design of a draft's task; raise TaskError if the draft breaks a rule."""
-        noiseless = math.isinf(draft.local_epsilon)  # its budget follows from the plan
-        alone = dataclasses.replace(draft, population="") if noiseless else draft
-        task = complete(alone, analyzer_key=UNUSED_KEY, nonce=bytes(32))
-        return cls(
-            protocol=draft.protocol,
-            target=target,
-            buckets=draft.buckets,
-            local_epsilon=task.local_epsilon,
-            dummies=task.dummies,
-            shuffler=task.shuffler,
-            base=draft,
-            task=task,
-            **facts,
-        )
-
-    @property
-    def bytes_per_user(self) -> int:
-        """Average length of a submission's envelope in bytes, rounded."""
-        return round(self.task.expected_envelope_bytes)
-
-    @property
-    def parameters(self) -> PrivacyParameters:
-        """The privacy parameters from which guarantees are computed."""
-        return dataclasses.replace(PrivacyParameters.of(self.task), rounds=self.target.rounds)
-
-    @property
-    def draft(self) -> TaskDraft:
-        """The draft of the task."""
-        return self.base
+    """A design for any kind but `categorical`."""
 
     @property
     def mse(self) -> float:
         """The predicted mean squared error; of buckets, that of the prefix that counts."""
-        errors = PLANNED_KINDS[self.task.kind].errors(self.task, self.target.n_users)
+        errors = PLANNED_KINDS[self.target.kind].errors(self.unclaimed, self.target.n_users)
         return self.target.prefix_error(errors)
 
     @property
     def smallest_share(self) -> float:
         """The smallest share that is found with 95 % probability; 0 for other kinds."""
-        return PLANNED_KINDS[self.task.kind].smallest_share(self.task, self.target.n_users)
+        return PLANNED_KINDS[self.target.kind].smallest_share(self.unclaimed, self.target.n_users)
 
 
 def value_design(protocol: str, target: Requirements) -> ValueDesign:
@@ -125,8 +89,8 @@ def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> Val
     draft = kind.draft(protocol, local_epsilon, target)
     if draft is None:
         return None
-    floor = kind.is_floor(draft)
-    design = ValueDesign.of(draft, target, biased=PROTOCOLS[protocol].biased, floor=floor)
+    biased, floor = PROTOCOLS[protocol].biased, kind.is_floor(draft)
+    design = ValueDesign(draft=draft, target=target, biased=biased, floor=floor)
     if design.task.central_epsilon > target.central_epsilon:
         return None
     return design if design.local_epsilon <= target.local_cap else None
@@ -206,6 +170,18 @@ def _smallest_share(task: Task, n_users: int) -> float:
     return planned_share(spec_as(task.mechanism, OpenSpec), n_users)
 
 
+def planned_share(spec: OpenSpec, n_users: int) -> float:
+    """Return the `sure_share` to expect, with as many candidates at each level as at the first."""
+    mechanism, spells = PrefixHashing.of(spec), spec.encoding == "spell"
+    levels, number = mechanism.levels, n_users // mechanism.levels
+    candidates = BYTES if spells else BYTES ** min(FIRST_BYTES, spec.code_bytes)
+    critical = [
+        critical_count(number, candidates, mechanism.buckets, last=spells or level == levels - 1)
+        for level in range(levels)
+    ]
+    return sure_share(mechanism, np.full(levels, number), critical)
+
+
 def _number_errors(task: Task, n_users: int) -> Vector:
     """Return the error of the mean of values spread evenly over the range."""
     numbers = spec_as(task.mechanism, NumberSpec)
@@ -217,9 +193,44 @@ def _number_errors(task: Task, n_users: int) -> Vector:
 
 def _pair_errors(task: Task, n_users: int) -> Vector:
     owners = np.full(task.domain_size, _OWNERS)
-    expected = PrivKv.of(task).expected(owners, np.zeros(task.domain_size), n_users)
+    expected = expected_pairs(PrivKv.of(task), owners, np.zeros(task.domain_size), n_users)
     squares: Vector = expected.frequency_errors**2
     return squares
+
+
+def expected_pairs(
+    estimator: PairEstimator, frequencies: Vector, means: Vector, n_users: int
+) -> PairEstimates:
+    """
+    Return the expectation and the standard errors of `estimate`, for users drawn at random.
+
+    Shares vary around those of the users drawn, means around those of the population. Both use
+    E[1/R] over the number R of reports to second order, and ignore clipping to -1 .. 1.
+
+    Arguments are those of `bias_of_fakes`; there are at least a few users for each key.
+    """
+    asked = np.full(len(frequencies), 1 / len(frequencies))
+    inverse = _mean_inverse(n_users, asked)
+    coin = estimator.p_key * (1 - estimator.p_key) / (estimator.key_signal or 1.0) ** 2
+    not_asked = np.maximum(n_users * inverse - 1, 0.0) / max(n_users - 1, 1)
+    known = estimator.key_signal > 0
+    errors = np.sqrt(coin * inverse + frequencies * (1 - frequencies) * not_asked)
+    with_fakes = means + estimator.bias_of_fakes(frequencies, means)
+    present = frequencies * estimator.key_signal + 1 - estimator.p_key
+    signs = _mean_inverse(n_users, present * asked)
+    return PairEstimates(
+        frequencies=np.where(known, frequencies, 0.5),
+        frequency_errors=np.where(known, errors, 0.5),
+        means_with_fakes=with_fakes,
+        errors_with_fakes=np.sqrt((estimator.value_signal**-2 - with_fakes**2) * signs),
+        has_values=np.ones(len(frequencies), dtype=np.bool_),
+    )
+
+
+def _mean_inverse(trials: int, probabilities: Vector) -> Vector:
+    """Return E[1/R] of a binomial R > 0 of mean μ, to second order: (1 + Var[R]/μ²) / μ."""
+    mean = trials * probabilities
+    return (1 + (1 - probabilities) / mean) / mean
 
 
 def _draft(protocol: str, local_epsilon: float, target: Requirements) -> TaskDraft | None:
@@ -244,17 +255,16 @@ def _describe_open_report(design: Design) -> str:
 
 
 def _describe_items(design: Design) -> str:
-    dummies = design.dummy_spec
-    name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
-    if design.own_reports > 1:
-        name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
+    task, buckets, number = design.unclaimed, design.draft.buckets, design.messages_per_user
+    name = f"local hashing into {buckets} buckets" if buckets else "plain items"
+    if task.own_reports > 1:
+        name = f"a hierarchy of {task.own_reports} levels with a fan-out of {buckets}"
     plain = math.isinf(design.local_epsilon)
     noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
-    mean, _ = design.shuffler.noise.moments()
+    mean, _ = task.shuffler.noise.moments()
     by_shuffler = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
-    number = design.messages_per_user
     messages = "one message" if number == 1 else f"{number:.5g} messages"
-    return f"{name} {noise}{dummies.clause or by_shuffler}; {messages}"
+    return f"{name} {noise}{design.dummies.clause or by_shuffler}; {messages}"
 
 
 class PlannedKind(NamedTuple):

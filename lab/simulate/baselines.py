@@ -8,8 +8,8 @@ import numpy as np
 from scipy.integrate import quad_vec
 from scipy.special import softmax
 
-from common.accounting.epsilon_search import gaussian_mu
 from common.mechanisms.base import Counts, Vector
+from lab.planning.calibration import gaussian_mu
 
 CENTRAL_NAMES: Final = {
     "laplace_mse": "central Laplace",

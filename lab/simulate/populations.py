@@ -34,7 +34,7 @@ from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.datasets.sample_people import SamplePeople, numbers_of, people_of, sample_people
 from deploy.results.decoder import decode
 from deploy.results.estimate_table import mse_of
-from lab.planning.value_design import predicted_mse
+from lab.planning.value_design import expected_pairs, predicted_mse
 from lab.simulate.accuracy import (
     LEAST_REPEATS,
     ByValue,
@@ -253,7 +253,7 @@ def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) ->
     result = priv_kv.estimate(priv_kv.tally(priv_kv.randomize(pairs, rng)))
     seconds = time.perf_counter() - started
     means = to_unit(cast("Vector", people.true_means), spec.low, spec.high)
-    expected = priv_kv.expected(people.truth, means, len(owned))
+    expected = expected_pairs(priv_kv, people.truth, means, len(owned))
     return Repeat(
         seconds=seconds,
         errors={"mse": mse_of(result.frequencies, people.truth)},

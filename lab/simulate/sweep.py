@@ -10,16 +10,14 @@ from itertools import islice, product
 from typing import Any, Final, TypeVar
 
 import common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
-from analyzer.task_builder import complete
 from common.accounting.guarantees import published_claim
 from common.crypto.hpke_pool import worker_pool
 from common.errors import ShuffleDpError
 from common.protocols import PROTOCOLS
 from common.task.kinds import KINDS
 from common.task.task import Task
-from lab.planning.design import Design
 from lab.planning.planner import family_of
-from lab.planning.requirements import UNUSED_KEY, Requirements
+from lab.planning.requirements import Requirements
 from lab.simulate.accuracy import Repeat
 from lab.simulate.populations import Population, Seed
 from lab.simulate.sweep_row import Accounting, SweepRow
@@ -51,10 +49,8 @@ class Sweep:
     def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
         """Return the planner's requirements for a protocol at a target ε."""
         people = self.population
-        item_options: dict[str, Any] = {}
-        if KINDS[people.kind].histogram:
-            item_options = {"trust": "shuffler-dummies", "messages_cap": self.messages_cap}
-            item_options["most_seeds"] = _MAX_SEEDS
+        limits: dict[str, Any] = {"trust": "shuffler-dummies", "messages_cap": self.messages_cap}
+        allowed = limits.keys() & KINDS[people.kind].requirements
         return Requirements(
             kind=people.kind,
             n_users=people.n_users,
@@ -64,7 +60,8 @@ class Sweep:
             delta=self.delta,
             local_cap=self.local_cap,
             draft_fields=people.draft_fields(protocol),
-            **item_options,
+            most_seeds=_MAX_SEEDS,
+            **{name: limits[name] for name in allowed},
         )
 
 
@@ -124,17 +121,12 @@ def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -
     find = family.published if accounting == "published" else family.tight
     try:
         design = find(protocol, target)
-        task = task_of(design)
+        task = design.task
     except ShuffleDpError as error:
         return {"refusal": str(error)}
     amplified = KINDS[target.kind].histogram and PROTOCOLS[protocol].amplified
     claim = published_claim(task, target.n_users, 0) if amplified else ""
     return {"task": task, "note": design.note, "published": claim}
-
-
-def task_of(design: Design) -> Task:
-    """Return the task of a design, with placeholder keys and nonce."""
-    return complete(design.draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
 
 
 def _repeat(population: Population, job: tuple[Task, Seed], *, one_by_one: bool) -> Repeat:

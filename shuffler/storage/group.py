@@ -6,8 +6,9 @@ Destroying the key erases them; deleting a file would leave its content on the d
 
 A worker forms a group from its share of a bulk call, so that neither sealed reports nor hashes pass
 through the one process that answers all calls. Submissions in a group are sorted by their tags,
-which are keyed hashes, and groups have random numbers: no order of arrival is kept. The groups of
-several calls are committed together, in every store.
+which are keyed hashes, and groups have random numbers: no order of arrival is kept. Workers draw
+the numbers from the operating system, as they have no generator. The groups of several calls are
+committed together, in every store.
 """
 
 import itertools
@@ -179,23 +180,13 @@ class Arrival:
         return sum(len(group) for group in self.groups)
 
 
-def append_each_batch(
-    arrivals: Sequence[Arrival], append_to: Callable[[Arrival], list[list[Outcome]]]
-) -> list[list[list[Outcome]]]:
-    """Append the arrivals of each batch as one, by ascending id; return the outcomes by arrival."""
-    outcomes: list[list[list[Outcome]]] = [[]] * len(arrivals)
-    for batch_id in sorted({arrival.batch_id for arrival in arrivals}):
-        indices = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
-        calls = [arrivals[index] for index in indices]
-        joined = replace(
-            calls[0],
-            groups=[group for call in calls for group in call.groups],
-            token_tags=[of_group for call in calls for of_group in call.token_tags],
-        )
-        found = iter(append_to(joined))
-        for index in indices:
-            outcomes[index] = [next(found) for _ in arrivals[index].groups]
-    return outcomes
+def joined(calls: Sequence[Arrival]) -> Arrival:
+    """Join the arrivals of several calls to one batch."""
+    return replace(
+        calls[0],
+        groups=[group for call in calls for group in call.groups],
+        token_tags=[of_group for call in calls for of_group in call.token_tags],
+    )
 
 
 def judge_group(

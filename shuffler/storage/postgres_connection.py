@@ -1,17 +1,18 @@
 """
-PostgreSQL in its own thread, like common/runtime/database.py for SQLite.
+PostgreSQL in its own thread, like common/runtime/database.py for SQLite, and its schema.
 
-Arrays of 16-byte values can be parameters of statements.
+Arrays of 16-byte values can be parameters of statements. Each batch has tables of its own.
 """
 
 import asyncio
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, LiteralString, ParamSpec, TypeVar
 
 import numpy as np
 import psycopg
+from psycopg import Connection, sql
 from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -20,11 +21,13 @@ from psycopg.pq import Format
 
 from common.dates import utc
 from common.errors import DamagedStorageError, SettingsError, StorageError
+from common.messages.batch import BatchId
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.confirmed_clock import TOLERANCE
+from common.runtime.database import VERSION_TABLE, Schema
 from shuffler.metrics import StoreMetrics
-from shuffler.storage.postgres_schema import check_schema, migrate
+from shuffler.storage.submission_store import MAY_BE_SENT
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -141,7 +144,7 @@ class PostgresConnection:
         self._clock = clock
         self._metrics = metrics
         self._coordinator = coordinator
-        self._connection: psycopg.Connection | None = None
+        self._connection: Connection | None = None
         self._failure: str | None = None
         """The reason why the last attempt to connect failed."""
         self._not_before = 0.0
@@ -158,7 +161,7 @@ class PostgresConnection:
 
     async def run(
         self,
-        work: Callable[Concatenate[psycopg.Connection, P], T],
+        work: Callable[Concatenate[Connection, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
@@ -182,7 +185,15 @@ class PostgresConnection:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
 
-    def _connected(self) -> psycopg.Connection:
+    async def fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run one statement, with a ? for each value, as `run` does, and return its rows."""
+
+        def fetch(connection: Connection) -> list[tuple[Any, ...]]:
+            return connection.execute(statement.replace("?", "%s"), values, binary=True).fetchall()
+
+        return await self.run(fetch)
+
+    def _connected(self) -> Connection:
         if self._connection is not None and not self._connection.closed:
             return self._connection
         if self._failure is not None and self._clock.elapsed() < self._not_before:
@@ -199,7 +210,7 @@ class PostgresConnection:
         self._metrics.record_connection(connected=True)
         return connection
 
-    def _prepare(self, connection: psycopg.Connection) -> None:
+    def _prepare(self, connection: Connection) -> None:
         with connection.transaction():
             if self._coordinator:
                 _lock(connection)
@@ -208,7 +219,7 @@ class PostgresConnection:
                 check_schema(connection)
         self._compare_clocks(connection)
 
-    def _compare_clocks(self, connection: psycopg.Connection) -> None:
+    def _compare_clocks(self, connection: Connection) -> None:
         """Log if the server's clock, by which submissions are late, is not this process's."""
         [(found,)] = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         expected = self._clock.now()
@@ -230,7 +241,7 @@ class PostgresConnection:
         self._thread.shutdown()
 
 
-def _lock(connection: psycopg.Connection) -> None:
+def _lock(connection: Connection) -> None:
     """Take the coordinator's lock, or raise StorageError."""
     try:
         for statement in _COORDINATOR_LOCK:
@@ -241,9 +252,7 @@ def _lock(connection: psycopg.Connection) -> None:
         ) from None
 
 
-def connect(
-    uri: str, prepare: Callable[[psycopg.Connection], None] = lambda _: None
-) -> psycopg.Connection:
+def connect(uri: str, prepare: Callable[[Connection], None] = lambda _: None) -> Connection:
     """
     Open a connection without transactions of its own, and `prepare` it.
 
@@ -267,3 +276,106 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+SCHEMA: Final = Schema(
+    steps=(
+        """
+CREATE TABLE batches (
+    batch_id uuid PRIMARY KEY,
+    task_digest bytea NOT NULL UNIQUE,
+    task bytea NOT NULL,
+    signature bytea NOT NULL,
+    state text NOT NULL,
+    n_reports bigint NOT NULL DEFAULT 0,
+    shuffle_seconds double precision NOT NULL DEFAULT 0
+);
+CREATE TABLE users (
+    batch_id uuid NOT NULL REFERENCES batches,
+    writer uuid NOT NULL,
+    n bigint NOT NULL,
+    PRIMARY KEY (batch_id, writer)
+) WITH (fillfactor = 50);
+CREATE TABLE refusals (
+    batch_id uuid NOT NULL REFERENCES batches,
+    writer uuid NOT NULL,
+    outcome text NOT NULL,
+    n bigint NOT NULL,
+    PRIMARY KEY (batch_id, writer, outcome)
+) WITH (fillfactor = 50);
+""",
+        "ALTER TABLE batches ADD COLUMN by_length bigint[] NOT NULL DEFAULT '{}'",
+        MAY_BE_SENT,
+    )
+)
+"""`writer` is a random number of each process that writes; its rows of a batch add up."""
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS {tags} (tag uuid PRIMARY KEY, content uuid NOT NULL);
+CREATE TABLE IF NOT EXISTS {groups} (number bigint PRIMARY KEY, sealed bytea NOT NULL);
+CREATE TABLE IF NOT EXISTS {tokens} (token uuid PRIMARY KEY);
+ALTER TABLE {groups} ALTER COLUMN sealed SET STORAGE EXTERNAL;
+"""
+_KINDS: Final = ("tags", "groups", "tokens")
+
+
+def with_tables(statement: LiteralString, batch_id: BatchId) -> sql.Composed:
+    """Return a statement with the names of a batch's tables for {tags}, {groups} and {tokens}."""
+    names = {kind: sql.Identifier(f"{kind}_{batch_id.hex()}") for kind in _KINDS}
+    return sql.SQL(statement).format(**names)
+
+
+def create_tables(connection: Connection, batch_id: BatchId) -> None:
+    """Create a batch's tables, unless they exist. Sealed groups cannot be compressed."""
+    connection.execute(with_tables(_TABLES, batch_id))
+
+
+def drop_tables(connection: Connection, batch_id: BatchId) -> None:
+    """Drop a batch's tables with all submissions. Idempotent."""
+    connection.execute(with_tables("DROP TABLE IF EXISTS {tags}, {groups}, {tokens}", batch_id))
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the database to this program's schema. Run by the coordinator, which is alone."""
+    connection.execute(VERSION_TABLE)
+    version = _checked_version(connection)
+    for step in SCHEMA.steps[version:]:
+        connection.execute(step)
+    if version < SCHEMA.version:
+        connection.execute("DELETE FROM schema_version")
+        numbers = (SCHEMA.version, SCHEMA.readable_from)
+        connection.execute("INSERT INTO schema_version VALUES (%s, %s)", numbers)
+
+
+def check_schema(connection: Connection) -> None:
+    """
+    Check that a process which does not migrate can use the database.
+
+    Raises:
+        SettingsError: The schema is too new for this program.
+        StorageError: The schema is older than the program, until the coordinator is upgraded.
+    """
+    exists = connection.execute("SELECT to_regclass('schema_version') IS NOT NULL").fetchone()
+    version = _checked_version(connection) if exists == (True,) else 0
+    if version < SCHEMA.version:
+        raise StorageError(
+            f"the store's schema is version {version}; this program needs {SCHEMA.version}: start "
+            "or upgrade the coordinator first"
+        )
+
+
+def _checked_version(connection: Connection) -> int:
+    found = connection.execute("SELECT version, readable_from FROM schema_version").fetchone()
+    version: int
+    version, readable_from = found or (0, 0)
+    SCHEMA.check(version, readable_from)
+    return version
+
+
+def check_unchanged(readable_from: int) -> None:
+    """Raise StorageError if the schema was upgraded beyond this running program."""
+    if readable_from > SCHEMA.version:
+        raise StorageError(
+            f"the store's schema is readable from {readable_from}; this program has "
+            f"{SCHEMA.version}: upgrade it"
+        )

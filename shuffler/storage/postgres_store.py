@@ -7,7 +7,7 @@ A batch's submissions are rows of its own tables, which are dropped when it is p
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, LiteralString
+from typing import Final
 from uuid import UUID, uuid4
 
 from psycopg import Connection
@@ -16,18 +16,21 @@ from common.crypto.signing import SignedTask
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
+from shuffler.batch_states import UNPERMUTED_STATES
 from shuffler.metrics import StoreMetrics
 from shuffler.storage import postgres_submissions as submission_tables
 from shuffler.storage.group import Arrival
-from shuffler.storage.postgres_connection import PostgresConnection, connect, postgres_failures
-from shuffler.storage.postgres_schema import create_tables, drop_tables, with_tables
+from shuffler.storage.postgres_connection import (
+    PostgresConnection,
+    connect,
+    create_tables,
+    drop_tables,
+    postgres_failures,
+    with_tables,
+)
 from shuffler.storage.submission_store import (
-    OPEN_STATES,
-    Key,
-    Row,
     StoredBatch,
     SubmissionStore,
-    stored_batch,
 )
 
 _ROWS_AT_ONCE: Final = 16
@@ -54,8 +57,24 @@ class PostgresGroups:
             yield from cursor
 
 
+_N_USERS: Final = (
+    "(SELECT coalesce(sum(n), 0)::bigint FROM users WHERE users.batch_id = batches.batch_id)"
+)
+
+
 class PostgresStore(SubmissionStore):
     """The shuffler's store in PostgreSQL; see SubmissionStore."""
+
+    BATCHES = (
+        f"SELECT uuid_send(batch_id), task_digest, task, signature, state, {_N_USERS}, n_reports, "  # noqa: S608  # fixed text
+        "array_to_string(by_length, ' '), shuffle_seconds FROM batches"
+    )
+    ID = "encode(?, 'hex')::uuid"
+    STATES = "SELECT uuid_send(batch_id), state FROM batches"
+    REFUSALS = (
+        "SELECT uuid_send(batch_id), outcome, sum(n)::bigint FROM refusals "
+        "GROUP BY batch_id, outcome"
+    )
 
     def __init__(
         self,
@@ -73,28 +92,26 @@ class PostgresStore(SubmissionStore):
         Raises SettingsError if the server cannot be used; see PostgresConnection.
         """
         self._uri = uri
-        super().__init__()
         self._writer = uuid4()
         self._connection = PostgresConnection(uri, clock, metrics, coordinator=coordinator)
+        super().__init__(self._connection)
         self._refused: dict[BatchId, Counter[Outcome]] = {}
         """Counts that this process has stored."""
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin the batch of a task; see `SubmissionStore.open_batch`."""
-        return await self._connection.run(_open_batch, batch_id, signed)
-
-    async def _row(self, column: Key, key: bytes) -> Row | None:
-        return await self._connection.run(_find, column, key)
-
-    async def _state_rows(self) -> list[Row]:
-        return await self._connection.run(_fetch, "SELECT uuid_send(batch_id), state FROM batches")
+        await self._connection.run(_open_batch, batch_id, signed)
+        return await self.get(signed.digest())
 
     def group_source(self) -> PostgresGroups:
         """Return a reader of the groups for worker processes."""
         return PostgresGroups(self._uri)
 
-    async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
-        return await self._connection.run(submission_tables.append, self._writer, arrivals)
+    async def _append(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
+        def append(connection: Connection) -> list[list[list[Outcome]]]:
+            return [submission_tables.append(connection, self._writer, each) for each in arrivals]
+
+        return await self._connection.run(append)
 
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
         """Add to the counts; repeated after a lost answer, they are still counted once."""
@@ -105,13 +122,6 @@ class PostgresStore(SubmissionStore):
         await self._connection.run(_save_refusals, self._writer, totals)
         self._refused |= totals
 
-    async def _refusal_rows(self) -> list[Row]:
-        return await self._connection.run(
-            _fetch,
-            "SELECT uuid_send(batch_id), outcome, sum(n)::bigint FROM refusals "
-            "GROUP BY batch_id, outcome",
-        )
-
     async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
         return await self._connection.run(_set_state, batch, state)
 
@@ -119,12 +129,8 @@ class PostgresStore(SubmissionStore):
         """Drop a finished batch's tables."""
         await self._connection.run(drop_tables, batch_id)
 
-    def close(self) -> None:
-        """Finish all queued transactions, and disconnect."""
-        self._connection.close()
 
-
-def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
+def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -> None:
     connection.execute(
         "INSERT INTO batches (batch_id, task_digest, task, signature, state) "
         "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (task_digest) DO NOTHING",
@@ -133,29 +139,10 @@ def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -
             BatchState.COLLECTING.value,
         ),
     )
-    batch = stored_batch(_find(connection, "task_digest", signed.digest()))
-    if batch.state in OPEN_STATES:
-        create_tables(connection, batch.batch_id)
-    return batch
-
-
-_N_USERS: Final = (
-    "(SELECT coalesce(sum(n), 0)::bigint FROM users WHERE users.batch_id = batches.batch_id)"
-)
-_SELECT: Final = (
-    f"SELECT uuid_send(batch_id), task_digest, task, signature, state, {_N_USERS}, n_reports, "  # noqa: S608  # fixed text
-    "array_to_string(by_length, ' '), shuffle_seconds FROM batches "
-)
-
-
-def _fetch(connection: Connection, query: LiteralString) -> list[Row]:
-    return connection.execute(query).fetchall()
-
-
-def _find(connection: Connection, column: Key, key: bytes) -> Row | None:
-    value = UUID(bytes=key) if column == "batch_id" else key
-    query = _SELECT + "WHERE " + column + " = %s"
-    return connection.execute(query, (value,), binary=True).fetchone()
+    query = "SELECT uuid_send(batch_id), state FROM batches WHERE task_digest = %s"
+    [(found, state)] = connection.execute(query, (signed.digest(),), binary=True)
+    if state in UNPERMUTED_STATES:
+        create_tables(connection, BatchId(found))
 
 
 def _set_state(connection: Connection, batch: StoredBatch, state: BatchState) -> int:

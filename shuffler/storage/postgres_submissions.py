@@ -21,10 +21,9 @@ from common.crypto.hpke import split_every
 from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from shuffler.storage.group import TAGS, Arrival, Group, append_each_batch, judge_group, merge_small
-from shuffler.storage.postgres_connection import Uuids
-from shuffler.storage.postgres_schema import check_unchanged, with_tables
-from shuffler.storage.submission_store import OPEN_STATES
+from shuffler.batch_states import UNPERMUTED_STATES
+from shuffler.storage.group import TAGS, Arrival, Group, judge_group, merge_small
+from shuffler.storage.postgres_connection import Uuids, check_unchanged, with_tables
 
 _VALUE: Final = np.dtype(f"V{TAG_BYTES}")
 _PAIR: Final = np.dtype([("tag", _VALUE), ("content", _VALUE)])
@@ -36,17 +35,11 @@ def lock_key(batch_id: BatchId) -> int:
     return int.from_bytes(batch_id[:8], signed=True)
 
 
-def append(
-    connection: Connection, writer: UUID, arrivals: Sequence[Arrival]
-) -> list[list[list[Outcome]]]:
-    """Insert new submissions in one transaction; return the outcomes by arrival."""
-    return append_each_batch(arrivals, partial(_append_to, connection, writer))
-
-
-def _append_to(connection: Connection, writer: UUID, arrival: Arrival) -> list[list[Outcome]]:
+def append(connection: Connection, writer: UUID, arrival: Arrival) -> list[list[Outcome]]:
+    """Insert a batch's new submissions; return the outcomes."""
     batch_id, key, groups = arrival.batch_id, arrival.key, arrival.groups
     state, now = _locked_state(connection, batch_id)
-    if state not in OPEN_STATES:
+    if state not in UNPERMUTED_STATES:
         return [[Outcome.CLOSED] * len(group) for group in groups]
     new = state is BatchState.COLLECTING and now < arrival.deadline
     keys = _BatchKeys(connection, batch_id)

@@ -18,16 +18,14 @@ from typing import Final
 import numpy as np
 
 from common.crypto.signing import SignedTask
-from common.messages.batch import BatchId, BatchState, numbers_to_text
+from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
-from common.runtime.database import Database, Schema, storage_failures
+from common.runtime.database import Database, Schema, numbers_to_text, storage_failures
 from shuffler.storage import submissions as submission_table
-from shuffler.storage.group import Arrival
+from shuffler.storage.group import Arrival, Group
 from shuffler.storage.submission_store import (
     MAY_BE_SENT,
-    Key,
-    Row,
     StoredBatch,
     SubmissionStore,
 )
@@ -76,10 +74,17 @@ class SqliteGroups:
 class SqliteStore(SubmissionStore):
     """The shuffler's SQLite database."""
 
+    BATCHES = (
+        "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_reports, "
+        "by_length, shuffle_seconds FROM batches"
+    )
+    STATES = "SELECT batch_id, CAST(state AS BLOB) FROM batches"
+    REFUSALS = "SELECT batch_id, outcome, n FROM refusals"
+
     def __init__(self, path: Path, clock: Clock) -> None:
-        super().__init__()
         self._clock = clock
         self._database = Database(path, Schema(steps=_STEPS))
+        super().__init__(self._database)
         self._path = path
         self._deduplications: dict[BatchId, Deduplication] = {}
 
@@ -93,32 +98,25 @@ class SqliteStore(SubmissionStore):
         )
         return await self.get(signed.digest())
 
-    async def _row(self, column: Key, key: bytes) -> Row | None:
-        rows = await self._database.fetch(f"{_SELECT} WHERE {column} = ?", key)
-        return rows[0] if rows else None
-
-    async def _state_rows(self) -> list[Row]:
-        return await self._database.fetch("SELECT batch_id, CAST(state AS BLOB) FROM batches")
-
     def group_source(self) -> SqliteGroups:
         """Return a reader of the groups for worker processes."""
         return SqliteGroups(self._path)
 
-    async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
-        judged, stored = await self._database.run(
-            submission_table.append, arrivals, self._deduplications, self._clock.now
-        )
-        for batch_id, group in stored:  # only a committed submission can be repeated
-            numbers = np.full(len(group), group.number, dtype=np.uint64)
-            self._deduplications[batch_id].remember(group.tags, numbers)
-        return judged
+    async def _append(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
+        def append(connection: sqlite3.Connection) -> list[tuple[list[list[Outcome]], list[Group]]]:
+            known, now = self._deduplications, self._clock.now()
+            return [submission_table.append(connection, known, now, each) for each in arrivals]
+
+        judged = await self._database.run(append)
+        for arrival, (_, stored) in zip(arrivals, judged, strict=True):
+            for group in stored:  # only a committed submission can be repeated
+                numbers = np.full(len(group), group.number, dtype=np.uint64)
+                self._deduplications[arrival.batch_id].remember(group.tags, numbers)
+        return [outcomes for outcomes, _ in judged]
 
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
         """Add to the counts of refused and repeated submissions."""
         await self._database.run(submission_table.add_refusals, counts)
-
-    async def _refusal_rows(self) -> list[Row]:
-        return await self._database.fetch("SELECT batch_id, outcome, n FROM refusals")
 
     async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
         return await self._database.run(_set_state, batch, state)
@@ -128,16 +126,6 @@ class SqliteStore(SubmissionStore):
         self._deduplications.pop(batch_id, None)
         while await self._database.run(submission_table.drop_some, batch_id):
             pass
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
-
-
-_SELECT: Final = (
-    "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_reports, "
-    "by_length, shuffle_seconds FROM batches"
-)
 
 
 def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:

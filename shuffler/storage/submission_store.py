@@ -5,23 +5,23 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Any, ClassVar, Final, Protocol
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
-from common.group_commit import GroupCommit
-from common.messages.batch import BatchId, BatchState, numbers_from_text
+from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
+from common.runtime.database import numbers_from_text
+from common.runtime.shared_calls import GroupCommit
 from common.task_digest import TaskDigest
-from shuffler.batch_states import FINAL_STATES
-from shuffler.storage.group import Arrival
+from shuffler.batch_states import FINAL_STATES, UNPERMUTED_STATES
+from shuffler.storage.group import Arrival, joined
 
-OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
-"""States in which a batch's submissions are on the disk."""
 MAY_BE_SENT: Final = "UPDATE batches SET state = 'sent' WHERE state = 'permuted';"
 """The step of a schema from before the state "sent": the analyzer may have any permuted batch."""
 Row = tuple[Any, ...]
-Key = Literal["task_digest", "batch_id"]
 _STATES: Final = {
     stored: state for state in BatchState for stored in (state.value, state.value.encode())
 }
@@ -61,11 +61,11 @@ class StoredBatch:
         return n_users
 
 
-def stored_batch(row: Row | None) -> StoredBatch:
-    """Build a batch from its row; raise the errors of `SubmissionStore.get`."""
-    if row is None:
+def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
+    """Build a batch from the one row; raise the errors of `SubmissionStore.get`."""
+    if not rows:
         raise UnknownTaskError("this shuffler has no batch for this task")
-    batch_id, digest, task, signature, state, n_users, n_reports, by_length, seconds = row
+    [(batch_id, digest, task, signature, state, n_users, n_reports, by_length, seconds)] = rows
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
         raise DamagedStorageError("a task in the shuffler's store is damaged")
@@ -100,6 +100,16 @@ class GroupSource(Protocol):
         """
 
 
+class Rows(Protocol):
+    """The database of a store."""
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
+        """Run one statement, with a ? for each value, and return its rows."""
+
+    def close(self) -> None:
+        """Finish all queued transactions, and close the database."""
+
+
 class SubmissionStore(ABC):
     """
     The shuffler's batches, and their submissions until they are permuted.
@@ -108,7 +118,17 @@ class SubmissionStore(ABC):
     it is safe to retry.
     """
 
-    def __init__(self) -> None:
+    BATCHES: ClassVar[str]
+    """Query of every batch: its id, task digest, task, signature, state and numbers."""
+    ID: ClassVar[str] = "?"
+    """Placeholder of a batch's id, given as bytes."""
+    STATES: ClassVar[str]
+    """Query of every batch's id and state."""
+    REFUSALS: ClassVar[str]
+    """Query of the batch, outcome and number of each count."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
         self.observer: Observer = lambda *_: None
         self.changed = asyncio.Event()
         """Set when this process has stored submissions or the state of a batch."""
@@ -126,24 +146,18 @@ class SubmissionStore(ABC):
             UnknownTaskError: The task has no batch.
             DamagedStorageError: The batch's row is damaged, or of a later version.
         """
-        return stored_batch(await self._row("task_digest", digest))
+        query = f"{self.BATCHES} WHERE task_digest = ?"
+        return _stored_batch(await self._rows.fetch(query, digest))
 
     async def read(self, batch_id: BatchId) -> StoredBatch:
         """Read one batch's row; raise DamagedStorageError if this version cannot read it."""
-        return stored_batch(await self._row("batch_id", batch_id))
+        query = f"{self.BATCHES} WHERE batch_id = {self.ID}"
+        return _stored_batch(await self._rows.fetch(query, batch_id))
 
     async def states(self) -> dict[BatchId, BatchState | None]:
         """Return the state of every batch; None if it is damaged or of a later version."""
-        rows = await self._state_rows()
+        rows = await self._rows.fetch(self.STATES)
         return {BatchId(batch_id): _STATES.get(state) for batch_id, state in rows}
-
-    @abstractmethod
-    async def _row(self, column: Key, key: bytes) -> Row | None:
-        """Return a batch's id, task digest, task, signature, state and numbers; None if unknown."""
-
-    @abstractmethod
-    async def _state_rows(self) -> Sequence[Row]:
-        """Return the id and state of every batch."""
 
     @abstractmethod
     def group_source(self) -> GroupSource:
@@ -163,9 +177,18 @@ class SubmissionStore(ABC):
         self.changed.set()
         return outcomes
 
-    @abstractmethod
     async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
-        """Store arrivals in one transaction; return the outcomes by arrival."""
+        """Store arrivals together, each batch's as one; return the outcomes by arrival."""
+        order = sorted(range(len(arrivals)), key=lambda index: arrivals[index].batch_id)
+        batches = groupby((arrivals[index] for index in order), attrgetter("batch_id"))
+        stored = await self._append([joined(list(calls)) for _, calls in batches])
+        found = chain.from_iterable(stored)
+        outcomes = {index: [next(found) for _ in arrivals[index].groups] for index in order}
+        return [outcomes[index] for index in range(len(arrivals))]
+
+    @abstractmethod
+    async def _append(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
+        """Store one arrival for each batch, by ascending id, in one transaction."""
 
     @abstractmethod
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
@@ -174,14 +197,10 @@ class SubmissionStore(ABC):
     async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
         """Return every batch's counts, except of outcomes unknown to this version."""
         counts: dict[BatchId, Counter[Outcome]] = {}
-        for batch_id, outcome, n in await self._refusal_rows():
+        for batch_id, outcome, n in await self._rows.fetch(self.REFUSALS):
             if outcome in _OUTCOMES:
                 counts.setdefault(BatchId(batch_id), Counter())[_OUTCOMES[outcome]] = n
         return counts
-
-    @abstractmethod
-    async def _refusal_rows(self) -> Sequence[Row]:
-        """Return the batch, outcome and number of each count."""
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """
@@ -214,9 +233,9 @@ class SubmissionStore(ABC):
         Batches in unknown states are left unchanged.
         """
         for batch_id, state in (await self.states()).items():
-            if state is not None and state not in OPEN_STATES:
+            if state is not None and state not in UNPERMUTED_STATES:
                 await self.clean_up(batch_id)
 
-    @abstractmethod
     def close(self) -> None:
         """Finish all queued transactions, and close the store."""
+        self._rows.close()

@@ -23,16 +23,15 @@ from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
+from shuffler.batch_states import UNPERMUTED_STATES
 from shuffler.storage.group import (
     TAGS,
     Arrival,
     Group,
-    append_each_batch,
     judge_group,
     merge_small,
     open_tags,
 )
-from shuffler.storage.submission_store import OPEN_STATES
 
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""
@@ -148,32 +147,20 @@ _LOADED_AT_ONCE: Final = 2**18
 
 def append(
     connection: sqlite3.Connection,
-    arrivals: Sequence[Arrival],
     deduplications: dict[BatchId, Deduplication],
-    now: Callable[[], float],
-) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
-    """
-    Insert new submissions; return the outcomes by arrival, and the groups that were stored.
-
-    `now` returns the seconds since 1970 UTC.
-    """
-    stored: list[tuple[BatchId, Group]] = []
-    append_to = partial(_append_to, connection, deduplications, now, stored)
-    return append_each_batch(arrivals, append_to), stored
-
-
-def _append_to(
-    connection: sqlite3.Connection,
-    deduplications: dict[BatchId, Deduplication],
-    now: Callable[[], float],
-    all_stored: list[tuple[BatchId, Group]],
+    now: float,
     arrival: Arrival,
-) -> list[list[Outcome]]:
+) -> tuple[list[list[Outcome]], list[Group]]:
+    """
+    Insert a batch's new submissions; return the outcomes, and the groups that were stored.
+
+    `now` is in seconds since 1970 UTC.
+    """
     batch_id, key, groups = arrival.batch_id, arrival.key, arrival.groups
     query = "SELECT state FROM batches WHERE batch_id = ?"
     state = BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
-    if state not in OPEN_STATES:
-        return [[Outcome.CLOSED] * len(group) for group in groups]
+    if state not in UNPERMUTED_STATES:
+        return [[Outcome.CLOSED] * len(group) for group in groups], []
     if batch_id not in deduplications:
         deduplications[batch_id] = _load_tags(connection, batch_id, key)
 
@@ -182,7 +169,7 @@ def _append_to(
         [sealed_tags] = connection.execute(query, (batch_id, number)).fetchone()
         return open_tags(number, sealed_tags, key)
 
-    new = state is BatchState.COLLECTING and now() < arrival.deadline
+    new = state is BatchState.COLLECTING and now < arrival.deadline
     tags = arrival.token_tags
     tokens = UsedTokens(connection, batch_id, tags) if tags else None
     outcomes = deduplications[batch_id].classify(groups, read, tokens, new=new)
@@ -196,8 +183,7 @@ def _append_to(
         "UPDATE batches SET n_users = n_users + ? WHERE batch_id = ?",
         (sum(map(len, stored)), batch_id),
     )
-    all_stored.extend((batch_id, group) for group in stored)
-    return outcomes
+    return outcomes, stored
 
 
 def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:

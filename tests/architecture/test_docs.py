@@ -12,7 +12,7 @@ import pytest
 
 from common.accounting.assumptions import WAIVABLE
 from common.mechanisms.base import MechanismRequest
-from common.messages.waived import Check
+from common.messages.guarantee import CheckName
 from common.protocols import PROTOCOLS
 from common.runtime.access import CALLS, Call, Caller
 from common.runtime.clock import SystemClock
@@ -116,7 +116,7 @@ def test_the_table_of_waivers_is_the_codes() -> None:
     page = (_DOCS / "operators" / "monitoring.md").read_text(encoding="utf-8").splitlines()
 
     assert rows == [line for line in page if line.startswith(("| `s", "| `l", "| `r"))][-3:]
-    assert set(get_args(Check)) == WAIVABLE.keys()
+    assert set(get_args(CheckName)) == WAIVABLE.keys()
 
 
 def _drafts() -> list[str]:

@@ -39,7 +39,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.mechanisms.base.null_reports",
         "common.mechanisms.hashing.local_hashing.Placement.__call__",
         "common.mechanisms.hashing.string_hashing.StringHashing._digests",
-        "common.mechanisms.numeric.multi_rphm.projection",
+        "common.mechanisms.numeric.coordinate_sampling.projection",
         "common.mechanisms.rappor.bloom.positions",
         "common.mechanisms.rappor.permanent_response.cohort_of",
         "common.mechanisms.rappor.rappor.Rappor.permanent",
@@ -66,7 +66,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "lab.planning.cluster_law.shipped_laws",
     ),
     "data that opened under the batch's key": (
-        "common.receiving.tree_job.rows_from",
+        "common.receiving.received_job.rows_from",
         "shuffler.shuffle_job.ShuffleJob._rows",
         "shuffler.storage.group.open_group",
         "shuffler.storage.submissions.Deduplication.classify",

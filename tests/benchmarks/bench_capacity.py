@@ -28,10 +28,9 @@ from common.crypto.signing import SignedTask
 from common.runtime.rpc import open_channel
 from common.runtime.service import GRPC_SILENCE
 from common.task.token_spec import TokenSpec
-from deploy.clients.issuer import IssuerClient
+from deploy.clients.issuer import IssuerClient, fetch_tokens
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.local_parties import Child
-from deploy.clients.people import fetch_tokens
 from deploy.load.sender import Destination
 from deploy.load.users import seal_values
 from lab.planning.capacity import cost
@@ -39,8 +38,8 @@ from lab.planning.opening_time import measure_opening_seconds
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.benchmarks.conftest import Best, Line
 from tests.support.clients import publish
+from user_agent.clients import RemoteIssuer, request_token
 from user_agent.credentials import CredentialFile
-from user_agent.issuer_client import RemoteIssuer, request_token
 
 _REPORTS: Final = int(os.environ.get("SHUFFLEDP_BENCH_REPORTS", "200000"))
 _SMALL: Final = 8_000

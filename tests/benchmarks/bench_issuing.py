@@ -11,7 +11,7 @@ import numpy as np
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
 from common.crypto.token_signing import TokenSigningKey
 from common.task_digest import TaskDigest
-from issuer.issuance import signing_threads
+from issuer.core import signing_threads
 from issuer.token_keys import HeldKey
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.issuers import IssuerCore

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from socketserver import BaseServer
 from typing import Final
@@ -29,16 +29,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _quick_services() -> Iterator[None]:
-    """Shorten the pauses; and load what workers need, during which no service could answer."""
+@pytest.fixture(scope="session", autouse=True)
+def _workers() -> None:
+    """Load what workers need, during which no service could answer."""
     with forking(1) as pool:
         pool.submit(int).result()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, seconds in _PAUSES.items():
-            patch.setattr(name, seconds)
-        patch.setattr(BaseServer.serve_forever, "__defaults__", (0.02,))  # of pages of metrics
-        yield
+
+
+@pytest.fixture(autouse=True)
+def _quick_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pauses."""
+    for name, seconds in _PAUSES.items():
+        monkeypatch.setattr(name, seconds)
+    monkeypatch.setattr(BaseServer.serve_forever, "__defaults__", (0.02,))  # of pages of metrics
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

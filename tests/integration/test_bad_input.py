@@ -29,7 +29,7 @@ from tests.support.parsers import parsers
 from tests.support.services import Services
 from tests.support.tasks import draft
 from tests.support.wire_parsers import EXAMPLE_DIGEST
-from user_agent.shuffler_client import RemoteShuffler
+from user_agent.clients import RemoteShuffler
 
 _UNKNOWN = bytes(32)
 

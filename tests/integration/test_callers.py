@@ -142,7 +142,7 @@ async def test_a_revoked_certificate_is_refused_at_once(services: Services) -> N
 
 
 @pytest.mark.own_services
-async def test_an_authority_certifies_no_other_organisations_party(services: Services) -> None:
+async def test_an_authority_certifies_no_other_organizations_party(services: Services) -> None:
     """
     The holder of the operator's authority issues a certificate of the shuffler.
 

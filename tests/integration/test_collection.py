@@ -32,7 +32,12 @@ from tests.support.tasks import draft
 @pytest.mark.own_services
 async def test_a_histogram_comes_out_of_three_servers(services: Services) -> None:
     """Users answer through the user agent, one of them twice, and in bulk."""
-    signed = await services.publish(n_min=200, target_size=200, local_epsilon=4.0)
+    shown = {"title": "Flu", "prompt": "Which town?", "purpose": "care"}
+    signed = await services.publish(n_min=200, target_size=200, local_epsilon=4.0, **shown)
+    request = user_agent_pb2.GetQuestionRequest(task_digest=signed.digest())
+    async with services.stubs() as (agent, _, _analyzer):
+        answer = await agent.GetQuestion(request)
+    assert {**shown, "series": ""} == dict(answer.texts)
     for person in ("one", "two", "three"):
         assert not (await contribute(services, signed, person)).repeated
     assert (await contribute(services, signed, "one", value=2)).repeated

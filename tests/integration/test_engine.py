@@ -31,7 +31,7 @@ from tests.support.engines import Engine, EngineParty, engine_party, stored_job
 
 _CASE: Final = published()
 _USERS: Final = 300
-_STAGES: Final = ("throw", "permute", "split", "merge", "hash_buckets")
+_STAGES: Final = ("scatter", "permute", "split", "merge", "hash_buckets")
 _AWAY: Final[tuple[tuple[Literal["scheduler", "workers"], str], ...]] = (
     ("workers", "no workers"),
     ("scheduler", "does not answer"),
@@ -126,7 +126,7 @@ async def test_an_engine_that_is_away_or_without_workers_is_an_error(party: Engi
     for away, message in _AWAY:
         party.engine.kill(away)
         with pytest.raises(EngineAwayError, match=message):
-            await party.executor.run(ShuffleJob.throw, job, range(3))
+            await party.executor.run(ShuffleJob.scatter, job, range(3))
 
 
 @pytest.mark.parametrize("party", ["shuffler", "analyzer"])

@@ -7,37 +7,31 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import grpc
 import psutil
 import pytest
 
+from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from tests.support.command_line import run_command
 
 _ROOT: Final = Path(__file__).parents[2]
 _COMMAND: Final = (sys.executable, "-c", "from deploy.cli import main; main()")
-_BUSY_SECONDS: Final = 3.0
+_BUSY_SECONDS: Final = 2.0
 """Processor time after which a command, with its workers, is at work."""
 _PATIENCE: Final = 120.0
 _SOON: Final = 10.0
 """Two seconds are promised; machines that run tests are busy."""
 _DIGEST: Final = "00" * 32
-_SLOW: Final = ("--central-epsilon", "0.5", "--local-cap", "none", "--low", "0", "--high", "9")
+_SLOW: Final = ("--central-epsilon", "0.05", "--local-cap", "none", "--trust", "shuffler-dummies")
 _LONG: Final = {
     "audit": ["audit", "--quick", "--output", "a.json", "--html", "a.html"],
     "simulate": ["simulate", "--task-kind", "vector", "--repeat", "100000"],
     "reproduce": ["reproduce", "projection"],
-    "plan": [
-        "plan",
-        "--task-kind",
-        "ordered",
-        "--domain-size",
-        "65536",
-        "--users",
-        "9000000",
-        *_SLOW,
-    ],
+    "plan": ["plan", "--domain-size", "4000", "--users", "100000000", "--rounds", "1000", *_SLOW],
     "load": ["load", "--local", "--users", "100000"],
 }
 
@@ -84,19 +78,35 @@ def test_a_command_at_work_ends_with_all_its_processes(
     assert [] == psutil.wait_procs(family, timeout=_SOON)[1]
 
 
-def test_the_prompt_for_a_value_ends_too() -> None:
+class _Asking(user_agent_pb2_grpc.UserAgentServicer):
+    """A user agent that states any task's question."""
+
+    def GetQuestion(self, request: object, context: object) -> user_agent_pb2.GetQuestionResponse:  # noqa: N802  # gRPC's name
+        del request, context
+        return user_agent_pb2.GetQuestionResponse(texts={"title": "Tea or coffee"})
+
+
+def test_the_prompt_for_a_value_ends_too(tmp_path: Path) -> None:
     """At a terminal, also while the value is hidden."""
+    agent, server = f"unix:{tmp_path}/agent", grpc.server(ThreadPoolExecutor(1))
+    user_agent_pb2_grpc.add_UserAgentServicer_to_server(_Asking(), server)  # type: ignore[abstract]  # it asks only
+    server.add_insecure_port(agent)
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(_ROOT)
-        os.execv(sys.executable, [*_COMMAND, "contribute", _DIGEST, "--agent", "unix:/none"])  # noqa: S606  # of this program
+        os.execv(sys.executable, [*_COMMAND, "contribute", _DIGEST, "--agent", agent])  # noqa: S606  # of this program
+    server.start()
     shown = b""
-    while b"Your value" not in shown:
-        shown += os.read(terminal, 4096)
-    os.write(terminal, b"\x03")
-    _, status = os.waitpid(child, 0)
-    os.close(terminal)
+    try:
+        while b"Your value" not in shown:
+            shown += os.read(terminal, 4096)
+        os.write(terminal, b"\x03")
+        _, status = os.waitpid(child, 0)
+    finally:
+        os.close(terminal)
+        server.stop(None)
 
+    assert b"Tea or coffee" in shown
     assert 130 == os.waitstatus_to_exitcode(status)
     assert b"Aborted" not in shown
 

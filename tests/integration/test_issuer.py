@@ -15,8 +15,7 @@ import issuer.server
 from analyzer.witness_client import RemoteWitness
 from audit.harness.clock import ManualClock
 from common.crypto.privacy_tokens import TokenKey
-from common.crypto.signed_key import PROOF_BYTES
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PROOF_BYTES, PublicIdentity
 from common.errors import PeerRefusalError
 from common.runtime.rpc import open_channel
 from common.task.token_spec import TokenSpec
@@ -24,14 +23,13 @@ from common.task_digest import TaskDigest
 from common.transparency.checkpoint import Checkpoint, NoteKey, log_key
 from common.transparency.merkle import EMPTY_ROOT
 from common.wire.issuance import MAX_BULK_TOKENS
-from deploy.clients.issuer import IssuerClient
-from deploy.clients.people import fetch_tokens
+from deploy.clients.issuer import IssuerClient, fetch_tokens
 from issuer.settings import IssuerSettings
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER, signed
 from tests.support.issuers import CHALLENGE, ISSUER_NAME, SECRETS, pending, people_file
 from tests.support.scrapes import scrape
 from tests.support.transparency import LOG_IDENTITY
-from user_agent.issuer_client import RemoteIssuer
+from user_agent.clients import RemoteIssuer
 
 
 class _Issuer:

@@ -20,12 +20,12 @@ def _measured(party: str, n_reports: int, seconds: int) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["shuffler", "restart"], ids=["in bulk", "one by one"])
 def test_a_shuffler_starts_fast_on_a_million_submissions(how: str) -> None:
-    """Within ten seconds it has started and recognised a repeat."""
+    """Within ten seconds it has started and recognized a repeat."""
     assert _measured(how, 1_000_000, 900)["restart_s"] < 10
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("party", ["shuffler", "analyzer"])
 def test_ten_million_reports_fit_into_a_gibibyte(party: str) -> None:
-    """600 MB of sealed reports are stored, recognised after a restart, permuted and delivered."""
+    """600 MB of sealed reports are stored, recognized after a restart, permuted and delivered."""
     assert _measured(party, 10_000_000, 1800)["peak_mib"] < 1024

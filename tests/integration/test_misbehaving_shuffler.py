@@ -1,12 +1,13 @@
 """Each way in which a shuffler cheats, and the mechanism that detects it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Final
 
 import pytest
 import pytest_asyncio
 
+from audit.harness.analyzer_core import part_header
 from audit.harness.in_process_run import (
     DishonestShuffler,
     InProcessRun,
@@ -20,6 +21,7 @@ from audit.harness.in_process_run import (
 from common.accounting.assumptions import HONEST_SHUFFLER
 from common.crypto.signing import SigningIdentity
 from common.errors import PeerError, UnusableBatchError
+from common.messages.batch import BatchPart
 from common.messages.guarantee import claimed
 from common.messages.result import Result
 from deploy.results.verification import check_fits, recompute_guarantees
@@ -96,7 +98,13 @@ async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
 
 
 def _unshuffled(shuffler: DishonestShuffler, users: Users) -> Users:
-    shuffler.permutes = False
+    """Deliver the reports of a small batch, which is one part, in the order of sending."""
+    deliver, reports = shuffler.analyzer.deliver_part, shuffler.reports_of(users)
+
+    async def in_order(part: BatchPart, _: Iterable[bytes | memoryview]) -> None:
+        await deliver(part_header(part.task_digest, part.part, reports), reports)
+
+    vars(shuffler.analyzer)["deliver_part"] = in_order
     return users
 
 
@@ -171,7 +179,7 @@ async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:
     await _contribute(line)
     await line.plant(_SENTINELS)
 
-    await line.shuffler.deliver(lambda _, users: [*users[1:], users[-1]])
+    await line.shuffler.deliver(lambda own, users: [*users[1:], own.copy_of(users[-1])])
     result = await _result(line)
 
     assert (20, 0) == (result.n_sentinels, result.n_sentinels_missing)

@@ -20,8 +20,8 @@ from tests.support.audits import audited
 from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk
 from tests.support.kind_tasks import kind_task
 from tests.support.services import Services
+from user_agent.clients import RemoteIssuer
 from user_agent.credentials import CredentialFile
-from user_agent.issuer_client import RemoteIssuer
 
 _PEOPLE = ("Ada", "Bo Li", "Cy")
 

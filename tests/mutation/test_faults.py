@@ -25,7 +25,7 @@ _each_fault: Final = pytest.mark.parametrize("fault", _FAULTS, ids=lambda fault:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Copy what tests need of the repository."""
     folder = tmp_path_factory.mktemp("tree")
-    for name in (*FOLDERS, "tests", "examples"):
+    for name in (*FOLDERS, "tests", "examples", "docs"):
         source = _ROOT / name
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(_ROOT / "pyproject.toml", folder)

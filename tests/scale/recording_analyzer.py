@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from analyzer import core, server
+from analyzer.release import Staging
 from analyzer.settings import AnalyzerSettings
-from analyzer.staging import Staging
 from common.messages.batch import BatchPart
 from common.runtime.service import Service, main
 

@@ -67,7 +67,8 @@ class Operation:
 
     async def _submit_malformed(self, world: World, signed: SignedTask) -> None:
         """Submit invalid bytes as a stranger: random ones, or a submission with one bit changed."""
-        envelopes = [each.envelope for each in await world.saved(signed.digest())]
+        saved = await world.saved(signed.digest())
+        envelopes = [each.envelope or each.envelope_hash for each in saved]
         good = envelopes[self.index % len(envelopes)] if envelopes else bytes(100)
         place = self.index % len(good)
         flipped = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
@@ -81,8 +82,9 @@ class Operation:
             for saved in (await world.saved(signed.digest()))[:2]:
                 if other.digest() == saved.task_digest and saved.state.value == "pending":
                     continue  # a stranger may not have seen it
+                envelope = saved.envelope or saved.envelope_hash
                 try:
-                    await world.submit_as_stranger(other.digest(), saved.envelope)
+                    await world.submit_as_stranger(other.digest(), envelope)
                 except ShuffleDpError:
                     continue
 

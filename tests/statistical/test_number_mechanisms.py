@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.mechanisms.numeric.multi_rphm import MultiRphm
+from common.mechanisms.numeric.coordinate_sampling import MultiRphm
 from common.mechanisms.numeric.number import Moments, NumberMechanism
 from common.protocols import NumberMechanismName
 from tests.support.numbers import EVERY, number_example

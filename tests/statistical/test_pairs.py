@@ -17,7 +17,8 @@ from common.mechanisms.key_value.estimator import PairEstimates
 from common.mechanisms.key_value.pairs import Owned
 from common.mechanisms.key_value.privkv import PrivKv
 from common.task.draft import PairDraft
-from deploy.results.privkvm import iteration
+from deploy.results.next_task import iteration
+from lab.planning.value_design import expected_pairs
 
 _FAR: Final = 5.2
 _COLLECTIONS: Final = 12_000
@@ -67,7 +68,7 @@ def test_shares_are_unbiased_with_the_predicted_variance() -> None:
     found = _collect(mechanism, np.tile(people, (_COLLECTIONS, 1)), rng)
     frequencies = _stacked(found, "frequencies")
     errors = _stacked(found, "frequency_errors")
-    theory = mechanism.expected(shares, np.zeros(2), _PEOPLE)
+    theory = expected_pairs(mechanism, shares, np.zeros(2), _PEOPLE)
 
     assert _is_mean(shares, frequencies)
     assert _is_spread(theory.frequency_errors, frequencies)
@@ -106,7 +107,7 @@ def test_means_have_the_predicted_bias_and_variance(fakes: tuple[float, ...]) ->
     found = _collect(mechanism, _people(shares, means, _COLLECTIONS * _PEOPLE, rng), rng)
     estimated = _stacked(found, "means_with_fakes")
     errors = _stacked(found, "errors_with_fakes")
-    theory = mechanism.expected(shares, means, _PEOPLE)
+    theory = expected_pairs(mechanism, shares, means, _PEOPLE)
     bias = mechanism.bias_of_fakes(shares, means)
 
     assert (np.abs(bias) > 0.005).all()

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.harness.analyzer_core import InProcessAnalyzer, chunks_of, part_header, parts_of
+from audit.harness.analyzer_core import InProcessAnalyzer
 from audit.harness.tasks import FAR_FUTURE
 from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask
@@ -52,13 +52,6 @@ class AnalyzerCore(InProcessAnalyzer):
         """Stage a batch without starting its release."""
         await self.receive(manifest, self.sealed(manifest.n_users, signed))
         await self.staging.finish(manifest.task_digest)
-
-    async def receive(self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2) -> None:
-        """Receive a batch's parts without staging the batch."""
-        await self.staging.begin(manifest, n_parts)
-        for number, reports in enumerate(parts_of(sealed, n_parts)):
-            part = part_header(manifest.task_digest, number, reports)
-            await self.staging.receive(part, chunks_of(reports))
 
     async def deliver(self, users: int, sealed: list[bytes]) -> None:
         """Deliver the reports of the current task's batch, and wait for the release."""

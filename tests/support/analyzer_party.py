@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from analyzer.registry import AnalyzerKeys
+from analyzer.keys import AnalyzerKeys
 from analyzer.storage.store import Store
 from audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
 from audit.harness.clock import ManualClock

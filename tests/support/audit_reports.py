@@ -11,9 +11,9 @@ from audit.harness.tasks import FAR_FUTURE
 from audit.report.audit_report import AuditReport
 from audit.statistics import CONFIDENCE
 from common.accounting.guarantees import guarantees
+from common.crypto.signing import digest_of
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
-from common.task_digest import digest_of
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from tests.support.tokens import TOKENS
@@ -101,7 +101,7 @@ def _of_the_pair(claim: float, measured: float) -> Finding:
         heading="anonymity",
         coalition="shuffler+analyzer",
         verdict="tight" if math.isfinite(claim) else "unprotected",
-        advice="Lower local_epsilon, or let different organisations operate the two.",
+        advice="Lower local_epsilon, or let different organizations operate the two.",
         claim_epsilon=claim,
         exact_epsilon=claim,
         empirical_epsilon_lower=measured,

@@ -1,10 +1,11 @@
 """
-Run commands of `shuffledp`, each in its own process, and fork the workers of services.
+Run commands of `shuffledp`, here or each in its own process, and fork the workers of services.
 
 Processes are forked from one that has loaded the command, because loading takes seconds.
 """
 
 import asyncio
+import json
 import multiprocessing
 import os
 import resource
@@ -15,13 +16,16 @@ from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from typer.testing import CliRunner
 
 from common.crypto.hpke_pool import _end_with_parent
+from deploy.cli import app
 
 _PATIENCE: Final = 120.0
 _LOADED_LATER: Final = (
-    "deploy.clients.people",
+    "deploy.clients.issuer",
     "deploy.demo",
     "deploy.load.run",
     "deploy.pages.live_server",
@@ -32,6 +36,22 @@ _LOADED_LATER: Final = (
     "lab.simulate.sweep",
 )
 """What the bodies of commands load, with what that loads in turn."""
+
+
+def shown(command: str, *more: str) -> str:
+    """
+    Run a command in this process; raise what it raises, or return what it prints.
+
+    `command` is split at spaces; further words are not.
+    """
+    outcome = CliRunner().invoke(app, [*command.split(), *more], catch_exceptions=False)
+    assert 0 == outcome.exit_code, outcome.output
+    return outcome.stdout
+
+
+def shown_json(command: str, *more: str) -> Any:
+    """Run a command in this process with --json, and return what it prints."""
+    return json.loads(shown(command, *more, "--json"))
 
 
 @cache

@@ -13,8 +13,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import Tree, bits_for
 from common.receiving.delivery_table import Delivery
 from common.receiving.received_job import ARRIVED
-from common.receiving.staged_blocks import StagedBlocks
-from common.runtime.blocks import FolderBlocks
+from common.runtime.blocks import FolderBlocks, StagedBlocks
 from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
 from tests.support.leaves import SALT

@@ -9,7 +9,7 @@ from audit.harness.clock import ManualClock
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask
-from user_agent.agent import Agent
+from user_agent.core import Agent
 from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore
 

@@ -18,7 +18,7 @@ from common.runtime.settings import load
 from common.task.canonical import to_json
 from common.task_digest import TaskDigest
 from deploy.clients.base import read_token
-from deploy.clients.people import read_tokens
+from deploy.clients.issuer import read_tokens
 from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
 from deploy.datasets import files
@@ -27,9 +27,8 @@ from deploy.datasets.sources import dataset
 from deploy.load.behaviour import Behaviour
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, seal
-from deploy.results.candidates import read_candidates
-from deploy.results.export import read_result
-from deploy.results.next_iteration import Iterated
+from deploy.results.decoder import read_candidates
+from deploy.results.next_task import Iterated, read_result
 from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from deploy.tasks import drafts
 from deploy.tasks.drafts import read_token_key

@@ -11,8 +11,8 @@ import numpy as np
 from audit.harness.clock import ManualClock
 from common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
 from common.task_digest import TaskDigest
+from issuer.core import Issuance
 from issuer.entitlements import PeopleList
-from issuer.issuance import Issuance
 from issuer.issuance_store import IssuanceStore
 from issuer.metrics import TokenOutcome
 from issuer.token_keys import TokenKeys

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.registry import AnalyzerKeys
+from analyzer.keys import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
 from audit.harness.clock import ManualClock
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey

@@ -7,8 +7,7 @@ from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
 from common.crypto.key_ring import DAY, Schedule
-from common.crypto.signed_key import signed_envelope_key
-from common.crypto.signing import PublicIdentity, SigningIdentity
+from common.crypto.signing import PublicIdentity, SigningIdentity, signed_envelope_key
 from common.limits import MAX_UNIX_TIME
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory

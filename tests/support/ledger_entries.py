@@ -6,12 +6,7 @@ from typing import Any, Final
 from analyzer.budgets import PopulationBudget
 from common.crypto.signing import SigningIdentity
 from common.messages.batch import BatchId
-from common.messages.ledger_entry import (
-    FIRST_PREVIOUS_HASH,
-    ChainedEntry,
-    DecisionEntry,
-    LedgerEntry,
-)
+from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
 from common.task_digest import TaskDigest
 from deploy.tasks.population_budgets import PopulationBudgets
 
@@ -31,21 +26,19 @@ _FIELDS: Final[dict[str, Any]] = {
 
 def first_entry(**changes: Any) -> LedgerEntry:
     """Return a valid first entry, with some fields changed."""
-    return LedgerEntry.chained(FIRST_PREVIOUS_HASH, **_FIELDS | {"entry": 1} | changes)
+    return LedgerEntry(**_FIELDS | changes).following(ChainHead())
 
 
-def next_entry(before: LedgerEntry, **changes: Any) -> LedgerEntry:
+def next_entry(before: ChainedEntry, **changes: Any) -> LedgerEntry:
     """Return a valid entry after another, with some fields changed."""
-    number = before.entry + 1
-    return LedgerEntry.chained(before.entry_hash, **_FIELDS | {"entry": number} | changes)
+    return LedgerEntry(**_FIELDS | changes).following(_head(before))
 
 
 def decision_entry(
     identity: SigningIdentity, before: ChainedEntry, **changes: Any
 ) -> DecisionEntry:
     """Return a valid decision after another entry, with some fields changed."""
-    fields = {
-        "entry": before.entry + 1,
+    fields: dict[str, Any] = {
         "task_digest": _FIELDS["task_digest"],
         "batch_id": _FIELDS["batch_id"],
         "decision": "release",
@@ -53,7 +46,11 @@ def decision_entry(
         "note": "junk from one network",
         "decided": 1_800_000_000,
     }
-    return DecisionEntry.signed(identity, before.entry_hash, **fields | changes)
+    return DecisionEntry(**fields | changes).signed(identity).following(_head(before))
+
+
+def _head(last: ChainedEntry) -> ChainHead:
+    return ChainHead(entry=last.entry, entry_hash=last.entry_hash)
 
 
 def releases(entries: Iterable[ChainedEntry]) -> list[LedgerEntry]:

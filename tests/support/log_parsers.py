@@ -13,6 +13,7 @@ from common.runtime.witness_service import WitnessServicer
 from common.transparency.log_copy import LogCopy
 from common.transparency.log_evidence import find_fork
 from common.wire import transparency
+from common.wire.tasks import task_question_from_wire
 from deploy.commands.log import read_evidence
 from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
 from tests.support.parsers import Parser, file_parser, message_parser
@@ -68,9 +69,9 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     ("log", _copied, transparency.log_to_wire(_COPY, log_pb2.GetLogRequest())),
     (
-        *("question for a task", transparency.log_size_from_wire),
-        shuffler_pb2.FetchTaskRequest(log_size=3),
-        shuffler_pb2.FetchTaskRequest(),
+        *("question for a task", task_question_from_wire),
+        shuffler_pb2.FetchTaskRequest(task_digest=bytes(32), log_size=3),
+        shuffler_pb2.FetchTaskRequest(task_digest=bytes(32)),
     ),
     (
         *("place in the log", transparency.log_proof_from_wire),

@@ -15,7 +15,7 @@ from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import NoteKey
 from common.transparency.log_evidence import LogEvidence
 from tests.support.services import Services
-from user_agent.log_table import all_evidence
+from user_agent.task_log import all_evidence
 from witness.settings import WitnessSettings
 
 N_THIRD_PARTIES: Final = 2

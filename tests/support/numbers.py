@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, Final
 
-from common.mechanisms.numeric.multi_rphm import MultiRphm
+from common.mechanisms.numeric.coordinate_sampling import MultiRphm
 from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.registry import NUMBER_MECHANISMS
 from common.protocols import NumberMechanismName

@@ -1,24 +1,25 @@
 """The three parties' cores on real files and an in-memory network; each may crash."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
-from common.crypto.signing import SignedTask, envelope_hash
+import numpy as np
+
+from common.crypto.signing import SignedTask, envelope_hash, sign_receipt
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from common.wire.batches import proof_from_wire, proof_to_wire
-from shuffler.servicer import receipt_for
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
 from tests.support.faults import Crash, FaultyState, Life, add_boundaries
 from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
-from user_agent.agent import Agent
+from user_agent.core import Agent
 from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore
 from user_agent.policy import Claim
@@ -31,8 +32,7 @@ class ShufflerParty(Shuffler):
 
     def __init__(self, around: Surroundings, analyzer: AnalyzerParty) -> None:
         super().__init__(around.path / "shuffler")
-        self._around = around
-        self._to = analyzer
+        self._around, self._to = around, analyzer
         self.clock = around.clock
         self.analyzer = self  # type: ignore[assignment]  # the core's client
         self.delivered: dict[BatchManifest, dict[int, bytes]] = {}
@@ -71,15 +71,14 @@ class ShufflerParty(Shuffler):
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the analyzer; see shuffler/analyzer_client."""
-        return await self._call("fetch task", lambda: self._to.registry.get(digest))
+        return await self._call("fetch task", lambda: self._to.get_task(digest))
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """Announce a batch to the analyzer; see shuffler/analyzer_client."""
         self.delivered.setdefault(manifest, {})
-        arrived, staged = await self._call(
-            "begin delivery", lambda: self._to.staging.begin(manifest, n_parts)
+        return await self._call(
+            "begin delivery", lambda: self._to.begin_delivery(manifest, n_parts)
         )
-        return set(arrived), staged
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
         """Deliver a part to the analyzer; see shuffler/analyzer_client."""
@@ -90,17 +89,11 @@ class ShufflerParty(Shuffler):
             if manifest.task_digest == part.task_digest
         ]
         assert content == parts.setdefault(part.part, content), "permuted twice"
-
-        async def messages() -> AsyncIterator[bytes]:
-            yield content
-
-        await self._call("deliver part", lambda: self._to.staging.receive(part, messages()))
+        await self._call("deliver part", lambda: self._to.deliver_part(part, [content]))
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """Fetch the analyzer's commitment; see shuffler/analyzer_client."""
-        return await self._call(
-            "finish delivery", lambda: self._to.releases.finish_delivery(digest)
-        )
+        return await self._call("finish delivery", lambda: self._to.finish_delivery(digest))
 
     async def advance(self) -> None:
         """Advance every batch that is due, until the end or a crash."""
@@ -113,7 +106,10 @@ class ShufflerParty(Shuffler):
     async def end(self) -> None:
         """Stop at once, as a killed process does."""
         self.life.over.set()
-        moving: list[Any] = [*self.deliveries._moving.values(), *self.batches._beginning.values()]
+        moving: list[Any] = [
+            *self.deliveries._moving.values(),
+            *self.batches._lookups[True].values(),
+        ]
         if self.store._commits._committing is not None:
             moving.append(self.store._commits._committing)
         for task in moving:
@@ -143,7 +139,7 @@ class DeviceParty:
         add_boundaries(self.store, self.life)
         add_boundaries(self.store._counter, self.life)
         everything = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
-        await self.store.check_counter(everything, confirmed=False)
+        await self.store.check_counter(everything, np.random.default_rng(0), confirmed=False)
         self.agent = Agent(
             shuffler=self,
             store=self.store,
@@ -159,27 +155,23 @@ class DeviceParty:
         return await self._around.network.call(self.life, self._shuffler.life, act, work)
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task from the shuffler; see user_agent/shuffler_client."""
-        return await self._call("fetch task", lambda: self._shuffler.collection.fetch_task(digest))
+        """Fetch a task from the shuffler; see user_agent/clients.py."""
+        return await self._call("fetch task", lambda: self._shuffler.fetch_task(digest))
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit to the shuffler; see user_agent/shuffler_client."""
+        """Submit to the shuffler; see user_agent/clients.py."""
         self.sent[envelope_hash(envelope)] = envelope
 
         async def submit() -> bytes:
-            outcome = await self._shuffler.collection.submit(digest, envelope, token)
-            return receipt_for(SHUFFLER, digest, envelope, outcome)
+            await self._shuffler.collection.submit(digest, envelope, token)
+            return sign_receipt(SHUFFLER, digest, envelope)
 
         return await self._call("submit", submit)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Ask the shuffler for a proof; see user_agent/shuffler_client."""
-
-        async def relayed() -> InclusionProof:
-            shown = await self._shuffler.inclusions.relay(digest, prefix)
-            return proof_from_wire(proof_to_wire(*shown))
-
-        return await self._call("ask for a proof", relayed)
+        """Ask the shuffler for a proof; see user_agent/clients.py."""
+        work = partial(self._shuffler.inclusion, digest, prefix)
+        return await self._call("ask for a proof", work)
 
     async def end(self) -> None:
         """Stop at once, as a killed process does."""

@@ -3,8 +3,9 @@
 import math
 from typing import Any
 
+from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import Kind
-from lab.planning.design import Design
+from lab.planning.design import Design, ItemDesign
 from lab.planning.requirements import Requirements
 from lab.planning.value_design import ValueDesign
 
@@ -44,3 +45,16 @@ def planned_value_design(found: Design) -> ValueDesign:
     """Narrow a design to that of a kind other than items."""
     assert isinstance(found, ValueDesign)
     return found
+
+
+def planned_items(found: Design) -> ItemDesign:
+    """Narrow a design to one for items."""
+    assert isinstance(found, ItemDesign)
+    return found
+
+
+def reduction_of(found: Design) -> MatchCountReduction:
+    """Return the reduction of a design for items."""
+    reduction = found.mechanism.reduction
+    assert reduction is not None
+    return reduction

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from common.messages.result import Histogram, Result
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
+from deploy.demo.truth import beside_truth
 from deploy.pages.result_page import result_page
 from deploy.results.result_view import result_view
 from tests.support.results import guarantee, released
@@ -78,8 +79,8 @@ def collected(*, size: int = 0, labels: Sequence[str] = ()) -> Collected:
 
 def page_of(found: Collected, *, known: bool = False) -> str:
     """Render the page of a result; with `known`, beside the true shares, as in a demo."""
-    people = None
+    view = result_view(found.result.estimate, found.task, most=9)
     if known:
         people = SamplePeople(kind="categorical", title="", values=[], draft={}, truth=found.truth)
-    view = result_view(found.result.estimate, found.task, most=9, people=people)
+        view = beside_truth(view, found.result.estimate, found.task, people)
     return result_page(found.result, found.task, view)

@@ -82,4 +82,5 @@ def month(folder: Path, first_name: str = "Bonn", top: int = 4) -> tuple[Series,
                 shown=(),
             )
     rounds = series.rounds(tasks, series.deadline(CURRENT) - 1)
-    return series, SeriesResults(rounds=rounds, estimates=estimates, costs=costs, top=top)
+    found = SeriesResults(rounds=rounds, estimates=estimates, costs=costs, of_shares=True, top=top)
+    return series, found

@@ -1,28 +1,17 @@
 """A shuffler's core over a fake analyzer and a manual clock."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
-
-from audit.harness.analyzer_core import InlineExecutor
-from audit.harness.clock import ManualClock
+from audit.harness.shuffler_core import InProcessShuffler
 from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
 from common.crypto.hpke_pool import HpkePool
-from common.errors import PeerError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
-from common.runtime.blocks import FolderBlocks
 from common.runtime.key_store import KeyStore
-from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
-from shuffler.core import ShufflerCore
-from shuffler.metrics import METRICS
-from shuffler.settings import ShufflerSettings
-from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import SHUFFLER, store_holding
 from tests.support.tasks import PublishedTask, published
@@ -62,16 +51,10 @@ class InlinePool(HpkePool):
         return future
 
 
-async def _absent_log(after: int) -> NoReturn:
-    raise PeerError(f"away, after {after}")
-
-
-class Shuffler(ShufflerCore):
-    """A shuffler's core on its own files; `start` makes it, and makes it again after a crash."""
+class Shuffler(InProcessShuffler):
+    """A shuffler's core with one task."""
 
     analyzer: MemoryAnalyzer
-    clock: ManualClock
-    store: SqliteStore
 
     def __init__(
         self,
@@ -81,41 +64,16 @@ class Shuffler(ShufflerCore):
         **limits: Any,
     ) -> None:
         """`limits` are settings; by default, `pool` works in this thread."""
-        self.path, self.case, self.limits = path, case, limits
-        self.pool = pool or InlinePool()
-        self.analyzer = MemoryAnalyzer(case.signed, case.identity)
-        self.pinned = case.identity.public_identity()
-        self.clock = ManualClock()
-        self.rng = np.random.default_rng(1)
-        self._contributor = Contributor(case.task, case.signed.digest())
-
-    async def start(self) -> None:
-        """Start, or restart after a crash."""
-        state = self.open_state()
-        self.process_metrics = ProcessMetrics("shuffler", METRICS, self.clock)
         super().__init__(
-            settings=ShufflerSettings(
-                state_directory=self.path,
-                plaintext=True,
-                analyzer="127.0.0.1:1",
-                analyzer_identity=self.pinned.raw.hex(),
-                submissions_per_connection=0,
-                **self.limits,
-            ),
-            state=state,
-            keys=self.open_keys(state),
+            path,
+            analyzer=MemoryAnalyzer(case.signed, case.identity),
+            pinned=case.identity.public_identity(),
             identity=SHUFFLER,
-            store=self.open_store(),
-            blocks=FolderBlocks(self.path / "blocks"),
-            pool=self.pool,
-            executor=InlineExecutor(),
-            analyzer=self.analyzer,
-            get_log=_absent_log,
-            process_metrics=self.process_metrics,
-            clock=self.clock,
-            rng=self.rng,
+            pool=pool or InlinePool(),
+            **limits,
         )
-        await self.resume()
+        self.case = case
+        self._contributor = Contributor(case.task, case.signed.digest())
 
     async def restart(self) -> None:
         """Restart on the same files, as after a crash."""
@@ -124,20 +82,11 @@ class Shuffler(ShufflerCore):
 
     async def advance(self) -> None:
         """Perform every due event, and wait until it is done."""
-        unfinished = self.batches.unfinished()
-        await asyncio.gather(*(self.deliveries._start(batch) for batch in unfinished))
-
-    def open_state(self) -> StateDirectory:
-        """Open the state directory."""
-        return StateDirectory.open(self.path)
+        await self.deliveries.advance()
 
     def open_keys(self, state: StateDirectory) -> KeyStore:
         """Open the keys, the task's among them."""
         return store_holding(state, self.case.shuffler_key, now=self.clock.now())
-
-    def open_store(self) -> SqliteStore:
-        """Open the database of submissions."""
-        return SqliteStore(self.path / "spool.sqlite", self.clock)
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""

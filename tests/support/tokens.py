@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signed_key import KeyUse, prove_key
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import KeyUse, SigningIdentity, prove_key
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import ConflictError, CredentialError, PeerError, PeerRefusalError
 from common.limits import MAX_UNIX_TIME

@@ -9,6 +9,8 @@ from analyzer.sentinels import SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from audit.harness.clock import ManualClock
+from audit.harness.tasks import FAR_FUTURE
+from common.crypto.batch_key import BatchKey
 from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
 from common.messages.batch import (
     BatchId,
@@ -32,6 +34,9 @@ from deploy.results.export import as_json
 from deploy.results.ledger import LedgerView
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, issuer_pb2, shuffler_pb2, user_agent_pb2
+from shuffler.active_batches import ActiveBatch
+from shuffler.batch_states import ClosingRule
+from shuffler.front_end import batch_from_wire, batch_to_wire
 from shuffler.inclusion import InclusionProofs, ProofJob
 from tests.support.batch_progress import progress
 from tests.support.kind_results import kind_collected
@@ -44,7 +49,17 @@ from tests.support.tasks import draft, published
 from tests.support.tokens import TOKENS
 
 EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)
-_SIGNED: Final = published().signed
+_PUBLISHED: Final = published()
+_SIGNED: Final = _PUBLISHED.signed
+_RULE: Final = ClosingRule(n_min=10, target_size=20, deadline=FAR_FUTURE)
+_BATCH: Final = ActiveBatch(
+    digest=EXAMPLE_DIGEST,
+    signed=_SIGNED,
+    task=_PUBLISHED.task,
+    batch_id=BatchId(bytes(16)),
+    key=BatchKey(bytes(32)),
+    closing_rule=_RULE,
+)
 _REPORT_BYTES: Final = 60
 _NEGATIVE_BINOMIAL: Final = NegativeBinomialDummies(
     per_user=1, trials=8, extra_weight=2**30, most=90
@@ -303,6 +318,11 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         _sentinels(acknowledged=True),
     ),
     (
+        *("batch for a front-end", partial(batch_from_wire, EXAMPLE_DIGEST)),
+        batch_to_wire(_BATCH, None),
+        batch_to_wire(_BATCH, _PUBLISHED.shuffler_key),
+    ),
+    (
         "job for a worker",
         lambda message: jobs.job_from_wire(ProofJob, message, {"blocks": None}),
         jobs.job_to_wire(_JOB),
@@ -334,7 +354,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         issuance.TOKENS.to_wire(TOKENS),
     ),
     (
-        *("question for a receipt", submissions.record_question_from_wire),
+        *("question for a receipt", submissions.receipt_request_from_wire),
         user_agent_pb2.GetReceiptRequest(task_digest=EXAMPLE_DIGEST),
         user_agent_pb2.GetReceiptRequest(task_digest=EXAMPLE_DIGEST, person="Ada"),
     ),

@@ -247,7 +247,7 @@ class World:
 
     def _sealed_reports(self, saved: SavedSubmission, task: Task) -> list[bytes]:
         key = self.shuffler.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-        envelope = self.device.sent.get(saved.envelope_hash, saved.envelope)
+        envelope = self.device.sent.get(saved.envelope_hash, saved.envelope or b"")
         plaintext = key.open(envelope, envelope_context(saved.task_digest))
         return split_every(split_submission(plaintext)[1], task.sealed_report_bytes)
 

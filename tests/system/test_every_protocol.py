@@ -29,9 +29,14 @@ from deploy.load.sender import Destination
 from deploy.results.decoder import decode
 from deploy.results.distribution import Distribution
 from deploy.results.distribution_view import DEFAULT_QUANTILES
-from deploy.results.export import as_json, read_result
-from deploy.results.found_labels import FoundTexts, labels_fragment
-from deploy.results.next_iteration import Iterated, next_draft
+from deploy.results.export import as_json
+from deploy.results.next_task import (
+    FoundTexts,
+    Iterated,
+    labels_fragment,
+    next_draft,
+    read_result,
+)
 from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.tasks.demo_task import closing_draft

@@ -81,5 +81,5 @@ async def test_no_party_holds_another_partys_secrets_while_a_batch_collects(
         written[1],
     )
     # Not the wrong place: the reports are there, under the batch's key.
-    stored = b"".join(stored_groups(cluster.shuffler.state, digest))
+    stored = b"".join(stored_groups(cluster.shuffler.state))
     assert [] == [report for report in sealed if report not in stored]

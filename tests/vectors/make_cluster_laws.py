@@ -26,10 +26,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.epsilon_search import gaussian_mu
 from common.mechanisms.base import Vector
 from common.task.cluster_dummies import MAX_TYPES
 from lab.planning import cluster_law
+from lab.planning.calibration import gaussian_mu
 from lab.planning.cluster_law import FILE, ClusterLaw, poisson_delta, shipped_laws
 
 _IDEAL_SHARE: Final = 0.35
@@ -76,7 +76,7 @@ def variance_at_level(law: ClusterLaw) -> float:
     return law.level * 2 / gaussian_mu(law.epsilon, law.delta) ** 2
 
 
-def optimise(law: ClusterLaw, start: Rates, steps: int, learning_rate: float) -> Rates:
+def optimize(law: ClusterLaw, start: Rates, steps: int, learning_rate: float) -> Rates:
     """Return rates with fewer reports for the law's δ and variance. Cost: `steps` gradients."""
     squares = (start.positive - law.negative_weight * start.negative) ** 2
     costs = _costs(law, start)
@@ -112,7 +112,7 @@ def _costs(law: ClusterLaw, start: Rates) -> Vector:
 def pruned(found: Rates, most: int = MAX_TYPES) -> Rates:
     """Return the types that matter most for δ."""
     if found.elasticities is None:
-        raise ValueError("elasticities come from `optimise`")
+        raise ValueError("elasticities come from `optimize`")
     shares = found.elasticities / found.elasticities.sum()
     kept = np.sort(np.argsort(-shares)[:most])
     kept = kept[shares[kept] > _LEAST_ELASTICITY]
@@ -126,8 +126,8 @@ def pruned(found: Rates, most: int = MAX_TYPES) -> Rates:
 
 def made(law: ClusterLaw) -> ClusterLaw:
     """Return the law with the types that its target, level, negative weight and rooms lead to."""
-    dense = optimise(law, first_rates(law), _DENSE_STEPS, _RATE)
-    final = optimise(law, pruned(dense), _STEPS, _RATE / 2)
+    dense = optimize(law, first_rates(law), _DENSE_STEPS, _RATE)
+    final = optimize(law, pruned(dense), _STEPS, _RATE / 2)
     types = zip(final.positive, final.negative, final.rates, strict=True)
     return replace(law, types=tuple((int(i), int(j), float(f"{rate:.4g}")) for i, j, rate in types))
 

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from common.crypto.signing import digest_of
 from common.task.task import Task
-from common.task_digest import digest_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task, lasting_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 

@@ -21,7 +21,13 @@ from typing import Any, ClassVar, Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Reports, check_report_bytes, check_valid, check_values
+from common.mechanisms.base import (
+    Randomizer,
+    Reports,
+    check_report_bytes,
+    check_valid,
+    check_values,
+)
 from common.mechanisms.hashing.finite_field import check_prime, is_prime
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
@@ -35,7 +41,7 @@ FIRST_BYTES: Final = 2
 
 
 @dataclass(frozen=True)
-class PrefixHashing(OddsOfWeights):
+class PrefixHashing(OddsOfWeights, Randomizer):
     """
     Hash a random part of the value with a fresh uniform seed; randomized response over buckets.
 
@@ -58,7 +64,7 @@ class PrefixHashing(OddsOfWeights):
         """
         Compute a task's integer weights and sizes, or raise TaskError. Run by the analyzer.
 
-        If `buckets` is 0, they are the prime nearest to e^ε + 1, which minimises the variance of
+        If `buckets` is 0, they are the prime nearest to e^ε + 1, which minimizes the variance of
         rare values [WBLJ17].
         """
         weights = ResponseWeights.for_epsilon(local_epsilon)

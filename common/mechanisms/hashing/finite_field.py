@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
-from common.mechanisms.bits import slices
+from common.mechanisms.bits import chunks
 
 MIN_DIGITS: Final = 2
 """Minimum number of digits: with one, there are as many buckets as points."""
@@ -135,7 +135,7 @@ class HashFamily:
         """
         first, constant = self._first_cell, self._to_canonical
         cells = np.empty(len(seeds), dtype=np.int64)
-        for part in slices(len(seeds), 1, _CHUNK):
+        for part in chunks(len(seeds), 1, _CHUNK):
             seed = seeds[part].astype(np.int64)
             bucket = constant[seed]
             bucket *= buckets[part]  # below q² ≤ MAX_SEEDS, so 32 bits hold it
@@ -203,10 +203,10 @@ class HashFamily:
         spectrum = rows.ravel()[source]
         spectrum.imag *= sign
         spectrum[0] = 0
-        slices = self._phases @ spectrum.reshape(self.q, -1)
+        by_slice = self._phases @ spectrum.reshape(self.q, -1)
         shape = (self.q,) * (self.t - 1)
         sums = scipy.fft.irfftn(
-            slices.reshape(self.slices, *shape[:-1], self._half),
+            by_slice.reshape(self.slices, *shape[:-1], self._half),
             s=shape,
             axes=range(1, self.t),
             norm="forward",
@@ -218,8 +218,8 @@ class HashFamily:
     def forward(self, theta: Vector) -> Vector:
         """Sum theta over each cell's points: the transpose of `adjoint`, at the same cost."""
         shape = (self.slices,) + (self.q,) * (self.t - 1)
-        slices = scipy.fft.rfftn(theta.reshape(shape), axes=range(1, self.t), workers=_THREADS)
-        spectrum = self._phases.conj().T @ slices.reshape(self.slices, -1)
+        by_slice = scipy.fft.rfftn(theta.reshape(shape), axes=range(1, self.t), workers=_THREADS)
+        spectrum = self._phases.conj().T @ by_slice.reshape(self.slices, -1)
         place, sign = self._spread
         rows = np.empty((self.rows - 1, self._half), dtype=np.complex128)
         rows[:, 0] = theta.sum()

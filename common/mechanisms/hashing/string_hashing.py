@@ -24,7 +24,7 @@ from common.mechanisms.base import (
     check_answers,
     check_valid,
 )
-from common.mechanisms.bits import slices
+from common.mechanisms.bits import chunks
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, HashedResponse, mix
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.support import IndependentSupport
@@ -131,10 +131,10 @@ class StringHashing(IndependentSupport, HashedResponse):
         """
         check_valid(self.valid(reports), f"a bucket is not below {self.buckets}")
         counts = np.zeros(self.domain_size, dtype=np.int64)
-        for part in slices(len(reports), 1, _CHUNK):
+        for part in chunks(len(reports), 1, _CHUNK):
             seeds = reports["seed"][part].astype(np.uint64)
             buckets = reports["bucket"][part].astype(np.uint64)
-            for some in slices(self.domain_size, len(seeds), _CHUNK):
+            for some in chunks(self.domain_size, len(seeds), _CHUNK):
                 digests = self._candidate_digests[some, None, :]
                 supported = bucket_of(seeds, digests, self.buckets) == buckets
                 counts[some] += supported.sum(axis=1)

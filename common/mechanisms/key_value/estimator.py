@@ -173,32 +173,6 @@ class PairEstimator(CheckedArguments):
         """
         return self.share_of_fakes(frequencies) * (self.fake_values - means)
 
-    def expected(self, frequencies: Vector, means: Vector, n_users: int) -> PairEstimates:
-        """
-        Return the expectation and the standard errors of `estimate`, for users drawn at random.
-
-        Shares vary around those of the users drawn, means around those of the population. Both use
-        E[1/R] over the number R of reports to second order, and ignore clipping to -1 .. 1.
-
-        Arguments are those of `bias_of_fakes`; there are at least a few users for each key.
-        """
-        asked = np.full(len(frequencies), 1 / len(frequencies))
-        inverse = _mean_inverse(n_users, asked)
-        coin = self.p_key * (1 - self.p_key) / (self.key_signal or 1.0) ** 2
-        not_asked = np.maximum(n_users * inverse - 1, 0.0) / max(n_users - 1, 1)
-        known = self.key_signal > 0
-        errors = np.sqrt(coin * inverse + frequencies * (1 - frequencies) * not_asked)
-        with_fakes = means + self.bias_of_fakes(frequencies, means)
-        present = frequencies * self.key_signal + 1 - self.p_key
-        signs = _mean_inverse(n_users, present * asked)
-        return PairEstimates(
-            frequencies=np.where(known, frequencies, 0.5),
-            frequency_errors=np.where(known, errors, 0.5),
-            means_with_fakes=with_fakes,
-            errors_with_fakes=np.sqrt((self.value_signal**-2 - with_fakes**2) * signs),
-            has_values=np.ones(len(frequencies), dtype=np.bool_),
-        )
-
     def without_fakes(self, estimates: PairEstimates) -> OwnersMeans:
         """
         Remove fakes t from estimated means M by the estimated shares f: (M - φ·t) / (1 - φ).
@@ -240,9 +214,3 @@ class PairEstimator(CheckedArguments):
         low, high = bit_interval(within, errors**2 / (level - within**2), level, confidence)
         safe = np.maximum(errors, _TINY)
         return (within - low) / safe, (high - within) / safe
-
-
-def _mean_inverse(trials: int, probabilities: Vector) -> Vector:
-    """Return E[1/R] of a binomial R > 0 of mean μ, to second order: (1 + Var[R]/μ²) / μ."""
-    mean = trials * probabilities
-    return (1 + (1 - probabilities) / mean) / mean

@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.mechanisms.base import Counts, Reports, check_report_bytes, check_valid, reports_of
+from common.mechanisms.base import (
+    Counts,
+    Randomizer,
+    Reports,
+    check_report_bytes,
+    check_valid,
+    reports_of,
+)
 from common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
 from common.mechanisms.key_value.pairs import Owned, Pairs
 from common.mechanisms.numeric.number import to_grid
@@ -36,7 +43,7 @@ _REPORT: Final = np.dtype([("key", "<u2"), ("answer", "u1")])
 
 
 @dataclass(frozen=True)
-class PrivKv(PairEstimator):
+class PrivKv(PairEstimator, Randomizer):
     """Randomize one key of each user; estimate shares and means of all keys."""
 
     @classmethod

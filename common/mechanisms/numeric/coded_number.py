@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.base import Counts, Reports, Vector, check_valid, reports_of
-from common.mechanisms.bits import slices
+from common.mechanisms.bits import chunks
 from common.mechanisms.numeric.number import (
     Moments,
     NumberMechanism,
@@ -49,7 +49,7 @@ class Spread:
         squares = numbers**2 + rounding_variance(numbers, self.steps)
         return self.level + self.slope * squares
 
-    def moments(self, totals: Totals, n_reports: int, sampling: float) -> Moments:
+    def moments(self, totals: Totals, sampling: float = 1.0) -> Moments:
         """
         Estimate means and their variances from totals.
 
@@ -62,7 +62,8 @@ class Spread:
         With too few reports the variances are infinite. `sampling` is the inverse of the share of
         coordinates that a report covers. Means and variances have shape (coordinates,).
         """
-        _, first, second = totals
+        counts, first, second = totals
+        n_reports = round(float(counts.sum()) * sampling / len(counts))
         means = sampling * first / max(n_reports, 1)
         free = n_reports if self.slope > 0 else n_reports - 1
         if free <= 0:
@@ -176,14 +177,13 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
         """Sum the parts of reports, shape (features,); below 2^63. Run by the analyzer."""
         check_valid(self.valid(reports), f"a code is not below {self.answers}")
         cells = np.zeros(self.features, dtype=np.int64)
-        for part in slices(len(reports), 1, CODES_AT_ONCE):
+        for part in chunks(len(reports), 1, CODES_AT_ONCE):
             cells += self.parts(reports["code"][part].astype(np.int64)).sum(axis=1)
         return cells
 
     def estimate(self, cells: Counts) -> Moments:
         """Estimate the mean without bias from the result of `tally`. Run by the analyzer."""
-        totals = self.totals(cells[np.newaxis])
-        return self.spread.moments(totals, int(totals[0, 0]), sampling=1.0)
+        return self.spread.moments(self.totals(cells[np.newaxis]))
 
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated mean for these users; shape (1,)."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.base import Counts, Reports, Vector, check_valid
-from common.mechanisms.bits import bit_field, count_set_bits, pack, slices, spare_bits_clear
+from common.mechanisms.bits import bit_field, chunks, count_set_bits, pack, spare_bits_clear
 from common.mechanisms.numeric.coded_number import Spread
 from common.mechanisms.numeric.number import (
     Moments,
@@ -117,7 +117,7 @@ class MeanEst(OddsOfWeights, NumberMechanism):
         """
         values = check_numbers(values, self.dimensions)
         reports = np.empty(len(values), dtype=self.report_dtype)
-        for part in slices(len(values), self.dimensions, _CHUNK):
+        for part in chunks(len(values), self.dimensions, _CHUNK):
             own = pack(to_grid(values[part], 1, rng))
             corners = np.empty_like(own)
             pending = np.arange(len(own))
@@ -158,7 +158,7 @@ class MeanEst(OddsOfWeights, NumberMechanism):
         count = np.full(self.dimensions, float(n_reports))
         first = (2 * cells[1:] - n_reports).astype(np.float64) * self.scale
         totals = np.stack([count, first, count * self.scale**2])
-        return self.spread.moments(totals, n_reports, sampling=1.0)
+        return self.spread.moments(totals)
 
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated means for these users, Σ(B² - t²) / n²."""

@@ -4,34 +4,65 @@ RAPPOR: texts as bits of a Bloom filter, with permanent and instantaneous noise 
 A user permanently belongs to one of m cohorts. The text sets h of k bits there (`bloom.py`), or the
 one bit of a label. With probability f the permanent response replaces a bit, once and for all, by a
 fair coin (`permanent_response.py`). Each report draws new bits: it sets a bit with probability
-q if the permanent bit is set, and p otherwise (`probabilities.py`).
+q if the permanent bit is set, and p otherwise.
 
 One class covers the paper's variants: "one-time" has no instantaneous noise (p = 0, q = 1), so that
 a report is the permanent response; "basic" has one bit for each label, one hash and one cohort.
+
+A report sets a bit with probability p* if the text leaves it unset, and q* if the text sets it:
+
+    p* = (1-f)·p + f·(p+q)/2,    q* = (1-f)·q + f·(p+q)/2.
 """
 
+import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ValueRangeError
-from common.mechanisms.base import Counts, Reports, check_report_bytes, check_valid
-from common.mechanisms.bits import bit_field, pack, slices, spare_bits_clear
+from common.errors import TaskError, ValueRangeError
+from common.mechanisms.arguments import CheckedArguments
+from common.mechanisms.base import Counts, Randomizer, Reports, check_report_bytes, check_valid
+from common.mechanisms.bits import bit_field, chunks, pack, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
-from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities, rounded_weights
-from common.task.specs import INSTANT_SUM, Encoding, RapporSpec
+from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
+from common.mechanisms.weights import epsilon_of_odds
+from common.task.specs import INSTANT_SUM, PERMANENT_SUM, Encoding, RapporSpec
+
+Probability = Fraction | Decimal | float
 
 _DEFAULT_BYTES: Final = 256
+_TOTAL: Final = 2 * PERMANENT_SUM * INSTANT_SUM
+"""Denominator of p* and q*: 256 for the permanent bit, times 65536 for the report's."""
+
+
+def rounded_weights(f: Probability, p: Probability, q: Probability) -> tuple[int, int, int]:
+    """
+    Round f up to 128ths, p up and q down to 65536ths, and return these weights.
+
+    Rounding only adds noise, so no ε exceeds that of the given probabilities. Raises TaskError if a
+    number is not in 0 .. 1, f rounds to 1, or p does not stay below q.
+    """
+    replaced = math.ceil(_exact("f", f) * PERMANENT_SUM)
+    unset = math.ceil(_exact("p", p) * INSTANT_SUM)
+    shown = math.floor(_exact("q", q) * INSTANT_SUM)
+    if replaced == PERMANENT_SUM:
+        raise TaskError(f"f is {f}; rounded up to {PERMANENT_SUM}ths it must be below 1")
+    if unset >= shown:
+        raise TaskError(f"p is {p} and q {q}; rounded to {INSTANT_SUM}ths p must be below q")
+    return replaced, unset, shown
 
 
 @dataclass(frozen=True)
-class Rappor(RapporProbabilities):
-    """RAPPOR with integer weights. Pure; vectorised over users."""
+class Rappor(CheckedArguments, Randomizer):
+    """RAPPOR with integer weights. Pure; vectorized over users."""
 
     spec: RapporSpec
     labels: tuple[str, ...] = ()
@@ -91,6 +122,80 @@ class Rappor(RapporProbabilities):
         """The cohort (uint16), and k bits and a spare one, least significant first, in bytes."""
         return _layout(self.spec.bits)
 
+    @cached_property
+    def _odds(self) -> tuple[int, int]:
+        """p* and q* times _TOTAL."""
+        unset, shown = self.spec.unset_weight, self.spec.set_weight
+        other = self.spec.permanent_weight
+        same = 2 * PERMANENT_SUM - other
+        return same * unset + other * shown, same * shown + other * unset
+
+    @property
+    def unset_probability(self) -> float:
+        """Probability p* that a report sets a bit that the text leaves unset."""
+        return self._odds[0] / _TOTAL
+
+    @property
+    def set_probability(self) -> float:
+        """Probability q* that a report sets a bit that the text sets."""
+        return self._odds[1] / _TOTAL
+
+    @cached_property
+    def local_epsilon(self) -> float:
+        """
+        Local ε of ONE report: h·ln(q*(1-p*) / (p*(1-q*))), rounded up [EPK14].
+
+        In the least private pair, two texts set 2h different bits. Texts that share bits, or whose
+        hashes coincide, are more private. The cohort does not depend on the text.
+        """
+        unset, shown = self._odds
+        likelier, rarer = shown * (_TOTAL - unset), unset * (_TOTAL - shown)
+        return epsilon_of_odds(likelier, rarer, self.spec.hashes)
+
+    @cached_property
+    def permanent_epsilon(self) -> float:
+        """
+        Local ε of any number of reports on ONE text: 2h·ln((1-f/2) / (f/2)), rounded up [EPK14].
+
+        Infinite if f is 0. If a user's text changes, each text has its own ε; the bound fails if
+        one text can be inferred from another.
+        """
+        weight = self.spec.permanent_weight
+        return epsilon_of_odds(2 * PERMANENT_SUM - weight, weight, 2 * self.spec.hashes)
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Check that one report is local_epsilon-private. Run by the user agent."""
+        return local_epsilon >= self.local_epsilon  # which is rounded up from 60 digits
+
+    @property
+    def reduction(self) -> Reduction:
+        """
+        A match count for one hash, in any number of cohorts, else the local ε alone.
+
+        Let U draw a uniform cohort and set every bit with probability p*. A report supports a text
+        if the text's bit in the report's cohort is set; U supports any text with probability p*.
+        Relative to U a report has density q*/p* if it supports its own text, and γ = (1-q*)/(1-p*)
+        otherwise: it is a draw from U with probability γ, else one from U given that it supports
+        its text, with l = 1/p*. Two texts that share their bit in a share s of the cohorts collide
+        with probability s + (1-s)·p* ≥ 1/l; fewer collisions are less private, so 1/l bounds every
+        pair.
+
+        Attacks cover it only if there are three texts, and no two of them ever share a bit.
+        """
+        if self.spec.hashes > 1:
+            return PureReduction(local_epsilon=self.local_epsilon)
+        unset, shown = self._odds
+        rest = _TOTAL - unset
+        reduction = MatchCountReduction.of_support_sets(
+            answers=_TOTAL / unset,
+            local_epsilon=self.local_epsilon,
+            blanket=(_TOTAL - shown) / rest,
+            signal=(shown - unset) / rest,
+            independent=True,
+        )
+        third = self.spec.encoding == "labels" and self.spec.bits > 2  # noqa: PLR2004  # third text
+        return reduction if third else dataclasses.replace(reduction, third_value="none")
+
     def set_bits(self, texts: Sequence[str | bytes]) -> NDArray[np.intp]:
         """Return the bits of texts, (texts, m, h), in 2 µs for each cohort. Errors: `permanent`."""
         cohorts, encoded = range(self.spec.cohorts), [self._encoded(text) for text in texts]
@@ -111,7 +216,7 @@ class Rappor(RapporProbabilities):
         """
         spec = self.spec
         responses = np.zeros(len(texts), dtype=self.report_dtype)
-        for part in slices(len(texts), spec.bits):
+        for part in chunks(len(texts), spec.bits):
             rows = [
                 self._noise_of(text, secret)
                 for text, secret in zip(texts[part], secrets[part], strict=True)
@@ -151,7 +256,7 @@ class Rappor(RapporProbabilities):
         reports = responses.copy()
         if spec.one_time:
             return reports
-        for part in slices(len(reports), spec.bits):
+        for part in chunks(len(reports), spec.bits):
             bits = responses["bits"][part]
             draw = rng.integers(0, INSTANT_SUM, size=(len(bits), spec.bits), dtype=np.uint16)
             unset, shown = pack(draw < spec.unset_weight), pack(draw < spec.set_weight)
@@ -177,7 +282,7 @@ class Rappor(RapporProbabilities):
         )
         sizes = np.bincount(reports["cohort"], minlength=spec.cohorts)
         counts = np.zeros(spec.cohorts * spec.bits, dtype=np.int64)
-        for part in slices(len(reports), spec.bits):
+        for part in chunks(len(reports), spec.bits):
             bits = np.unpackbits(reports["bits"][part], axis=1, count=spec.bits, bitorder="little")
             rows, places = np.nonzero(bits)
             cells = reports["cohort"][part].astype(np.int64)[rows] * spec.bits + places
@@ -238,3 +343,14 @@ class Rappor(RapporProbabilities):
 
 def _layout(bits: int) -> np.dtype[Any]:
     return np.dtype([("cohort", "<u2"), bit_field(bits)])
+
+
+def _exact(name: str, probability: Probability) -> Fraction:
+    """Return a probability as a fraction; raise TaskError unless it is in 0 .. 1."""
+    try:
+        exact = Fraction(probability)
+    except (ValueError, OverflowError) as error:
+        raise TaskError(f"{name} must be a number") from error
+    if not 0 <= exact <= 1:
+        raise TaskError(f"{name} is {probability}; it must lie between 0 and 1")
+    return exact

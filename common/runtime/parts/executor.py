@@ -67,10 +67,11 @@ class Executor(ABC):
 
 
 _STAGES: Final = (
-    *("seal_dummies", "throw", "permute"),
+    *("seal_dummies", "scatter", "permute"),
     *("split", "merge", "hash_buckets"),
     *("match", "count"),
 )
+"""Names of the methods that are stages, of both parties' jobs."""
 OF_PARTS: Final = (
     MetricRow("shuffledp_parts_running", "Parts of batches that are being computed."),
     MetricRow("shuffledp_parts_stuck", "Parts that have been computed for over ten minutes."),

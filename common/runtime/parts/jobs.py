@@ -10,8 +10,8 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
+from common.crypto.secret import forbid_core_dumps
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
-from common.runtime.core_dumps import forbid_core_dumps
 from common.runtime.parts.executor import Job
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from common.runtime.settings import KeyHolderSettings

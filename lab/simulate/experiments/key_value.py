@@ -16,7 +16,8 @@ from common.mechanisms.base import Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import PrivKv
 from common.task.draft import PairDraft
-from deploy.results.privkvm import iteration
+from deploy.results.next_task import iteration
+from lab.planning.value_design import expected_pairs
 from lab.simulate.accuracy import Summary
 from lab.simulate.plot import Axes, Point
 from lab.simulate.table import Progress, Report
@@ -89,14 +90,14 @@ class KeyValueExperiment:
         variance = np.zeros(len(self.shares))
         for number in range(1, method.iterations + 1):
             mechanism = self.mechanism(method, number, previous)
-            expected = mechanism.expected(np.array(self.shares), self.means, self.n_users)
+            expected = expected_pairs(mechanism, np.array(self.shares), self.means, self.n_users)
             fakes = mechanism.share_of_fakes(np.array(self.shares))
             variance = expected.errors_with_fakes**2 + fakes**2 * variance
             previous = expected.means_with_fakes
         return expected.means_with_fakes, np.sqrt(variance)
 
     def figures(self, method: _Method, estimates: Vector) -> dict[str, Any]:
-        """Summarise a method's estimates, shape (repeats, keys), as JSON fields."""
+        """Summarize a method's estimates, shape (repeats, keys), as JSON fields."""
         truth = self.means
         bias = Summary.of(((truth - estimates) * np.sign(truth)).mean(axis=1).tolist())
         expected, deviations = self.theory(method)

@@ -16,11 +16,10 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyzer.estimation.projection import shrink_to_common_mean, shrink_to_zero
+from analyzer.estimation.shrinkage import shrink_to_zero, shrinkage_factor
 from common.mechanisms.base import Vector
-from common.mechanisms.numeric.coordinate_sampling import MultiHm
+from common.mechanisms.numeric.coordinate_sampling import MultiHm, MultiRphm
 from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import Moments, NumberMechanism
 from common.mechanisms.weights import ResponseWeights
 from common.task.task import NONCE_BYTES
@@ -109,6 +108,19 @@ def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> d
         "answer 0": np.zeros(d),
     }
     return {name: mse_of(estimate, truth) for name, estimate in estimates.items()}
+
+
+def shrink_to_common_mean(moments: Moments) -> Vector:
+    """
+    Shrink means towards their common mean [EM73]; best where the attributes are similar.
+
+    The factor is that of `shrink_to_zero` for distances from the mean, with 1 - 3/d: fewer than
+    four means are unchanged.
+    """
+    centre = moments.means.mean()
+    apart = moments.means - centre
+    shrunk: Vector = centre + apart * shrinkage_factor(apart, moments.variances, lost_degrees=3)
+    return shrunk
 
 
 def centred(mechanism: MultiRphm, means: Vector) -> Vector:

@@ -35,6 +35,11 @@ class UserAgentStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.GetQuestion = channel.unary_unary(
+                '/shuffledp.v1.UserAgent/GetQuestion',
+                request_serializer=shuffledp_dot_v1_dot_user__agent__pb2.GetQuestionRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.GetQuestionResponse.FromString,
+                _registered_method=True)
         self.Contribute = channel.unary_unary(
                 '/shuffledp.v1.UserAgent/Contribute',
                 request_serializer=shuffledp_dot_v1_dot_user__agent__pb2.ContributeRequest.SerializeToString,
@@ -55,6 +60,13 @@ class UserAgentStub:
 class UserAgentServicer:
     """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values.
     """
+
+    def GetQuestion(self, request, context):
+        """Returns what a task asks, as its analyzer signed it; refused if the device may not answer it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def Contribute(self, request, context):
         """Randomizes, seals and submits one value. A repeated call for the same task never randomizes
@@ -81,6 +93,11 @@ class UserAgentServicer:
 
 def add_UserAgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'GetQuestion': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetQuestion,
+                    request_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.GetQuestionRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_user__agent__pb2.GetQuestionResponse.SerializeToString,
+            ),
             'Contribute': grpc.unary_unary_rpc_method_handler(
                     servicer.Contribute,
                     request_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.ContributeRequest.FromString,
@@ -107,6 +124,33 @@ def add_UserAgentServicer_to_server(servicer, server):
 class UserAgent:
     """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values.
     """
+
+    @staticmethod
+    def GetQuestion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.UserAgent/GetQuestion',
+            shuffledp_dot_v1_dot_user__agent__pb2.GetQuestionRequest.SerializeToString,
+            shuffledp_dot_v1_dot_user__agent__pb2.GetQuestionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def Contribute(request,

@@ -33,6 +33,8 @@ class UserAgentStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> UserAgentAsyncStub: ...
+    GetQuestion: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.GetQuestionRequest, _user_agent_pb2.GetQuestionResponse]
+    """Returns what a task asks, as its analyzer signed it; refused if the device may not answer it."""
     Contribute: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.ContributeRequest, _user_agent_pb2.ContributeResponse]
     """Randomizes, seals and submits one value. A repeated call for the same task never randomizes
     again: it resends the same bytes, or reports that they have arrived.
@@ -47,6 +49,8 @@ class UserAgentAsyncStub(UserAgentStub):
     """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    GetQuestion: _aio.UnaryUnaryMultiCallable[_user_agent_pb2.GetQuestionRequest, _user_agent_pb2.GetQuestionResponse]  # type: ignore[assignment]
+    """Returns what a task asks, as its analyzer signed it; refused if the device may not answer it."""
     Contribute: _aio.UnaryUnaryMultiCallable[_user_agent_pb2.ContributeRequest, _user_agent_pb2.ContributeResponse]  # type: ignore[assignment]
     """Randomizes, seals and submits one value. A repeated call for the same task never randomizes
     again: it resends the same bytes, or reports that they have arrived.
@@ -58,6 +62,14 @@ class UserAgentAsyncStub(UserAgentStub):
 
 class UserAgentServicer(metaclass=_abc_1.ABCMeta):
     """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values."""
+
+    @_abc_1.abstractmethod
+    def GetQuestion(
+        self,
+        request: _user_agent_pb2.GetQuestionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_user_agent_pb2.GetQuestionResponse, _abc.Awaitable[_user_agent_pb2.GetQuestionResponse]]:
+        """Returns what a task asks, as its analyzer signed it; refused if the device may not answer it."""
 
     @_abc_1.abstractmethod
     def Contribute(

@@ -1,7 +1,7 @@
-"""The pages of a live batch and of releases in a real browser."""
+"""The pages of a live batch, of releases, series and audits in a real browser."""
 
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from audit.harness.clock import ManualClock
+from audit.report.audit_page import audit_page
 from common.messages.batch import BatchState
 from common.messages.ledger_entry import verify
 from common.task_digest import TaskDigest
@@ -17,6 +18,7 @@ from deploy.pages.live_server import live_server
 from deploy.pages.result_page import releases_page
 from deploy.pages.series_page import series_page
 from deploy.results.ledger import LedgerView
+from tests.support.audit_reports import demo_report, failed_report
 from tests.support.batch_progress import progress
 from tests.support.browser import PHONE, SCREENS, Scheme, Watched, check_page, watch
 from tests.support.ledger_entries import first_entry, population_budgets
@@ -101,11 +103,21 @@ def test_the_page_of_releases_is_self_contained_and_fits(browser: Browser, tmp_p
     check_page(browser, page, tmp_path, size=PHONE, scheme="light")
 
 
+_PAGES: Final[dict[str, Callable[[Path], str]]] = {
+    "series": lambda folder: series_page(*month(folder, first_name="w" * 64)),
+    "audit": lambda _: audit_page(demo_report()),
+    "failed audit": lambda _: audit_page(failed_report()),
+}
+
+
 @pytest.mark.parametrize(("size", "scheme"), SCREENS)
-def test_a_series_fits_its_window(
-    browser: Browser, tmp_path: Path, size: ViewportSize, scheme: Scheme
+@pytest.mark.parametrize("name", _PAGES)
+def test_a_page_is_self_contained_fits_and_is_accessible(
+    browser: Browser, tmp_path: Path, name: str, size: ViewportSize, scheme: Scheme
 ) -> None:
-    """Charts, a round that was missed and one without a result, at every width and colour."""
-    series, results = month(tmp_path, first_name="w" * 64)
-    page = series_page(series, results)
-    check_page(browser, page, tmp_path, size=size, scheme=scheme)
+    """
+    At every width and colour, with all details open.
+
+    The series has charts, a round that was missed and one without a result.
+    """
+    check_page(browser, _PAGES[name](tmp_path), tmp_path, size=size, scheme=scheme)

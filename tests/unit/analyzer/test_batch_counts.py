@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from analyzer.batch_counts import (
     BatchCounts,
-    PartCounts,
+    SliceCounts,
     check_counts,
     check_lengths,
     refuse_excess_padding,
@@ -170,7 +170,7 @@ def test_more_padding_than_the_lengths_allow_is_refused() -> None:
     for dummies, most in ((_MANY, 0), (replace(_MANY, most=600), 2), (items, 8)):
         task = changed(protocol_task("aue" if dummies is items else "od-hp"), dummies=dummies)
         counts = BatchCounts.joined(
-            np.zeros(1, dtype=np.int64), [PartCounts(50, 100, 0, 0)], n_repeated=0, open_seconds=0
+            np.zeros(1, dtype=np.int64), [SliceCounts(50, 100, 0, 0)], n_repeated=0, open_seconds=0
         )
         found = refuse_excess_padding(counts, task, _batch(10_000))
 
@@ -193,7 +193,7 @@ def test_all_null_reports_that_rooms_can_hold_are_accepted() -> None:
     for null, added in sent:
         counts = BatchCounts.joined(
             np.zeros(1, dtype=np.int64),
-            [PartCounts(10 + max(0, added - null), null, 0, 0)],
+            [SliceCounts(10 + max(0, added - null), null, 0, 0)],
             n_repeated=0,
             open_seconds=0,
         )

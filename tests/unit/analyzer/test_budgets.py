@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 
-from analyzer.storage.ledger import Charge
 from audit.harness.analyzer_core import chunks_of, part_header
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, claimed_release
@@ -17,7 +16,7 @@ from common.messages.batch import BatchId
 from common.task.named_dummies import ItemDummies
 from common.task.task import Task
 from tests.support.analyzer_core import AnalyzerCore
-from tests.support.ledger_entries import releases
+from tests.support.ledger_entries import first_entry, releases
 
 _USERS = 50
 _CLAIM = 0.694
@@ -206,8 +205,8 @@ async def test_nothing_follows_a_release_of_infinite_cost(core: AnalyzerCore) ->
     later = await _publish(core, budget_epsilon=19.0)
     guarantee = claimed_guarantee(PrivacyParameters.of(Task.from_bytes(bare.task_bytes)), 1)
     assert math.inf == guarantee.epsilon
-    charge = Charge(population="staff", n_refused=0, guarantee=guarantee, composed_epsilon=math.inf)
-    await core.store.release(core.manifest(1, signed=bare), b"", b"", charge)
+    cost = {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "n_users": 1, "n_refused": 0}
+    await core.store.release(b"", b"", first_entry(task_digest=bare.digest(), **cost))
 
     with pytest.raises(BudgetError, match="cost a central epsilon of inf"):
         await core.release(_USERS, later)

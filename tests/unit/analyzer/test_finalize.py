@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analyzer.batch_counts import BatchCounts, refuse_excess_padding
-from analyzer.estimation.expectation_maximisation import maximise_likelihood, smoothed_likelihood
+from analyzer.estimation.expectation_maximization import maximize_likelihood, smoothed_likelihood
 from analyzer.estimation.projection import norm_sub
 from analyzer.finalize import build_result, estimate_result, mixture_of, mixture_of_result
 from analyzer.sentinels import SentinelMatches
@@ -16,7 +16,7 @@ from common.accounting.guarantees import PrivacyParameters, guarantees_under, pu
 from common.crypto.hpke import report_context
 from common.errors import WireError
 from common.mechanisms.base import Counts, Mixture
-from common.mechanisms.numeric.multi_rphm import MultiRphm
+from common.mechanisms.numeric.coordinate_sampling import MultiRphm
 from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.mechanisms.support import SupportCounting
 from common.messages.batch import BatchId, BatchManifest
@@ -62,7 +62,8 @@ def _finalize(
     )
     counts = refuse_excess_padding(counts, case.task, manifest)
     matches = SentinelMatches(sentinels=(), positions={})
-    return build_result(manifest, case.task, mechanism_of(case.task), counts, matches)
+    mechanism = mechanism_of(case.task)
+    return build_result(manifest, case.task, mechanism, counts, matches, elapsed=lambda: 0.0)
 
 
 def _counts(
@@ -394,7 +395,7 @@ def test_items_are_refined_by_the_protocols_refinement(protocol: str) -> None:
         expected = norm_sub(mechanism.debias(cells, mixture))
     else:
         assert channel is not None
-        refine = maximise_likelihood if protocol == "ldp-blh" else smoothed_likelihood
+        refine = maximize_likelihood if protocol == "ldp-blh" else smoothed_likelihood
         expected = refine(cells, channel, size)
     assert expected.tolist() == found.refined.tolist()
 

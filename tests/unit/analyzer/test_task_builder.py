@@ -4,17 +4,18 @@ from typing import Any
 
 import pytest
 
-from analyzer.task_builder import complete, default_budget
+from analyzer.task_builder import complete
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import TaskError, WireError
 from common.mechanisms.registry import randomizer_of
 from common.protocols import protocol_named
 from common.task.draft import NumberDraft, PairDraft, TextDraft
+from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from common.task.specs import NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
-from tests.support.tasks import draft, published
+from tests.support.tasks import SHUFFLER_NOISE, draft, published
 
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
@@ -140,12 +141,13 @@ def test_labels_are_normalized_as_texts_are() -> None:
 
 def test_a_population_without_local_noise_needs_a_stated_budget() -> None:
     """A task alone gets the largest certified ε."""
-    alone = draft(local_epsilon=math.inf)
-    assert MAX_EPSILON == default_budget(alone, math.inf)
+    noise = ShufflerSpec(noise=BinomialNoise(trials=2000))
+    asked: dict[str, Any] = SHUFFLER_NOISE | {"shuffler": noise}
+
+    assert MAX_EPSILON == published(**asked).task.budget_epsilon
     with pytest.raises(TaskError, match="must state budget_epsilon"):
-        default_budget(dataclasses.replace(alone, population="staff"), math.inf)
-    stated = dataclasses.replace(alone, population="staff", budget_epsilon=3.0)
-    assert 3.0 == default_budget(stated, math.inf)
+        published(**asked, population="staff")
+    assert 3.0 == published(**asked, population="staff", budget_epsilon=3.0).task.budget_epsilon
 
 
 @pytest.mark.parametrize(

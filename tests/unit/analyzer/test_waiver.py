@@ -6,15 +6,14 @@ from typing import Any, Final, get_args
 
 import pytest
 
+from analyzer.batch_counts import Waiver
 from analyzer.storage import ledger
-from analyzer.waiver import Waiver
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import claimed_release, guarantees
 from common.crypto.signing import SigningIdentity
 from common.errors import SuspectBatchError
-from common.messages.guarantee import claimed
+from common.messages.guarantee import NONE_WAIVED, Waived, claimed
 from common.messages.ledger_entry import Decision, verify
-from common.messages.waived import NONE_WAIVED, Waived
 from common.task.task import Task
 from deploy.results.verification import check_fits, recompute_guarantees
 from tests.support.analyzer_core import AnalyzerCore

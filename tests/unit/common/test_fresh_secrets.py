@@ -14,7 +14,7 @@ from common.crypto.hpke import SUITES, HpkePrivateKey
 from common.crypto.signing import SigningIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.state_directory import StateKey
-from deploy.clients.people import draw_people
+from deploy.clients.issuer import draw_people
 from shuffler.storage.group import form_group, merge_small
 
 _DRAWN: Final = 400

@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from typer.testing import CliRunner
 
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, ShuffleDpError
 from common.runtime.validation import read_toml
 from common.task.canonical import to_json
-from deploy.cli import app
 from deploy.clients.base import read_token
 from deploy.commands.log import read_evidence
 from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
-from deploy.results.candidates import read_candidates
+from deploy.results.decoder import read_candidates
 from deploy.tasks.drafts import read_token_key
 from deploy.tasks.schedule import read_series
+from tests.support.command_line import shown
 from tests.support.series import template
 from tests.support.tokens import TOKENS
 from user_agent.credentials import CredentialFile
@@ -79,8 +78,7 @@ def test_the_first_of_marked_names_gets_a_credential(tmp_path: Path) -> None:
     """It is the person's name, without the mark."""
     names, people = tmp_path / "names.txt", tmp_path / "people"
     names.write_bytes(codecs.BOM_UTF8 + b"Ada\nBo Li\n")
-    options = ("issuer", "people", str(names), "--output-dir", str(people))
-    CliRunner().invoke(app, options, catch_exceptions=False)
+    shown("issuer", "people", str(names), "--output-dir", str(people))
 
     assert CredentialFile(people / "credentials.txt").of("Ada")
 

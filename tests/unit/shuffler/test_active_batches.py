@@ -111,11 +111,11 @@ async def test_concurrent_lookups_of_unknown_tasks_are_limited(shuffler: Shuffle
     for one in asking:
         one.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
-    looked_for: list[Any] = list(shuffler.batches._beginning.values())
+    looked_for: list[Any] = list(shuffler.batches._lookups[True].values())
     going_on.set()
     await asyncio.wait(looked_for)
 
-    assert {} == shuffler.batches._beginning
+    assert {} == shuffler.batches._lookups[True]
     # An error that nobody retrieves would be logged with its traceback.
     assert not any(one._log_traceback for one in looked_for)
 

@@ -9,7 +9,7 @@ import pytest
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
-from common.crypto.signed_key import KeyUse, check_key, end_of_validity, split_envelope_key
+from common.crypto.signing import KeyUse, check_key, end_of_validity, split_envelope_key
 from common.errors import BatchStateError, StorageError
 from common.messages.batch import MAX_PART_BYTES, BatchId, BatchState
 from common.runtime.blocks import SealedBlocks
@@ -414,8 +414,8 @@ async def test_a_batch_of_several_parts_is_delivered(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten reports in four parts, one after the other."""
-    monkeypatch.setattr("shuffler.permutation.PART_BYTES", 3 * _SIZE)
-    monkeypatch.setattr("shuffler.permutation.BLOCK_BYTES", 1)
+    monkeypatch.setattr("shuffler.shuffle_job.PART_BYTES", 3 * _SIZE)
+    monkeypatch.setattr("shuffler.shuffle_job.BLOCK_BYTES", 1)
     await shuffler.submit(5)
     [batch] = shuffler.batches.unfinished()
     await shuffler.advance()
@@ -429,8 +429,8 @@ async def test_only_parts_that_have_not_arrived_are_sent_again(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every second part of four is lost the first time."""
-    monkeypatch.setattr("shuffler.permutation.PART_BYTES", 3 * _SIZE)
-    monkeypatch.setattr("shuffler.permutation.BLOCK_BYTES", 1)
+    monkeypatch.setattr("shuffler.shuffle_job.PART_BYTES", 3 * _SIZE)
+    monkeypatch.setattr("shuffler.shuffle_job.BLOCK_BYTES", 1)
     await shuffler.submit(5)
     shuffler.analyzer.lose_parts = True
     await shuffler.advance()

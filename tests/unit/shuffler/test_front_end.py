@@ -58,7 +58,7 @@ async def test_a_batch_that_begins_during_a_check_is_kept(shuffler: Shuffler) ->
 async def test_a_batch_is_fetched_once_and_its_keys_dropped_when_it_is_permuted(
     shuffler: Shuffler,
 ) -> None:
-    """Closed batches keep their keys, since retries are still recognised."""
+    """Closed batches keep their keys, since retries are still recognized."""
     coordinator, forgotten = _Coordinator(shuffler), list[int]()
     front_end = FrontEndBatches(coordinator, shuffler.store, lambda: forgotten.append(1))
     with pytest.raises(UnknownTaskError):

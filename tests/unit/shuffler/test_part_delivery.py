@@ -8,7 +8,7 @@ from common.errors import DamagedStorageError
 from common.messages.batch import BatchId, BatchManifest
 from common.runtime.blocks import FolderBlocks, SealedBlocks
 from common.wire.batches import MAX_CHUNK_BYTES
-from shuffler.analyzer_client import chunks_of_part, deliver_parts
+from shuffler.delivery import chunks_of_part, deliver_parts
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.tasks import published
 

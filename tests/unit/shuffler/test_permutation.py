@@ -7,7 +7,8 @@ from scipy import stats
 
 from common.crypto.randomness import seeded_generator
 from common.messages.batch import MAX_PART_BYTES, MAX_PARTS
-from shuffler.permutation import BLOCK_BYTES, PART_BYTES, part_count, permute, throw
+from shuffler.permutation import permute, scatter
+from shuffler.shuffle_job import BLOCK_BYTES, PART_BYTES, part_count
 
 
 def _numbered(n_reports: int) -> NDArray[np.uint8]:
@@ -15,13 +16,13 @@ def _numbered(n_reports: int) -> NDArray[np.uint8]:
 
 
 @pytest.mark.parametrize(("n_reports", "n_buckets"), [(0, 3), (60, 512), (600, 1), (120_000, 96)])
-def test_every_report_is_thrown_into_the_bucket_drawn_for_it(
+def test_every_report_is_scattered_to_the_bucket_drawn_for_it(
     n_reports: int, n_buckets: int
 ) -> None:
     """Replay the draws; reports keep their order within a bucket."""
     chosen = np.random.default_rng(9).integers(0, n_buckets, n_reports, np.uint16)
     expected = [np.flatnonzero(chosen == bucket).tolist() for bucket in range(n_buckets)]
-    buckets = throw(_numbered(n_reports), n_buckets, np.random.default_rng(9))
+    buckets = scatter(_numbered(n_reports), n_buckets, np.random.default_rng(9))
 
     assert expected == [bucket.reshape(-1, 4).view("<u4")[:, 0].tolist() for bucket in buckets]
 
@@ -56,13 +57,13 @@ def test_all_orders_through_buckets_are_equally_likely(n_buckets: int) -> None:
     reports, orders = np.arange(4, dtype=np.uint8)[:, None], Counter[bytes]()
     for number in range(1200):
         seed = number.to_bytes(32)
-        thrown = [
-            throw(half, n_buckets, seeded_generator(seed, "throw", part))
+        scattered = [
+            scatter(half, n_buckets, seeded_generator(seed, "scatter", part))
             for part, half in enumerate((reports[:2], reports[2:]))
         ]
         permuted = [
             permute(np.concatenate(bucket), seeded_generator(seed, "permute", index))
-            for index, bucket in enumerate(zip(*thrown, strict=True))
+            for index, bucket in enumerate(zip(*scattered, strict=True))
         ]
         orders[np.concatenate(permuted).tobytes()] += 1
 

@@ -1,11 +1,10 @@
 """The shuffler's answers and receipts."""
 
-import pytest
-
-from common.crypto.signing import SigningIdentity, is_valid_receipt
-from common.messages.submission import Outcome
+from common.crypto.signing import SigningIdentity
+from common.messages.submission import REFUSALS, Outcome
 from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.servicer import ShufflerServicer, bulk_receipt_for, receipt_for
+from shuffler.collection import _ERRORS
+from shuffler.servicer import ShufflerServicer, bulk_receipt_for
 from tests.support.keys import is_valid_bulk_receipt
 from tests.support.shuffler_core import DIGEST, Shuffler
 
@@ -53,13 +52,9 @@ _IDENTITY = SigningIdentity.generate()
 _ON_THE_DISK = {Outcome.STORED, Outcome.REPEATED}
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
-    """A submission may be stored now, or before."""
-    answer = receipt_for(_IDENTITY, DIGEST, b"envelope", outcome)
-    signed = is_valid_receipt(_IDENTITY.public_identity(), DIGEST, b"envelope", answer)
-
-    assert (outcome in _ON_THE_DISK) == signed == (answer != b"")
+def test_every_refusal_of_one_submission_is_an_error() -> None:
+    """So what has a receipt is stored."""
+    assert {*REFUSALS} == {*_ERRORS, Outcome.UNAUTHENTICATED}
 
 
 def test_a_bulk_receipt_covers_only_stored_submissions() -> None:

@@ -134,10 +134,10 @@ async def test_a_part_that_is_computed_again_loses_and_doubles_nothing(tmp_path:
     job = _job(_CASES["permutes"], tmp_path, 600, **_SEVERAL)
     job = dataclasses.replace(job, n_dummy_parts=0)
     for part in range(job.n_parts):
-        job.throw(part)
+        job.scatter(part)
     for bucket in (0, 1):
         job.permute(bucket)
-    job.throw(1)
+    job.scatter(1)
     for bucket in (2, 3):
         job.permute(bucket)
 
@@ -153,11 +153,11 @@ async def test_a_repeated_shuffle_writes_the_same_blocks(tmp_path: Path) -> None
     other = dataclasses.replace(first, blocks=FolderBlocks(tmp_path / "other"), seed=bytes(32))
     for job in (first, second, other):
         for part in range(job.n_parts):
-            job.throw(part)
+            job.scatter(part)
         for bucket in range(job.n_buckets):
             job.permute(bucket)
-    thrown = [f"thrown/{part}.{bucket}" for part in range(3) for bucket in range(4)]
-    names = [*thrown, *(f"{PERMUTED}/{bucket}" for bucket in range(4))]
+    scattered = [f"scattered/{part}.{bucket}" for part in range(3) for bucket in range(4)]
+    names = [*scattered, *(f"{PERMUTED}/{bucket}" for bucket in range(4))]
 
     def blocks(job: ShuffleJob) -> list[bytes]:
         return [job.sealed_blocks().get(name) for name in names]
@@ -165,8 +165,10 @@ async def test_a_repeated_shuffle_writes_the_same_blocks(tmp_path: Path) -> None
     assert blocks(first) == blocks(second)
     size = first.task.sealed_report_bytes
     for bucket in range(4):
-        thrown_into = b"".join(first.sealed_blocks().get(f"thrown/{p}.{bucket}") for p in range(3))
-        rows = np.frombuffer(thrown_into, dtype=np.uint8).reshape(-1, size)
+        scattered_into = b"".join(
+            first.sealed_blocks().get(f"scattered/{p}.{bucket}") for p in range(3)
+        )
+        rows = np.frombuffer(scattered_into, dtype=np.uint8).reshape(-1, size)
         expected = permute(rows, seeded_generator(_SEED, "permute", bucket))
         assert expected.tobytes() == first.sealed_blocks().get(f"{PERMUTED}/{bucket}")
     assert not set(blocks(first)) & set(blocks(other))
@@ -179,15 +181,15 @@ async def test_dummies_that_are_sealed_again_are_the_same_reports_at_the_same_pl
     case = _CASES["dummies"]
     job = _job(case, tmp_path, 30, **_SEVERAL)
 
-    def thrown() -> list[list[bytes]]:
+    def scattered() -> list[list[bytes]]:
         """Return the sealed dummies in each bucket."""
         for part in range(job.n_dummy_parts):
             job.seal_dummies(part)
-            job.throw(job.n_parts + part)
+            job.scatter(job.n_parts + part)
         blocks = job.sealed_blocks()
         return [
             split_every(
-                b"".join(blocks.get(f"thrown/{job.n_parts + part}.{bucket}") for part in (0, 1)),
+                b"".join(blocks.get(f"scattered/{job.n_parts + part}.{bucket}") for part in (0, 1)),
                 job.task.sealed_report_bytes,
             )
             for bucket in range(job.n_buckets)
@@ -197,7 +199,7 @@ async def test_dummies_that_are_sealed_again_are_the_same_reports_at_the_same_pl
         context = report_context(case.signed.digest())
         return [[case.analyzer_key.open(one, context) for one in bucket] for bucket in buckets]
 
-    first, second = thrown(), thrown()
+    first, second = scattered(), scattered()
     assert first != second
     assert opened(first) == opened(second)
 
@@ -237,4 +239,4 @@ def test_every_group_belongs_to_one_part(tmp_path: Path) -> None:
     groups = tuple((number, seal_group([bytes(size)], _KEY, number)) for number in numbers)
     job = dataclasses.replace(job, source=MemoryGroups(groups))
 
-    assert len(numbers) == sum(job.throw(part)[0].total() for part in range(3))
+    assert len(numbers) == sum(job.scatter(part)[0].total() for part in range(3))

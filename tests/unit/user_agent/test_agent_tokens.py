@@ -66,6 +66,7 @@ async def test_an_answer_is_submitted_with_its_token(device: _Device, tmp_path: 
     assert outcome.sent
     assert TOKENS.token_key().is_valid_token(token, TOKENS.challenge(_DIGEST))
     assert saved is not None
+    assert saved.envelope is not None
     assert b"" == await device.agent.store.token(saved)
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("budget.sqlite*"))
     assert token[2:34] not in stored

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from common.errors import BudgetError, PeerError, PolicyError, SettingsError
@@ -13,7 +14,7 @@ from tests.support.devices import agent_of
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.agent import Agent
+from user_agent.core import Agent
 from user_agent.device_store import DeviceStore, SubmissionState
 from user_agent.policy import Claim
 
@@ -36,7 +37,7 @@ async def _started(path: Path, *, confirmed: bool = False, caps: Claim = _CAPS) 
     """Start a device, and stop it."""
     store = DeviceStore(path / "budget.sqlite")
     try:
-        await store.check_counter(caps, confirmed=confirmed)
+        await store.check_counter(caps, np.random.default_rng(0), confirmed=confirmed)
     finally:
         store.close()
 
@@ -261,7 +262,7 @@ async def test_a_crash_while_a_restore_is_confirmed_leaves_it_to_be_repeated(pat
     for old in path.glob("charges.sqlite*"):
         old.unlink()
     store = DeviceStore(path / "budget.sqlite")
-    await store.check_counter(_CAPS, confirmed=True)
+    await store.check_counter(_CAPS, np.random.default_rng(0), confirmed=True)
     store.close()
     for old in path.glob("charges.sqlite*"):  # it was never written
         old.unlink()

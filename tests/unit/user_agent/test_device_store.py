@@ -118,8 +118,8 @@ _LASTING = Claim(
     local_epsilon=1.0,
     central_epsilon=1.0,
     delta=1e-6,
-    scope=b"state",
-    text=b"hash of Ohio",
+    scope_hash=b"state",
+    text_hash=b"hash of Ohio",
     permanent_epsilon=2.5,
 )
 
@@ -133,11 +133,11 @@ async def test_the_same_answers_to_a_question_cost_at_most_its_permanent_epsilon
     for number in range(6):
         await store.charge("", _task(number), _LASTING, check, _envelope())
     await store.charge("other", _task(0), _LASTING, check, _envelope())
-    other = replace(_LASTING, scope=b"city")
+    other = replace(_LASTING, scope_hash=b"city")
     with pytest.raises(BudgetError, match=r"2\.5, if each person's text stays the same; their sum"):
         await store.charge("", _task(7), other, check, _envelope())
     again = DeviceStore(tmp_path / "budget.sqlite")
-    changed = replace(_LASTING, text=b"hash of Utah")
+    changed = replace(_LASTING, text_hash=b"hash of Utah")
     with pytest.raises(BudgetError, match=r"cost epsilon 7, their sum, since the text has changed"):
         await again.charge("", _task(8), changed, check, _envelope())
     await again.charge("other", _task(8), changed, check, _envelope())

@@ -134,7 +134,7 @@ async def test_an_envelope_of_an_earlier_version_is_dropped_at_the_start(device:
     evidence = await device.evidence()
     statement = "UPDATE evidence SET inclusion = 'counted' WHERE task_digest = ?"
     await device.store.fetch(statement, evidence.task_digest)
-    await device.store.check_counter(_CLAIM, confirmed=False)
+    await device.store.check_counter(_CLAIM, np.random.default_rng(0), confirmed=False)
     [(kept,)] = await device.store.fetch("SELECT envelope FROM submissions")
 
     assert envelope_hash(device.shuffler.received[0]) == kept

@@ -20,7 +20,7 @@ from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 from tests.support.transparency import KEYS, LOG, NOW, ORIGIN, POLICY, Log, task_entry, with_lines
-from user_agent import log_table
+from user_agent import task_log
 from user_agent.device_store import DeviceStore
 from user_agent.task_log import DeviceLog
 
@@ -77,8 +77,8 @@ async def test_the_last_checkpoint_is_kept_with_each_tasks_proof(store: DeviceSt
     for task, size in ((0, 3), (1, 3), (0, 4)):
         relay.size = size
         assert _TASKS[task] == await _device(store, relay).fetch(_TASKS[task].digest())
-    last = await store.run(log_table.last_checkpoint, ORIGIN)
-    evidence = await store.run(log_table.all_evidence)
+    last = await store.run(task_log.last_checkpoint, ORIGIN)
+    evidence = await store.run(task_log.all_evidence)
 
     assert [0, 3, 3] == relay.asked
     assert last == _LOG.cosigned(4)
@@ -98,7 +98,7 @@ async def test_a_refused_task_costs_nothing(tmp_path: Path) -> None:
     assert "UNAVAILABLE" == caught.value.status
     assert ([], None) == (
         await agent.store.pending(),
-        await agent.store.run(log_table.last_checkpoint, ORIGIN),
+        await agent.store.run(task_log.last_checkpoint, ORIGIN),
     )
 
     relay.signed = None
@@ -116,7 +116,7 @@ async def test_a_fork_is_refused_and_kept(store: DeviceStore) -> None:
         for _ in range(2):
             with pytest.raises(ForkError):
                 await _device(store, fork).fetch(_TASKS[1].digest())
-        evidence = await store.run(log_table.all_evidence)
+        evidence = await store.run(task_log.all_evidence)
         assert convicts == (find_fork(evidence, LOG) is not None)
     assert [False, True, True] == [one.refused for one in evidence]
     for seconds in range(100):
@@ -124,8 +124,8 @@ async def test_a_fork_is_refused_and_kept(store: DeviceStore) -> None:
         with pytest.raises(ForkError):
             await _device(store, fork).fetch(_TASKS[1].digest())
 
-    assert 1 + 64 == len(await store.run(log_table.all_evidence))
-    assert _LOG.cosigned(3) == await store.run(log_table.last_checkpoint, ORIGIN)
+    assert 1 + 64 == len(await store.run(task_log.all_evidence))
+    assert _LOG.cosigned(3) == await store.run(task_log.last_checkpoint, ORIGIN)
 
 
 @pytest.mark.parametrize("forked", [False, True])
@@ -148,7 +148,7 @@ async def test_only_lines_of_pinned_keys_are_kept(store: DeviceStore, *, forked:
         assert forked
     [evidence] = [
         one
-        for one in await store.run(log_table.all_evidence)
+        for one in await store.run(task_log.all_evidence)
         if one.checkpoint.checkpoint.size == wanted.checkpoint.size
     ]
 
@@ -164,7 +164,7 @@ async def test_an_invalid_line_of_a_pinned_key_is_not_kept_with_a_fork(store: De
     with pytest.raises(ForkError):
         await _device(store, relay).fetch(_TASKS[1].digest())
 
-    assert head == (await store.run(log_table.all_evidence))[-1].checkpoint
+    assert head == (await store.run(task_log.all_evidence))[-1].checkpoint
 
 
 async def test_a_task_elsewhere_and_a_rolled_back_log_are_refused(store: DeviceStore) -> None:
@@ -188,7 +188,7 @@ async def test_a_task_elsewhere_and_a_rolled_back_log_are_refused(store: DeviceS
 
     with pytest.raises(ProofError, match="another task"):
         await _device(store, _Swapped(size=4)).fetch(_TASKS[0].digest())
-    assert 1 == len(await store.run(log_table.all_evidence))
+    assert 1 == len(await store.run(task_log.all_evidence))
 
 
 async def test_concurrent_calls_advance_one_view(store: DeviceStore) -> None:
@@ -201,7 +201,7 @@ async def test_concurrent_calls_advance_one_view(store: DeviceStore) -> None:
     await asyncio.gather(*(_device(store, slow).fetch(one.digest()) for one in _TASKS * 5))
 
     assert [0, 4] == slow.asked[:2]
-    assert 2 == len(await store.run(log_table.all_evidence))
+    assert 2 == len(await store.run(task_log.all_evidence))
 
 
 async def test_a_device_that_pins_another_log_starts_with_no_checkpoint(store: DeviceStore) -> None:

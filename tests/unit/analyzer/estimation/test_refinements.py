@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analyzer.estimation.expectation_maximisation import (
+from analyzer.estimation.expectation_maximization import (
     em_step,
-    maximise_likelihood,
+    maximize_likelihood,
     smooth,
     smoothed_likelihood,
     squarem_step,
@@ -23,9 +23,8 @@ from analyzer.estimation.histogram import REFINEMENTS, DebiasedShares, estimate
 from analyzer.estimation.projection import (
     _posterior_means,
     base_cut,
-    shrink_to_common_mean,
-    shrink_to_zero,
 )
+from analyzer.estimation.shrinkage import shrink_to_zero
 from analyzer.finalize import mixture_of
 from audit.harness.tasks import sample_task
 from common.errors import TaskError
@@ -40,6 +39,7 @@ from common.mechanisms.weights import ResponseWeights
 from common.protocols import Refinement
 from deploy.datasets.sources import dataset
 from lab.simulate.collection import collect
+from lab.simulate.experiments.projection import shrink_to_common_mean
 from tests.support.plain_refinements import is_right
 from tests.support.tasks import published
 
@@ -244,7 +244,7 @@ def test_em_reaches_the_maximum_likelihood() -> None:
     reports = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(5000, rng)])
     cells, channel = mechanism.tally(reports), mechanism.channel(0.5)
     assert channel is not None
-    shares = maximise_likelihood(cells, channel, 30, min_gain=1e-9)
+    shares = maximize_likelihood(cells, channel, 30, min_gain=1e-9)
     gradient = channel.adjoint(cells / channel.forward(shares)) / cells.sum()
 
     assert shares.sum() == pytest.approx(1)
@@ -259,7 +259,7 @@ def test_em_keeps_frequent_items() -> None:
     grr = Grr(1000, ResponseWeights.for_epsilon(math.inf))
     cells = counts + np.random.default_rng(1).binomial(1700, 0.5, 1000)
     channel = grr.channel(1_000_000 / int(cells.sum()))
-    shares = maximise_likelihood(cells, channel, 1000)
+    shares = maximize_likelihood(cells, channel, 1000)
     gradient = channel.adjoint(cells / channel.forward(shares)) / cells.sum()
 
     assert gradient.max() < 1.01

@@ -32,7 +32,7 @@ def test_the_weakest_point_and_its_remedies_come_first() -> None:
     assert section.split("weakest point:")[1].startswith(" the shuffler and the analyzer together")
     for part in (
         *("54.6 times as likely", "98.3 %", "3.98", "run 4,000,000 times"),
-        *("Lower local_epsilon, for example from 4 to 2", "different organisations"),
+        *("Lower local_epsilon, for example from 4 to 2", "different organizations"),
         "dummies do not help here",
     ):
         assert part in section, part

@@ -8,10 +8,10 @@ import pytest
 
 from audit.families.family import Family, ItemFamily
 from audit.finding import Checks, Rows
-from audit.ports import Ports
 from audit.sampling.devices import run_devices, run_draws
 from audit.sampling.orders import check_order
 from audit.sampling.randomizer import run_randomizer
+from audit.scenario import Ports
 from audit.weaknesses import DummyLeftOut, SeedReused
 from common.mechanisms.base import Reports
 from common.mechanisms.hashing.local_hashing import LocalHashing

@@ -7,8 +7,9 @@ from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.count_distributions import Binomial, Groups, NegativeBinomial, Poisson
+from common.accounting.count_distributions import Binomial, Groups, NegativeBinomial
 from common.mechanisms.reduction import MatchCountReduction
+from lab.accountant.query import Poisson
 from lab.bounds.attack import epsilon_lower
 from tests.support.reductions import reduction_for
 from tests.support.vectors import vectors

@@ -5,17 +5,19 @@ import pytest
 from scipy import stats
 
 from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import (
-    AnonymitySet,
-    Bins,
-    BlanketSize,
-    uniform_dummies,
+from common.accounting.anonymity_set import AnonymitySet, Bins, BlanketSize
+from common.accounting.count_distributions import (
+    Binomial,
+    Conditioned,
+    CountDistribution,
+    NegativeBinomial,
 )
-from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial, Poisson
+from common.accounting.dummy_entries import entry_of
 from common.accounting.item_noise import each_item_release
 from common.task.dummies import EXTRA_WEIGHT_SUM
 from common.task.named_dummies import ItemDummies
 from common.task.uniform_dummies import NegativeBinomialDummies
+from lab.accountant.query import Poisson
 from tests.support.exhaustive_delta import (
     Added,
     grr_distribution,
@@ -32,6 +34,12 @@ from tests.support.reference_bounds import delta_lower
 def _negative_binomial(trials: int, chance: float, most: int) -> NegativeBinomialDummies:
     weight = int(chance * EXTRA_WEIGHT_SUM)
     return NegativeBinomialDummies(per_user=0, trials=trials, extra_weight=weight, most=most)
+
+
+def _total(spec: NegativeBinomialDummies, users: int) -> CountDistribution:
+    total = entry_of(spec).total
+    assert total is not None
+    return total(spec, users)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -66,7 +74,7 @@ def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: i
     together = {number: chance for (number,), chance in summed(*[distribution] * users).items()}
     distributions = [grr_distribution(value, 3, 1.5) for value in range(3)]
     reduction = of_grr(3, 1.5)
-    anonymity_set = AnonymitySet(users=users, random_dummies=uniform_dummies(spec, users))
+    anonymity_set = AnonymitySet(users=users, random_dummies=_total(spec, users))
     for epsilon in (0.1, 0.5, 1.0):
         true = true_delta(
             distributions,
@@ -85,7 +93,7 @@ def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: i
 def test_conditioning_uniform_dummies_costs_its_probability() -> None:
     """By P(any user draws again); conditioning divides probabilities by that of the event."""
     spec = _negative_binomial(4, 0.5, 80)
-    distribution = uniform_dummies(spec, 1000)
+    distribution = _total(spec, 1000)
     assert isinstance(distribution, Conditioned)
     missing = 1000 * stats.nbinom.sf(80, 4, 0.5)
 
@@ -98,7 +106,7 @@ def test_conditioning_uniform_dummies_costs_its_probability() -> None:
 
 def test_dummies_that_are_almost_always_cut_are_not_counted() -> None:
     """No dummies are an upper bound."""
-    assert Binomial(0, 0.0) == uniform_dummies(_negative_binomial(4, 0.5, 1), 10_000)
+    assert Binomial(0, 0.0) == _total(_negative_binomial(4, 0.5, 1), 10_000)
 
 
 def test_mass_below_the_first_bin_is_charged() -> None:

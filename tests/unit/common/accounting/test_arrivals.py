@@ -11,12 +11,11 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.accounting.arrivals import Arrivals
 from common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS, WAIVABLE
+from common.accounting.dummy_entries import arrivals_of
 from common.accounting.guarantees import PrivacyParameters, claimed_release, guarantees
 from common.errors import AccountingError, WireError
-from common.messages.guarantee import claimed
-from common.messages.waived import NONE_WAIVED, Check, Waived
+from common.messages.guarantee import NONE_WAIVED, CheckName, Waived, claimed
 from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import LevelDummies
@@ -56,7 +55,7 @@ def _parameters(
         of_grr(answers, local_epsilon),
         spec,
         waived=Waived(("lengths",), tuple(by_length)),
-        arrivals=Arrivals.of(spec, by_length),
+        arrivals=arrivals_of(spec, by_length),
     )
 
 
@@ -215,7 +214,7 @@ def test_a_length_says_how_many_rooms_or_nodes_at_least(name: str) -> None:
     if name != "levels":
         spec = _CLUSTERS[name]
     rng = np.random.default_rng(4)
-    for of_kind in Arrivals.of(spec, rng.integers(0, 90, len(spec.lengths)).tolist()):
+    for of_kind in arrivals_of(spec, rng.integers(0, 90, len(spec.lengths)).tolist()):
         users = int(of_kind.by_length.sum()) * 4 // 5
         least, fewer = of_kind.least(users)
         gone = np.zeros(len(of_kind.by_length), dtype=int)
@@ -230,7 +229,7 @@ def test_a_length_says_how_many_rooms_or_nodes_at_least(name: str) -> None:
 
         assert law[: max(0, least - fixed)].sum() <= fewer / 2 + 1e-18
         assert least >= 0.5 * min(mean, least + 1)
-    exact = Arrivals.of(_LAWS["binomial"], (5, 4, 3))[0]
+    exact = arrivals_of(_LAWS["binomial"], (5, 4, 3))[0]
     assert [(0, 0.0), (2, 0.0), (10, 0.0)] == [exact.least(users) for users in (5, 7, 12)]
 
 
@@ -238,7 +237,7 @@ def test_of_dummies_in_few_lengths_the_fewest_are_counted() -> None:
     """Of 601 numbers every third is a length: two of three are padded."""
     spec = BinomialDummies(per_user=2, trials=600, extra_weight=_HALF)
     lengths = spec.lengths
-    [arrived] = Arrivals.of(spec, [1] * len(lengths))
+    [arrived] = arrivals_of(spec, [1] * len(lengths))
     assert [lengths[0], *(after - before for before, after in itertools.pairwise(lengths))] == [
         2, *[3] * 200
     ]  # fmt: skip
@@ -298,7 +297,7 @@ def test_the_counts_of_two_items_are_no_better_than_stated() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
 @pytest.mark.parametrize("check", WAIVABLE)
-def test_no_guarantee_keeps_what_a_waived_check_was_for(protocol: str, check: Check) -> None:
+def test_no_guarantee_keeps_what_a_waived_check_was_for(protocol: str, check: CheckName) -> None:
     """Nor a claim of a paper; and no figure gets smaller."""
     task = protocol_task(protocol)
     by_length = np.random.default_rng(3).multinomial(1000, task.dummies.length_probabilities())
@@ -351,4 +350,4 @@ def test_another_tasks_lengths_are_refused() -> None:
     """The message has both numbers of lengths."""
     with pytest.raises(AccountingError, match="3 lengths arrived; the task has 2"):
         guarantees(protocol_task("puredump"), 1000, 0, Waived(("lengths",), (1, 2, 997)))
-    assert () == Arrivals.of(dataclasses.replace(NO_DUMMIES), ())[1:]
+    assert () == arrivals_of(dataclasses.replace(NO_DUMMIES), ())[1:]

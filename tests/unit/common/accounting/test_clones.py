@@ -10,11 +10,11 @@ from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneRelease
 from common.accounting.published import BoundSetting
-from lab.bounds.other_bounds import clones_epsilon
+from lab.bounds.other_bounds import clones_epsilon, clones_of_2021, clones_of_2023
 from tests.support.reductions import of_grr
 
 Reduce = Callable[[float, AnonymitySet], CloneRelease]
-_REDUCTIONS = (CloneRelease.of_2021, CloneRelease.of_2023)
+_REDUCTIONS = (clones_of_2021, clones_of_2023)
 
 
 def _epsilon(reduce: Reduce, local_epsilon: float, users: int, delta: float = 1e-6) -> float:
@@ -43,8 +43,8 @@ def _worlds(clones: CloneRelease, epsilon: float) -> float:
 @pytest.mark.parametrize(
     "make",
     [
-        partial(CloneRelease.of_2021, 1.5),
-        partial(CloneRelease.of_2023, 1.5),
+        partial(clones_of_2021, 1.5),
+        partial(clones_of_2023, 1.5),
         partial(CloneRelease.with_a_coin, 1.5),
         lambda among: CloneRelease(
             anonymity_set=among, local_epsilon=1.5, chance=0.9, log_odds=0.4
@@ -73,7 +73,7 @@ def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
     assert found == pytest.approx([0.0678, 0.0451], rel=0.01)
     for users in (2, 1000, 10**6):
         epsilon = epsilon_upper(of_grr(2, 3.0), AnonymitySet(users=users), 1e-6)
-        assert _epsilon(CloneRelease.of_2023, 3.0, users) == pytest.approx(epsilon, rel=1e-3)
+        assert _epsilon(clones_of_2023, 3.0, users) == pytest.approx(epsilon, rel=1e-3)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-9, 1e-3, 1.0, 20.0, 50.0, 700.0])
@@ -90,7 +90,7 @@ def test_extreme_inputs_give_valid_figures(local_epsilon: float, users: int) -> 
 
 def test_delta_is_1_without_clones() -> None:
     """At ε0 = 50 an ε of 38 protects nothing; a rounded threshold would hide that."""
-    assert CloneRelease.of_2021(50.0, AnonymitySet(users=1000)).delta(38.0) == pytest.approx(1.0)
+    assert clones_of_2021(50.0, AnonymitySet(users=1000)).delta(38.0) == pytest.approx(1.0)
     assert delta_upper(of_grr(2, 50.0), AnonymitySet(users=1000), 38.0) == pytest.approx(
         1.0, abs=1e-4
     )

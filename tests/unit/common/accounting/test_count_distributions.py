@@ -15,10 +15,10 @@ from common.accounting.count_distributions import (
     CountDistribution,
     Groups,
     NegativeBinomial,
-    Poisson,
     quantile,
     upper_quantile,
 )
+from lab.accountant.query import Poisson
 
 
 def _exact_at_most(distribution: CountDistribution, outcome: int) -> mpmath.mpf:

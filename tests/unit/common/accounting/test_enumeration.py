@@ -20,7 +20,7 @@ from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.weights import ResponseWeights
 from lab.bounds.general_blanket import blanket_delta
-from lab.bounds.other_bounds import VariationRatio
+from lab.bounds.other_bounds import VariationRatio, clones_of_2021
 from lab.bounds.randomizers import duchi
 from tests.support.exhaustive_delta import (
     Distribution,
@@ -173,7 +173,7 @@ def test_bounds_and_attacks_enclose_the_exact_delta(
             clones = (reduction.local_epsilon, anonymity_set)
             coin = CloneRelease.with_a_coin(*clones).delta(epsilon)
             bounds += [coin, VariationRatio.of(reduction).certified_delta(anonymity_set, epsilon)]
-            assert coin <= CloneRelease.of_2021(*clones).delta(epsilon)
+            assert coin <= clones_of_2021(*clones).delta(epsilon)
 
         assert truth <= min(bounds) + _ENUMERATION_ERROR
         if users == 1 and not dummies:

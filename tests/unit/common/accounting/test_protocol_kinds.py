@@ -211,3 +211,19 @@ def test_parameters_without_a_formula_are_refused() -> None:
     for dummies, shuffler in rows:
         with pytest.raises(AccountingError, match="dummies"):
             guarantees_under(parameters(of_hashing(13, 2.0), dummies, shuffler=shuffler), 100)
+
+
+class _Unlisted(BinomialDummies):
+    """Binomial dummies under another name."""
+
+    distribution = "fixed"
+
+
+@pytest.mark.parametrize("local_epsilon", [2.0, math.inf])
+def test_dummies_without_an_entry_have_no_figure(local_epsilon: float) -> None:
+    """Not even that of the class from which they inherit."""
+    unlisted = _Unlisted(per_user=3, trials=2, extra_weight=1)
+    for honest in (1.0, 0.5):
+        task = parameters(of_hashing(13, local_epsilon), unlisted, assumed_honest_fraction=honest)
+        with pytest.raises(AccountingError, match="no formula covers fixed dummies"):
+            guarantees_under(task, 100)

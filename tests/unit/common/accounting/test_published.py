@@ -6,7 +6,7 @@ import math
 import pytest
 
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.count_distributions import Binomial, Poisson
+from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import (
     PUBLISHED,
@@ -24,7 +24,6 @@ from common.accounting.published import (
     sageo_peak,
     sageo_right,
     sbin,
-    sbin_trials,
 )
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
@@ -36,7 +35,8 @@ from common.task.shuffler_spec import (
     GeometricNoise,
     ShufflerSpec,
 )
-from lab.planning.shuffler_noise import published_sageo_spec
+from lab.accountant.query import Poisson
+from lab.planning.shuffler_noise import published_sageo_spec, sbin_trials
 from tests.support.reductions import of_grr, of_hashing
 
 
@@ -199,15 +199,15 @@ def _coins(trials: int, kept: float = 1.0) -> ShufflerSpec:
 def _flanks(epsilon: float, delta: float, kept: float) -> ShufflerSpec:
     """Return the noise that SAGeo's authors use, with weights rounded up."""
     left, right = sageo_left(epsilon, kept), sageo_right(epsilon, kept)
-    peak = sageo_peak(epsilon, delta, kept, left, right)
+    peak = max(0, math.ceil(sageo_peak(epsilon, delta, kept, left, right)))
     cut = math.ceil(math.log(1e-3 * delta) / math.log(right))
     return ShufflerSpec(
         keep_weight=int(kept * KEEP_SUM),
         noise=GeometricNoise(
-            peak=max(0, peak),
+            peak=peak,
             left_weight=math.ceil(left * RATIO_SUM) + 1,
             right_weight=math.ceil(right * RATIO_SUM) + 1,
-            most=max(0, peak) + cut,
+            most=peak + cut,
         ),
     )
 

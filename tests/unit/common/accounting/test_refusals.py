@@ -10,28 +10,15 @@ import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneRelease
 from common.accounting.composition import composed_claims, composed_epsilon
-from common.accounting.count_distributions import (
-    Binomial,
-    Conditioned,
-    Groups,
-    NegativeBinomial,
-    Poisson,
-)
+from common.accounting.count_distributions import Binomial, Conditioned, Groups, NegativeBinomial
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import (
-    BoundSetting,
-    aue,
-    balle_closed_form,
-    sageo,
-    sbin,
-    sbin_trials,
-)
+from common.accounting.published import BoundSetting, aue, balle_closed_form, sageo, sbin
 from common.accounting.releases import AmplifiedRelease, LocalRelease
 from common.errors import AccountingError
 from common.task.shuffler_spec import KEEP_SUM, BinomialNoise, GeometricNoise, ShufflerSpec
+from lab.accountant.query import Poisson
 from lab.bounds.attack import epsilon_lower
 from lab.bounds.general_blanket import (
     BlanketPair,
@@ -39,7 +26,13 @@ from lab.bounds.general_blanket import (
     laplace_pair,
     rappor_pair,
 )
-from lab.bounds.other_bounds import VariationRatio, clones_epsilon, compare
+from lab.bounds.other_bounds import (
+    VariationRatio,
+    clones_epsilon,
+    clones_of_2021,
+    clones_of_2023,
+    compare,
+)
 from lab.bounds.randomizers import (
     duchi,
     optimized_unary,
@@ -47,6 +40,7 @@ from lab.bounds.randomizers import (
     rappor_probabilities,
     symmetric_unary,
 )
+from lab.planning.shuffler_noise import sbin_trials
 from tests.support.reductions import of_grr, reduction_for
 from tests.support.reference_bounds import unary
 
@@ -68,7 +62,7 @@ def _setting(delta: float = 1e-6, **changes: Any) -> BoundSetting:
 _OF_DELTA: Final[list[Callable[[float], object]]] = [
     lambda delta: epsilon_upper(_GRR, _USERS, delta),
     lambda delta: epsilon_lower(_GRR, _USERS, delta),
-    lambda delta: clones_epsilon(CloneRelease.of_2021, _setting(delta)),
+    lambda delta: clones_epsilon(clones_of_2021, _setting(delta)),
     lambda delta: composed_epsilon([LocalRelease(local_epsilon=1.0)] * 2, delta),
     lambda delta: composed_claims([(0.1, 0.0)] * 2, delta),
     lambda delta: compare(_GRR, _USERS, delta),
@@ -137,11 +131,11 @@ def test_described_randomizers_have_a_finite_local_epsilon(
         (lambda: composed_claims([(0.1, 1.5), (0.1, 0.0)], 1e-6), "is invalid"),
         (lambda: composed_claims([(math.nan, 0.0), (0.1, 0.0)], 1e-6), "is invalid"),
         (
-            lambda: clones_epsilon(CloneRelease.of_2021, _setting(reduction=_BARE)),
+            lambda: clones_epsilon(clones_of_2021, _setting(reduction=_BARE)),
             "finite local ε",
         ),
         (
-            lambda: clones_epsilon(CloneRelease.of_2023, _setting(reduction=_BARE)),
+            lambda: clones_epsilon(clones_of_2023, _setting(reduction=_BARE)),
             "finite local ε",
         ),
         (lambda: VariationRatio.of(_BARE), "finite local ε"),

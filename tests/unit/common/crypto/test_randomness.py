@@ -66,17 +66,17 @@ def test_a_forked_child_draws_another_stream() -> None:
 
 def test_a_seeded_generator_is_chacha_under_hkdf() -> None:
     """The key is HKDF-SHA256 of the seed, with label, stage and part in fields of known length."""
-    seed, info = bytes(range(32)), b"shuffledp v1 part" + b"\x05throw" + (258).to_bytes(8)
+    seed, info = bytes(range(32)), b"shuffledp v1 part" + b"\x07scatter" + (258).to_bytes(8)
     extracted = hmac.digest(bytes(32), seed, "sha256")
     key = hmac.digest(extracted, info + b"\x01", "sha256")
     stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
 
-    assert stream.update(bytes(256)) == seeded_generator(seed, "throw", 258).bytes(256)
+    assert stream.update(bytes(256)) == seeded_generator(seed, "scatter", 258).bytes(256)
 
 
 def test_every_seed_stage_and_part_has_its_own_stream() -> None:
     """The same three give the same stream; nothing may copy it."""
-    seeds, stages = (bytes(32), bytes(31) + b"\1"), ("throw", "permute", "")
+    seeds, stages = (bytes(32), bytes(31) + b"\1"), ("scatter", "permute", "")
     names = [(seed, stage, part) for seed in seeds for stage in stages for part in (0, 1, 2**40)]
     streams = [seeded_generator(*name).bytes(32) for name in names]
 

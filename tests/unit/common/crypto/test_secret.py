@@ -10,11 +10,10 @@ import pytest
 from common.crypto.batch_key import BatchKey, SealingKey
 from common.crypto.hpke import SUITES, HpkePrivateKey, fingerprint
 from common.crypto.hpke_pool import _RawKey
-from common.crypto.openssl_rsa import OpenSslKey
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.secret import Secret
 from common.crypto.signing import SigningIdentity
-from common.crypto.token_signing import TokenSigningKey
+from common.crypto.token_signing import OpenSslKey, TokenSigningKey
 from common.runtime.access import OperatorToken
 from common.runtime.state_directory import StateKey
 

@@ -4,8 +4,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from common.crypto.openssl_rsa import OpenSslKey
-from common.crypto.token_signing import blind_sign
+from common.crypto.token_signing import OpenSslKey, blind_sign
 from common.errors import ProofError, WireError
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from common.errors import ReportError, TaskError, ValueRangeError
+from common.errors import ReportError, ValueRangeError
 from common.mechanisms.base import MechanismRequest, Mixture
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.weights import ResponseWeights
@@ -62,7 +62,7 @@ def test_the_estimate_is_that_of_dense_least_squares() -> None:
 def test_covariances_agree_with_variances_and_prefixes() -> None:
     """The diagonal, prefixes within groups, and a total without error."""
     mechanism, mixture = _hierarchy(), Mixture(n_real=50.0)
-    matrix = np.array([mechanism.covariances(each, 50.0) for each in np.eye(21)])
+    matrix = np.array([mechanism.covariances_with(each, each, mixture) for each in np.eye(21)])
     prefix = np.kron(np.eye(3), np.tril(np.ones((7, 7))))
 
     assert matrix == pytest.approx(matrix.T)
@@ -114,12 +114,3 @@ def test_a_hierarchy_ends_where_a_group_has_few_nodes(buckets: int, levels: int)
     spec = Hierarchy.specify(request)
 
     assert (levels, min(buckets, 30)) == (spec.digits, spec.buckets)
-
-
-def test_a_fan_out_below_two_is_refused() -> None:
-    """The message names it."""
-    request = MechanismRequest(
-        name="hierarchy", domain_size=30, buckets=1, local_epsilon=float("inf")
-    )
-    with pytest.raises(TaskError, match="the fan-out, is 1; it must be at least 2"):
-        Hierarchy.specify(request)

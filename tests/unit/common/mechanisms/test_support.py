@@ -3,7 +3,6 @@ import pytest
 
 from common.mechanisms.base import Mixture
 from common.mechanisms.randomized_response import Grr
-from common.mechanisms.support import variance
 from common.mechanisms.weights import ResponseWeights
 
 _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
@@ -22,7 +21,7 @@ def test_expected_counts_give_back_the_truth() -> None:
 
     np.testing.assert_allclose(shares, truth, atol=1e-12)
     expected = spread / (1000 * (p - q)) ** 2
-    assert variance(truth, mixture, _GRR)[1] == pytest.approx(expected)
+    assert _GRR.variance(truth, mixture)[1] == pytest.approx(expected)
 
 
 def test_q_is_exact_if_p_rounds_to_one() -> None:

@@ -110,20 +110,7 @@ def test_a_decision_is_chained_among_releases() -> None:
     """A change of any field of it is detected, be it rehashed or not."""
     first = first_entry()
     decision = decision_entry(_IDENTITY, first)
-    last = LedgerEntry.chained(
-        decision.entry_hash,
-        entry=3,
-        task_digest=first.task_digest,
-        batch_id=first.batch_id,
-        population="",
-        n_users=9,
-        n_refused=0,
-        coalition="analyzer",
-        epsilon=1.0,
-        delta=0.0,
-        theorem="",
-        composed_epsilon=1.0,
-    )
+    last = next_entry(decision)
     assert 3 == verify([first, decision, last]).entry
     for name, value in _CHANGES.items():
         changed = dataclasses.replace(decision, **{name: value})

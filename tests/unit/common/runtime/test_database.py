@@ -31,7 +31,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 async def test_work_is_atomic_durable_and_private(database: Database, tmp_path: Path) -> None:
-    """A failed transaction leaves nothing; write-ahead log, full synchronisation, mode 0600."""
+    """A failed transaction leaves nothing; write-ahead log, full synchronization, mode 0600."""
     await database.run(_insert, 1)
     with pytest.raises(RuntimeError):
         await database.run(_insert, 2, fail=True)

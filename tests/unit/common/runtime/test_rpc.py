@@ -8,8 +8,7 @@ import grpc
 import pytest
 
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
-from common.runtime.access import connections_of
-from common.runtime.addresses import is_local
+from common.runtime.access import connections_of, is_local
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.certificates import PARTIES, Authority
 from common.runtime.rpc import bind, make_server, open_channel, reply

@@ -19,7 +19,7 @@ _NOW = ManualClock().now()
 
 @pytest.fixture(scope="module")
 def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Authority]:
-    """Return the authorities of two organisations."""
+    """Return the authorities of two organizations."""
     folder = tmp_path_factory.mktemp("authorities")
     return {name: Authority.make(folder, name, _NOW, name) for name in ("analyzer", "shuffler")}
 
@@ -107,7 +107,7 @@ def test_a_revoked_certificate_is_refused(
 def test_a_doubtful_file_is_refused(
     authorities: dict[str, Authority], form: bytes, message: str
 ) -> None:
-    """Joined files would let one organisation certify another's party."""
+    """Joined files would let one organization certify another's party."""
     raw = form.replace(b"[A]", _pem(authorities, "analyzer"))
     raw = raw.replace(b"[S]", _pem(authorities, "shuffler"))
     with pytest.raises(SettingsError, match=message):

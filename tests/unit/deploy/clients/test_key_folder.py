@@ -76,7 +76,7 @@ def test_existing_certificates_and_authorities_are_kept(tmp_path: Path) -> None:
     assert first["authority"] == Certificate.read(tmp_path / "analyzer" / "authority.pem")
 
 
-def test_organisations_trust_each_others_authority_for_one_party(tmp_path: Path) -> None:
+def test_organizations_trust_each_others_authority_for_one_party(tmp_path: Path) -> None:
     """Each makes its own; a file that holds more is trusted for the named party alone."""
     one, two, device = (KeyFolder(tmp_path / name) for name in ("one", "two", "device"))
     one.make(["analyzer", "operator"], [], _NOW)

@@ -26,7 +26,7 @@ _HARD: Final = (
 """Words of this field, with spaces for hyphens, that are explained wherever help has them."""
 _PRINTED: Final = (
     *("benjamini and hochberg", "bonferroni", "clones", "closed loop", "cohort", "debiased", "em"),
-    *("expectation maximisation", "fake", "fdr", "filter", "inclusion", "instantaneous response"),
+    *("expectation maximization", "fake", "fdr", "filter", "inclusion", "instantaneous response"),
     *("l1", "multi hm × q/d", "norm sub", "open loop", "p value", "permanent response"),
     *("privacy blanket", "quarantined", "replace one", "rmse", "shrunk", "solh", "spread"),
     *("two binomial form", "unexplained", "variation ratio", "permanent ε"),
@@ -128,26 +128,24 @@ def test_help_and_version_import_no_command() -> None:
     assert "[]" == _run(program)
 
 
-def test_no_command_loads_arithmetic_for_its_help() -> None:
-    """The help of every command and group loads neither numpy, scipy nor gRPC."""
+_NO_KEYS: Final = ("plan", "account", "simulate", "contribute", "load", "demo")
+
+
+@pytest.mark.parametrize(
+    ("names", "absent"),
+    [
+        (tuple(COMMANDS), {"numpy", "scipy", "grpc"}),
+        (tuple(f"shuffledp {name}" for name in _NO_KEYS), {"cryptography", "sqlite3"}),
+    ],
+)
+def test_help_loads_only_what_it_needs(names: tuple[str, ...], absent: set[str]) -> None:
+    """No command or group loads arithmetic or gRPC; those without keys load no cryptography."""
     program = (
         "import sys; from typer.testing import CliRunner; from deploy.cli import app\n"
         "for name in sys.argv[1:]:\n"
         "    outcome = CliRunner().invoke(app, [*name.split()[1:], '--help'])\n"
         "    assert outcome.exit_code == 0, name\n"
-        "    assert not {'numpy', 'scipy', 'grpc'} & sys.modules.keys(), name\n"
+        f"    assert not {absent} & sys.modules.keys(), name\n"
         "print('done')"
     )
-    assert "done" == _run(program, *COMMANDS)
-
-
-def test_the_help_of_commands_without_keys_loads_no_cryptography() -> None:
-    """The planner, simulator, accountant and a person's commands answer at once."""
-    program = (
-        "import sys; from typer.testing import CliRunner; from deploy.cli import app\n"
-        "for name in sys.argv[1:]:\n"
-        "    assert CliRunner().invoke(app, [name, '--help']).exit_code == 0, name\n"
-        "    assert not {'cryptography', 'sqlite3'} & sys.modules.keys(), name\n"
-        "print('done')"
-    )
-    assert "done" == _run(program, "plan", "account", "simulate", "contribute", "load", "demo")
+    assert "done" == _run(program, *names)

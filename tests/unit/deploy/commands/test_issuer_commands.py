@@ -1,34 +1,26 @@
 """`shuffledp issuer`, as an operator types it."""
 
 import asyncio
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import issuer.server
 from common.errors import PeerRefusalError, SettingsError
-from deploy.cli import app
 from deploy.tasks.drafts import read_token_key
 from issuer.entitlements import PeopleList
 from issuer.settings import IssuerSettings
+from tests.support.command_line import shown, shown_json
 from tests.support.issuers import ISSUER_NAME, people_file
-
-
-def _run(*arguments: str) -> str:
-    found = CliRunner().invoke(app, ["issuer", *arguments], catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    return found.output
 
 
 async def test_each_person_gets_a_secret_and_the_issuer_its_hash(tmp_path: Path) -> None:
     """Both files are readable to their owner only; secrets are never drawn over others."""
     names, folder = tmp_path / "names.txt", tmp_path / "people"
     names.write_text("Ada\n\n Bo Li \n", encoding="utf-8")
-    written = json.loads(_run("people", str(names), "--output-dir", str(folder), "--json"))
+    written = shown_json("issuer people", str(names), "--output-dir", str(folder))
     lines = (folder / "credentials.txt").read_text(encoding="utf-8").splitlines()
     people = PeopleList(folder / "people.txt")
 
@@ -45,8 +37,10 @@ async def test_each_person_gets_a_secret_and_the_issuer_its_hash(tmp_path: Path)
     for line in lines:
         assert line.rpartition(" ")[2] not in (folder / "people.txt").read_text(encoding="utf-8")
     with pytest.raises(SettingsError, match="already exists"):
-        _run("people", str(names), "--output-dir", str(folder))
-    assert "2 secrets drawn" in _run("people", str(names), "--output-dir", str(tmp_path / "more"))
+        shown("issuer people", str(names), "--output-dir", str(folder))
+    assert "2 secrets drawn" in shown(
+        "issuer people", str(names), "--output-dir", str(tmp_path / "more")
+    )
 
 
 @pytest.mark.parametrize("content", ["", "Ada\nAda", "\udcff", "x" * 201])
@@ -55,7 +49,7 @@ def test_a_file_of_names_that_breaks_a_rule_writes_nothing(tmp_path: Path, conte
     names, folder = tmp_path / "names.txt", tmp_path / "people"
     names.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(SettingsError) as caught:
-        _run("people", str(names), "--output-dir", str(folder))
+        shown("issuer people", str(names), "--output-dir", str(folder))
 
     assert "Ada" not in str(caught.value)
     assert not folder.exists()
@@ -86,24 +80,24 @@ def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> 
     file, token_file = tmp_path / "token-key.json", tmp_path / "issuer" / "operator.token"
     at = ["--issuer", address, "--authority", str(tmp_path / "tls" / "authority.pem")]
     whole = [*at, "--token-file", str(token_file), "--out", str(file)]
-    made = json.loads(_run("new-key", "--end", "2100-01-02", *whole, "--json"))
+    made = shown_json("issuer new-key", "--end", "2100-01-02", *whole)
     first = read_token_key(file)
     with pytest.raises(SettingsError, match="already exists and may hold a key in use"):
-        _run("new-key", "--end", "2100-01-02", *whole)
+        shown("issuer new-key", "--end", "2100-01-02", *whole)
     file.unlink()
-    shown = _run("new-key", "--end", "2100-01-02T03:04:05", *whole)
+    printed = shown("issuer new-key", "--end", "2100-01-02T03:04:05", *whole)
     second = read_token_key(file)
 
     assert (4_102_531_200, ISSUER_NAME) == (made["end"], made["issuer"])
     assert (4_102_531_200, 4_102_542_245) == (first.end, second.end)
-    assert f"Key of {ISSUER_NAME} written to" in shown
+    assert f"Key of {ISSUER_NAME} written to" in printed
     assert {each.token_key().key_id.hex() for each in (first, second)} == {
         path.stem.removeprefix("token-") for path in (tmp_path / "issuer").glob("token-*.key")
     }
     file.unlink()
     with pytest.raises(PeerRefusalError, match="UTC; it must be after the present, 20"):
-        _run("new-key", "--end", "2001-01-02", *whole)
+        shown("issuer new-key", "--end", "2001-01-02", *whole)
     wrong = tmp_path / "wrong.token"
     wrong.write_text("ab" * 32, encoding="ascii")
     with pytest.raises(PeerRefusalError, match="wrong operator token"):
-        _run("new-key", "--end", "2100-01-02", *at, "--token-file", str(wrong))
+        shown("issuer new-key", "--end", "2100-01-02", *at, "--token-file", str(wrong))

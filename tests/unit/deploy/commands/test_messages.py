@@ -15,9 +15,9 @@ from deploy.cli import app
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
 from deploy.commands.options import page_beside
-from deploy.commands.person import describe_contribution, show_receipt
+from deploy.commands.person import describe_contribution, describe_texts, show_receipt
 from protos.shuffledp.v1 import user_agent_pb2
-from tests.support.command_line import run_command
+from tests.support.command_line import run_command, shown
 from tests.support.printing import printed
 from user_agent.settings import UserAgentSettings
 
@@ -66,10 +66,20 @@ def test_a_contribution_is_described(*, repeated: bool, sent: bool, words: str) 
     assert describe_contribution(reply, "shuffledp receipt 00").endswith(words)
 
 
+def test_a_task_says_what_it_asks_before_it_is_answered() -> None:
+    """Its title, question and purpose, each on its line; empty ones are left out."""
+    texts = {"title": "Flu", "prompt": "Ill?\x1b", "purpose": "care", "series": ""}
+
+    assert "Flu\nIll?\\x1b\nPurpose: care\n" == describe_texts(texts)
+
+
 def test_a_value_among_the_arguments_is_not_repeated() -> None:
     """It may be the person's own."""
     for words, message in (
-        (["secretcity"], "contribute takes the digest only; it asks for the value, or reads it"),
+        (
+            ["secretcity"],
+            "contribute takes the digest, and only the options that --help lists; it asks",
+        ),
         (["--kind", "secretcity"], "it must be one of 'categorical', 'ordered', 'string'"),
     ):
         outcome = CliRunner().invoke(app, ["contribute", "ab" * 32, "--agent", "unix:n", *words])
@@ -111,23 +121,18 @@ async def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: P
 @pytest.mark.parametrize(
     "command",
     [
-        ["contribute", "{}", "--agent", "unix:none"],
-        ["live", "{}", "--shuffler", "h:1", "--token-file", "none"],
-        ["load", "{}", "--shuffler", "h:1", "--i-run-these-services"],
-        [
-            *("sentinels", "plant", "--task", "{}", "--count", "1", "--shuffler", "h:1"),
-            *("--analyzer", "h:2", "--token-file", "none", "--output", "none.jsonl"),
-        ],
+        "contribute {} --agent unix:none",
+        "live {} --shuffler h:1 --token-file none",
+        "load {} --shuffler h:1 --i-run-these-services",
+        "sentinels plant --task {} --count 1 --shuffler h --analyzer h --token-file t --output o",
     ],
 )
 @pytest.mark.parametrize("text", ["5b1f", "a" * 66, "x" * 64])
-def test_a_task_is_named_by_its_whole_digest(command: list[str], text: str) -> None:
+def test_a_task_is_named_by_its_whole_digest(command: str, text: str) -> None:
     """Every command says so in the same sentence, which does not repeat the text."""
-    outcome = CliRunner().invoke(app, [word.format(text) for word in command])
-
     rule = f"has {len(text)} characters; it must be 64 hexadecimal digits"
-    assert f"the task's digest {rule}" == str(outcome.exception)
-    assert isinstance(outcome.exception, UsageError)
+    with pytest.raises(UsageError, match=f"^the task's digest {rule}$"):
+        shown(command.format(text))
 
 
 @pytest.mark.parametrize("content", [b"", b"a\x01b", b"a\nb", b"\xff"])
@@ -141,11 +146,8 @@ def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content
 
 def test_expected_shares_that_are_no_numbers_are_wrong_usage() -> None:
     """The message names the option."""
-    typed = "plan --users 100 --central-epsilon 1 --domain-size 5 --head a"
-    outcome = CliRunner().invoke(app, typed.split())
-
-    assert isinstance(outcome.exception, UsageError)
-    assert "--head must be shares such as 0.05,0.03" == str(outcome.exception)
+    with pytest.raises(UsageError, match=r"^--head must be shares such as 0\.05,0\.03$"):
+        shown("plan --users 100 --central-epsilon 1 --domain-size 5 --head a")
 
 
 def test_a_page_is_written_beside_its_output() -> None:

@@ -1,11 +1,10 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from common.errors import SettingsError
-from deploy.cli import app
 from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults, read_profile
+from tests.support.command_line import shown
 from tests.support.commands import COMMANDS
 
 
@@ -24,7 +23,7 @@ def test_init_writes_addresses_and_files_of_the_state_directories(tmp_path: Path
     state, profile = _state(tmp_path / "state"), tmp_path / "shuffledp.toml"
     command = ["init", str(state), "--output", str(profile)]
 
-    assert 0 == CliRunner().invoke(app, command).exit_code
+    shown(*command)
     assert {
         "analyzer": "127.0.0.1:7001",
         "shuffler": "127.0.0.1:7002",
@@ -32,12 +31,12 @@ def test_init_writes_addresses_and_files_of_the_state_directories(tmp_path: Path
         "shuffler_token_file": str(state / "shuffler" / "operator.token"),
         "authority": str(state / "tls" / "authority.pem"),
     } == read_profile(profile)
-    again = CliRunner().invoke(app, command)
-    assert isinstance(again.exception, SettingsError)
-    assert 0 == CliRunner().invoke(app, [*command, "--force"]).exit_code
+    with pytest.raises(SettingsError, match="exists; --force replaces it"):
+        shown(*command)
+    shown(*command, "--force")
     (tmp_path / "empty").mkdir()
-    empty = CliRunner().invoke(app, ["init", str(tmp_path / "empty")])
-    assert "has no service state" in str(empty.exception)
+    with pytest.raises(SettingsError, match="has no service state"):
+        shown("init", str(tmp_path / "empty"))
 
 
 def test_init_reads_the_secrets_of_a_compose_project(tmp_path: Path) -> None:
@@ -46,26 +45,26 @@ def test_init_reads_the_secrets_of_a_compose_project(tmp_path: Path) -> None:
     for name in ("analyzer.token", "shuffler.token", "authority.pem", "operator.pem"):
         (tmp_path / name).write_text("x", encoding="ascii")
     profile = tmp_path / "profile.toml"
-    command = ["init", str(tmp_path), "--analyzer", "analyzer:7001", "--output", str(profile)]
+    shown("init", str(tmp_path), "--analyzer", "analyzer:7001", "--output", str(profile))
 
-    assert 0 == CliRunner().invoke(app, command).exit_code
     assert {"analyzer", *files} == set(read_profile(profile))
 
 
-def test_a_command_takes_its_defaults_from_the_profile(tmp_path: Path) -> None:
+def test_a_command_takes_its_defaults_from_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The option wins over the environment, which wins over the file."""
     profile = tmp_path / "profile.toml"
     profile.write_text('analyzer = "127.0.0.1:1"\nanalyzer_token_file = "none.token"\n')
-    runner = CliRunner()
+    command = ("--profile", str(profile), "task", "list")
 
-    for options, variables, token in (
-        ([], {}, f"{tmp_path}/none.token"),
-        ([], {"SHUFFLEDP_PROFILE_ANALYZER_TOKEN_FILE": "other.token"}, "other.token"),
-        (["--token-file", "third.token"], {}, "third.token"),
-    ):
-        command = ["--profile", str(profile), "task", "list", *options]
-        refused = runner.invoke(app, command, env=variables)
-        assert str(refused.exception).startswith(token)
+    with pytest.raises(SettingsError, match=f"^{tmp_path}/none.token"):
+        shown(*command)
+    monkeypatch.setenv("SHUFFLEDP_PROFILE_ANALYZER_TOKEN_FILE", "other.token")
+    with pytest.raises(SettingsError, match=r"^other.token"):
+        shown(*command)
+    with pytest.raises(SettingsError, match=r"^third.token"):
+        shown(*command, "--token-file", "third.token")
 
 
 def test_each_operator_has_a_token_of_their_own(tmp_path: Path) -> None:

@@ -1,16 +1,14 @@
 """`shuffledp series` without services: the forecast, and wrong options."""
 
-import json
 import math
 from pathlib import Path
 from typing import Final
 
 import pytest
-from typer.testing import CliRunner
 
 from common.errors import SettingsError, ShuffleDpError, TaskError, UsageError
 from common.runtime.clock import SystemClock
-from deploy.cli import app
+from tests.support.command_line import shown, shown_json
 from tests.support.series import template
 
 _PUBLISH: Final = ("--analyzer", "127.0.0.1:1", "--token-file", "t", "--shuffler-key", "k")
@@ -32,22 +30,19 @@ def test_a_wrong_option_is_refused(
 ) -> None:
     """The message names the option and the rule."""
     with pytest.raises(kind, match=rule):
-        CliRunner().invoke(
-            app, ["series", command, str(template(tmp_path)), *options], catch_exceptions=False
-        )
+        shown("series", command, str(template(tmp_path)), *options)
 
 
 def test_a_forecast_needs_no_service(tmp_path: Path) -> None:
     """It has a row for each round, and prints a round's claim."""
     path = str(template(tmp_path, first=int(SystemClock().now()), rounds=3))
-    forecast = CliRunner().invoke(app, ["series", "forecast", path, "--json"])
-    printed = CliRunner().invoke(app, ["series", "forecast", path])
+    found = shown_json("series forecast", path)
+    printed = shown("series forecast", path)
 
-    found = json.loads(forecast.stdout)
     assert [1, 2, 3] == [row["round"] for row in found["rounds"]]
     assert [2.0, 4.0, 6.0] == [row["device_local_epsilon"] for row in found["rounds"]]
-    assert "a device's total_local_epsilon_cap of 20 lasts 10 days" in printed.stdout
-    assert "Claimed guarantees: epsilon" in printed.stdout
+    assert "a device's total_local_epsilon_cap of 20 lasts 10 days" in printed
+    assert "Claimed guarantees: epsilon" in printed
 
 
 def test_a_forecast_asks_the_analyzer_of_the_profile(tmp_path: Path) -> None:
@@ -58,8 +53,8 @@ def test_a_forecast_asks_the_analyzer_of_the_profile(tmp_path: Path) -> None:
     arguments = ("--profile", str(profile), "series", "forecast", path)
 
     with pytest.raises(SettingsError, match="absent cannot be read"):
-        CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert 0 == CliRunner().invoke(app, (*arguments, "--analyzer", "")).exit_code
+        shown(*arguments)
+    assert shown(*arguments, "--analyzer", "")
 
 
 def test_a_forecast_of_a_lasting_question_ends_at_its_permanent_epsilon(tmp_path: Path) -> None:
@@ -68,8 +63,8 @@ def test_a_forecast_of_a_lasting_question_ends_at_its_permanent_epsilon(tmp_path
     texts = '{question = "state", bits = 32, cohorts = 8}'
     own = {"protocol": '"rappor"', "domain_size": None, "texts": texts, "budget_epsilon": 9.0}
     path = str(template(tmp_path, first=int(SystemClock().now()), **fields, **own))
-    found = json.loads(CliRunner().invoke(app, ["series", "forecast", path, "--json"]).stdout)
-    printed = CliRunner().invoke(app, ["series", "forecast", path]).stdout
+    found = shown_json("series forecast", path)
+    printed = shown("series forecast", path)
     most = 2 * math.log(3)  # one hash and f = 1/2
 
     last = found["rounds"][-1]

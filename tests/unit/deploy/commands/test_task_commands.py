@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +13,7 @@ from common.errors import SettingsError, UsageError
 from common.runtime.access import OperatorToken
 from deploy.cli import app
 from deploy.tasks.drafts import read
+from tests.support.command_line import shown, shown_json
 from tests.support.keys import signed_key
 
 _DRAFT = """
@@ -30,6 +32,9 @@ budget_epsilon = 1.0
 """
 
 
+_DRY_RUN: Final = ("task", "create", "--dry-run")
+
+
 @pytest.fixture
 def draft_file(tmp_path: Path) -> Path:
     """Return a draft as an operator writes it."""
@@ -40,16 +45,14 @@ def draft_file(tmp_path: Path) -> Path:
 
 def test_a_dry_run_prints_the_guarantee_against_each_coalition(draft_file: Path) -> None:
     """The task's claim is printed too, and nothing is published."""
-    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
+    text = " ".join(shown(*_DRY_RUN, str(draft_file)).split())
+    found = shown_json(*_DRY_RUN, str(draft_file))
 
-    assert 0 == outcome.exit_code
-    assert "nothing is published" in outcome.stdout
-    assert "if 9,000 users are honest" in " ".join(outcome.stdout.split())
+    assert "nothing is published" in text
+    assert "if 9,000 users are honest" in text
     for coalition in ("analyzer+users", "analyzer+skippers", "shuffler+analyzer", "network"):
-        assert coalition in outcome.stdout
-    assert "the population's remaining budget" in " ".join(outcome.stdout.split())
-    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run", "--json"])
-    found = json.loads(outcome.stdout)
+        assert coalition in text
+    assert "the population's remaining budget" in text
     key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw
     task = complete(read(draft_file, key), analyzer_key=key, nonce=bytes(32))
     assert task.central_epsilon == found["task"]["central_epsilon"]
@@ -65,9 +68,8 @@ def test_a_dry_run_warns_of_a_large_delta(draft_file: Path, delta: str, *, warne
     """For the 20,000 people of the target; in print and in JSON."""
     draft = draft_file.read_text(encoding="utf-8").replace("delta = 1e-6", f"delta = {delta}")
     draft_file.write_text(draft, encoding="utf-8")
-    command = ["task", "create", str(draft_file), "--dry-run"]
-    text = " ".join(CliRunner().invoke(app, command).stdout.split())
-    found = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    text = " ".join(shown(*_DRY_RUN, str(draft_file)).split())
+    found = shown_json(*_DRY_RUN, str(draft_file))
 
     assert warned == ("delta allows publishing one of these people in the clear" in text)
     assert warned == any("in the clear" in warning for warning in found["warnings"])
@@ -75,12 +77,12 @@ def test_a_dry_run_warns_of_a_large_delta(draft_file: Path, delta: str, *, warne
 
 def test_a_draft_without_tokens_is_warned_of_once_it_is_accepted(draft_file: Path) -> None:
     """In print or in JSON."""
-    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
-    as_json = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run", "--json"])
+    command = [*_DRY_RUN, str(draft_file)]
+    outcome, as_json = (CliRunner().invoke(app, [*command, *more]) for more in ((), ("--json",)))
 
     [warning] = json.loads(as_json.stdout)["warnings"]
     draft_file.write_text(_DRAFT.replace("n_min = 10000", "n_min = 0"), encoding="utf-8")
-    refused = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
+    refused = CliRunner().invoke(app, command)
 
     assert warning.startswith("the task has no tokens, so devices refuse it by default")
     assert 1 == " ".join(outcome.output.split()).count(f"Warning: {warning}.")
@@ -89,11 +91,9 @@ def test_a_draft_without_tokens_is_warned_of_once_it_is_accepted(draft_file: Pat
 
 def test_publishing_without_a_service_names_the_missing_options(draft_file: Path) -> None:
     """The message also names --dry-run, which needs none."""
-    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])
-
-    assert isinstance(outcome.exception, UsageError)
-    assert "publishing needs --analyzer, --token-file and --shuffler-key" in str(outcome.exception)
-    assert "--dry-run" in str(outcome.exception)
+    rule = "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run"
+    with pytest.raises(UsageError, match=rule):
+        shown("task", "create", str(draft_file))
 
 
 def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path: Path) -> None:
@@ -101,13 +101,13 @@ def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path
     token = tmp_path / "analyzer.token"
     token.write_bytes(OperatorToken.generate())
     key = tmp_path / "envelope.pub"
-    command = ["task", "create", str(draft_file), "--dry-run", "--shuffler-key", str(key)]
+    command = (*_DRY_RUN, str(draft_file), "--shuffler-key", str(key))
     key.symlink_to(token)
     with pytest.raises(SettingsError, match="is a link; --shuffler-key needs the file itself"):
-        CliRunner().invoke(app, command, catch_exceptions=False)
+        shown(*command)
 
     key.unlink()
     key.write_text(
         signed_key(HpkePrivateKey.generate(DEFAULT_SUITE).public_key()).hex(), encoding="ascii"
     )
-    assert 0 == CliRunner().invoke(app, command).exit_code
+    assert shown(*command)

@@ -148,31 +148,6 @@ def test_a_column_of_numbers_has_the_same_labels_as_its_csv(
     assert not {"-0.0", "-0"} & {*found.labels}
 
 
-@pytest.mark.parametrize(
-    ("ending", "content", "sentence"),
-    [
-        (".csv", b"", "the first line of mine.csv is empty; it must name the columns"),
-        (".csv", b"\nvalue\na\n", "the first line of mine.csv is empty"),
-        (".csv.gz", b"value\na\n", "mine.csv.gz cannot be read: it is damaged, or in another"),
-        (".parquet", b"value\na\n", "mine.parquet is not a valid Parquet file"),
-        (".csv", "value\na\n".encode("utf-16"), "the header of mine.csv is not UTF-8 text"),
-        (".csv", b"value\na\nM\xfcnchen\n", "row 2 of mine.csv is not UTF-8 text"),
-        (".csv", b'value\na\n"b\n', "row 2 of mine.csv is not valid CSV"),
-        (".csv", b"value,count\na,1.5\n", "the count of row 1 of mine.csv must be a whole number"),
-        (".csv", b"value,count\na,1\nb,1e9\n", "row 2 .* must be a whole number from 0 to 9{9}"),
-        (".csv", b"value,count\na,-1\n", "row 1 .* must be a whole number from 0 to"),
-    ],
-)
-def test_a_file_of_another_form_is_refused(
-    tmp_path: Path, ending: str, content: bytes, sentence: str
-) -> None:
-    """In one sentence."""
-    path = tmp_path / f"mine{ending}"
-    path.write_bytes(content)
-    with pytest.raises(TaskError, match=sentence):
-        dataset(str(path))
-
-
 @pytest.mark.parametrize("ending", _FORMATS)
 def test_what_is_no_file_is_refused(tmp_path: Path, ending: str) -> None:
     """A folder, a pipe without a writer, or nothing; a name that no system accepts."""

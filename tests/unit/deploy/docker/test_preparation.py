@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.registry import AnalyzerKeys
+from analyzer.keys import AnalyzerKeys
 from common.errors import SettingsError
 from common.runtime.certificates import FRONT_END, Certificate
 from common.runtime.clock import SystemClock

@@ -12,7 +12,8 @@ from common.errors import ValueRangeError
 from common.mechanisms.base import is_null, null_reports
 from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.messages.submission import split_submission
-from common.protocols import ITEM_KINDS, protocols_of
+from common.protocols import protocols_of
+from common.task.kinds import ITEM_KINDS
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.load.users import GroupContributor

@@ -6,15 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from typer.testing import CliRunner
 
 from common.errors import PlanError, SettingsError, UsageError
-from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING, Behaviour, assign, shares_from
 from deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
 from deploy.load.tally import Tally
 from deploy.load.target import load_draft
 from deploy.tasks.drafts import read
+from tests.support.command_line import shown
 
 _DIGEST = "5b" * 32
 _DRAFT = """domain_size = 3
@@ -146,15 +145,14 @@ def test_an_option_without_effect_or_without_its_like_is_refused(
 ) -> None:
     """The error names it before anything is read or started, even with its default value."""
     with pytest.raises(UsageError, match=message):
-        CliRunner().invoke(app, ["load", *given], catch_exceptions=False)
+        shown("load", *given)
 
 
 @pytest.mark.parametrize("given", [[_MINE], ["--shuffler-token-file", "t"], ["--prepare", "u"]])
 def test_consent_is_a_word_or_a_token_and_preparing_needs_none(given: list[str]) -> None:
     """The next failure is a file that does not exist."""
-    asked = ["load", *_SERVICES, _DIGEST, "--authority", "nowhere/a.pem", *given]
     with pytest.raises(SettingsError, match="cannot be read"):
-        CliRunner().invoke(app, asked, catch_exceptions=False)
+        shown("load", *_SERVICES, _DIGEST, "--authority", "nowhere/a.pem", *given)
 
 
 @pytest.mark.parametrize(

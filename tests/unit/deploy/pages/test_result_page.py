@@ -26,7 +26,7 @@ from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.pages import result_page as module
-from deploy.pages.page import fragment
+from deploy.pages.page import fragment, macros
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.ledger import LedgerView
@@ -201,6 +201,17 @@ def test_a_population_cannot_leave_its_field_of_the_citation(name: str) -> None:
     assert bare.count("{") == bare.count("}")
     assert not set("%&") & set(written.replace("\\%", "").replace("\\&", ""))
     assert "evil = {" not in written
+
+
+def test_every_kind_has_its_words_and_a_new_one_has_defaults() -> None:
+    """A word that a row lacks, or of a kind without a row, is the default."""
+    words = macros("kind_words.html")
+
+    assert {*get_args(Kind)} == words.WORDS.keys()
+    assert "Histogram of {} values" == str(words.word("categorical", "title"))
+    assert "values" == str(words.word("categorical", "named"))
+    for name, default in words.DEFAULTS.items():
+        assert default == str(words.word("angle", name))
 
 
 def test_the_page_of_a_later_iteration_has_no_owners() -> None:

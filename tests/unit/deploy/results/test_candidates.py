@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsError
-from deploy.results.candidates import MAX_CANDIDATES, read_candidates
+from deploy.results.decoder import MAX_CANDIDATES, read_candidates
 
 
 def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:

@@ -5,16 +5,19 @@ import itertools
 import json
 import math
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pytest
 
 from common.errors import SettingsError
+from common.mechanisms.base import Vector
 from common.mechanisms.registry import mechanism_of
 from common.messages.result import Histogram, IntervalTable, Result
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.task import Task
+from deploy.datasets.sample_people import SamplePeople
+from deploy.demo.truth import beside_truth
 from deploy.pages.result_page import result_page
 from deploy.results.distribution import Distribution, root
 from deploy.results.distribution_view import (
@@ -320,6 +323,17 @@ def test_a_view_has_tables_columns_and_json_of_the_questions() -> None:
     assert {5} == {len(column) for column in view.columns.values()}
     expected = [math.sqrt(3 * k * (5 - k) / 25 / 10_000) for k in range(1, 6)]
     assert expected == pytest.approx(view.columns["cumulative_error"], rel=1e-6)
+
+
+def test_quantiles_stand_beside_those_of_a_demos_people() -> None:
+    """The median of all in the third bucket is its middle; rows keep the order of the edges."""
+    task = _task()
+    found, truth = _exact(task), np.array([0.0, 0.0, 1.0, 0.0, 0.0])
+    people = SamplePeople(kind="ordered", title="", values=[], draft={}, truth=truth)
+    shares, quantiles = beside_truth(_view(task, found), found.estimate, task, people).tables
+
+    assert [4.1, 4.5, 5, 5.5, 5.9] == pytest.approx(cast("Vector", quantiles.truth))
+    assert [0, 1, 2, 3, 4] == shares.shown
 
 
 def test_names_of_buckets_tell_them_apart() -> None:

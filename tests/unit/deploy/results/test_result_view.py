@@ -19,6 +19,7 @@ from common.task.draft import NumberDraft, OpenDraft, TextDraft
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
+from deploy.demo.truth import beside_truth
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.export import as_json
 from deploy.results.result_view import ResultView, print_estimates, result_view
@@ -74,10 +75,10 @@ def _view(kind: Kind, most: int = 5, **changes: Any) -> ResultView:
     return result_view(estimate, _task(kind), most=most, candidates=candidates)
 
 
-def _known(kind: Kind, **changes: Any) -> ResultView:
+def _known(kind: Kind, people: SamplePeople | None = None, **changes: Any) -> ResultView:
     """Return a demo's view with the truth; `changes` are of the estimate."""
     estimate = dataclasses.replace(_estimate(kind), **changes)
-    return result_view(estimate, _task(kind), most=5, people=_people(kind))
+    return beside_truth(_view(kind, **changes), estimate, _task(kind), people or _people(kind))
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
@@ -185,12 +186,7 @@ _VIEWS: Final = {
     "labels without a file of candidates": _labelled(),
     "some labels as candidates": _labelled(CANDIDATES[:2]),
     # Ohio and Utah are detected by far, and Utah is held by nobody.
-    "a false discovery": result_view(
-        _estimate("string"),
-        _task("string"),
-        most=5,
-        people=_people("string", truth=np.array([0.99, 0.0, 0.01001])),
-    ),
+    "a false discovery": _known("string", _people("string", truth=np.array([0.99, 0.0, 0.01001]))),
 }
 
 

@@ -14,7 +14,7 @@ from common.errors import TaskError, WireError
 from common.messages.result import Figures
 from common.protocols import Kind
 from deploy.pages.series_page import series_page
-from deploy.results.estimate_table import NOISE_ALONE, EstimateTable
+from deploy.results.estimate_table import EstimateTable
 from deploy.results.export import write_csv, write_parquet
 from deploy.results.series import SeriesResults, smooth
 from deploy.tasks.population_budgets import PopulationBudgets
@@ -106,7 +106,7 @@ def test_intervals_of_frequent_values_cover_the_truth() -> None:
         )
         for number, shares in enumerate(truth, 1)
     }
-    results = SeriesResults(rounds=(), estimates=estimates, costs={}, top=10)
+    results = SeriesResults(rounds=(), estimates=estimates, costs={}, of_shares=True, top=10)
     low, high = results.ends
     covered = (low <= truth[:, [*results.shown]]) & (truth[:, [*results.shown]] <= high)
 
@@ -240,7 +240,7 @@ def test_biased_means_have_no_intervals(tmp_path: Path) -> None:
     """Columns, heading and note say that their ends are of noise alone."""
     series, results = month(tmp_path)
     biased = {
-        number: replace(table, interval=NOISE_ALONE, notes=("Means are biased.",))
+        number: replace(table, biased=True, notes=("Means are biased.",))
         for number, table in results.estimates.items()
     }
     found = replace(results, estimates=biased)
@@ -249,7 +249,7 @@ def test_biased_means_have_no_intervals(tmp_path: Path) -> None:
     assert not [name for name in found.columns() if "interval" in name]
     assert found.note.startswith("Means are biased. Smoothed: ")
     for text in (series_page(series, found), printed(found.show)):
-        assert NOISE_ALONE in text
+        assert "± noise alone" in text
         assert "95\N{NO-BREAK SPACE}%" not in text
 
 

@@ -12,7 +12,7 @@ import pytest
 from common.accounting.guarantees import guarantees, published_claim
 from common.crypto.signing import SignedTask
 from common.errors import WireError
-from common.messages.waived import Waived
+from common.messages.guarantee import Waived
 from common.protocols import protocols_of
 from common.task.draft import PairDraft
 from common.task.task import Task

@@ -54,19 +54,15 @@ def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) 
     ("change", "message"),
     [
         (("n_min = 100", "n_mim = 100"), "draft.toml: unknown .*: n_mim; did you mean n_min"),
-        (("n_min = 100", ""), "missing key in the draft: n_min"),
+        (("n_min = 100", ""), "draft.toml: missing key: n_min"),
         (("n_min = 100", "edges.high = 9.0"), "the table .edges. of .*.toml lacks low, buckets"),
-        (("n_min = 100", "n_min = 1.5"), "n_min must be a valid integer"),
         (("20Z", "20"), "deadline needs a time zone"),
-        (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon must be a valid number"),
-        (("delta = 1e-6", f"delta = {10**400}"), "delta must be within 64 bits"),
-        (("n_min = 100", "n_min = -1"), "n_min is -1"),
-        (("n_min = 100", "n_min = 100\ntexts = { bits = -1 }"), "texts.bits is -1"),
+        (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon must be a number"),
         (
             ("deadline = 2033-05-18T03:33:20Z", "deadline = true"),
             "deadline must be a date and time",
         ),
-        (("n_min = 100", f"n_min = {10**30}"), "n_min must be within 64 bits"),
+        (("n_min = 100", f"n_min = {10**30}"), "n_min is 10{30}; it must lie between 0 and"),
         (("n_min = 100", 'n_min = 100\nshuffler_key = "00"'), "unknown key"),
         # Numbers of thousands of digits, and keys whose parts cost the square of their number.
         (("n_min = 100", f"buckets = {'9' * 5000}"), "is not TOML"),
@@ -74,11 +70,12 @@ def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) 
         (("n_min = 100", f"[{'a.' * 20_000}a]"), "too many parts"),
         (("n_min = 100", f"# {'x' * 5_000_000}"), "at most 4194304 bytes"),
         (("20Z", "20Z\nshuffler = 'geometric'"), "shuffler must be a table"),
-        (("20Z", '20Z\n[dummies]\nlaw = "fixed"'), r"\[dummies\]: missing key: per_user"),
+        (("20Z", '20Z\n[dummies]\ndistribution = "fixed"'), "missing key of dummies: per_user"),
         (
-            ("20Z", "20Z\n[shuffler]\nspeed = 3"),
-            r"draft.toml, \[shuffler\]: unknown key, .*: speed",
+            ("20Z", '20Z\n[dummies]\nlaw = "fixed"'),
+            r"draft.toml: the table \[dummies\] has a key law; write distribution instead",
         ),
+        (("20Z", "20Z\n[shuffler]\nspeed = 3"), "draft.toml: unknown key of shuffler: speed"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -94,8 +91,7 @@ def test_a_mistake_in_a_draft_is_named(
 
 _CLUSTERS: Final = """
 [dummies]
-law = "clusters"
-per_user = 0
+distribution = "clusters"
 [dummies.clusters]
 negative_weight = 2
 trials = 1
@@ -130,29 +126,16 @@ def test_a_unit_beyond_ascii_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("2147483648", "2147483649"), "a cluster's weight is 2147483649; it must lie between 1"),
-        (("2147483648", str(2**63)), r"\[dummies\]: clusters must be within 64 bits"),
-        (("2147483648", "1.5"), r"\[dummies\]: clusters.1.2 must be a valid integer"),
-        (("[0, 1, 2147483648]", "[0, 1]"), "missing key: clusters.1"),
-        (("[0, 1, 2147483648]", "[0, 1, 2, 3]"), "clusters.1 "),
-        (
-            ("rooms = [[1, 8, 9], [3, 6, 7]]", ""),
-            "missing key: rooms",
-        ),
-        (("trials = 1", "trials = -1"), "the number of trials of clusters is -1"),
+        (("2147483648", str(2**63)), "a cluster's weight is 9223372036854775808; it must"),
+        (("2147483648", "1.5"), "dummies.clusters.* must be a whole number"),
+        (("[0, 1, 2147483648]", "[0, 1]"), "dummies.clusters.* has a list of 2; it must have 3"),
+        (("[0, 1, 2147483648]", "[0, 1, 2, 3]"), "dummies.clusters.* has a list of 4"),
+        (("rooms = [[1, 8, 9], [3, 6, 7]]", ""), "missing key of dummies: rooms"),
+        (("trials = 1", "trials = -1"), "dummies: the number of trials of clusters is -1"),
         (("[3, 6, 7]", "[2, 6, 7]"), "a cluster has 3 reports; the largest room holds 2"),
-        (
-            ('"clusters"', '"fixed"'),
-            "unknown key, or wrong value, for the law fixed: clusters",
-        ),
-        (
-            ('"clusters"', '"clusters"\none_lenght = false'),
-            "unknown key, or wrong value, for the law clusters: one_lenght",
-        ),
-        (
-            ("[dummies.clusters]", "[dummies.groups]"),
-            "missing key: clusters, negative_weight",
-        ),
+        (('"clusters"', '"fixed"'), "unknown key of dummies: clusters, negative_weight, rooms"),
+        (('"clusters"', '"clusters"\none_lenght = 0'), "unknown key of dummies: one_lenght"),
+        (("[dummies.clusters]", "[dummies.groups]"), "unknown key of dummies: groups"),
     ],
 )
 def test_a_mistake_in_a_table_of_clusters_is_named(

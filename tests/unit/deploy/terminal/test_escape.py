@@ -7,14 +7,12 @@ from typing import Final
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from common.crypto.signing import SigningIdentity
 from common.messages.batch import TaskState
 from common.messages.ledger_entry import verify
 from common.messages.result import Result
 from common.task_digest import TaskDigest
-from deploy.cli import app
 from deploy.commands.batch import show_decision
 from deploy.commands.person import show_receipt
 from deploy.results.ledger import LedgerView
@@ -26,6 +24,7 @@ from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import print_guarantees
 from protos.shuffledp.v1 import user_agent_pb2
+from tests.support.command_line import shown
 from tests.support.commands import ROOT
 from tests.support.kind_results import kind_collected
 from tests.support.ledger_entries import decision_entry, first_entry
@@ -88,10 +87,10 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
 def test_untrusted_text_steers_no_terminal(name: str) -> None:
     """The text is readable each time, and is no markup."""
     show, times = _PRINTED[name]
-    shown = printed(show, width=300)
+    text = printed(show, width=300)
 
-    assert times == shown.count(_READABLE)
-    assert not set("\x1b\x07\u202e") & set(shown)
+    assert times == text.count(_READABLE)
+    assert not set("\x1b\x07\u202e") & set(text)
 
 
 def test_a_shufflers_reason_for_a_refusal_steers_no_terminal(
@@ -110,11 +109,9 @@ def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:
     """Somebody else may have named the file."""
     path = tmp_path / "[x]\x1b.csv"
     path.write_text("value,count\na,2000\nb,1000\n", encoding="utf-8")
-    arguments = ("--protocol", "sh", "--central-epsilon", "1.0", "--repeat", "1")
-    outcome = CliRunner().invoke(app, ["simulate", "--dataset", str(path), *arguments])
+    asked = "simulate --protocol sh --central-epsilon 1 --repeat 1 --dataset"
 
-    assert 0 == outcome.exit_code, outcome.exception
-    assert "The file [x]\\x1b.csv: 3,000 users" in outcome.stdout
+    assert "The file [x]\\x1b.csv: 3,000 users" in shown(asked, str(path))
 
 
 def test_no_name_in_colons_becomes_an_emoji(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,7 @@ from typer.testing import CliRunner
 from common.errors import AccountingError, UsageError
 from deploy.cli import app
 from lab.accountant.query import Query
-
-_RUNNER = CliRunner()
+from tests.support.command_line import shown, shown_json
 
 
 def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
         {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0},
     ]
     (tmp_path / "questions.json").write_text(json.dumps(questions), encoding="utf-8")
-    outcome = _RUNNER.invoke(app, ["account", "--batch", f"{tmp_path}/questions.json"])
+    outcome = CliRunner().invoke(app, ["account", "--batch", f"{tmp_path}/questions.json"])
     answers = json.loads(outcome.stdout)
 
     assert answers[0]["delta_upper"] == pytest.approx(0.44958600916134905)
@@ -91,37 +91,27 @@ def test_a_query_that_breaks_a_rule_is_refused(change: dict[str, object], messag
 )
 def test_a_refused_option_is_named_as_it_was_typed(options: str, message: str) -> None:
     """Files have keys instead; a refused option is wrong usage."""
-    typed = f"account --users 100 --alphabet 8 --delta 1e-3 {options}"
-    outcome = _RUNNER.invoke(app, typed.split())
-
-    assert isinstance(outcome.exception, UsageError)
-    assert str(outcome.exception).startswith(message)
-
-
-def _asked(options: str) -> str:
-    outcome = _RUNNER.invoke(app, ["account", *options.split()])
-    assert 0 == outcome.exit_code, outcome.exception
-    return outcome.stdout
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}"):
+        shown(f"account --users 100 --alphabet 8 --delta 1e-3 {options}")
 
 
 def test_one_query_is_answered_as_text_and_as_json() -> None:
     """The text has the assumptions; without local noise, a single user has no privacy."""
-    shown = _asked("--users 20000 --alphabet 53 --local-epsilon 4 --dummies 20000 --delta 1e-6")
-    alone = "--mechanism grr --users 1 --alphabet 4 --json"
-    noisy = json.loads(_asked(f"{alone} --local-epsilon 2 --central-epsilon 1"))
-    plain = json.loads(_asked(f"{alone} --local-epsilon inf --delta 1e-6"))
+    asked = "account --users 20000 --alphabet 53 --local-epsilon 4 --dummies 20000 --delta 1e-6"
+    alone = "account --mechanism grr --users 1 --alphabet 4 --local-epsilon"
+    text, noisy = shown(asked), shown_json(f"{alone} 2 --central-epsilon 1")
+    plain = shown_json(f"{alone} inf --delta 1e-6")
 
-    assert "epsilon_upper = 0.108" in shown
-    assert "replace-one" in shown
+    assert "epsilon_upper = 0.108" in text
+    assert "replace-one" in text
     assert noisy["delta_upper"] == pytest.approx(0.44958600916134905)
     assert "inf" == plain["epsilon_upper"]
 
 
 def test_a_file_of_queries_excludes_other_options(tmp_path: Path) -> None:
     """An option given with its default counts too."""
-    outcome = _RUNNER.invoke(app, ["account", "--batch", str(tmp_path / "x"), "--dummies", "0"])
-
-    assert "allows only the options" in str(outcome.exception)
+    with pytest.raises(UsageError, match="allows only the options"):
+        shown("account", "--batch", str(tmp_path / "x"), "--dummies", "0")
 
 
 @pytest.mark.parametrize(
@@ -161,37 +151,35 @@ def test_randomizers_beyond_randomized_response_have_answers(kind: str) -> None:
 @pytest.mark.slow
 def test_every_bound_is_shown_beside_the_tight_one() -> None:
     """An attack proves less; papers claim more, or nothing with a reason."""
-    options = "--users 20000 --alphabet 53 --local-epsilon 4 --delta 1e-6 --compare --json"
-    answer = json.loads(_asked(options))
+    asked = "account --users 20000 --alphabet 53 --local-epsilon 4 --delta 1e-6 --compare"
+    answer = shown_json(asked)
 
     assert 0.98 * answer["epsilon_upper"] < answer["epsilon_lower"] < answer["epsilon_upper"]
     assert len(answer["compare"]) >= 7
     for row in answer["compare"]:
         assert ("epsilon" in row) != ("refused" in row)
         assert row.get("epsilon", math.inf) > answer["epsilon_lower"]
-    few = _asked("--users 500 --alphabet 5 --local-epsilon 2 --delta 1e-6 --compare")
+    few = shown("account --users 500 --alphabet 5 --local-epsilon 2 --delta 1e-6 --compare")
     assert "this accountant" in few
     assert "proven by an attack" in few
 
 
 def test_a_distribution_of_dummies_is_parsed() -> None:
     """Other texts are refused, and the message names the known distributions."""
-    asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --json --random-dummies"
+    asked = "account --users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5"
     for distribution in ("poisson:30", "binomial:100,0.5", "negative-binomial:5,30"):
-        assert 0 < json.loads(_asked(f"{asked} {distribution}"))["delta_upper"] < 0.1
+        assert 0 < shown_json(f"{asked} --random-dummies {distribution}")["delta_upper"] < 0.1
 
     for distribution in ("poisson", "uniform:3", "binomial:1.5,0.5"):
-        outcome = _RUNNER.invoke(app, ["account", *asked.split(), distribution])
-        assert "a distribution of random dummies must be binomial:TRIALS" in str(outcome.exception)
+        with pytest.raises(UsageError, match="random dummies must be binomial:TRIALS"):
+            shown(f"{asked} --random-dummies {distribution}")
 
 
 @pytest.mark.parametrize(("delta", "warned"), [("0.02", True), ("0.001", False)])
 def test_an_answer_warns_of_a_large_delta(delta: str, *, warned: bool) -> None:
     """As plans and results do, in words and as JSON."""
-    asked = ["account", "--mechanism", "grr", "--users", "100", "--alphabet", "4"]
-    asked += ["--local-epsilon", "2", "--delta", delta]
-    words = " ".join(_RUNNER.invoke(app, asked).stdout.split())
-    fields = json.loads(_RUNNER.invoke(app, [*asked, "--json"]).stdout)
+    asked = "account --mechanism grr --users 100 --alphabet 4 --local-epsilon 2 --delta"
+    words, fields = " ".join(shown(asked, delta).split()), shown_json(asked, delta)
 
     assert warned == ("delta allows publishing one of these people in the clear" in words)
     assert warned == ("warnings" in fields)

@@ -9,9 +9,10 @@ from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.composition import composed_epsilon
 from common.accounting.conditional import ConditionalDelta, grid_for
-from common.accounting.count_distributions import Binomial, Conditioned, Groups, Poisson
+from common.accounting.count_distributions import Binomial, Conditioned, Groups
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.reduction import MatchCountReduction
+from lab.accountant.query import Poisson
 from lab.bounds.attack import epsilon_lower, epsilon_of_rounds
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import delta_lower

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from common.accounting.cluster_noise import _plans
-from common.accounting.epsilon_search import gaussian_mu
 from common.errors import PlanError
 from common.task.cluster_dummies import ClusterDummies
 from lab.planning import cluster_search
+from lab.planning.calibration import gaussian_mu
 from lab.planning.cluster_law import poisson_delta, shipped_laws
 from lab.planning.cluster_search import (
     ClusterTarget,

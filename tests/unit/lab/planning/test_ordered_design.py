@@ -9,6 +9,7 @@ import pytest
 
 from common.accounting.composition import _release_curve
 from common.errors import PlanError
+from common.mechanisms.base import Mixture
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.registry import mechanism_of
@@ -66,10 +67,10 @@ def test_a_flat_design_predicts_the_error_of_a_prefix(protocol: str) -> None:
     design = ordered_design(protocol, _TARGET)
     sent = 20_000 * design.task.expected_reports_per_user
     uniform = np.full(_BUCKETS, 1 / _BUCKETS)
-    mixture = dataclasses.replace(design._mixture, n_dummies=sent - 20_000)
+    mixture = Mixture(n_real=20_000, n_dummies=sent - 20_000)
     exact = ShareCovariance.of(design.task, uniform, mixture).of_prefixes()
 
-    assert design.mse == pytest.approx(exact.mean(), rel=0.25 if design.buckets else 1e-3)
+    assert design.mse == pytest.approx(exact.mean(), rel=0.25 if design.draft.buckets else 1e-3)
 
 
 def test_a_local_cap_or_a_small_cap_of_messages_leaves_no_hierarchy() -> None:
@@ -94,7 +95,7 @@ def test_flat_histograms_far_behind_the_hierarchy_are_left_out_with_their_error(
     assert "hierarchy" == found.best.protocol
     assert "its mean squared error of a share would be about" in found.left_out["puredump"]
     assert {"hierarchy", "puredump", "signed"} <= set(named)
-    assert evaluated <= 2 * found.best.own_reports + 1
+    assert evaluated <= 2 * found.best.task.own_reports + 1
 
 
 def test_a_hierarchy_is_planned_although_no_flat_design_keeps_the_caps(

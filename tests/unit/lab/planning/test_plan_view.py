@@ -4,24 +4,24 @@ import dataclasses
 import datetime
 import json
 import math
+import re
 import tomllib
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from analyzer.task_builder import complete
 from common.errors import PlanError, SettingsError, UsageError
 from common.protocols import Kind, protocols_of
 from common.task.draft import NumberDraft, PairDraft
 from common.task.task import Task
-from deploy.cli import app
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
 from lab.planning.plan_view import default_local_cap, draft, show, to_json
 from lab.planning.planner import Plan, plan
+from tests.support.command_line import shown, shown_json
 from tests.support.kind_tasks import OTHER_KINDS
 from tests.support.printing import printed
 from tests.support.requirements import (
@@ -63,21 +63,17 @@ def _value_plan(kind: Kind) -> Plan:
     return plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind]))
 
 
-def _run(asked: list[str], *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["plan", *asked, *arguments])
-
-
 def test_a_bytes_cap_limits_the_average_submission() -> None:
     """By the bytes of each protocol's own reports; not even one report fits into 100."""
     asked = ["--users", "10000", "--domain-size", "20", "--central-epsilon", "1"]
-    found = json.loads(_run(asked, "--bytes-cap", "125", "--json").stdout)
-    refusal = _run(asked, "--bytes-cap", "100").exception
+    found = shown_json("plan", *asked, "--bytes-cap", "125")
     capped = small_requirements(bytes_cap=184.0, messages_cap=math.inf)
 
     assert 116 <= found["bytes_per_user"] <= 125
     most = [capped.most_messages(hashed=hashed) for hashed in (False, True)]
     assert most == pytest.approx([120 / 52, 120 / 60])
-    assert "the bytes cap is 100; it must lie between 116 and inf" == str(refusal)
+    with pytest.raises(UsageError, match="the bytes cap is 100; it must lie between 116 and inf"):
+        shown("plan", *asked, "--bytes-cap", "100")
 
 
 @pytest.mark.slow
@@ -85,19 +81,19 @@ def test_an_influence_cap_limits_what_one_liar_moves() -> None:
     """Without it, `signed` would be planned with an influence of 14."""
     asked = ["--users", "20000", "--domain-size", "20", "--central-epsilon", "1"]
     caps = ("--local-cap", "none", "--messages-cap", "2", "--influence-cap", "10")
-    found = json.loads(_run(asked, *caps, "--json").stdout)
+    found = shown_json("plan", *asked, *caps)
 
     assert found["protocol"] == "signed"
     assert max(found["influence"].values()) <= 10
 
 
-def _text(outcome: Result) -> str:
-    return " ".join(outcome.stdout.split())
+def _text(*arguments: str) -> str:
+    return " ".join(shown("plan", *arguments).split())
 
 
 def test_a_program_reads_the_plan_as_json() -> None:
     """Every figure has its key, and the guarantee is the target."""
-    found = json.loads(_run(_ITEMS, "--local-cap", "6", "--n-min", "40000", "--json").stdout)
+    found = shown_json("plan", *_ITEMS, "--local-cap", "6", "--n-min", "40000")
 
     assert found["protocol"] in {"murs", "od-hp"}
     assert found["mechanism"]["name"] == "local-hashing"
@@ -142,7 +138,8 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
     """Comments beside the prediction name them."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
     named = dataclasses.replace(found.target, draft_fields={"population": "staff"})
-    best = dataclasses.replace(found.best, target=named)
+    own = dataclasses.replace(found.best.draft, population="staff")
+    best = dataclasses.replace(found.best, draft=own, target=named)
     first, second, *others = draft(dataclasses.replace(found, best=best), _NOW).splitlines()
 
     with pytest.raises(PlanError, match="2 rounds needs the name of its population"):
@@ -225,23 +222,23 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
 def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> None:
     """Such devices accept a local ε of 4, and 20 over all rounds; the draft is read again."""
     file = tmp_path / "draft.toml"
-    outcome = _run(_ITEMS, "--messages-cap", "1", "--output", str(file))
-    more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
-    quiet = _run(_ITEMS, *_QUICK, "--n-min", "40000", "--head", "0.1")
-    few = _run([*("--users", "50", "--domain-size", "9", "--central-epsilon", "0.001")], *_QUICK)
+    text = _text(*_ITEMS, "--messages-cap", "1", "--output", str(file))
+    more = _text(*_ITEMS, "--messages-cap", "1", "--local-cap", "8")
+    quiet = _text(*_ITEMS, *_QUICK, "--n-min", "40000", "--head", "0.1")
+    few = _text("--users", "50", "--domain-size", "9", "--central-epsilon", "0.001", *_QUICK)
     target = draft_file.read(file, bytes(32))
 
     assert "murs" == target.protocol
     assert target.local_epsilon == pytest.approx(4.0)
     assert (4.0, 2.0) == (default_local_cap(1), default_local_cap(10))
-    assert "at most 4, the default limit of devices; --local-cap changes it" in _text(outcome)
-    assert "Written to" in outcome.stdout
-    assert "Their limits are a local epsilon of 4 per answer" not in _text(outcome)
-    assert "default limit of devices" not in _text(more)
-    assert "Their limits are a local epsilon of 4 per answer" in _text(more)
-    assert "fewer than 50,000 users" in _text(outcome)
-    assert "too few users: the error exceeds every share" in _text(few)
-    assert "Note" not in quiet.stdout
+    assert "at most 4, the default limit of devices; --local-cap changes it" in text
+    assert "Written to" in text
+    assert "Their limits are a local epsilon of 4 per answer" not in text
+    assert "default limit of devices" not in more
+    assert "Their limits are a local epsilon of 4 per answer" in more
+    assert "fewer than 50,000 users" in text
+    assert "too few users: the error exceeds every share" in few
+    assert "Note" not in quiet
 
 
 @pytest.mark.parametrize(
@@ -289,10 +286,8 @@ def test_an_invalid_option_is_refused(
     asked: list[str], arguments: tuple[str, ...], error: type[Exception], message: str
 ) -> None:
     """One sentence before planning names the number and the rule."""
-    outcome = _run(asked, *arguments)
-
-    assert isinstance(outcome.exception, error)
-    assert message in str(outcome.exception)
+    with pytest.raises(error, match=re.escape(message)):
+        shown("plan", *asked, *arguments)
 
 
 def test_the_table_comes_first_and_the_guarantees_on_request() -> None:
@@ -323,21 +318,21 @@ def test_a_delta_that_allows_publishing_somebody_is_warned_of(
     users: str, arguments: tuple[str, ...], delta: float, *, warned: bool
 ) -> None:
     """The default is the lesser of 1e-6 and a tenth of 1 / users, and the plan states it."""
-    asked = ["--task-kind", "mean", "--users", users, "--central-epsilon", "1"]
-    outcome = _run(asked, "--local-cap", "0.5", *arguments)
-    found = json.loads(_run(asked, "--local-cap", "0.5", *arguments, "--json").stdout)
+    asked = ("--users", users, "--central-epsilon", "1", "--local-cap", "0.5", *arguments)
+    text = _text("--task-kind", "mean", *asked)
+    found = shown_json("plan", "--task-kind", "mean", *asked)
 
     assert delta == found["delta"]
     assert warned == bool(found["warnings"])
-    assert warned == ("allows publishing one of these people in the clear" in _text(outcome))
-    assert ("the lesser of 1e-6 and 0.1 / --users" in _text(outcome)) == (not arguments)
+    assert warned == ("allows publishing one of these people in the clear" in text)
+    assert ("the lesser of 1e-6 and 0.1 / --users" in text) == (not arguments)
 
 
 def test_the_command_prints_json_alone(tmp_path: Path) -> None:
     """Standard output has JSON only; the draft is written too, with range and population."""
     file = tmp_path / "draft.toml"
     options = ("--low", "0", "--high", "24", "--local-cap", "0.75", "--population", "staff")
-    fields = json.loads(_run(_MEAN, *options, "--output", str(file), "--json").stdout)
+    fields = shown_json("plan", *_MEAN, *options, "--output", str(file))
     read = draft_file.read(file, _KEY)
 
     assert (fields["protocol"], "staff") == (read.protocol, read.population)

@@ -13,17 +13,17 @@ from common.accounting.composition import composed_epsilon
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.hashing.local_hashing import fields
 from common.messages.guarantee import sum_upper
-from lab.planning.design import Design
+from lab.planning.design import Design, ItemDesign
 from lab.planning.planner import Plan, plan
 from lab.planning.requirements import Requirements
-from tests.support.requirements import small_requirements
+from tests.support.requirements import planned_items, reduction_of, small_requirements
 
 _BEYOND_THE_REFERENCE: Final = 1.03
 _BEYOND_THE_GRID: Final = 0.99
 
 
-def _all(found: Plan) -> dict[str, Design]:
-    return {each.protocol: each for each in (found.best, *found.runners_up)}
+def _all(found: Plan) -> dict[str, ItemDesign]:
+    return {each.protocol: planned_items(each) for each in (found.best, *found.runners_up)}
 
 
 def _exact_epsilon(design: Design, target: Requirements) -> float:
@@ -31,7 +31,7 @@ def _exact_epsilon(design: Design, target: Requirements) -> float:
     anonymity_set = design.parameters.anonymity_set(target.n_min)
     if target.rounds == 1:
         return design.parameters.release(anonymity_set).epsilon(target.delta)
-    release = AmplifiedRelease(reduction=design.reduction, anonymity_set=anonymity_set)
+    release = AmplifiedRelease(reduction=reduction_of(design), anonymity_set=anonymity_set)
     return composed_epsilon([release] * target.rounds, target.delta)
 
 
@@ -72,7 +72,7 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
         **data, central_epsilon=epsilon, messages_cap=messages, local_cap=cap
     )
     found = plan(target)
-    design = _all(found)[protocol] if protocol else found.best
+    design = _all(found)[protocol or found.best.protocol]
 
     assert design.ratio_to_central_gaussian <= _BEYOND_THE_REFERENCE * ratio
     assert _exact_epsilon(design, target) <= epsilon
@@ -80,32 +80,36 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
     assert design.messages_per_user <= messages + 1e-6
 
 
-def _places(target: Requirements) -> Iterator[Design]:
+def _places(target: Requirements) -> Iterator[ItemDesign]:
     """Yield designs with up to twelve numbers of buckets and sixteen numbers of dummies."""
     primes = fields(target.domain_size).astype(int).tolist()
     most = target.messages_cap - 1
     dummies = [0.0, *np.geomspace(0.01, most, 15).tolist()] if most > 0 else [0.0]
     for buckets, each in product([0, *primes[:: max(1, len(primes) // 12)]], dummies):
-        yield Design(protocol="od-hp", target=target, buckets=buckets, dummies_per_user=each)
+        yield ItemDesign.of("od-hp", target, buckets=buckets, dummies_per_user=each)
 
 
-def _bluntest(place: Design, mse: float) -> Design | None:
+def _bluntest(place: ItemDesign, mse: float) -> ItemDesign | None:
     """Return the most private design at a place with this error, if its local ε is allowed."""
 
+    def noisy(epsilon: float) -> ItemDesign:
+        draft = dataclasses.replace(place.draft, local_epsilon=epsilon)
+        return dataclasses.replace(place, draft=draft)
+
     def excess(epsilon: float) -> float:
-        return math.log(dataclasses.replace(place, local_epsilon=epsilon).mse / mse)
+        return math.log(noisy(epsilon).mse / mse)
 
     if excess(min(20.0, place.target.local_cap)) > 0:
         return None
     epsilon = float(optimize.brentq(excess, 1e-4, 20.0, xtol=1e-6))
-    return dataclasses.replace(place, local_epsilon=epsilon)
+    return noisy(epsilon)
 
 
-def _kept(design: Design, target: Requirements) -> bool:
+def _kept(design: ItemDesign, target: Requirements) -> bool:
     if target.rounds > 1:
         return _exact_epsilon(design, target) <= target.central_epsilon
     anonymity_set = design.parameters.anonymity_set(target.n_min)
-    return delta_upper(design.reduction, anonymity_set, target.central_epsilon) <= target.delta
+    return delta_upper(reduction_of(design), anonymity_set, target.central_epsilon) <= target.delta
 
 
 @pytest.mark.slow
@@ -160,7 +164,7 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
     assert found.central_guarantee == rows["analyzer+users"]
     assert "10 such tasks" in " ".join(found.central_guarantee.assumptions)
     assert rows["shuffler+analyzer"].epsilon == sum_upper([found.best.local_epsilon] * 10)
-    if found.best.dummies_per_user:
+    if found.best.draft.dummies_per_user:
         skipped = rows["analyzer+skippers"].epsilon
         assert rows["analyzer"].epsilon < skipped < rows["analyzer+users"].epsilon
 
@@ -187,7 +191,7 @@ def test_without_trust_the_local_epsilon_keeps_the_target() -> None:
 def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
     """The variances are exact; their mean over all values is the predicted error."""
     target = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=1.0)
-    best = plan(target).best
+    best = planned_items(plan(target).best)
     errors = best.head_errors()
 
     assert errors[0] > errors[2]

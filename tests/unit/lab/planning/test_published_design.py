@@ -9,10 +9,10 @@ from common.accounting.published import PUBLISHED, BoundSetting
 from common.errors import BoundRangeError, PlanError
 from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.protocols import PROTOCOLS
-from lab.planning.design import Design
+from lab.planning.design import ItemDesign
 from lab.planning.published_design import published_design
 from lab.planning.requirements import Requirements
-from tests.support.requirements import amplified_requirements
+from tests.support.requirements import amplified_requirements, reduction_of
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _SMALL: Final = {"n_users": 20_000, "domain_size": 30}
@@ -39,16 +39,16 @@ _CASES: Final = [
 ]
 
 
-def _claim_of(design: Design, target: Requirements) -> float:
+def _claim_of(design: ItemDesign, target: Requirements) -> float:
     """Return the claim of the paper's own bound; infinite if it does not apply."""
     bound = PROTOCOLS[design.protocol].published_bound
     assert bound is not None
     setting = BoundSetting(
-        reduction=design.reduction,
+        reduction=reduction_of(design),
         anonymity_set=design.parameters.anonymity_set(target.n_min),
         delta=target.delta,
-        dummies=design.dummy_spec,
-        shuffler=design.shuffler,
+        dummies=design.dummies,
+        shuffler=design.draft.shuffler,
     )
     try:
         return PUBLISHED[bound][1](setting)
@@ -56,10 +56,10 @@ def _claim_of(design: Design, target: Requirements) -> float:
         return math.inf
 
 
-def _in_steps(design: Design) -> bool:
+def _in_steps(design: ItemDesign) -> bool:
     """Return whether noise comes in whole dummies, or the local ε is at its maximum."""
-    dummies = design.dummy_spec
-    if design.shuffler.noise.most or dummies.distribution in {"each-item", "fractional"}:
+    dummies = design.dummies
+    if design.draft.shuffler.noise.most or dummies.distribution in {"each-item", "fractional"}:
         return False
     return dummies.per_user > 0 or design.local_epsilon > 19.9
 
@@ -74,7 +74,7 @@ def test_a_papers_own_bound_claims_the_target(
     if _OUT_OF_REACH in found.note:
         hashes = protocol in {"murs", "hp-sdp"} and data is not _BIT
         buckets = optimal_buckets(epsilon, target.domain_size) if hashes else 0
-        assert (epsilon, buckets) == (found.local_epsilon, found.buckets)
+        assert (epsilon, buckets) == (found.local_epsilon, found.draft.buckets)
         return
     least = 0.85 if _in_steps(found) else 0.99
 
@@ -98,7 +98,7 @@ def test_items_are_hashed_only_if_that_reduces_the_error(
     target = amplified_requirements(**changes)
     found = published_design(protocol, target)
 
-    assert hashed == (0 < found.buckets < target.domain_size)
+    assert hashed == (0 < found.draft.buckets < target.domain_size)
     if protocol == "murs" and not hashed:
         assert published_design("sh", target).local_epsilon == found.local_epsilon
 

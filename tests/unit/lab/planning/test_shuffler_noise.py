@@ -5,10 +5,14 @@ import pytest
 
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import sbin_trials
 from common.errors import AccountingError
 from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from lab.planning.shuffler_noise import binomial_trials, geometric_spec, published_sageo_spec
+from lab.planning.shuffler_noise import (
+    binomial_trials,
+    geometric_spec,
+    published_sageo_spec,
+    sbin_trials,
+)
 
 
 def _delta(spec: ShufflerSpec, epsilon: float) -> float:

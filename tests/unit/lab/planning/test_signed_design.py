@@ -7,7 +7,7 @@ from common.accounting.guarantees import guarantees_under
 from common.errors import PlanError
 from common.task.cluster_dummies import ClusterDummies
 from lab.planning.signed_design import signed_designs
-from tests.support.requirements import small_requirements
+from tests.support.requirements import reduction_of, small_requirements
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_a_design_with_local_noise_meets_its_target(local_cap: float) -> None:
     assert 1e-6 == analyzer.delta
     assert local_cap == both.epsilon
     for design in designs:
-        clusters = design.dummy_spec
+        clusters = design.dummies
         assert isinstance(clusters, ClusterDummies)
         assert math.isclose(
-            max(design.influence), max(clusters.influence) / design.reduction.signal
+            max(design.influence), max(clusters.influence) / reduction_of(design).signal
         )
         assert max(design.influence) <= 11
         assert design.messages_per_user <= 3

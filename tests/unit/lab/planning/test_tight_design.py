@@ -2,14 +2,14 @@ from typing import Any, Final
 
 import pytest
 
-from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from common.errors import PlanError
 from common.protocols import PROTOCOLS, protocols_of
+from lab.planning import search
+from lab.planning.calibration import gaussian_mu
 from lab.planning.requirements import Requirements
-from lab.planning.search import tight_design
+from lab.planning.search import search_protocols, tight_design
 from lab.planning.shuffler_noise import shuffler_design, shuffler_designs
-from lab.simulate.sweep import task_of
 from tests.support.requirements import amplified_requirements
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
@@ -36,9 +36,21 @@ def _wanted(**changes: Any) -> Requirements:
 def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[str, Any]) -> None:
     """The claim of its published task is 95 to 100 % of the target."""
     target = _wanted(**changes)
-    claimed = task_of(tight_design(protocol, target)).central_epsilon
+    claimed = tight_design(protocol, target).task.central_epsilon
 
     assert 0.95 * target.central_epsilon < claimed <= target.central_epsilon
+
+
+def test_a_protocol_without_a_search_is_planned_with_one_noisy_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its error is that of the search which another protocol has for the same reports."""
+    target, searched = _wanted(n_users=100_000), tight_design("sh", _wanted(n_users=100_000))
+    monkeypatch.delitem(search._TIGHT, "sh")
+    found = [d for d in search_protocols(target, lambda _: None)[1] if d.protocol == "sh"]
+
+    assert tight_design("sh", target).mse == pytest.approx(searched.mse, rel=0.005)
+    assert [searched.mse] * 2 == pytest.approx([design.mse for design in found], rel=0.005)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
@@ -92,11 +104,11 @@ def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]
     """Two items are never hashed, caps hold, and the claim is tight where no cap binds."""
     target = _wanted(**changes)
     found = tight_design(protocol, target)
-    claimed = task_of(found).central_epsilon
+    claimed = found.task.central_epsilon
 
     assert found.local_epsilon <= target.local_cap
-    assert 1 + found.dummy_spec.maximum <= target.messages_cap
-    assert found.buckets == 0 or target.domain_size > 2
+    assert 1 + found.dummies.maximum <= target.messages_cap
+    assert found.draft.buckets == 0 or target.domain_size > 2
     assert (0 if changes is _CAPPED else 0.95 * 0.5) < claimed <= 0.5
 
 

@@ -113,5 +113,5 @@ def test_stated_labels_and_permanent_noise_are_kept() -> None:
     labels = {"labels": ("a", "b", "c")}
     labelled = _rappor(domain_size=3, local_cap=0.75, draft_fields=labels)
 
-    assert found.base.texts == dataclasses.replace(texts, unset=0.0, set=1.0)
+    assert found.draft.texts == dataclasses.replace(texts, unset=0.0, set=1.0)
     assert 3 == spec_as(labelled.task.mechanism, RapporSpec).bits

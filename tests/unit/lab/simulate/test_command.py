@@ -2,15 +2,14 @@
 
 import csv
 import io
-import json
+import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from common.errors import ShuffleDpError
-from deploy.cli import app
+from tests.support.command_line import shown, shown_json
 
 _SMALL: Final = (
     *("--dataset", "uniform:12", "--users", "3000", "--repeat", "5", "--central-epsilon", "1.0"),
@@ -18,23 +17,12 @@ _SMALL: Final = (
 )
 
 
-def _run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["simulate", *arguments])
-
-
-def _rows(*arguments: str) -> list[dict[str, Any]]:
-    result = _run(*arguments, "--json")
-    assert 0 == result.exit_code, result.exception
-    found: list[dict[str, Any]] = json.loads(result.stdout)
-    return found
-
-
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
     """Only the seconds differ; CSV, JSON and figure are written together."""
     picture, table = tmp_path / "picture", tmp_path / "rows.csv"
-    first = _rows(*_SMALL, "--csv", str(table), "--plot", str(picture))
-    second = _rows(*_SMALL)
+    first = shown_json("simulate", *_SMALL, "--csv", str(table), "--plot", str(picture))
+    second = shown_json("simulate", *_SMALL)
     for row in [*first, *second]:
         row.pop("seconds")
     lines = list(csv.DictReader(io.StringIO(table.read_text())))
@@ -49,20 +37,19 @@ def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
 
 def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
     """The output has the data set, a row per protocol, skipped settings and each value's share."""
-    result = _run(
+    text = shown(
+        "simulate",
         *("--dataset", "zipf:2,1.5", "--users", "500", "--repeat", "1", "--protocol", "ddps"),
         *("--protocol", "aue", "--central-epsilon", "0.1", "--accounting", "published"),
         *("--csv", str(tmp_path / "all.csv")),
     )
 
-    assert 0 == result.exit_code, result.exception
-    assert "Zipf with exponent 1.5" in result.stdout
-    assert "500 users, 2 values" in result.stdout
-    assert "item 1" in result.stdout
-    assert f"Written to {tmp_path / 'all.csv'}." in result.stdout
-    assert (
-        "aue (paper) is skipped: aue's bound needs dummies with probability"
-        in result.stdout.replace("\n", " ")
+    assert "Zipf with exponent 1.5" in text
+    assert "500 users, 2 values" in text
+    assert "item 1" in text
+    assert f"Written to {tmp_path / 'all.csv'}." in text
+    assert "aue (paper) is skipped: aue's bound needs dummies with probability" in text.replace(
+        "\n", " "
     )
 
 
@@ -92,7 +79,8 @@ def test_a_users_file_is_read_for_every_kind(
     lines = [f"{number},{cells[number % 4 == 3]}" for number in range(2000)]
     path.write_text("\n".join(["id,answer", *lines]), encoding="utf-8")
     protocol = {"categorical": "sh", "mean": "duchi", "vector": "harmony"}.get(kind)
-    rows = _rows(
+    rows = shown_json(
+        "simulate",
         *("--dataset", str(path), "--column", "answer", "--task-kind", kind, "--repeat", "1"),
         *("--central-epsilon", "1", "--local-cap", "1", "--by-value"),
         *(("--protocol", protocol) if protocol else ()),
@@ -141,8 +129,5 @@ def test_invalid_options_are_refused_before_anything_runs(
     arguments: list[str], message: str
 ) -> None:
     """The error is one sentence."""
-    result = _run("--dataset", "uniform:5", *arguments)
-
-    assert 1 == result.exit_code
-    assert isinstance(result.exception, ShuffleDpError)
-    assert message in str(result.exception)
+    with pytest.raises(ShuffleDpError, match=re.escape(message)):
+        shown("simulate", "--dataset", "uniform:5", *arguments)

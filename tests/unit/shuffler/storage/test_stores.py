@@ -155,7 +155,7 @@ async def test_concurrent_calls_with_one_id_store_it_once(store: SubmissionStore
 
 @pytest.mark.parametrize("closed", [False, True])
 async def test_a_late_submission_is_only_compared(store: SubmissionStore, *, closed: bool) -> None:
-    """After the deadline or the closing, a retry is recognised and a new submission refused."""
+    """After the deadline or the closing, a retry is recognized and a new submission refused."""
     await append(store, submission(1))
     if closed:
         await store.set_state(await store.get(SIGNED.digest()), BatchState.CLOSED)

@@ -9,13 +9,13 @@ from common.mechanisms.discovery.prefix_search import (
     critical_count,
     find_codes,
     next_counts,
-    planned_share,
     sure_share,
     usable,
 )
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import FoundValues
 from common.task.draft import OpenDraft
+from lab.planning.value_design import planned_share
 
 _FOUR = ((0, 1, -1, -1), (0, 1, 2, -1), (0, 1, 2, 3))
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.mechanisms.discovery import spelling
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of, elements_of
-from common.mechanisms.discovery.prefix_search import planned_share
+from common.mechanisms.discovery.prefix_search import _best_texts, spell
 from common.task.draft import OpenDraft
+from lab.planning.value_design import planned_share
 
 
 def _held(
@@ -33,7 +33,7 @@ def test_texts_of_known_hashes_are_spelled() -> None:
     rng = np.random.default_rng(6)
     held = _held(rows, [2500, 5000], 80_000, mechanism.buckets, rng)
     reports = mechanism.randomize(held, rng)
-    found = spelling.spell(mechanism, reports, codes)
+    found = spell(mechanism, reports, codes)
 
     assert (texts[1], texts[0]) == found.values
     assert (np.abs(found.shares - [5000 / 80000, 2500 / 80000]) < 6 * found.standard_errors).all()
@@ -54,7 +54,7 @@ def test_shares_of_texts_with_common_bytes_are_unbiased() -> None:
     for seed in range(6):
         rng = np.random.default_rng(seed)
         reports = mechanism.randomize(_held(rows, users, 100_000, mechanism.buckets, rng), rng)
-        found = spelling.spell(mechanism, reports, [code_of(text, 8).hex() for text in texts])
+        found = spell(mechanism, reports, [code_of(text, 8).hex() for text in texts])
         assert tuple(texts) == found.values
         scores.append((found.shares - np.array(users) / 100_000) / found.standard_errors)
 
@@ -76,7 +76,7 @@ def test_texts_of_the_sure_share_are_found() -> None:
     rows = [elements_of(text, 12, label) for label, text in enumerate(texts, start=1)]
     held = _held(rows, [round(share * n_users)] * 20, n_users, mechanism.buckets, rng)
     reports = mechanism.randomize(held, rng)
-    found = spelling.spell(mechanism, reports, [code_of(text, 8).hex() for text in texts])
+    found = spell(mechanism, reports, [code_of(text, 8).hex() for text in texts])
 
     assert 12 <= len(found.values)
     assert share == pytest.approx(found.sure_share, rel=0.1)
@@ -85,7 +85,7 @@ def test_texts_of_the_sure_share_are_found() -> None:
 def test_texts_are_tried_by_falling_support() -> None:
     """All strings of up to two of the best bytes come in order, each once, without inner zeros."""
     counts = np.random.default_rng(3).integers(0, 50, size=(2, 256))
-    tried = list(itertools.islice(spelling._best_texts(counts), 300))
+    tried = list(itertools.islice(_best_texts(counts), 300))
     support = [int(counts[[0, 1], list(text.ljust(2, b"\0"))].sum()) for text in tried]
 
     assert 300 == len(set(tried))

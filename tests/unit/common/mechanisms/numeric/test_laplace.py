@@ -1,5 +1,4 @@
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,25 +7,11 @@ from common.errors import ReportError, TaskError
 from common.limits import MAX_USERS
 from common.mechanisms.numeric.laplace import FAR, Laplace
 from tests.support.mechanisms import Scripted
-from tests.support.numbers import number_example, spec_for
+from tests.support.numbers import number_example
 
 _HEAD = (0, 0, 2)
 """Draws by which a coin of probability 1/e shows heads: heads of 1 and of 1/2, tails of 1/3."""
 _TAIL = (0, 1)
-
-
-@pytest.mark.parametrize("local_epsilon", [1e-3, 0.1, 0.3, 1.0, 2.0, 7.7, 20.0])
-def test_the_scale_is_the_least_that_meets_the_local_epsilon(local_epsilon: float) -> None:
-    """In exact fractions, steps/scale ≤ ε < steps/(scale-1)."""
-    spec = spec_for("laplace", local_epsilon)
-    mechanism = Laplace(spec.steps, spec.scale)
-    exact = Fraction(spec.steps, spec.scale)
-
-    assert exact <= Fraction(local_epsilon) < Fraction(spec.steps, spec.scale - 1)
-    assert mechanism.keeps_promise(local_epsilon)
-    assert exact <= Fraction(mechanism.local_epsilon)
-    assert not Laplace(spec.steps, spec.scale - 1).keeps_promise(local_epsilon)
-    assert mechanism.keeps_promise(math.inf)
 
 
 def test_a_promise_is_checked_to_the_last_bit() -> None:

@@ -5,8 +5,12 @@ import numpy as np
 import pytest
 
 from common.errors import TaskError
-from common.mechanisms.numeric.coordinate_sampling import MultiHm
-from common.mechanisms.numeric.multi_rphm import MultiRphm, paper_projected, projection
+from common.mechanisms.numeric.coordinate_sampling import (
+    MultiHm,
+    MultiRphm,
+    paper_projected,
+    projection,
+)
 from common.mechanisms.registry import number_mechanism_of
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import kind_task

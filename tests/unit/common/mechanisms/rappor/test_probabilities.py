@@ -7,8 +7,7 @@ from typing import Final
 import pytest
 
 from common.errors import TaskError
-from common.mechanisms.rappor.probabilities import Probability, rounded_weights
-from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.rappor.rappor import Probability, Rappor, rounded_weights
 from common.mechanisms.reduction import MatchCountReduction
 from lab.bounds.general_blanket import rappor_pair
 from lab.bounds.randomizers import rappor_probabilities

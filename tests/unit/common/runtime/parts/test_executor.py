@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.count_job import CountJob
 from audit.harness.clock import ManualClock
 from common.crypto.hpke_pool import HpkePool
 from common.errors import StorageError
@@ -13,7 +14,9 @@ from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
 from common.runtime.metrics import Metrics
 from common.runtime.parts.executor import Job, LocalExecutor, PartMetrics, gather
+from shuffler.inclusion import ProofJob
 from shuffler.metrics import METRICS
+from shuffler.shuffle_job import ShuffleJob
 from tests.support.scrapes import series_of
 
 
@@ -23,7 +26,7 @@ class _Job(Job):
 
     path: Path
 
-    def throw(self, part: int) -> int:
+    def scatter(self, part: int) -> int:
         """Square a number."""
         return part * part
 
@@ -67,8 +70,8 @@ async def executor(metrics: Metrics) -> AsyncIterator[LocalExecutor]:
 
 async def test_results_have_the_order_of_the_parts(executor: LocalExecutor, tmp_path: Path) -> None:
     """More parts than workers."""
-    assert [n * n for n in range(20)] == await executor.run(_Job.throw, _job(tmp_path), range(20))
-    assert [] == await executor.run(_Job.throw, _job(tmp_path), range(0))
+    assert [n * n for n in range(20)] == await executor.run(_Job.scatter, _job(tmp_path), range(20))
+    assert [] == await executor.run(_Job.scatter, _job(tmp_path), range(0))
 
 
 async def test_a_part_whose_worker_dies_is_computed_again(
@@ -79,6 +82,13 @@ async def test_a_part_whose_worker_dies_is_computed_again(
 
     retried = ("shuffledp_parts_retried_total", (("stage", "permute"),))
     assert 2 == series_of(metrics)[retried]
+
+
+def test_retries_are_counted_by_the_stages_of_the_jobs() -> None:
+    """Each label is the name of a job's method."""
+    [row] = [row for row in METRICS if row.name == "shuffledp_parts_retried_total"]
+    methods = {*dir(ShuffleJob), *dir(ProofJob), *dir(CountJob)}
+    assert set() == set(row.labels["stage"]) - methods
 
 
 def test_a_part_counts_as_stuck_after_ten_minutes(metrics: Metrics) -> None:
@@ -106,7 +116,7 @@ async def test_a_part_that_always_ends_its_worker_fails(
     """The executor remains usable."""
     with pytest.raises(Exception, match="terminated abruptly"):
         await executor.run(_Job.split, _job(tmp_path), range(1))
-    assert [0, 1] == await executor.run(_Job.throw, _job(tmp_path), range(2))
+    assert [0, 1] == await executor.run(_Job.scatter, _job(tmp_path), range(2))
 
 
 async def test_the_error_of_a_part_is_raised_as_it_is(

@@ -28,7 +28,7 @@ class _Job(Job):
     n_parts: int
     bits: int = 0
 
-    def throw(self, part: int) -> list[object]:
+    def scatter(self, part: int) -> list[object]:
         """Return all that the part is computed from."""
         return [self.batch_id, self.key, self.name, self.n_parts, self.bits, self.blocks, part]
 
@@ -102,9 +102,9 @@ async def test_a_worker_runs_a_part_of_an_offered_job(
     jobs, address = offered
     runner = PartRunner(address, _tls(folder, "worker"), (_Job,), {"blocks": _OTHER})
     with jobs.offer(_JOB) as kind:
-        found = await runner.run(kind, _FOLDER, "throw", 2)
+        found = await runner.run(kind, _FOLDER, "scatter", 2)
     with pytest.raises(PeerError, match="refuses a worker: no part of this job runs now"):
-        await runner.run(kind, _FOLDER, "throw", 2)
+        await runner.run(kind, _FOLDER, "scatter", 2)
     await runner.close()
 
     assert [_JOB.batch_id, b"\xffkey", "é", 3, 0, _OTHER, 2] == found
@@ -127,7 +127,7 @@ async def test_only_workers_of_the_party_get_a_job(
     runner = PartRunner(address, own, (_Job,), {})
     message = "is for the worker" if stranger == "front-end" else "does not answer"
     with jobs.offer(_JOB) as kind, pytest.raises(PeerError, match=message):
-        await runner.run(kind, _FOLDER, "throw", 2)
+        await runner.run(kind, _FOLDER, "scatter", 2)
     await runner.close()
 
 

@@ -1,23 +1,40 @@
+"""Drafts of the next task: iterations of PrivKVM, and labels that a dictionary's task found."""
+
 import dataclasses
+import json
+import math
+import tomllib
 from collections.abc import Iterable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzer.task_builder import complete
 from common.errors import SettingsError, TaskError
+from common.mechanisms.base import Vector
+from common.mechanisms.key_value.privkv import PrivKv
+from common.protocols import Kind
 from common.task.draft import PairDraft, TaskDraft
 from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from common.task.uniform_dummies import BinomialDummies
-from deploy.cli import app
-from deploy.results.export import as_json, read_result
-from deploy.results.next_iteration import Iterated, next_draft
+from deploy.results.export import as_json
+from deploy.results.next_task import (
+    FoundTexts,
+    Iterated,
+    iteration,
+    labels_fragment,
+    next_draft,
+    read_result,
+)
 from deploy.results.result_view import result_view
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
+from tests.support.command_line import shown
 from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task
 from tests.support.tasks import draft
@@ -131,22 +148,31 @@ def _json(means: str, low: str = "0") -> str:
     )
 
 
+_NO_PAIRS: Final = (
+    *("", "[]", "{}", "[" * 100_000),
+    '{"kind": "key-value", "means_with_fakes": [1.0]}',
+    _json("[1]").replace("key-value", "vector"),
+    _json("[1]").replace('"kind": "key-value", ', ""),
+    *map(_json, ("3", '["x"]', "[null]", f"[{'9' * 400}]", "[NaN]", "[1e999]")),
+    _json("[1]", low="NaN"),
+)
+_NO_TEXTS: Final = ("", "{}", '{"kind": "mean", "encoding": "text", "texts": []}')
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("form", "kind", "text"),
     [
-        *("", "[]", "{}", "[" * 100_000),
-        '{"kind": "key-value", "means_with_fakes": [1.0]}',
-        _json("[1]").replace("key-value", "vector"),
-        _json("[1]").replace('"kind": "key-value", ', ""),
-        *map(_json, ("3", '["x"]', "[null]", f"[{'9' * 400}]", "[NaN]", "[1e999]")),
-        _json("[1]", low="NaN"),
+        *((Iterated, "key-value", text) for text in _NO_PAIRS),
+        *((FoundTexts, "open", text) for text in _NO_TEXTS),
     ],
 )
-def test_a_file_that_is_not_a_result_of_pairs_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_result_of_the_kind_is_refused(
+    tmp_path: Path, form: type, kind: Kind, text: str
+) -> None:
     """The message names the file."""
     (tmp_path / "result.json").write_text(text, encoding="utf-8")
-    with pytest.raises(SettingsError, match=r"result.json is not a JSON result of key-value data"):
-        read_result(tmp_path / "result.json", Iterated, "key-value")
+    with pytest.raises(SettingsError, match=f"result.json is not a JSON result of {kind} data"):
+        read_result(tmp_path / "result.json", form, kind)
 
 
 def test_a_missing_or_overlong_result_is_refused_unread(tmp_path: Path) -> None:
@@ -168,8 +194,116 @@ def test_the_command_reads_a_printed_result_and_writes_the_next_draft(tmp_path: 
     printed = {**as_json(result), **result_view(result.estimate, task, most=1).fields}
     (tmp_path / "first.json").write_text(dumps(printed), encoding="utf-8")
     arguments = ["--number", "2", "--after", str(tmp_path / "first.json"), "--output", str(output)]
-    outcome = CliRunner().invoke(app, ["iterate", str(whole), "--iterations", "3", *arguments])
+    shown("iterate", str(whole), "--iterations", "3", *arguments)
 
-    assert 0 == outcome.exit_code
     before = _released(np.linspace(4.0, 1.5, 6))
     assert next_draft(_whole(), 3, 2, before) == draft_file.read(output, _KEY)
+
+
+@given(st.floats(1e-3, 20.0), st.integers(1, 12), st.floats(0.01, 0.99))
+def test_all_iterations_together_cost_no_more_than_the_whole(
+    epsilon: float, iterations: int, share: float
+) -> None:
+    """The exact sum is at most the whole's ε, and each task's integers meet its part."""
+    split = [
+        iteration(PairDraft(key_share=share), epsilon, iterations, number, None)
+        for number in range(1, iterations + 1)
+    ]
+    spent = sum(Fraction(part_epsilon) for part_epsilon, _ in split)
+
+    assert spent <= Fraction(epsilon)
+    assert float(spent) == pytest.approx(epsilon)
+    for part_epsilon, part in split:
+        assert PrivKv.of_spec(PrivKv.specify(part, part_epsilon), 2).keeps_promise(part_epsilon)
+
+
+@pytest.mark.parametrize(
+    ("number", "means", "epsilon", "key_share"),
+    [(1, None, 2.5, 0.8), (2, np.zeros(2), 0.5, 0.0), (4, np.zeros(2), 0.5, 0.0)],
+)
+def test_only_the_first_iteration_pays_for_the_key(
+    number: int, means: Vector | None, epsilon: float, key_share: float
+) -> None:
+    """The key costs half of ε at first and nothing later; each value costs a c-th of the rest."""
+    local_epsilon, draft = iteration(PairDraft(), 4.0, 4, number, means)
+    spec = PrivKv.specify(draft, local_epsilon)
+
+    assert (epsilon, key_share) == (local_epsilon, draft.key_share)
+    assert (number > 1) == (spec.key_true_weight == spec.key_other_weight)
+    assert PrivKv.of_spec(spec, 2).local_epsilon == pytest.approx(epsilon, abs=1e-9)
+
+
+@given(st.floats(-1e12, 1e12), st.floats(1e-3, 1e12), st.floats(-2.0, 2.0))
+def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: float) -> None:
+    """Fakes are clipped, because a task would be refused for the last digit."""
+    whole = PairDraft(low=low, high=low + width)
+    (fake,) = iteration(whole, 1.0, 2, 2, np.array([mean]))[1].fakes
+
+    assert low <= fake <= low + width
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "iterations", "key_share", "rule"),
+    [
+        (1.0, 0, 0.5, "there are 0 iterations"),
+        (1.0, 1001, 0.5, "there are 1001 iterations"),
+        (0.0, 2, 0.5, "local_epsilon is 0.0"),
+        (math.inf, 2, 0.5, "local_epsilon is inf"),
+        (5e-324, 3, 0.5, "the smallest part is 0.0; it must be at least 2\\^-32"),
+        (1e-9, 8, 0.5, "with 8 iterations, the smallest part is 6.25e-11"),
+        (1.0, 2, 0.0, "key_share is 0.0"),
+        (1.0, 2, 1.0, "key_share is 1.0"),
+    ],
+)
+def test_an_impossible_split_is_refused(
+    epsilon: float, iterations: int, key_share: float, rule: str
+) -> None:
+    """The message names the number that breaks the rule."""
+    with pytest.raises(TaskError, match=rule):
+        iteration(PairDraft(key_share=key_share), epsilon, iterations, 1, None)
+
+
+_HASHES: Final = FoundTexts(
+    kind="open", encoding="hash", most_bytes=255, texts=("00ff" * 4, "11ee" * 4)
+)
+
+
+def _texts(*texts: str) -> FoundTexts:
+    return FoundTexts(kind="open", encoding="text", most_bytes=8, texts=texts)
+
+
+def test_found_texts_become_labels_that_devices_can_send() -> None:
+    """Texts that no device sends are left out: with spaces at an end, or not in normal form."""
+    found = tomllib.loads(
+        labels_fragment(_texts('say "x"', " b", "e\u0301", "", "c\u007f"), spell=False)
+    )
+
+    assert {"labels": ['say "x"', "c\u007f"]} == found
+
+
+def test_found_hashes_become_a_task_that_spells(tmp_path: Path) -> None:
+    """The command writes it; its length of a code is that of the hashes."""
+    fields = dataclasses.asdict(_HASHES) | {"more": 1}
+    result, output = tmp_path / "result.json", tmp_path / "spell.toml"
+    result.write_text(json.dumps(fields), encoding="utf-8")
+    shown("discover-labels", str(result), "--spell", "--output", str(output))
+
+    written = tomllib.loads(output.read_text(encoding="utf-8"))
+    assert {"encoding": "spell", "code_bytes": 8, "most_bytes": 255} == written["open"]
+    assert ("discover", list(_HASHES.texts)) == (written["protocol"], written["labels"])
+
+
+@pytest.mark.parametrize(
+    ("found", "spell", "rule"),
+    [
+        (_texts("a"), True, "--spell needs a result of hashes; its encoding is text"),
+        (_HASHES, False, "--spell must be set for a result of hashes; its encoding is hash"),
+        (_texts(" "), False, "none of the 1 values found can be a label"),
+    ],
+)
+def test_a_result_that_gives_no_labels_is_refused(
+    found: FoundTexts, rule: str, *, spell: bool
+) -> None:
+    """A sentence says why."""
+    with pytest.raises(SettingsError, match=rule):
+        labels_fragment(found, spell=spell)

@@ -1,21 +1,24 @@
-"""Calls from the user agent to the shuffler."""
+"""Calls from the user agent to the shuffler and, for one-time tokens, to the issuer."""
 
 from typing import Final, Protocol
 
 import grpc
 
+from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import SignedTask
 from common.messages.inclusion_proof import InclusionProof
 from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.task_digest import TaskDigest
 from common.transparency.log_copy import LogProof
 from common.wire.batches import prefix_to_wire, proof_from_wire
+from common.wire.issuance import signature_from_wire
 from common.wire.submissions import receipt_from_wire
 from common.wire.tasks import signed_task_from_wire
 from common.wire.transparency import log_proof_from_wire
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc, shuffler_pb2, shuffler_pb2_grpc
 
-_PEER: Final = "the shuffler"
+_SHUFFLER: Final = "the shuffler"
+_ISSUER: Final = "the issuer"
 
 
 class Shuffler(Protocol):
@@ -40,7 +43,7 @@ class RemoteShuffler:
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task, unverified."""
         request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
-        response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _PEER)
+        response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _SHUFFLER)
         return signed_task_from_wire(response.task)
 
     async def fetch_logged_task(
@@ -48,17 +51,49 @@ class RemoteShuffler:
     ) -> tuple[SignedTask, LogProof]:
         """Fetch a published task and its place in the log, unverified."""
         request = shuffler_pb2.FetchTaskRequest(task_digest=digest, log_size=log_size)
-        response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _PEER)
+        response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _SHUFFLER)
         return signed_task_from_wire(response.task), log_proof_from_wire(response)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit an envelope; return the receipt, empty if the shuffler signs none."""
+        """Submit an envelope; return the receipt, unverified."""
         request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
-        response = await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE), _PEER)
+        response = await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE), _SHUFFLER)
         return receipt_from_wire(response)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
         """Fetch a batch's commitment, with one bucket if a prefix is given; not verified."""
         request = prefix_to_wire(digest, prefix)
-        response = await reply(self._stub.GetInclusion(request, timeout=SHORT_DEADLINE), _PEER)
+        response = await reply(self._stub.GetInclusion(request, timeout=SHORT_DEADLINE), _SHUFFLER)
         return proof_from_wire(response)
+
+
+class Issuer(Protocol):
+    """Interface of the issuer to a user agent."""
+
+    async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
+        """Fetch the blind signature of a blinded message; the same message may be sent again."""
+
+
+async def request_token(issuer: Issuer, pending: PendingToken, credential: bytes) -> bytes:
+    """
+    Get a token; safe to repeat, since the issuer signs the same request again.
+
+    Raises ProofError if the issuer's signature is wrong, and the errors of `reply`.
+    """
+    signature = await issuer.issue(pending.key.key_id, pending.blinded(), credential)
+    return pending.finalize(signature)
+
+
+class RemoteIssuer:
+    """The issuer behind a gRPC channel. Every method raises the errors of `reply`."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = issuer_pb2_grpc.IssuerStub(channel)
+
+    async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
+        """Fetch a blind signature, unverified."""
+        request = issuer_pb2.IssueTokenRequest(
+            key_id=key_id, blinded=blinded, credential=credential
+        )
+        response = await reply(self._stub.IssueToken(request, timeout=SHORT_DEADLINE), _ISSUER)
+        return signature_from_wire(response)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from common.group_commit import GroupCommit
+from common.runtime.shared_calls import GroupCommit
 
 
 async def _appended(commit: GroupCommit[str, int]) -> list[int | BaseException]:

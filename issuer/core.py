@@ -22,9 +22,8 @@ from common.errors import (
     UnknownKeyError,
     WireError,
 )
-from common.group_commit import GroupCommit
-from common.runtime.clock import Clock
-from common.runtime.repeat import repeat
+from common.runtime.clock import Clock, repeat
+from common.runtime.shared_calls import GroupCommit
 from issuer.entitlements import Entitlements
 from issuer.issuance_store import IssuanceStore, Issued, Settled, Wanted
 from issuer.metrics import TokenOutcome

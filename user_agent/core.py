@@ -30,19 +30,17 @@ from common.errors import (
 )
 from common.messages.submission import Value
 from common.runtime import logs
-from common.runtime.clock import Clock
-from common.runtime.repeat import repeat
+from common.runtime.clock import Clock, repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.submissions import AnswerRecord
+from common.transparency.log_evidence import LogEvidence
+from user_agent.clients import Issuer, Shuffler, request_token
 from user_agent.contribution import Contributor
 from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore, SavedSubmission, SubmissionState
 from user_agent.inclusion_monitor import InclusionMonitor
-from user_agent.issuer_client import Issuer, request_token
 from user_agent.policy import Claim, Policy, check, check_totals
-from user_agent.shuffler_client import Shuffler
-from user_agent.task_log import DeviceLog
+from user_agent.task_log import DeviceLog, all_evidence
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between retries of pending answers."""
@@ -116,31 +114,30 @@ class Agent:
             WireError: `person` is given to an agent of one person, or missing for several; or a key
                 of the task is invalid.
             PolicyError, BudgetError: The device's policy or remaining budget forbids the task.
-            ProofError: The pinned analyzer did not sign the task, or another party not its key; or
-                see `DeviceLog.fetch`.
+            ProofError: A pinned party did not sign the task or one of its keys; or see
+                `DeviceLog.fetch`.
             TaskError: The task is invalid.
             ValueRangeError: The value does not fit the task.
             PeerError: The shuffler or the issuer does not answer, or a receipt is invalid. If the
                 answer is saved, the agent retries.
             PeerRefusalError: The shuffler or the issuer refused the call.
             SettingsError: The credential file cannot be read, or lacks the person.
+            StorageError: The device's store cannot be read or written; safe to retry.
         """
         self._check_person(person)
         saved = await self.store.find(person, digest)
         repeated = saved is not None
         if saved is None:
-            with _explain_failure("Nothing was saved or charged; try again"):
-                task = await self._fetch(digest)
-            saved, repeated = await self._prepare(task, digest, value, person)
+            saved, repeated = await self._prepare(await self.task(digest), digest, value, person)
         with _explain_failure("Your submission is saved; the agent will retry"):
             sent = await self._submit(saved)
         return ContributionOutcome(
             repeated=repeated, local_epsilon=saved.claim.local_epsilon, sent=sent
         )
 
-    async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
+    async def record(self, digest: TaskDigest, person: str) -> SavedSubmission:
         """
-        Return the record of a person's answer to a task.
+        Return a person's saved answer to a task.
 
         Raises:
             UnknownTaskError: The person has not answered the task.
@@ -150,13 +147,11 @@ class Agent:
         saved = await self.store.find(person, digest)
         if saved is None:
             raise UnknownTaskError("this person has not answered a task with this digest")
-        return AnswerRecord(
-            state=saved.state.value,
-            inclusion=saved.inclusion.value,
-            envelope_hash=saved.envelope_hash,
-            receipt=saved.receipt,
-            receipt_verified=saved.receipt_verified,
-        )
+        return saved
+
+    async def log_evidence(self) -> list[LogEvidence]:
+        """Return what this device saw of the log, the accepted first."""
+        return await self.store.run(all_evidence)
 
     def _check_person(self, person: str) -> None:
         if person and not self.several_persons:
@@ -164,18 +159,15 @@ class Agent:
         if self.several_persons and not person:
             raise WireError("this agent answers for several people; name the person (--person)")
 
-    async def _fetch(self, digest: TaskDigest) -> Task:
+    async def task(self, digest: TaskDigest) -> Task:
         """Fetch a task, check that this device may answer it, and remember its confirmed claim."""
-        signed = await (self.log.fetch if self.log else self.shuffler.fetch_task)(digest)
+        with _explain_failure("Nothing was saved or charged; try again"):
+            signed = await (self.log.fetch if self.log else self.shuffler.fetch_task)(digest)
+        known = digest in self._confirmed
         task = await asyncio.to_thread(
-            check,
-            signed,
-            digest,
-            self.policy,
-            self.clock.now(),
-            claim_confirmed=digest in self._confirmed,
+            check, signed, digest, self.policy, self.clock.now(), claim_confirmed=known
         )
-        if digest not in self._confirmed:
+        if not known:
             self._confirmed.append(digest)
         return task
 
@@ -205,7 +197,7 @@ class Agent:
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
-            if saved.state is SubmissionState.LOST:
+            if saved.envelope is None:
                 raise PolicyError(
                     "this device answered the task before its store was restored from a backup; "
                     "it answers no task twice"
@@ -219,7 +211,7 @@ class Agent:
                 if error.status != CredentialError.status:
                     await self.store.mark_refused(saved)
                 raise
-            self._verify(saved, receipt)
+            self._verify(saved.task_digest, saved.envelope, receipt)
             await self.store.mark_arrived(saved, receipt)
             return True
 
@@ -238,14 +230,12 @@ class Agent:
         return token
 
     def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
-        """Return the lock that serialises an answer's submissions; it exists only while in use."""
+        """Return the lock that serializes an answer's submissions; it exists only while in use."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
-    def _verify(self, saved: SavedSubmission, receipt: bytes) -> None:
-        pinned = self.policy.shuffler_identity
-        if not is_valid_receipt(pinned, saved.task_digest, saved.envelope, receipt):
-            digest = saved.task_digest.hex()
-            logs.event("receipt does not verify", {"task_digest": digest}, level="ERROR")
+    def _verify(self, digest: TaskDigest, envelope: bytes, receipt: bytes) -> None:
+        if not is_valid_receipt(self.policy.shuffler_identity, digest, envelope, receipt):
+            logs.event("receipt does not verify", {"task_digest": digest.hex()}, level="ERROR")
             raise PeerError(
                 "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
             )

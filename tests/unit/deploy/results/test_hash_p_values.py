@@ -47,16 +47,18 @@ def test_p_values_agree_for_bits_with_uneven_probabilities() -> None:
         assert exact == pytest.approx(hash_p_value(left, positions, probabilities), rel=0.05)
 
 
-@pytest.mark.parametrize("cohorts", [1, 2, 3, 7])
+@pytest.mark.parametrize("cohorts", [2, 3, 7])
 def test_few_hashes_never_have_too_small_a_p_value(cohorts: int) -> None:
     """With fewer than 8 hashes in all, the p-value is Chernoff's bound."""
     rng = np.random.default_rng(cohorts)
     left = rng.exponential(size=(cohorts, 4))
-    for _ in range(20):
-        positions = rng.integers(0, 4, size=(cohorts, 1))
+    drawn = [rng.integers(0, 4, size=(cohorts, 1)) for _ in range(20)]
+    rare = [each for each in drawn if _exact(left, each, _EVEN) < 0.15]
+
+    assert rare
+    for positions in rare:
         exact = _exact(left, positions, _EVEN)
-        if exact < 0.15:
-            assert exact * (1 - 1e-9) <= hash_p_value(left, positions, _EVEN)
+        assert exact * (1 - 1e-9) <= hash_p_value(left, positions, _EVEN)
 
 
 def test_all_largest_bits_have_their_own_probability() -> None:

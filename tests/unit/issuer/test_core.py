@@ -18,7 +18,7 @@ from common.errors import (
     WireError,
 )
 from common.runtime.state_directory import atomic_write
-from issuer.issuance import signing_threads
+from issuer.core import signing_threads
 from issuer.issuance_store import Wanted
 from tests.support.faults import Crash, Faults
 from tests.support.issuers import CHALLENGE, DAY, SECRETS, IssuerCore, pending

@@ -1,7 +1,7 @@
 """
-Expectation maximisation (EM) [DLR77] on the exact channel of reports, dummies included.
+Expectation maximization (EM) [DLR77] on the exact channel of reports, dummies included.
 
-`maximise_likelihood` implements the refinement em, and `smoothed_likelihood` implements ems;
+`maximize_likelihood` implements the refinement em, and `smoothed_likelihood` implements ems;
 SQUAREM [VR08] accelerates both.
 """
 
@@ -54,7 +54,7 @@ noise raises it by 1/2 on average [Wil38], so a smaller gain is no evidence of s
 the maximum would fit noise."""
 
 
-def maximise_likelihood(
+def maximize_likelihood(
     cells: Counts, channel: Channel, domain_size: int, *, min_gain: float = MIN_GAIN
 ) -> Vector:
     """
@@ -110,7 +110,7 @@ def smoothed_likelihood(
     Estimate a smooth distribution of ordered items from counts by cell. Run by the analyzer.
 
     This is EMS [SJWN90], as proposed for the square wave [LWLWLS20]: a step is an EM step, then
-    `smooth`. It maximises no likelihood, so the lengths of steps decide when to accept and stop. A
+    `smooth`. It maximizes no likelihood, so the lengths of steps decide when to accept and stop. A
     cycle is two steps and an extrapolation along them [VR08], accepted only if the next step is no
     longer than the second: so it ends no further from a fixed point than plain steps.
 

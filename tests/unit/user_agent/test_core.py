@@ -30,9 +30,9 @@ from tests.support.devices import agent_of
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from user_agent.agent import Agent
+from user_agent.clients import RemoteShuffler
+from user_agent.core import Agent
 from user_agent.device_store import DeviceStore, SubmissionState
-from user_agent.shuffler_client import RemoteShuffler
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()
