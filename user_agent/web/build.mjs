@@ -14,8 +14,8 @@ if (process.argv.includes("--tests")) {
   const node = { ...common, platform: "node" };
   const stdin = { contents, resolveDir: process.cwd() };
   await build({ ...node, stdin, outfile: `${outdir}/tests.mjs` });
-  const entryPoints = ["test/browser.test.ts"];
-  await build({ ...node, entryPoints, outfile: `${outdir}/browser.mjs` });
+  const entryPoints = { browser: "test/browser.test.ts", draws: "test/draws.ts" };
+  await build({ ...node, entryPoints, outdir, outExtension: { ".js": ".mjs" } });
 } else {
   const outdir = folder ?? "dist";
   rmSync(outdir, { recursive: true, force: true });
