@@ -21,12 +21,7 @@ if (process.argv.includes("--tests")) {
   rmSync(outdir, { recursive: true, force: true });
   await build({
     ...common,
-    entryPoints: {
-      shuffledp: "src/index.ts",
-      node: "src/node.ts",
-      messages: "src/messages.ts",
-    },
-    external: ["node:*"],
+    entryPoints: { shuffledp: "src/index.ts", messages: "src/messages.ts" },
     outdir,
     splitting: true,
     chunkNames: "[name]-[hash]",
