@@ -231,7 +231,10 @@ describe("a device", { concurrency: 24 }, () => {
     withParties("edges", async (parties) => {
       const device = await parties.device();
       parties.reply("Submit", () => [401, "{}"]);
-      await assert.rejects(device.contribute(parties.digest, 0.7654321), failsWith("ForeignReplyError"));
+      await assert.rejects(
+        device.contribute(parties.digest, 0.7654321),
+        failsWith("ForeignReplyError"),
+      );
       const [saved] = await device.account.answers();
       assert.doesNotMatch(JSON.stringify(saved), /7654321/);
     }));
