@@ -1,0 +1,1 @@
+import{a}from"./chunk-6KPBSODX.js";export{a as messages};
