@@ -152,20 +152,33 @@ _CLUSTERS: Final = ClusterDummies(
 
 
 def _open(encoding: str, **more: Any) -> dict[str, Any]:  # of any type
-    return {"domain_size": 1, "open": OpenDraft(encoding=encoding, **{"code_bytes": 6} | more)}
+    return {
+        "domain_size": 1,
+        "local_epsilon": 8.0,
+        "open": OpenDraft(encoding=encoding, **{"code_bytes": 6} | more),
+    }
 
 
 OTHERS: Final[Mapping[str, Case]] = {
-    "square-wave": Case("ldp-sw", {"domain_size": 20, "local_epsilon": 1.5}, (0, 19, 7), 20),
+    "square-wave": Case(
+        "ldp-sw", {"domain_size": 4, "local_epsilon": 1.5}, (0, 3, 1, 2, 0, 3, 1, 2), 4
+    ),
     "string-hashing": Case(
         "ldp-olh-strings",
-        {"labels": ("car", "bus", "Füße"), "domain_size": 3, "buckets": 4},
-        ("bus", 2),
+        {
+            "labels": ("car", "bus", "Füße"),
+            "domain_size": 3,
+            "buckets": 4,
+            "local_epsilon": 6.0,
+        },
+        ("bus", 2, "car", 2, 2),
         "plane",
     ),
-    "signed": Case("signed", {**HIDDEN, "domain_size": 30, "dummies": _CLUSTERS}, (0, 29), 30),
+    "signed": Case(
+        "signed", {**HIDDEN, "domain_size": 30, "dummies": _CLUSTERS}, (0, 29, 5, 6, 7, 8), 30
+    ),
     "signed-grr": Case(
-        "signed", {"local_epsilon": 4.0, "domain_size": 30, "dummies": _CLUSTERS}, (7, 8), -1
+        "signed", {"local_epsilon": 4.0, "domain_size": 30, "dummies": _CLUSTERS}, (7, 8, 9, 10), -1
     ),
     "rappor": Case(
         "rappor",
@@ -174,7 +187,10 @@ OTHERS: Final[Mapping[str, Case]] = {
         "x" * 65,
     ),
     "rappor-wide": Case(
-        "rappor", {**_TEXT, "texts": TextDraft(bits=136, hashes=2, cohorts=4)}, ("Ohio",), "\ud800"
+        "rappor",
+        {**_TEXT, "texts": TextDraft(bits=136, hashes=2, cohorts=4)},
+        ("Ohio", "Utah", "Iowa"),
+        "\ud800",
     ),
     "rappor-labels": Case(
         "rappor",
@@ -198,7 +214,7 @@ OTHERS: Final[Mapping[str, Case]] = {
         7,
         secret=b"\x55" * 32,
     ),
-    "discover": Case("discover", _open("text"), ("café", "x"), "longest"),
+    "discover": Case("discover", _open("text"), ("café", "x", "abc", "abcdef"), "longest"),
     "discover-code": Case("discover", _open("code", code_bytes=2), (4711, "65535"), 65536),
     "discover-hash": Case("discover", _open("hash", most_bytes=20), ("https://example.org",), ""),
     "discover-spell": Case(
@@ -217,12 +233,12 @@ OTHERS: Final[Mapping[str, Case]] = {
     "hybrid-mean": Case("hybrid-mean", _NUMBER, (7.5, 23.0, 11.0), 25.0),
     "harmony": Case("harmony", _VECTOR, _NUMBERS, _TOO_LARGE),
     "mean-est": Case("mean-est", _VECTOR, (*_NUMBERS, "1, 5, 1, 5"), "1, 2, 3"),
-    "multi-hm": Case("multi-hm", {**_VECTOR, "local_epsilon": 6.0}, _NUMBERS, _TOO_LARGE),
+    "multi-hm": Case("multi-hm", {**_VECTOR, "local_epsilon": 10.0}, _NUMBERS, _TOO_LARGE),
     "multi-rphm": Case("multi-rphm", _VECTOR, _NUMBERS, _TOO_LARGE),
     "priv-kv": Case(
         "priv-kv",
         {"domain_size": 6, "pairs": PairDraft(low=0.0, high=5.0)},
-        ("0:4.5, 5:0", ""),
+        ("0:4.5, 5:0", "", "0:5,1:5,2:5,3:5,4:5,5:5"),
         "6:1",
     ),
     "priv-kv-fakes": Case(
