@@ -1,7 +1,7 @@
 """
 The canonical JSON of a task: one form for every value, derived from the types of its fields.
 
-The rules are stated for other programs in docs/theory/task-format.md.
+The rules are stated for other programs in docs/wire.md.
 """
 
 import json

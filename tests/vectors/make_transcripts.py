@@ -11,7 +11,7 @@ import dataclasses
 import hmac
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -32,12 +32,12 @@ from common.limits import MAX_UNIX_TIME
 from common.messages.inclusion_proof import leaf
 from common.messages.submission import Value, split_submission
 from common.protocols import protocol_named
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
+from common.task.domain_spec import EdgesSpec
 from common.task.named_dummies import ItemDummies
 from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
-from common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies
+from common.task.uniform_dummies import BinomialDummies
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import log_key
 from common.wire.batches import proof_to_wire
@@ -50,6 +50,7 @@ from tests.support.vectors import vectors
 from tests.vectors.changed_notes import changed_notes
 from tests.vectors.changed_tasks import changed_tasks
 from tests.vectors.odd_signatures import odd_signatures
+from tests.vectors.transcript_cases import ALL, CASES, FIVE, HIDDEN, Case
 from tests.vectors.transcript_log import (
     ANALYZER,
     DAY,
@@ -65,8 +66,6 @@ from user_agent.contribution import Contributor
 from user_agent.policy import Claim, composed_total, local_total
 
 FOLDER: Final = Path(__file__).parent
-_HIDDEN: Final = {"local_epsilon": math.inf}
-_BREAKDOWN: Final = BreakdownSpec(attribute="country", groups=("DE", "FR"))
 
 
 class Draws(np.random.Generator):
@@ -100,10 +99,11 @@ class Draws(np.random.Generator):
         """Draw integers one by one, in the order of the array."""
         assert low == 0
         size, dtype = options.get("size"), options["dtype"]
+        bound = int(high) + options.get("endpoint", False)
         if size is None:
-            return self.below(int(high))
+            return self.below(bound)
         shape = np.empty(size, dtype=np.uint8).shape
-        drawn = [self.below(int(high)) for _ in range(math.prod(shape))]
+        drawn = [self.below(bound) for _ in range(math.prod(shape))]
         return np.array(drawn, dtype=dtype).reshape(shape)
 
     def permutation(self, x: Any, axis: int = 0) -> Any:
@@ -158,125 +158,10 @@ def sealed(suite: str, public: bytes, info: bytes, plaintext: bytes, ephemeral: 
     return enc + aead.encrypt(nonce, plaintext, b"")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Case:
-    """A task to answer, and the values to answer it with; the last one does not fit."""
-
-    protocol: str
-    changes: Mapping[str, Any]
-    values: tuple[Value, ...]
-    refused: Value
-    aes: bool = True
-    checked_by_witnesses: bool = False
-    """Whether a device without an accountant needs checking witnesses for the claim."""
-    tokens: bool = False
-
-
-_FIVE: Final = {"domain_size": 5}
-CASES: Final[Mapping[str, Case]] = {
-    "ddps": Case("ddps", {"domain_size": 2, "local_epsilon": 1.0}, (0, 1), 2),
-    "grr": Case("sh", _FIVE, (0, 4), 5),
-    "mixdump": Case(
-        "mixdump",
-        {"labels": ("car", "bus", "bike", "Füße"), "domain_size": 4, "dummies_per_user": 1.5},
-        ("bus", "  Fu\u0308ße", "#3", 0),
-        "plane",
-        tokens=True,
-        aes=False,
-    ),
-    "hashing": Case("murs", {"domain_size": 100, "buckets": 7, "local_epsilon": 3.0}, (0, 99), 100),
-    "od-hp": Case(
-        "od-hp",
-        {
-            "domain_size": 60,
-            "buckets": 5,
-            "dummies": BinomialDummies(per_user=1, trials=3, extra_weight=2**31),
-            "local_epsilon": 16.0,
-        },
-        (0, 59, 17),
-        60,
-    ),
-    "negative-binomial": Case(
-        "od-hp",
-        {
-            "domain_size": 60,
-            "buckets": 5,
-            "dummies": NegativeBinomialDummies(per_user=0, trials=3, extra_weight=2**30, most=6),
-        },
-        (1, 2),
-        -1,
-        checked_by_witnesses=True,
-    ),
-    "fe1": Case(
-        "fe1", {**_HIDDEN, "domain_size": 100, "buckets": 7, "dummies_per_user": 9.0}, (5,), 100
-    ),
-    "symmetric-unary": Case("ldp-sue", {"domain_size": 9}, (0, 8), 9),
-    "optimized-unary": Case("ldp-oue", {"domain_size": 8}, (0, 7), 8),
-    "puredump": Case("puredump", {**_HIDDEN, **_FIVE, "dummies_per_user": 4.5}, (0, 4, 2), 5),
-    "each-item": Case(
-        "aue",
-        {
-            **_HIDDEN,
-            "domain_size": 12,
-            "dummies": ItemDummies(trials=12, extra_weight=2**30, most=8),
-        },
-        (0, 11),
-        12,
-    ),
-    "hierarchy": Case(
-        "hierarchy",
-        {
-            **_HIDDEN,
-            "buckets": 3,
-            "dummies_per_user": 30.5,
-            "breakdown": _BREAKDOWN,
-            "edges": EdgesSpec(low=0.0, high=8.0, buckets=8, unit="km", outside="clip"),
-        },
-        ("DE / 0", "FR/7.99", "FR / 1e3", "DE / -4"),
-        "IT / 1",
-        checked_by_witnesses=True,
-    ),
-    "edges": Case(
-        "sh",
-        {"edges": EdgesSpec(spacing="logarithmic", low=0.1, high=100.0, buckets=6), "n_min": 3000},
-        (0.1, 100.0, "3.16", 0.31622776601683794),
-        100.1,
-    ),
-    "breakdown": Case(
-        "sh",
-        {"labels": ("flu", "cold"), "domain_size": 2, "breakdown": _BREAKDOWN, "n_min": 3000},
-        ("DE / cold", "FR/ flu", 3),
-        "flu",
-    ),
-    "binomial-noise": Case(
-        "sbin",
-        {
-            **_HIDDEN,
-            **_FIVE,
-            "shuffler": ShufflerSpec(keep_weight=2**31, noise=BinomialNoise(trials=400)),
-        },
-        (3,),
-        5,
-    ),
-    "geometric-noise": Case(
-        "sageo",
-        {
-            **_HIDDEN,
-            **_FIVE,
-            "shuffler": ShufflerSpec(
-                noise=GeometricNoise(peak=40, left_weight=2**29, right_weight=2**29, most=90)
-            ),
-        },
-        (3,),
-        5,
-    ),
-}
-"""By the name of the file."""
-
-
 def make(name: str) -> dict[str, Any]:
     """Make the transcript of one case."""
-    case, task = CASES[name], _completed(CASES[name])
+    case = ALL[name]
+    task = _completed(case)
     analyzer_key, shuffler_key = keys = _keys(case)
     signed = ANALYZER.sign(task.to_bytes())
     digest = signed.digest()
@@ -284,10 +169,12 @@ def make(name: str) -> dict[str, Any]:
     fetched = shuffler_pb2.FetchTaskResponse(
         task=signed_task_to_wire(signed), log_proof=log_proof_to_wire(proof)
     )
-    answers = [_answer(task, value, keys, seed) for seed, value in enumerate(case.values)]
-    if protocol_named(case.protocol).dummy_distributions == ():
-        edges = _answer(task, case.values[0], keys, None)
-        answers.append(edges)
+    seeds: list[int | None] = [*range(len(case.values))]
+    if protocol_named(case.protocol).dummy_distributions == () and name in CASES:
+        seeds.append(None)
+    answers = [
+        _answer(task, case.values[seed or 0], keys, seed, secret=case.secret) for seed in seeds
+    ]
     own = [bytes.fromhex(each) for each in answers[0]["leaves"]]
     found: dict[str, Any] = {
         "pins": {
@@ -300,6 +187,7 @@ def make(name: str) -> dict[str, Any]:
         "policy": {
             "local_epsilon_cap": "inf" if math.isinf(task.local_epsilon) else task.local_epsilon,
             "allow_tasks_without_tokens": not case.tokens,
+            "lasting_responses": task.lasting,
         },
         "checked_by_witnesses": case.checked_by_witnesses,
         "now": NOW,
@@ -312,12 +200,14 @@ def make(name: str) -> dict[str, Any]:
         "last_checkpoint": last.to_bytes().decode(),
         "fetch": MessageToDict(fetched),
         "answers": answers,
-        "inclusion": _inclusion(digest, own, 700 if name == "mixdump" else 30),
+        "inclusion": _inclusion(digest, own, 520 if case.tokens else 5),
         "leaf": own[0].hex(),
     }
+    if case.secret is not None:
+        found["secret"] = case.secret.hex()
     if case.tokens:
         found["token"] = _token(task, digest)
-    found["failing"] = twins_of(task, found, case.refused)
+    found["failing"] = twins_of(task, found, case.refused, every=case.every_twin)
     return found
 
 
@@ -354,12 +244,17 @@ def _completed(case: Case) -> Task:
 
 
 def _answer(
-    task: Task, value: Value, keys: tuple[HpkePrivateKey, HpkePrivateKey], seed: int | None
+    task: Task,
+    value: Value,
+    keys: tuple[HpkePrivateKey, HpkePrivateKey],
+    seed: int | None,
+    *,
+    secret: bytes | None,
 ) -> dict[str, Any]:
     """Answer a task, and seal the reports again with ephemeral keys that are known."""
     digest, (analyzer_key, shuffler_key) = digest_of(task.to_bytes()), keys
     draws = Draws(_edges(task) if seed is None else _seeded(seed))
-    envelope = Contributor(task, digest).prepare(value, draws).envelope
+    envelope = Contributor(task, digest, secret).prepare(value, draws).envelope
     opened = shuffler_key.open(envelope, envelope_context(digest))
     submission_id, sealed_reports = split_submission(opened)
     reports = [
@@ -438,8 +333,8 @@ _CLAIMED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
         "mixdump",
         {"domain_size": 50, "dummies_per_user": 2.3, "n_min": 9000, "local_epsilon": 8.0},
     ),
-    ("puredump", {**_HIDDEN, "domain_size": 400, "dummies_per_user": 7.5, "n_min": 50_000}),
-    ("fe1", {**_HIDDEN, "domain_size": 900, "buckets": 11, "dummies_per_user": 4.0, "n_min": 9000}),
+    ("puredump", {**HIDDEN, "domain_size": 400, "dummies_per_user": 7.5, "n_min": 50_000}),
+    ("fe1", {**HIDDEN, "domain_size": 900, "buckets": 11, "dummies_per_user": 4.0, "n_min": 9000}),
     (
         "od-hp",
         {
@@ -454,7 +349,7 @@ _CLAIMED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
     (
         "aue",
         {
-            **_HIDDEN,
+            **HIDDEN,
             "domain_size": 300,
             "dummies": ItemDummies(trials=300, extra_weight=2**27, most=40),
             "n_min": 5000,
@@ -463,16 +358,16 @@ _CLAIMED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
     (
         "sbin",
         {
-            **_HIDDEN,
-            **_FIVE,
+            **HIDDEN,
+            **FIVE,
             "shuffler": ShufflerSpec(keep_weight=2**31, noise=BinomialNoise(trials=5000)),
         },
     ),
     (
         "sbin",
         {
-            **_HIDDEN,
-            **_FIVE,
+            **HIDDEN,
+            **FIVE,
             "shuffler": ShufflerSpec(keep_weight=2**30, noise=BinomialNoise(trials=24)),
             "delta": 1e-3,
         },
@@ -480,8 +375,8 @@ _CLAIMED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
     (
         "sageo",
         {
-            **_HIDDEN,
-            **_FIVE,
+            **HIDDEN,
+            **FIVE,
             "shuffler": ShufflerSpec(
                 keep_weight=2**30,
                 noise=GeometricNoise(
@@ -529,6 +424,29 @@ def budgets() -> list[dict[str, Any]]:
     ]
 
 
+def dense(content: Mapping[str, Any] | list[Any]) -> str:
+    """Return JSON with a line for each field or row, and for each answer and twin of a field."""
+    if isinstance(content, list):
+        return _lines("[", map(_line, content), "]")
+    rows = (
+        f"{_line(name)}: "
+        + (_lines("[", map(_line, each), "]") if name in _BY_LINE else _line(each))
+        for name, each in content.items()
+    )
+    return _lines("{", rows, "}")
+
+
+_BY_LINE: Final = {"answers", "failing"}
+
+
+def _line(content: Any) -> str:  # any JSON
+    return json.dumps(content, ensure_ascii=True)
+
+
+def _lines(start: str, rows: Iterable[str], end: str) -> str:
+    return f"{start}\n" + ",\n".join(rows) + f"\n{end}"
+
+
 def notes() -> list[dict[str, Any]]:
     """Return changes of the note of the case `grr`; see `changed_notes`."""
     signed = ANALYZER.sign(_completed(CASES["grr"]).to_bytes())
@@ -538,22 +456,22 @@ def notes() -> list[dict[str, Any]]:
 
 def files() -> dict[str, Any]:
     """Return the content of every file by its name."""
-    found: dict[str, Any] = {f"transcript-{name}": make(name) for name in CASES}
+    found: dict[str, Any] = {f"transcript-{name}": make(name) for name in ALL}
+    texts = {name: found[name]["task"] for name in map("transcript-{}".format, CASES)}
     return found | {
         "transcript_signatures": odd_signatures(),
         "transcript_edges": edges(),
         "transcript_claims": claims(),
         "transcript_budgets": budgets(),
         "transcript_notes": notes(),
-        "transcript_changes": changed_tasks({name: one["task"] for name, one in found.items()}),
+        "transcript_changes": changed_tasks(texts),
     }
 
 
 def main() -> None:
     """Write the vectors."""
     for name, content in files().items():
-        text = json.dumps(content, indent=1, ensure_ascii=True) + "\n"
-        (FOLDER / name).with_suffix(".json").write_text(text, encoding="utf-8")
+        (FOLDER / name).with_suffix(".json").write_text(dense(content) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

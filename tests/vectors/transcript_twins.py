@@ -11,24 +11,32 @@ from google.protobuf.json_format import MessageToDict
 
 from common.crypto.signing import KeyUse, SigningIdentity, digest_of, prove_key
 from common.limits import MAX_UNIX_TIME
+from common.task.specs import KeyValueSpec, MechanismSpec, RapporSpec
 from common.task.task import Task
 from common.wire.transparency import log_proof_to_wire
-from tests.vectors.transcript_log import ANALYZER, DAY, NOW, STRANGER, log_of, public
+from tests.vectors.transcript_log import ANALYZER, DAY, NOW, SHUFFLER, STRANGER, log_of, public
 
 Twins = Sequence[tuple[str, str, Mapping[str, Any]]]
 """Why each fails, its error, and the fields of the transcript that are replaced."""
 
 
-def twins_of(task: Task, good: Mapping[str, Any], refused: object) -> list[dict[str, Any]]:
+def twins_of(
+    task: Task, good: Mapping[str, Any], refused: object, *, every: bool
+) -> list[dict[str, Any]]:
     """Return the failing twins of a transcript, each with the step that fails."""
     by_step: dict[str, Twins] = {
-        "task": _tasks(task, good),
+        "task": [*(_signatures(task, good) if every else ()), *_claims(task, good)],
         "value": [("a value outside", "ValueRangeError", {"value": refused})],
-        "log": _logs(task, good) if "token" in good else [],
-        "receipt": [("a changed receipt", "PeerError", {"receipt": _receipt(good)})],
-        "inclusion": _proofs(good),
-        "token": _tokens(good) if "token" in good else [],
     }
+    if every:
+        by_step |= {
+            "seal": _seals(task, good),
+            "log": _logs(task, good),
+            "receipt": [("a changed receipt", "PeerError", {"receipt": _receipt(good)})],
+            "inclusion": _proofs(good),
+        }
+    if "token" in good:
+        by_step |= {"token": _tokens(good)}
     return [
         {"step": step, "why": why, "error": error, **changes}
         for step, twins in by_step.items()
@@ -52,49 +60,46 @@ def _shown(text: str, identity: SigningIdentity = ANALYZER, signed: str = "") ->
     return {"digest": digest_of(raw).hex(), "fetch": {"task": task}}
 
 
-def _tasks(task: Task, good: Mapping[str, Any]) -> Twins:
-    text, spec, [shuffler] = good["task"], task.item_mechanism, task.shufflers
-    pins, policy = good["pins"], good["policy"]
-    stranger = prove_key(STRANGER, KeyUse.ENVELOPES, task.suite, shuffler.key, end=MAX_UNIX_TIME)
+def _changed(task: Task, **changes: Any) -> dict[str, Any]:  # of any type
+    return _shown(dataclasses.replace(task, **changes).to_bytes().decode())
 
-    def changed(**changes: Any) -> dict[str, Any]:  # of any type
-        return _shown(dataclasses.replace(task, **changes).to_bytes().decode())
+
+def _edited(text: str, old: str, new: str) -> dict[str, Any]:
+    assert old in text
+    return _shown(text.replace(old, new, 1))
+
+
+def _signatures(task: Task, good: Mapping[str, Any]) -> Twins:
+    """Return twins that are the same for every protocol."""
+    text, [shuffler], pins, policy = good["task"], task.shufflers, good["pins"], good["policy"]
+
+    def key_of(identity: SigningIdentity, end: int = MAX_UNIX_TIME) -> bytes:
+        return prove_key(identity, KeyUse.ENVELOPES, task.suite, shuffler.key, end=end)
 
     def with_proof(proof: bytes) -> dict[str, Any]:
-        return changed(shufflers=(dataclasses.replace(shuffler, proof=proof),))
+        return _changed(task, shufflers=(dataclasses.replace(shuffler, proof=proof),))
 
-    def edited(old: str, new: str) -> dict[str, Any]:
-        assert old in text
-        return _shown(text.replace(old, new, 1))
-
-    weight, length = f'"true_weight":"{spec.true_weight}"', f'"report_bytes":{spec.report_bytes}'
     tampered = text.replace(f'"n_min":{task.n_min}', f'"n_min":{task.n_min - 1}')
+    early = key_of(SHUFFLER, task.deadline - 1).hex()
     twins = [
         ("a tampered byte", "ProofError", _shown(tampered, signed=text)),
         ("another digest", "ProofError", {"digest": bytes(32).hex()}),
         ("another analyzer", "ProofError", _shown(text, STRANGER)),
         ("an unsigned key", "ProofError", with_proof(b"")),
-        ("a key signed by a stranger", "ProofError", with_proof(stranger)),
+        ("a key signed by a stranger", "ProofError", with_proof(key_of(STRANGER))),
+        ("a key that ends early", "TaskError", _edited(text, shuffler.proof.hex(), early)),
         ("another pin", "ProofError", {"pins": pins | {"shuffler": public(STRANGER)}}),
         ("an unknown field", "TaskError", _shown(text[:-1] + ',"zeta":0}')),
-        ("a later format", "TaskError", edited('"version":2', '"version":3')),
-        ("a rounded number", "TaskError", edited('"delta":1e-06', '"delta":0.000001')),
-        ("a weight as a number", "TaskError", edited(weight, weight.replace(':"', ":")[:-1])),
-        ("spaces", "TaskError", edited(":", ": ")),
-        ("a stated default", "TaskError", edited(',"shufflers"', ',"series":"","shufflers"')),
-        ("another length of reports", "TaskError", edited(length, f"{length}0")),
+        ("a later format", "TaskError", _edited(text, '"version":2', '"version":3')),
+        ("a rounded number", "TaskError", _edited(text, '"delta":1e-06', '"delta":0.000001')),
+        ("spaces", "TaskError", _edited(text, ":", ": ")),
+        (
+            "a stated default",
+            "TaskError",
+            _edited(text, ',"shufflers"', ',"series":"","shufflers"'),
+        ),
         ("a deadline that has passed", "PolicyError", {"now": task.deadline}),
     ]
-    if math.isfinite(task.local_epsilon):
-        cap = {"policy": policy | {"local_epsilon_cap": task.local_epsilon * 0.99}}
-        more = changed(mechanism=dataclasses.replace(spec, true_weight=spec.true_weight + 1))
-        twins += [
-            ("a local epsilon above the cap", "PolicyError", cap),
-            ("a weight that is one too large", "PolicyError", more),
-        ]
-    if task.amplified and not good["checked_by_witnesses"]:
-        lower = changed(central_epsilon=float(f"{task.central_epsilon * 0.98:.4g}"))
-        twins.append(("a central epsilon 2 % too low", "PolicyError", lower))
     if task.tokens is None:
         strict = {"policy": policy | {"allow_tasks_without_tokens": False}}
         return [*twins, ("a task without tokens", "PolicyError", strict)]
@@ -104,8 +109,59 @@ def _tasks(task: Task, good: Mapping[str, Any]) -> Twins:
     proof, early = task.tokens.proof.hex(), (NOW.to_bytes(8) + forged[8:]).hex()
     return [
         *twins,
-        ("a token key signed by a stranger", "ProofError", edited(proof, forged.hex())),
-        ("a token key that ends early", "TaskError", edited(proof, early)),
+        ("no pinned issuer", "PolicyError", {"pins": pins | {"issuer": None}}),
+        ("a token key signed by a stranger", "ProofError", _edited(text, proof, forged.hex())),
+        ("a token key that ends early", "TaskError", _edited(text, proof, early)),
+    ]
+
+
+def _claims(task: Task, good: Mapping[str, Any]) -> Twins:
+    """Return twins of what the protocol states."""
+    text, spec, policy = good["task"], task.mechanism, good["policy"]
+    length = f'"report_bytes":{spec.report_bytes}'
+    twins = [("another length of reports", "TaskError", _edited(text, length, f"{length}0"))]
+    if isinstance(spec, MechanismSpec):
+        weight = f'"true_weight":"{spec.true_weight}"'
+        number = weight.replace(':"', ":")[:-1]
+        twins.append(("a weight as a number", "TaskError", _edited(text, weight, number)))
+    if math.isfinite(task.local_epsilon):
+        cap = {"policy": policy | {"local_epsilon_cap": task.local_epsilon * 0.99}}
+        twins.append(("a local epsilon above the cap", "PolicyError", cap))
+        twins.append(("weights above the claim", "PolicyError", _changed(task, **_weaker(task))))
+    if task.lasting:
+        strict = {"policy": policy | {"lasting_responses": False}}
+        twins.append(("a question that is asked again", "PolicyError", strict))
+    if task.amplified and not good["checked_by_witnesses"]:
+        lower = _changed(task, central_epsilon=float(f"{task.central_epsilon * 0.98:.4g}"))
+        twins.append(("a central epsilon 2 % too low", "PolicyError", lower))
+    return twins
+
+
+def _weaker(task: Task) -> dict[str, Any]:
+    """Return a mechanism, or for RAPPOR a claim, whose odds are above what the task claims."""
+    spec, name = task.mechanism, "true_weight"
+    if isinstance(spec, RapporSpec):
+        lower = math.nextafter(task.local_epsilon, 0)
+        central = min(lower, task.central_epsilon)
+        return {"local_epsilon": lower, "coalition_epsilon": lower, "central_epsilon": central}
+    more = 1
+    if isinstance(spec, KeyValueSpec):  # the sum of two ε has some room
+        name, more = "value_true_weight", 2**8
+    elif spec.name == "laplace":
+        name, more = "scale", -1
+    changed: dict[str, Any] = {name: getattr(spec, name) + more}
+    return {"mechanism": dataclasses.replace(spec, **changed)}
+
+
+def _seals(task: Task, good: Mapping[str, Any]) -> Twins:
+    """Return twins with a key that seals nothing: a point of small order."""
+    text = good["task"]
+    return [
+        (
+            "a key of small order",
+            "WireError",
+            {"task": text.replace(task.analyzer_key.hex(), bytes(32).hex())},
+        )
     ]
 
 
@@ -153,11 +209,19 @@ def _proofs(good: Mapping[str, Any]) -> Twins:
     def shown(**changes: Any) -> dict[str, Any]:  # of any type
         return {"inclusion": proof | changes}
 
-    other_root = shown(commitment=commitment | {"root": _base64(bytes(32))})
-    absent = {"leaf": sha256(b"absent").hexdigest()}
+    if "path" in proof:
+        return [
+            ("no path", "ProofError", shown(path="")),
+            ("another path", "ProofError", shown(path=_base64(bytes(32)))),
+        ]
     return [
-        *([] if "path" in proof else [("an absent leaf", "absent", absent)]),
-        ("a changed root", "ProofError", other_root),
+        ("an absent leaf", "absent", {"leaf": sha256(b"absent").hexdigest()}),
+        ("a commitment of another task", "ProofError", {"digest": bytes(32).hex()}),
+        (
+            "a changed root",
+            "ProofError",
+            shown(commitment=commitment | {"root": _base64(bytes(32))}),
+        ),
         ("another depth", "ProofError", shown(commitment=commitment | {"bits": 5})),
         ("a longer path", "ProofError", shown(path=_base64(bytes(64)))),
         ("a bucket without leaves", "ProofError", shown(bucket=_base64(bytes(4)))),

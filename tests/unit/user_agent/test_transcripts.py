@@ -1,7 +1,7 @@
 """The device is held to the transcripts, as devices in other languages are."""
 
-import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -11,7 +11,7 @@ from common.accounting.claims import delta_at_claim
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import PublicIdentity, is_valid_receipt
-from common.errors import PeerError, WireError
+from common.errors import BudgetError, PeerError, WireError
 from common.messages.inclusion_proof import leaf
 from common.messages.submission import split_submission
 from common.task.task import Task
@@ -27,10 +27,11 @@ from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.policies import generous
 from tests.support.vectors import vectors
 from tests.vectors.changed_tasks import changed_tasks
-from tests.vectors.make_transcripts import CASES, FOLDER, Draws, budgets, edges, make, notes
+from tests.vectors.make_transcripts import FOLDER, Draws, budgets, dense, edges, make, notes
 from tests.vectors.odd_signatures import odd_signatures
+from tests.vectors.transcript_cases import ALL, CASES
 from user_agent.contribution import Contributor
-from user_agent.policy import check
+from user_agent.policy import Claim, check, check_totals
 
 _NAMES: Final = sorted(path.stem for path in FOLDER.glob("transcript-*.json"))
 _QUICK: Final = {
@@ -58,9 +59,10 @@ def _task(shown: Transcript) -> Task:
         _pin(shown, "analyzer"),
         float(shown["policy"]["local_epsilon_cap"]),
         _pin(shown, "shuffler"),
-        _pin(shown, "issuer"),
+        _pin(shown, "issuer") if shown["pins"]["issuer"] else None,
         allow_tasks_without_tokens=shown["policy"]["allow_tasks_without_tokens"],
     )
+    policy = replace(policy, permanent_responses=shown["policy"]["lasting_responses"])
     return check(
         signed_task_from_wire(_answer(shown).task), _digest(shown), policy, float(shown["now"])
     )
@@ -82,9 +84,18 @@ def _log(shown: Transcript) -> None:
     ).verify()
 
 
+def _contributor(shown: Transcript) -> Contributor:
+    secret = bytes.fromhex(shown["secret"]) if "secret" in shown else None
+    return Contributor(Task.from_bytes(shown["task"].encode()), _digest(shown), secret)
+
+
 def _value(shown: Transcript) -> None:
-    contributor = Contributor(Task.from_bytes(shown["task"].encode()), _digest(shown))
-    contributor.prepare(shown["value"], Draws.repeating([]))
+    _contributor(shown).prepare(shown["value"], Draws.repeating([]))
+
+
+def _seal(shown: Transcript) -> None:
+    answer = shown["answers"][0]
+    _contributor(shown).prepare(answer["value"], Draws.repeating(answer["draws"]))
 
 
 def _receipt(shown: Transcript) -> None:
@@ -116,6 +127,7 @@ _STEPS: Final[Mapping[str, Callable[[Transcript], Any]]] = {
     "task": _task,
     "log": _log,
     "value": _value,
+    "seal": _seal,
     "receipt": _receipt,
     "inclusion": _inclusion,
     "token": _token,
@@ -128,12 +140,14 @@ _STEPS: Final[Mapping[str, Callable[[Transcript], Any]]] = {
 )
 def test_the_files_are_what_the_generator_makes(name: str) -> None:
     """Its draws and keys are fixed, so a difference is a change of the device."""
-    assert vectors(name) == json.loads(json.dumps(make(name.removeprefix("transcript-"))))
+    made = dense(make(name.removeprefix("transcript-")))
+
+    assert made + "\n" == (FOLDER / name).with_suffix(".json").read_text(encoding="utf-8")
 
 
 def test_there_is_a_file_for_every_case() -> None:
     """The others hold odd signatures, and edges of buckets."""
-    assert [f"transcript-{name}" for name in sorted(CASES)] == _NAMES
+    assert [f"transcript-{name}" for name in sorted(ALL)] == _NAMES
     assert vectors("transcript_signatures") == odd_signatures()
     assert vectors("transcript_edges") == edges()
     assert vectors("transcript_budgets") == budgets()
@@ -142,7 +156,8 @@ def test_there_is_a_file_for_every_case() -> None:
 
 def test_changed_tasks_are_accepted_or_refused_as_before() -> None:
     """What one reader accepts, every reader accepts."""
-    texts = {name: vectors(name)["task"] for name in _NAMES}
+    names = [f"transcript-{name}" for name in CASES]
+    texts = {name: vectors(name)["task"] for name in names}
 
     assert vectors("transcript_changes") == changed_tasks(texts)
 
@@ -156,6 +171,30 @@ def test_the_claims_hold(claim: Transcript) -> None:
 
     assert claim["delta_at_claim"] == pytest.approx(delta_at_claim(task), rel=1e-9)
     assert claim["delta_at_claim"] <= task.delta
+
+
+@pytest.mark.parametrize("row", vectors("transcript_budgets"), ids=lambda row: row["local"])
+def test_a_cap_below_a_total_refuses_the_last_answer(row: Transcript) -> None:
+    """A cap of the total itself does not."""
+    *spent, last = (
+        Claim(local_epsilon=float(local), central_epsilon=central, delta=delta)
+        for local, central, delta in row["claims"]
+    )
+    local, central = float(row["local"]), float(row["central"])
+    policy = replace(
+        generous(_pin(vectors(_NAMES[0]), "analyzer")),
+        total_local_epsilon_cap=local,
+        total_central_epsilon_cap=central,
+        total_delta_cap=row["delta"],
+    )
+    lower: dict[str, Any] = {"total_central_epsilon_cap": central * 0.999}
+    if local < float("inf"):
+        lower |= {"total_local_epsilon_cap": local * 0.999}
+
+    check_totals(policy, spent, last)
+    for name, cap in lower.items():
+        with pytest.raises(BudgetError, match=name):
+            check_totals(replace(policy, **{name: cap}), spent, last)
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -188,7 +227,7 @@ def test_the_same_draws_give_the_same_reports(name: str) -> None:
 
     for answer in shown["answers"]:
         draws = Draws.repeating(answer["draws"])
-        prepared = Contributor(task, digest).prepare(answer["value"], draws)
+        prepared = _contributor(shown).prepare(answer["value"], draws)
         submission_id, reports, _ = opened(prepared.envelope)
         given_id, given, each = opened(bytes.fromhex(answer["envelope"]))
 

@@ -4,7 +4,8 @@ import { test } from "node:test";
 import { deltaAtClaim } from "../src/accounting/claims";
 import { utf8 } from "../src/bytes";
 import { shareOf, sumUpper } from "../src/decimal";
-import { centralTotal, localTotal } from "../src/policy";
+import { BudgetError } from "../src/errors";
+import { centralTotal, checkTotals, localTotal, type Policy } from "../src/policy";
 import { parseTask } from "../src/task/task";
 import { vectors } from "./vectors";
 
@@ -25,6 +26,17 @@ test("totals are never below those of the Python device", () => {
     const spent = claims.map(numbers).map(([localEpsilon = 0, centralEpsilon = 0, delta = 0]: number[]) => ({ localEpsilon, centralEpsilon, delta })); // biome-ignore format: one step
     assert.equal(localTotal(spent), Number(local.replace("inf", "Infinity")));
     assert.ok(centralTotal(spent, delta) >= Number(central.replace("inf", "Infinity")));
+    const refuses = (totalLocalEpsilonCap: number, totalCentralEpsilonCap: number) => {
+      const policy = {
+        totalLocalEpsilonCap,
+        totalCentralEpsilonCap,
+        totalDeltaCap: delta,
+      } as Policy;
+      const last = spent.at(-1);
+      assert.throws(() => checkTotals(policy, spent.slice(0, -1), last), BudgetError);
+    };
+    refuses(localTotal(spent), 0.999 * Number(central));
+    if (local !== "inf") refuses(0.999 * Number(local), centralTotal(spent, delta));
   }
 });
 

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Bytes, concat, knownBase64, toHex, utf8 } from "../src/bytes";
-import { drawReports } from "../src/contribution";
+import { drawReports, prepare } from "../src/contribution";
 import { ANALYZER, SHUFFLER, sealContext, sealer } from "../src/crypto/hpke";
 import { Identity, isValidReceipt, verifyTask } from "../src/crypto/signing";
 import { PendingToken, tokenChallenge } from "../src/crypto/tokens";
-import { PeerError, ShuffleDpError, WireError } from "../src/errors";
+import { PeerError, PolicyError, ShuffleDpError, WireError } from "../src/errors";
 import { includes, leafOf } from "../src/inclusion/proof";
 import { NoteKey, SignedCheckpoint } from "../src/log/checkpoint";
 import { DeviceLog, WitnessPolicy } from "../src/log/device_log";
@@ -14,6 +14,7 @@ import { checkTask } from "../src/policy";
 import type { Uniform } from "../src/random";
 import { MemoryStore } from "../src/store/store";
 import { edges as edgesOf } from "../src/task/domain";
+import { PROTOCOLS } from "../src/task/protocols";
 import { parseTask } from "../src/task/task";
 import { inclusionProof, logProof } from "../src/transport/services";
 import { itemOf } from "../src/values";
@@ -54,7 +55,7 @@ async function verified(shown: Transcript): Promise<unknown> {
   const policy = {
     analyzer: pin("analyzer"),
     shuffler: pin("shuffler"),
-    issuer: pin("issuer"),
+    issuer: shown.pins.issuer && pin("issuer"),
     allowTasksWithoutTokens: shown.policy.allow_tasks_without_tokens,
     localEpsilonCap: Number(String(shown.policy.local_epsilon_cap).replace("inf", "Infinity")),
     totalLocalEpsilonCap: Number.POSITIVE_INFINITY,
@@ -124,12 +125,31 @@ const STEPS: Record<string, (shown: Transcript) => unknown> = {
   task: verified,
   log: logged,
   value: (shown) => void itemOf(parseTask(utf8(shown.task)), shown.value),
+  seal: async (shown) => {
+    const [{ value, draws }] = shown.answers;
+    await prepare(parseTask(utf8(shown.task)), hex(shown.digest), value, new RepeatedDraws(draws));
+  },
   receipt: received,
   inclusion: included,
   token,
 };
 
-for (const name of vectorNames("transcript-")) {
+const isAnswered = (name: string) => PROTOCOLS.has(JSON.parse(vectors(name).task).protocol);
+const [answered, others] = [true, false].map((wanted) =>
+  vectorNames("transcript-").filter((name) => isAnswered(name) === wanted),
+) as [string[], string[]];
+
+test("other protocols are refused by name", async () => {
+  assert.equal(answered.length, 16);
+  for (const name of others) {
+    const { protocol } = JSON.parse(vectors(name).task);
+    await assert.rejects(verified(vectors(name)), (error) => {
+      return error instanceof PolicyError && error.message.includes(protocol);
+    });
+  }
+});
+
+for (const name of answered) {
   const shown = vectors(name);
 
   test(`${name} is verified step by step`, async () => {

@@ -331,7 +331,7 @@ def test_a_field_of_another_type_is_refused(change: dict[str, Any], message: str
         Task.from_bytes(json.dumps(fields).encode())
 
 
-_PAGE = (Path(__file__).parents[4] / "docs" / "theory" / "task-format.md").read_text("utf-8")
+_PAGE = (Path(__file__).parents[4] / "docs" / "wire.md").read_text("utf-8")
 _VECTORS = json.loads(FILE.read_text(encoding="utf-8"))
 
 

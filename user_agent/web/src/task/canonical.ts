@@ -1,5 +1,5 @@
 /**
- * The canonical JSON of a task: docs/theory/task-format.md, common/task/canonical.py.
+ * The canonical JSON of a task: docs/wire.md, common/task/canonical.py.
  *
  * Integers are read as bigint and never rounded; a number with a decimal point or an exponent is a
  * double. Only the text that the value is written as is accepted, so whatever a parser could read
