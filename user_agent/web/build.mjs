@@ -23,8 +23,12 @@ if (process.argv.includes("--tests")) {
       shuffledp: "src/index.ts",
       node: "src/node.ts",
       messages: "src/messages.ts",
+      page: "page/main.ts",
+      style: "page/page.css",
+      index: "page/index.html",
     },
-    external: ["node:*"],
+    external: ["node:*", "./constants.js"], // the publisher writes the constants
+    loader: { ".html": "copy" },
     outdir: "dist",
     splitting: true,
     chunkNames: "[name]-[hash]",

@@ -1,1 +1,1 @@
-import{a}from"./chunk-R4WQJVCI.js";export{a as messages};
+import{a}from"./chunk-NK3I2NL6.js";export{a as messages};
