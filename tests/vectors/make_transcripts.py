@@ -26,8 +26,7 @@ from common.accounting.claims import delta_at_claim
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
 from common.crypto.hpke import split_every as split
 from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signed_key import KeyUse, prove_key, signed_envelope_key
-from common.crypto.signing import sign_receipt
+from common.crypto.signing import KeyUse, digest_of, prove_key, sign_receipt, signed_envelope_key
 from common.crypto.token_signing import TokenSigningKey
 from common.limits import MAX_UNIX_TIME
 from common.messages.inclusion_proof import leaf
@@ -39,7 +38,7 @@ from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpe
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies
-from common.task_digest import TaskDigest, digest_of
+from common.task_digest import TaskDigest
 from common.transparency.checkpoint import log_key
 from common.wire.batches import proof_to_wire
 from common.wire.tasks import signed_task_to_wire

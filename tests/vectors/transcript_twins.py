@@ -9,11 +9,9 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from common.crypto.signed_key import KeyUse, prove_key
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import KeyUse, SigningIdentity, digest_of, prove_key
 from common.limits import MAX_UNIX_TIME
 from common.task.task import Task
-from common.task_digest import digest_of
 from common.wire.transparency import log_proof_to_wire
 from tests.vectors.transcript_log import ANALYZER, DAY, NOW, STRANGER, log_of, public
 

@@ -1,22 +1,24 @@
-// Bundle the device for browsers and Node; with --tests, the tests for node --test.
+// Bundle the device for browsers and Node with the page, or with --tests its tests; into a folder, if one is given.
 import { readdirSync, rmSync } from "node:fs";
 import { build } from "esbuild";
 
+const [folder] = process.argv.slice(2).filter((each) => !each.startsWith("--"));
 const common = { bundle: true, format: "esm", target: "es2022", logLevel: "warning" };
 if (process.argv.includes("--tests")) {
-  rmSync("build", { recursive: true, force: true });
-  await build({
-    ...common,
-    entryPoints: readdirSync("test")
-      .filter((name) => name.endsWith(".test.ts"))
-      .map((name) => `test/${name}`),
-    outdir: "build",
-    outExtension: { ".js": ".mjs" },
-    platform: "node",
-    packages: "external",
-  });
+  const tests = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
+  const contents = tests
+    .filter((name) => name !== "browser.test.ts")
+    .map((name) => `import "./test/${name}";`)
+    .join("\n");
+  const outdir = folder ?? "build";
+  const node = { ...common, platform: "node" };
+  const stdin = { contents, resolveDir: process.cwd() };
+  await build({ ...node, stdin, outfile: `${outdir}/tests.mjs` });
+  const entryPoints = ["test/browser.test.ts"];
+  await build({ ...node, entryPoints, outfile: `${outdir}/browser.mjs` });
 } else {
-  rmSync("dist", { recursive: true, force: true });
+  const outdir = folder ?? "dist";
+  rmSync(outdir, { recursive: true, force: true });
   await build({
     ...common,
     entryPoints: {
@@ -29,7 +31,7 @@ if (process.argv.includes("--tests")) {
     },
     external: ["node:*", "./constants.js"], // the publisher writes the constants
     loader: { ".html": "copy" },
-    outdir: "dist",
+    outdir,
     splitting: true,
     chunkNames: "[name]-[hash]",
     minify: true,

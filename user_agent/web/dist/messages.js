@@ -1,1 +1,1 @@
-import{a}from"./chunk-NK3I2NL6.js";export{a as messages};
+import{a}from"./chunk-2VSXKZHV.js";export{a as messages};
