@@ -24,6 +24,7 @@ from common.crypto.secret import forbid_core_dumps
 from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
+from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import ComparedClock, SystemClock  # noqa: TID251  # an argument
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
@@ -164,12 +165,11 @@ class Service:
         """Bind, serve, publish the address, report healthy, and return the address."""
         ask = tls is not None and asks_for_certificates(name)
         certified = tls if ask and not listen.startswith("unix:") else None
-        admission = AdmissionInterceptor(
-            callers=VerifiedCallers(certified) if certified else None,
-            token=operator_token,
-            on_error=self.metrics.note_failure,
+        admission = Admission(token=operator_token, on_error=self.metrics.note_failure)
+        interceptor = AdmissionInterceptor(
+            admission, VerifiedCallers(certified) if certified else None
         )
-        server = make_server(admission, connections_of(name))
+        server = make_server(interceptor, connections_of(name))
         for add in services:
             add(server)
         checks = health.HealthServicer() if internal else self.checks
