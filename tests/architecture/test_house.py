@@ -156,7 +156,7 @@ def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) ->
     )
     loaded = output_of(sys.executable, "-c", program, folder=tmp_path)
 
-    if party in {"shuffler", "issuer", "witness"}:
+    if party in {"shuffler", "issuer", "witness", "publisher"}:
         assert "scipy" not in loaded
         assert "common.mechanisms" not in loaded
         assert "common.accounting" not in loaded
