@@ -64,7 +64,8 @@ class Page:
         self._hosts = frozenset(hosts)
         files = _files(bundle, f"export const constants = {json.dumps(constants)};\n".encode())
         integrity = {f"/{name}": _integrity(body, "sha384") for name, body in files.items()}
-        imports = json.dumps({"integrity": integrity}, separators=(",", ":")).encode()
+        scripts = {path: known for path, known in integrity.items() if path.endswith(".js")}
+        imports = json.dumps({"integrity": scripts}, separators=(",", ":")).encode()
         html = _read(bundle / "index.html")
         files["index.html"] = html.replace(_PLACE, _head(integrity, imports))
         policy = "; ".join(

@@ -20,17 +20,14 @@ from common.version import VERSION
 _OF_THE_SERVER: Final = {"hosts", "behind_proxy", "bundle"}
 """Settings that are no constants of the page."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
-_URL: Final = re.compile(
-    r"https://([a-z0-9.-]+|\[[0-9a-f:]+\])(:\d{1,5})?"
-    r"|http://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?"
-)
+_URL: Final = re.compile(r"(https://[a-z0-9.-]+|http://(localhost|127\.0\.0\.1))(:\d{1,5})?")
 
 
 def _service_url(url: str) -> str:
     if not _URL.fullmatch(url):
         raise ValueError(
-            "must be https:// and a name in small letters, with a port or not, and without a path; "
-            "or http:// on loopback"
+            "must be https:// and a name in small letters, with or without a port and without a "
+            "path; or http:// and localhost or 127.0.0.1"
         )
     return url
 
@@ -114,7 +111,8 @@ class PublisherSettings(ServiceSettings):
         """
         analyzer = PublicIdentity.from_hex(self.analyzer_identity, "analyzer_identity")
         PublicIdentity.from_hex(self.shuffler_identity, "shuffler_identity")
-        PublicIdentity.from_hex(self.issuer_identity or "0" * 64, "issuer_identity")
+        if self.issuer_identity is not None:
+            PublicIdentity.from_hex(self.issuer_identity, "issuer_identity")
         witnesses = tuple(map(NoteKey.parse, self.witnesses))
         quorum = self.witness_quorum or len(witnesses)
         WitnessPolicy(log=log_key(analyzer), witnesses=witnesses, quorum=quorum)
