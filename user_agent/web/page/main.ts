@@ -1,6 +1,6 @@
 /** The page to take part: shows a task, answers it once, and finds the answer counted. */
 
-import { Account, type Answer } from "../src/account";
+import type { Account, Answer } from "../src/account";
 import { knownBase64, knownHex, splitEvery, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
@@ -11,6 +11,7 @@ import {
   ValueRangeError,
   WitnessQuorumError,
 } from "../src/errors";
+import type { InclusionMonitor } from "../src/inclusion/monitor";
 import { NoteKey } from "../src/log/checkpoint";
 import { WitnessPolicy } from "../src/log/device_log";
 import { HASH_BYTES } from "../src/log/merkle";
@@ -42,7 +43,7 @@ function say(text: string, isHeard = false): void {
 function warn(...texts: readonly string[]): void {
   const place = byId("alert");
   if (place.textContent !== texts.join("")) {
-    place.replaceChildren(...texts.map((text) => element("p", {}, text)));
+    place.replaceChildren(...texts.filter(Boolean).map((text) => element("p", {}, text)));
   }
 }
 
@@ -100,6 +101,7 @@ async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
 
 class Page {
   readonly #account: Account;
+  readonly #monitor: InclusionMonitor;
   readonly #invitations: Invitations;
   readonly #devices = new Map<string, Device>();
   readonly #tabs = new BroadcastChannel("shuffledp");
@@ -113,7 +115,7 @@ class Page {
     private readonly store: IndexedDbStore,
     private readonly settings: DeviceSettings,
   ) {
-    this.#account = new Account(store);
+    ({ account: this.#account, monitor: this.#monitor } = new Device(settings));
     this.#invitations = new Invitations(store);
   }
 
@@ -142,12 +144,10 @@ class Page {
     try {
       for (const invitation of await this.#invitations.all()) {
         const answer = await this.#account.find(knownHex(invitation.digest));
-        const { monitor } = this.#device(invitation);
         if (answer?.state === "pending") await this.#send(invitation, null);
-        if (answer && stateOf(answer) === "unchecked") {
-          await (isStart ? monitor.check(answer) : monitor.checkDue());
-        }
+        if (isStart && answer && stateOf(answer) === "unchecked") await this.#monitor.check(answer);
       }
+      await this.#monitor.checkDue();
       if (this.#mayAsk && this.#current) await this.#ask(this.#current);
       await this.#refresh();
     } finally {
@@ -279,7 +279,7 @@ class Page {
 
   async #check(answer: Answer): Promise<void> {
     say(word("checking"));
-    const found = await this.#device(this.#current as Invitation).monitor.check(answer);
+    const found = await this.#monitor.check(answer);
     say(found === "unchecked" ? word("check_early") : "");
     await this.#refresh();
   }
