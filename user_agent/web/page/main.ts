@@ -16,6 +16,7 @@ import { NoteKey } from "../src/log/checkpoint";
 import { WitnessPolicy } from "../src/log/device_log";
 import { HASH_BYTES } from "../src/log/merkle";
 import { IndexedDbStore } from "../src/store/store";
+import type { Task } from "../src/task/task";
 import type { Value } from "../src/values";
 import { choicesOf } from "./choices";
 import { constants } from "./constants.js";
@@ -150,17 +151,19 @@ class Page {
       await this.#monitor.checkDue();
       if (this.#mayAsk && this.#current) await this.#ask(this.#current);
       await this.#refresh();
+    } catch (error) {
+      warn(explained(error));
     } finally {
       this.#isBusy = false;
     }
   }
 
   /** Answer a task, or send its saved answer again if `value` is null. */
-  async #send(invitation: Invitation, value: Value | null): Promise<void> {
+  async #send(invitation: Invitation, value: Value | null, task?: Task): Promise<void> {
     const digest = knownHex(invitation.digest);
     const tell = invitation.digest === this.#current?.digest ? warn : () => undefined;
     try {
-      const { isRepeated } = await this.#device(invitation).contribute(digest, value ?? "");
+      const { isRepeated } = await this.#device(invitation).contribute(digest, value ?? "", task);
       tell(isRepeated && value !== null ? word("answer_again") : "");
     } catch (error) {
       const isSaved = (await this.#account.find(digest)) !== null;
@@ -216,7 +219,7 @@ class Page {
     const form = element("form", { noValidate: true }, ...choices.parts, send);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      void this.#answer(invitation, choices.read(), form, send);
+      void this.#answer(invitation, task, choices.read(), form, send);
     });
     const claims = (await this.#account.answers()).map(({ claim }) => claim);
     show(
@@ -237,6 +240,7 @@ class Page {
 
   async #answer(
     invitation: Invitation,
+    task: Task,
     value: Value | null,
     form: HTMLElement,
     send: HTMLElement,
@@ -249,7 +253,7 @@ class Page {
     const progress = element("progress", { ariaLabel: word("answer_sending") });
     send.replaceWith(progress);
     say(word("answer_sending"));
-    await this.#send(invitation, value);
+    await this.#send(invitation, value, task);
     say("");
     progress.replaceWith(send);
     await this.#refresh();

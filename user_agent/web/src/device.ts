@@ -137,15 +137,17 @@ export class Device {
   /**
    * Answer a task. If an answer is saved already, `value` is ignored.
    *
-   * Raises what `read` does; ValueRangeError if the value does not fit; BudgetError if a total
-   * would be exceeded. Until the answer is saved nothing is charged; afterwards `resendPending`
-   * sends the same bytes.
+   * Given the task that `read` returned, it needs no connection until the answer is saved. Raises
+   * what `read` does; ValueRangeError if the value does not fit; BudgetError if a total would be
+   * exceeded. Until the answer is saved nothing is charged; afterwards `resendPending` sends the
+   * same bytes.
    */
-  async contribute(digest: Bytes, value: Value): Promise<Outcome> {
+  async contribute(digest: Bytes, value: Value, checked?: Task): Promise<Outcome> {
     let answer = await this.account.find(digest);
     let isRepeated = answer !== null;
     if (answer === null) {
-      const task = await this.task(digest);
+      const task = checked ?? (await this.task(digest));
+      if (this.now() >= task.deadline) throw new PolicyError("deadline_passed");
       itemOf(task, value);
       ({ answer, isRepeated } = await this.#prepare(task, digest, value));
     }
