@@ -42,6 +42,17 @@ class Closable(Protocol):
         """Close it, at once or as a coroutine."""
 
 
+class Running(Protocol):
+    """A party that serves at an address until it is stopped."""
+
+    @property
+    def address(self) -> str:
+        """The listening address."""
+
+    async def stop(self) -> None:
+        """Finish what is under way, and close every file."""
+
+
 AddServices = Callable[[grpc.aio.Server], None]
 """Adds a service to a server, as generated functions do."""
 C = TypeVar("C", bound=Closable)
@@ -231,7 +242,7 @@ def _directories(settings: ServiceSettings) -> list[Path]:
     return found
 
 
-def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:
+def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Running]]) -> None:
     """Run a service until SIGTERM or SIGINT, or exit with an error. Called by each __main__.py."""
     module = start.__module__.removesuffix(".server")
     prefix = f"SHUFFLEDP_{party.upper()}"
@@ -273,7 +284,7 @@ def _silence_grpc(party: str) -> None:
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # runs this program again
 
 
-async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:
+async def _run(settings: S, start: Callable[[S], Awaitable[Running]]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -15,7 +15,8 @@ from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from tests.support.node import install, node
 from tests.support.vectors import vectors
-from tests.vectors.make_transcripts import CASES, Draws
+from tests.vectors.make_transcripts import Draws
+from tests.vectors.transcript_cases import CASES
 from user_agent.contribution import Contributor
 
 _CELLS: Final = 64

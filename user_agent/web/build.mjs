@@ -1,4 +1,4 @@
-// Bundle the device for browsers and Node, or with --tests its tests; into a folder, if one is given.
+// Bundle the device for browsers and Node with the page, or with --tests its tests; into a folder, if one is given.
 import { readdirSync, rmSync } from "node:fs";
 import { build } from "esbuild";
 
@@ -21,7 +21,15 @@ if (process.argv.includes("--tests")) {
   rmSync(outdir, { recursive: true, force: true });
   await build({
     ...common,
-    entryPoints: { shuffledp: "src/index.ts", messages: "src/messages.ts" },
+    entryPoints: {
+      shuffledp: "src/index.ts",
+      messages: "src/messages.ts",
+      page: "page/main.ts",
+      style: "page/page.css",
+      index: "page/index.html",
+    },
+    external: ["node:*", "./constants.js"], // the publisher writes the constants
+    loader: { ".html": "copy" },
     outdir,
     splitting: true,
     chunkNames: "[name]-[hash]",

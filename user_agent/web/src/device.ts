@@ -52,6 +52,17 @@ export interface DeviceSettings {
   readonly checkSeconds?: number;
 }
 
+/** A task that this device may answer, and who vouched for it. */
+export interface CheckedTask {
+  readonly task: Task;
+  /** Number of pinned witnesses that cosigned the task's checkpoint. */
+  readonly cosigners: number;
+  /** Number of those that recompute every claim first. */
+  readonly checkedBy: number;
+  /** Whether this device recomputed the central claim itself. */
+  readonly isRecomputed: boolean;
+}
+
 /** The outcome of one call of `contribute`. */
 export interface Outcome {
   /** Whether the task was answered before; if so, this call's value was not used. */
@@ -106,7 +117,7 @@ export class Device {
    * invalid task, PolicyError for one that this device does not answer, PeerError and
    * PeerRefusalError if the shuffler is away or refuses.
    */
-  async task(digest: Bytes): Promise<Task> {
+  async read(digest: Bytes): Promise<CheckedTask> {
     const { policy, checkingWitnesses = [] } = this.settings;
     await checkCryptography();
     const { signed, cosigners } = await this.#fetch(digest);
@@ -114,22 +125,29 @@ export class Device {
     const task = parseTask(signed.bytes);
     const checking = new Set(checkingWitnesses.map((key) => toHex(key.identity.raw)));
     const checkedBy = [...checking].filter((key) => cosigners.has(key)).length;
-    await checkTask(task, policy, this.now(), checkedBy);
-    return task;
+    const isRecomputed = await checkTask(task, policy, this.now(), checkedBy);
+    return { task, cosigners: cosigners.size, checkedBy, isRecomputed };
+  }
+
+  /** Return only the task of `read`. */
+  async task(digest: Bytes): Promise<Task> {
+    return (await this.read(digest)).task;
   }
 
   /**
    * Answer a task. If an answer is saved already, `value` is ignored.
    *
-   * Raises what `task` does; ValueRangeError if the value does not fit; BudgetError if a total
-   * would be exceeded. Until the answer is saved nothing is charged; afterwards `resendPending`
-   * sends the same bytes.
+   * Given the task that `read` returned, it needs no connection until the answer is saved. Raises
+   * what `read` does; ValueRangeError if the value does not fit; BudgetError if a total would be
+   * exceeded. Until the answer is saved nothing is charged; afterwards `resendPending` sends the
+   * same bytes.
    */
-  async contribute(digest: Bytes, value: Value): Promise<Outcome> {
+  async contribute(digest: Bytes, value: Value, checked?: Task): Promise<Outcome> {
     let answer = await this.account.find(digest);
     let isRepeated = answer !== null;
     if (answer === null) {
-      const task = await this.task(digest);
+      const task = checked ?? (await this.task(digest));
+      if (this.now() >= task.deadline) throw new PolicyError("deadline_passed");
       itemOf(task, value);
       ({ answer, isRepeated } = await this.#prepare(task, digest, value));
     }

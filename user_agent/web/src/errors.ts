@@ -25,9 +25,14 @@ export class ShuffleDpError extends Error {
   }
 }
 
-/** Fill a sentence's parameters in. */
+/** Return an error's sentence. */
 export function sentence(key: MessageKey, parameters: Parameters = {}): string {
-  return messages[key].replace(/\{(\w+)\}/g, (_, name) => String(parameters[name]));
+  return filled(messages[key], parameters);
+}
+
+/** Fill the parameters of a text in. */
+export function filled(text: string, parameters: Parameters): string {
+  return text.replace(/\{(\w+)\}/g, (_, name) => String(parameters[name]));
 }
 
 /** Return a subclass with this name and status, which minifying must not change. */

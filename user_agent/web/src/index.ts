@@ -3,7 +3,7 @@
 export { Account, type Answer, type Claim, type Inclusion, type State } from "./account";
 export { fromBase64, fromHex, toBase64, toHex } from "./bytes";
 export { Identity } from "./crypto/signing";
-export { Device, type DeviceSettings, type Outcome } from "./device";
+export { type CheckedTask, Device, type DeviceSettings, type Outcome } from "./device";
 export { ShuffleDpError } from "./errors";
 export { NoteKey } from "./log/checkpoint";
 export { type LogEvidence, WitnessPolicy } from "./log/device_log";

@@ -32,13 +32,14 @@ export interface Policy {
  * No claim is trusted: the weights are compared with the local ε in exact arithmetic, and δ is
  * recomputed at the central ε. Where this device has no formula, `checkedBy` checking witnesses must
  * have cosigned, as many as the policy asks for; if it asks for none, such a task is refused.
+ * Returns whether this device has the formula.
  */
 export async function checkTask(
   task: Task,
   policy: Policy,
   now: number,
   checkedBy: number,
-): Promise<void> {
+): Promise<boolean> {
   const { key, proof } = task.shuffler;
   await checkKey(policy.shuffler, ENVELOPE_KEY, task.suite, key, proof);
   await checkTokens(task, policy);
@@ -61,6 +62,7 @@ export async function checkTask(
   } else if (found > delta) {
     throw new PolicyError("false_central_claim", { epsilon, delta, found: roundedUp(found) });
   }
+  return found !== null;
 }
 
 async function checkTokens({ tokens }: Task, policy: Policy): Promise<void> {

@@ -17,7 +17,7 @@ function sources(folder: string): string {
 }
 
 test("every sentence is used, and every parameter of it is given", () => {
-  const code = sources("src");
+  const code = sources("src") + sources("page");
   for (const [key, text] of Object.entries(messages)) {
     assert.ok(code.includes(`"${key}"`), key);
     assert.doesNotMatch(text, /[{}](?!\w)(?<!\w})/);
