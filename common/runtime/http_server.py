@@ -5,7 +5,7 @@ import logging
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from email.utils import formatdate
 from functools import partial
@@ -29,6 +29,8 @@ HEADER_SECONDS: Final = 10.0
 """Maximum seconds of a TLS handshake, and again of a request's header."""
 IDLE_SECONDS: Final = 30.0
 """Maximum seconds between two requests, in which an answer must be read."""
+REQUEST_SECONDS: Final = 60.0
+"""Maximum seconds of a request from its header to its answer: above those of any method."""
 AGE_SECONDS: Final = 300.0
 """Seconds after which a connection is closed with its next answer."""
 MAX_HEADER_BYTES: Final = 16 * 1024
@@ -88,6 +90,29 @@ class ServerCertificate:
         return context
 
 
+class _Joined:
+    """A transport that sends the header of an answer together with what follows, for speed."""
+
+    __slots__ = ("_has_begun", "_header", "_transport", "close", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._header = b""
+        self._has_begun = False
+        self.close = transport.close
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        """Keep the answer's header, and send all else."""
+        if self._has_begun or data.startswith(b"HTTP/1.1 100 "):
+            self._transport.write(data)
+        elif self._header:
+            self._transport.write(self._header + data)
+            self._has_begun = True
+        else:
+            self._header = data
+
+
 class _Connection(HttpToolsProtocol):
     """
     One connection, which has one request at a time.
@@ -117,6 +142,8 @@ class _Connection(HttpToolsProtocol):
 
     def sweep(self, now: float) -> None:
         """Close the connection if it is late, and abort it if that takes long."""
+        if self.transport.is_closing():
+            self._due = min(self._due, now + _CLOSING_SECONDS)
         if now >= self._due:
             if self.transport.is_closing():
                 self.transport.abort()
@@ -183,9 +210,10 @@ class _Connection(HttpToolsProtocol):
         if not self.url.startswith(b"/"):
             raise ValueError("the target is no path")
         self._in_header, self._unread_bytes = False, 0
-        self._due = self.loop.time() + AGE_SECONDS  # the application has deadlines of its own
+        self._due = self.loop.time() + REQUEST_SECONDS
         self._server.limit.settle(self)
         super().on_headers_complete()
+        self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
         if self.parser.should_upgrade() or self.loop.time() > self._end:
             self.cycle.keep_alive = False
 
@@ -204,7 +232,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request, without uvicorn's timer."""
-        self._due = self.loop.time() + IDLE_SECONDS
+        self._due = self.loop.time() + (IDLE_SECONDS if self._in_header else HEADER_SECONDS)
         self.flow.resume_reading()
         self._server.limit.settle(self, idle=True)
 
@@ -331,6 +359,12 @@ class HttpServer:
                 if isinstance(connection, _Connection):
                     connection.sweep(now)
             await asyncio.sleep(_SWEEP_SECONDS)
+
+
+def is_host(field: bytes, hosts: Collection[bytes]) -> bool:
+    """Return whether a Host field, with or without a port, names one of the hosts."""
+    name, _, port = field.rpartition(b":")
+    return (name if port.isdigit() else field).lower() in hosts
 
 
 async def _guarded(app: App, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's
