@@ -14,7 +14,11 @@ if (process.argv.includes("--tests")) {
   const node = { ...common, platform: "node" };
   const stdin = { contents, resolveDir: process.cwd() };
   await build({ ...node, stdin, outfile: `${outdir}/tests.mjs` });
-  const entryPoints = { browser: "test/browser.test.ts", draws: "test/draws.ts" };
+  const entryPoints = {
+    browser: "test/browser.test.ts",
+    draws: "test/draws.ts",
+    people: "test/people.ts",
+  };
   await build({ ...node, entryPoints, outdir, outExtension: { ".js": ".mjs" } });
 } else {
   const outdir = folder ?? "dist";

@@ -6,44 +6,39 @@
 
 import { createHash } from "node:crypto";
 import { drawReports } from "../src/contribution";
+import { PolicyError } from "../src/errors";
 import { mechanismOf } from "../src/mechanisms/registry";
-import type { Uniform } from "../src/random";
-import { parseTask } from "../src/task/task";
+import { parseTask, type Task } from "../src/task/task";
 import { itemOf } from "../src/values";
+import { HashedDraws, hashOf } from "./hashed_draws";
 import { vectorNames, vectors } from "./vectors";
 
 const CELLS = 64;
 const [answers = "", seed = ""] = process.argv.slice(2);
 
-function sha256(...parts: (string | Uint8Array)[]): Buffer {
-  const hash = createHash("sha256");
-  for (const part of parts) hash.update(part);
-  return hash.digest();
-}
-
-/** Draws from SHA-256 of a seed and a counter. */
-class HashedDraws implements Uniform {
-  #count = 0;
-
-  below(n: bigint): bigint {
-    this.#count += 1;
-    const drawn = sha256(`${seed} ${this.#count}`).subarray(0, 24).toString("hex");
-    return BigInt(`0x${drawn}`) % n;
+/** Parse a task; null if this device does not answer tasks of its kind. */
+function supported(text: string): Task | null {
+  try {
+    return parseTask(Buffer.from(text));
+  } catch (error) {
+    if (error instanceof PolicyError) return null;
+    throw error;
   }
 }
 
 const found: Record<string, { hash: string; counts: number[] }> = {};
 for (const name of vectorNames("transcript-")) {
   const shown = vectors(name);
-  const task = parseTask(Buffer.from(shown.task));
+  const task = supported(shown.task);
+  if (task === null) continue;
   const mechanism = await mechanismOf(task);
   const values = shown.answers.map((answer: { value: number | string }) => answer.value);
-  const uniform = new HashedDraws();
+  const uniform = new HashedDraws(seed);
   const all = createHash("sha256");
   const counts = new Array<number>(CELLS).fill(0);
   for (let at = 0; at < Number(answers); at++) {
     const item = itemOf(task, values[at % values.length]);
-    const hash = sha256(...drawReports(task, mechanism, item, uniform));
+    const hash = hashOf(...drawReports(task, mechanism, item, uniform));
     all.update(hash);
     const cell = (hash[0] ?? 0) % CELLS;
     counts[cell] = (counts[cell] ?? 0) + 1;
