@@ -132,7 +132,13 @@ _STEPS: Final[Mapping[str, Callable[[Transcript], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "transcript-grr" else pytest.param(name, marks=pytest.mark.slow)
+        for name in _NAMES
+    ],
+)
 def test_the_files_are_what_the_generator_makes(name: str) -> None:
     """Its draws and keys are fixed, so a difference is a change of the device."""
     made = dense(make(name.removeprefix("transcript-")))
