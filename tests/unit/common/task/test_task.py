@@ -368,7 +368,7 @@ def test_every_large_integer_of_a_task_is_a_text() -> None:
 
 def test_the_wires_page_names_everything_in_a_task() -> None:
     """All names of protocols, tables and fields; and the labels of bytes, but for a party's own."""
-    forms = {*FORMS.values(), *DUMMIES.values(), *NOISES.values(), TaskShuffler, TaskView}
+    forms: set[Any] = {*FORMS.values(), *DUMMIES.values(), *NOISES.values(), TaskShuffler, TaskView}
     forms |= {Task, TokenSpec, EdgesSpec, BreakdownSpec}
     fields = {row.name for form in forms for row in dataclasses.fields(form) if row.init}
     names = {*PROTOCOLS, *SUITES, *FORMS, *DUMMIES, *NOISES, *fields}
