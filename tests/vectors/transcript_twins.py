@@ -179,11 +179,14 @@ def _logs(task: Task, good: Mapping[str, Any]) -> Twins:
         other = dataclasses.replace(last.checkpoint, size=size, root=root).sign(ANALYZER)
         return {"last_checkpoint": other.to_bytes().decode()}
 
+    cut = shown()
+    cut["fetch"]["logProof"]["checkpoint"] = _base64(proof.checkpoint.to_bytes()[:-1])
     few = log_of(signed, cosigned=1)[1].checkpoint
     forged = dataclasses.replace(head, root=bytes(32)).sign(STRANGER)
     lines = dataclasses.replace(proof.checkpoint, signatures=(own, broken))
     return [
         ("no proof", "ProofError", {"fetch": {"task": good["fetch"]["task"]}}),
+        ("a note that is cut", "WireError", cut),
         ("a stale checkpoint", "WitnessQuorumError", {"now": NOW + 8 * DAY}),
         ("cosignatures of the future", "WitnessQuorumError", {"now": NOW - 400}),
         ("a missed quorum", "WitnessQuorumError", shown(checkpoint=few)),

@@ -11,13 +11,16 @@ from common.crypto.hpke import SUITES
 from common.crypto.signing import SigningIdentity, digest_of
 from common.errors import ProofError, TaskError
 from common.limits import stated_rules
+from common.protocols import PROTOCOLS
 from common.task.canonical import INTEGERS_AS_TEXT
+from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import OpenDraft
 from common.task.dummy_forms import DUMMIES
 from common.task.shuffler_spec import NOISES
 from common.task.specs import FORMS
 from common.task.task import Task, honest_share
-from common.task.task_parts import TaskShuffler
+from common.task.task_parts import TaskShuffler, TaskView
+from common.task.token_spec import TokenSpec
 from common.task.uniform_dummies import FixedDummies
 from common.task_digest import TaskDigest
 from tests.support.changed_tasks import changed
@@ -331,7 +334,8 @@ def test_a_field_of_another_type_is_refused(change: dict[str, Any], message: str
         Task.from_bytes(json.dumps(fields).encode())
 
 
-_PAGE = (Path(__file__).parents[4] / "docs" / "wire.md").read_text("utf-8")
+_ROOT = Path(__file__).parents[4]
+_PAGE = (_ROOT / "docs" / "wire.md").read_text("utf-8")
 _VECTORS = json.loads(FILE.read_text(encoding="utf-8"))
 
 
@@ -360,6 +364,25 @@ def test_every_large_integer_of_a_task_is_a_text() -> None:
             if kind is int and getattr(rule, "keywords", {}).get("maximum", 0) > 2**32:
                 assert name in INTEGERS_AS_TEXT
     assert set() == {name for name in INTEGERS_AS_TEXT if f"`{name}`" not in _PAGE}
+
+
+def test_the_wires_page_names_everything_in_a_task() -> None:
+    """All names of protocols, tables and fields; and the labels of bytes, but for a party's own."""
+    forms: set[Any] = {*FORMS.values(), *DUMMIES.values(), *NOISES.values(), TaskShuffler, TaskView}
+    forms |= {Task, TokenSpec, EdgesSpec, BreakdownSpec}
+    fields = {row.name for form in forms for row in dataclasses.fields(form) if row.init}
+    names = {*PROTOCOLS, *SUITES, *FORMS, *DUMMIES, *NOISES, *fields}
+    folders = ("crypto", "messages", "transparency", "mechanisms")
+    code = [path for name in folders for path in (_ROOT / "common" / name).rglob("*.py")]
+    found = {
+        label
+        for path in code
+        for label in re.findall(r'b"(shuffledp v1 .*)"', path.read_text("utf-8"))
+    }
+
+    assert set() == {name for name in names if f"`{name}`" not in _PAGE}
+    own = {f"shuffledp v1 {name}" for name in ("key", "part", "ledger", "decision")}
+    assert own == {label for label in found if label not in _PAGE}
 
 
 def test_the_formats_page_states_the_defaults_of_mechanisms() -> None:
