@@ -67,12 +67,6 @@ function show(title: string, ...parts: readonly (HTMLElement | null)[]): void {
   if (hadFocus) heading.focus();
 }
 
-function button(text: string, act: () => Promise<void>): HTMLElement {
-  const made = element("button", { type: "button" }, text);
-  made.addEventListener("click", () => void act());
-  return made;
-}
-
 /** Return what all devices of the page share. */
 async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
   const { issuer: issuerUrl, issuer_identity: issuer } = constants;
@@ -202,10 +196,9 @@ class Page {
       warn();
     } catch (error) {
       this.#mayAsk = error instanceof PeerError || error instanceof WitnessQuorumError;
-      show(
-        word("ask_failed"),
-        button(word("again"), () => this.#ask(invitation)),
-      );
+      const again = element("button", { type: "button" }, word("again"));
+      again.addEventListener("click", () => void this.#ask(invitation));
+      show(word("ask_failed"), again);
       warn(explained(error), word("untouched"));
     }
     say("");
@@ -250,12 +243,14 @@ class Page {
       warn(explained(new ValueRangeError("no_choice")));
       return;
     }
-    const progress = element("progress", { ariaLabel: word("answer_sending") });
+    const progress = element("progress", { ariaLabel: word("answer_sending"), tabIndex: -1 });
     send.replaceWith(progress);
+    progress.focus();
     say(word("answer_sending"));
     await this.#send(invitation, value, task);
     say("");
     progress.replaceWith(send);
+    send.focus();
     await this.#refresh();
   }
 
@@ -275,17 +270,9 @@ class Page {
       paragraph(title, "prompt"),
       paragraph(word(`text ${state}`)),
       paragraph(word("answer_once")),
-      state === "unchecked" ? button(word("check"), () => this.#check(answer)) : null,
       element("details", {}, element("summary", {}, word("receipt")), facts(receipt)),
     );
     say(word(`text ${state}`), true);
-  }
-
-  async #check(answer: Answer): Promise<void> {
-    say(word("checking"));
-    const found = await this.#monitor.check(answer);
-    say(found === "unchecked" ? word("check_early") : "");
-    await this.#refresh();
   }
 
   async #showAccount(): Promise<void> {
