@@ -151,7 +151,7 @@ def test_a_task_that_is_not_proven_is_not_shown(
 
     _warns(page, sentence, _UNSENT)
     expect(page.get_by_role("radio")).to_have_count(0)
-    page.unroute("**/FetchTask")
+    page.unroute_all(behavior="wait")
     page.get_by_role("button", name="Try again").click()
     _is_headed(page, "Ways to work")
 
@@ -179,7 +179,7 @@ def test_an_answer_without_a_valid_token_or_receipt_is_sent_again(
 
     _warns(page, sentence)
     _is_headed(page, "Saved, not sent yet")
-    page.unroute(f"**/{method}")
+    page.unroute_all(behavior="wait")
     page.reload()
     _is_headed(page, "Received")
     expect(page.get_by_role("alert")).to_be_empty()
@@ -247,7 +247,7 @@ def test_an_answer_is_saved_offline_and_sent_later(parties: PageParties, visitor
     page.context.set_offline(False)
 
     _warns(page, "The shuffler does not answer.")
-    page.unroute("**/Submit")
+    page.unroute_all(behavior="wait")
     page.reload()
     _is_headed(page, "Received")
 
