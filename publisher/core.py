@@ -23,6 +23,11 @@ _TYPES: Final = {
     "html": b"text/html; charset=utf-8",
     "js": b"text/javascript; charset=utf-8",
 }
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self' '{}'; style-src 'self'; connect-src {}; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
 _QUIET: Final = (
     (b"cache-control", b"no-cache"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -69,20 +74,18 @@ class Page:
         imports = json.dumps({"integrity": scripts}, separators=(",", ":")).encode()
         html = _read(bundle / "index.html")
         files["index.html"] = html.replace(_PLACE, _head(integrity, imports))
-        policy = "; ".join(
-            (
-                "default-src 'none'",
-                f"script-src 'self' '{_integrity(imports, 'sha256')}'",
-                "style-src 'self'",
-                " ".join(("connect-src", *services)),
-                "base-uri 'none'",
-                "form-action 'none'",
-                "frame-ancestors 'none'",
-                "require-trusted-types-for 'script'",
-                "trusted-types 'none'",
+        allowed = _POLICY.format(_integrity(imports, "sha256"), " ".join(services)).encode()
+        self._answers = {
+            f"/{name}": Answer(
+                HTTPStatus.OK,
+                (
+                    (b"content-type", _TYPES[name.rpartition(".")[2]]),
+                    (b"content-security-policy", allowed),
+                ),
+                body,
             )
-        )
-        self._answers = {f"/{name}": _answer(name, body, policy) for name, body in files.items()}
+            for name, body in files.items()
+        }
         self._answers["/"] = self._answers.pop("/index.html")
 
     def answer(self, method: str, path: str, host: bytes) -> Answer:
@@ -137,9 +140,3 @@ def _head(integrity: Mapping[str, str], imports: bytes) -> bytes:
         f'<script type="importmap">{imports.decode()}</script>\n'
         f'<script type="module" src={script}></script>'
     ).encode()
-
-
-def _answer(name: str, body: bytes, policy: str) -> Answer:
-    kind = _TYPES[name.rpartition(".")[2]]
-    headers = [(b"content-type", kind), (b"content-security-policy", policy.encode())]
-    return Answer(HTTPStatus.OK, tuple(headers), body)
