@@ -9,8 +9,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from common.errors import SettingsError
 from common.runtime.http_server import is_host
+from common.runtime.validation import read_file
 
 CONSTANTS: Final = "constants.js"
 """The module with the pins and limits, which the page's script imports."""
@@ -72,7 +72,7 @@ class Page:
         integrity = {f"/{name}": _integrity(body, "sha384") for name, body in files.items()}
         scripts = {path: known for path, known in integrity.items() if path.endswith(".js")}
         imports = json.dumps({"integrity": scripts}, separators=(",", ":")).encode()
-        html = _read(bundle / "index.html")
+        html = read_file(bundle / "index.html")
         files["index.html"] = html.replace(_PLACE, _head(integrity, imports))
         allowed = _POLICY.format(_integrity(imports, "sha256"), " ".join(services)).encode()
         self._answers = {
@@ -112,21 +112,14 @@ class Page:
 
 def _files(bundle: Path, constants: bytes) -> dict[str, bytes]:
     """Return the style, the page's script, and all scripts that it may import."""
-    files = {_STYLE: _read(bundle / _STYLE), CONSTANTS: constants}
+    files = {_STYLE: read_file(bundle / _STYLE), CONSTANTS: constants}
     wanted = [_SCRIPT]
     while wanted:
         name = wanted.pop()
-        files[name] = _read(bundle / name)
+        files[name] = read_file(bundle / name)
         imported = {each.decode() for each in _IMPORTED.findall(files[name])}
         wanted += imported - files.keys()
     return files
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _integrity(body: bytes, algorithm: str) -> str:
