@@ -237,19 +237,21 @@ def test_two_tabs_give_one_answer(parties: PageParties, visitor: Watched) -> Non
 def test_an_answer_is_saved_offline_and_sent_later(parties: PageParties, visitor: Watched) -> None:
     """It is sent as soon as the browser is online, or at the next visit if a service was away."""
     page = visitor.page
-    page.goto(parties.invite(parties.publish()))
-    page.get_by_role("radio", name="bus").check()
-    page.context.set_offline(True)
-    page.get_by_role("button", name="Send my answer").click()
-    _warns(page, "The issuer does not answer.")
-    _is_headed(page, "Saved, not sent yet")
-    page.route("**/Submit", lambda route: route.abort())
-    page.context.set_offline(False)
+    with parties.another_page(inclusion_check_seconds=3600.0) as address:  # 30 s between retries
+        page.goto(parties.invite(parties.publish(), address))
+        page.get_by_role("radio", name="bus").check()
+        page.context.set_offline(True)
+        page.get_by_role("button", name="Send my answer").click()
+        _warns(page, "The issuer does not answer.")
+        _is_headed(page, "Saved, not sent yet")
+        page.route("**/Submit", lambda route: route.abort())
+        page.context.set_offline(False)
 
-    _warns(page, "The shuffler does not answer.")
-    page.unroute_all(behavior="wait")
-    page.reload()
-    _is_headed(page, "Received")
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text("The shuffler does not answer.", timeout=20_000)
+        page.unroute_all(behavior="wait")
+        page.reload()
+        _is_headed(page, "Received")
 
 
 @pytest.mark.slow
