@@ -1,6 +1,6 @@
 /** The page to take part: shows a task, answers it once, and finds the answer counted. */
 
-import type { Account, Answer } from "../src/account";
+import type { Account, Answer, Claim } from "../src/account";
 import { knownBase64, knownHex, splitEvery, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
@@ -102,6 +102,8 @@ class Page {
   readonly #tabs = new BroadcastChannel("shuffledp");
   #current: Invitation | undefined;
   #shown = "";
+  /** The cost of the question that is shown. */
+  #asked: Claim | null = null;
   #isBusy = false;
   /** Whether the question could not be fetched, and may be later. */
   #mayAsk = false;
@@ -116,6 +118,7 @@ class Page {
 
   async start(given: Invitation | null): Promise<void> {
     if (given) await this.#invitations.accept(given);
+    void this.store.persist().then(() => this.#showAccount());
     [this.#current] = await this.#invitations.all();
     await this.#refresh();
     await this.#catchUp(true);
@@ -177,6 +180,7 @@ class Page {
     }
     const isNew = shown !== this.#shown;
     this.#shown = shown;
+    if (answer) this.#asked = null;
     if (isNew && answer) this.#showAnswer(answer);
     else if (isNew && current) await this.#ask(current);
     else if (isNew) show(word("invitation"), paragraph(word("invitation_text")));
@@ -192,7 +196,7 @@ class Page {
       const named = { title: title || prompt };
       this.#current = await this.#invitations.change(invitation.digest, named);
       this.#mayAsk = false;
-      await this.#showQuestion(this.#current, checked);
+      this.#showQuestion(this.#current, checked);
       warn();
     } catch (error) {
       this.#mayAsk = error instanceof PeerError || error instanceof WitnessQuorumError;
@@ -202,9 +206,10 @@ class Page {
       warn(explained(error), word("untouched"));
     }
     say("");
+    await this.#showAccount();
   }
 
-  async #showQuestion(invitation: Invitation, checked: CheckedTask): Promise<void> {
+  #showQuestion(invitation: Invitation, checked: CheckedTask): void {
     const { task } = checked;
     const { title, prompt, series, round } = task;
     const choices = choicesOf(task);
@@ -214,7 +219,7 @@ class Page {
       event.preventDefault();
       void this.#answer(invitation, task, choices.read(), form, send);
     });
-    const claims = (await this.#account.answers()).map(({ claim }) => claim);
+    this.#asked = task;
     show(
       title || prompt || word("untitled"),
       title ? paragraph(prompt, "prompt") : null,
@@ -227,7 +232,6 @@ class Page {
       leaving(task),
       protection(checked),
       vouching(checked),
-      spending(claims, this.store.isPersistent, task),
     );
   }
 
@@ -285,13 +289,11 @@ class Page {
       const when = arrivedAt ? `${state}, ${moment(arrivedAt)}` : state;
       return [title || `${word("receipt_task")} ${answer.digest.slice(0, 16)}`, when];
     });
-    const isAsking = this.#current !== undefined && this.#shown === "question";
     const claims = answers.map(({ claim }) => claim);
-    const parts = [
-      isAsking ? null : spending(claims, this.store.isPersistent),
-      rows.length ? section(word("earlier"), facts(rows)) : null,
-    ];
-    byId("answers").replaceChildren(...parts.filter((part) => part !== null));
+    byId("answers").replaceChildren(
+      spending(claims, this.store.isPersistent, this.#asked),
+      ...(rows.length ? [section(word("earlier"), facts(rows))] : []),
+    );
   }
 }
 
