@@ -45,6 +45,7 @@ function warn(...texts: readonly string[]): void {
   const place = byId("alert");
   if (place.textContent !== texts.join("")) {
     place.replaceChildren(...texts.filter(Boolean).map((text) => element("p", {}, text)));
+    if (place.hasChildNodes()) place.scrollIntoView({ block: "nearest" });
   }
 }
 
@@ -160,7 +161,9 @@ class Page {
     const digest = knownHex(invitation.digest);
     const tell = invitation.digest === this.#current?.digest ? warn : () => undefined;
     try {
-      const { isRepeated } = await this.#device(invitation).contribute(digest, value ?? "", task);
+      const outcome = await this.#device(invitation).contribute(digest, value ?? "", task);
+      const { isRepeated, isSent } = outcome;
+      if (isSent) await this.#invitations.change(invitation.digest, { arrivedAt: now() });
       tell(isRepeated && value !== null ? word("answer_again") : "");
     } catch (error) {
       const isSaved = (await this.#account.find(digest)) !== null;
@@ -175,13 +178,9 @@ class Page {
     const current = this.#current;
     const answer = current ? await this.#account.find(knownHex(current.digest)) : null;
     const shown = answer ? stateOf(answer) : "question";
-    if (current && answer?.state === "arrived" && !current.arrivedAt) {
-      this.#current = await this.#invitations.change(current.digest, { arrivedAt: now() });
-    }
     const isNew = shown !== this.#shown;
     this.#shown = shown;
-    if (answer) this.#asked = null;
-    if (isNew && answer) this.#showAnswer(answer);
+    if (isNew && answer) await this.#showAnswer(answer);
     else if (isNew && current) await this.#ask(current);
     else if (isNew) show(word("invitation"), paragraph(word("invitation_text")));
     await this.#showAccount();
@@ -215,9 +214,25 @@ class Page {
     const choices = choicesOf(task);
     const send = element("button", { className: "primary" }, word("answer_send"));
     const form = element("form", { noValidate: true }, ...choices.parts, send);
-    form.addEventListener("submit", (event) => {
+    form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      void this.#answer(invitation, task, choices.read(), form, send);
+      const value = choices.read();
+      if (value === null) {
+        form.querySelector<HTMLElement>("input, select")?.focus();
+        warn(explained(new ValueRangeError("no_choice")));
+        return;
+      }
+      const progress = element("progress", { ariaLabel: word("answer_sending"), tabIndex: -1 });
+      send.replaceWith(progress);
+      progress.focus();
+      say(word("answer_sending"));
+      this.#isBusy = true;
+      await this.#send(invitation, value, task);
+      this.#isBusy = false;
+      say("");
+      progress.replaceWith(send);
+      send.focus();
+      await this.#refresh();
     });
     this.#asked = task;
     show(
@@ -235,31 +250,9 @@ class Page {
     );
   }
 
-  async #answer(
-    invitation: Invitation,
-    task: Task,
-    value: Value | null,
-    form: HTMLElement,
-    send: HTMLElement,
-  ): Promise<void> {
-    if (value === null) {
-      form.querySelector<HTMLElement>("input, select")?.focus();
-      warn(explained(new ValueRangeError("no_choice")));
-      return;
-    }
-    const progress = element("progress", { ariaLabel: word("answer_sending"), tabIndex: -1 });
-    send.replaceWith(progress);
-    progress.focus();
-    say(word("answer_sending"));
-    await this.#send(invitation, value, task);
-    say("");
-    progress.replaceWith(send);
-    send.focus();
-    await this.#refresh();
-  }
-
-  #showAnswer(answer: Answer): void {
-    const { title = "", arrivedAt = 0 } = this.#current ?? {};
+  async #showAnswer(answer: Answer): Promise<void> {
+    [this.#asked, this.#mayAsk] = [null, false];
+    const { title, arrivedAt } = await this.#invitations.change(answer.digest, {});
     const state = stateOf(answer);
     const leaves = splitEvery(knownBase64(answer.leaves), HASH_BYTES).map(toHex);
     const receipt: Row[] = [
