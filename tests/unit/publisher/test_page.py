@@ -16,7 +16,7 @@ from publisher.core import CONSTANTS, Page
 from tests.support.source_tree import ROOT
 
 _BUNDLE: Final = ROOT / "user_agent" / "web" / "dist"
-_HOST: Final = "page.example"
+_HOST: Final = b"page.example"
 _CONSTANTS: Final = {"shuffler": "https://shuffler.example", "local_epsilon_cap": float("inf")}
 _MOST_BYTES: Final = 40_000
 
@@ -25,7 +25,7 @@ _MOST_BYTES: Final = 40_000
 def page() -> Page:
     """The page of two services."""
     services = ["https://shuffler.example", "https://issuer.example:8443"]
-    return Page(_BUNDLE, _CONSTANTS, services, [_HOST])
+    return Page(_BUNDLE, _CONSTANTS, services, ["page.example"])
 
 
 def _sha(body: bytes, algorithm: str) -> str:
@@ -81,11 +81,11 @@ def test_the_constants_are_a_script(page: Page) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "host", "expected"),
     [
-        ("GET", "/", f"{_HOST.upper()}:8443", 200),
-        ("GET", "/", "", 403),
-        ("GET", "/", "evil.example", 403),
-        ("GET", "/", f"{_HOST}.evil.example", 403),
-        ("GET", "/", f"{_HOST}:80:80", 403),
+        ("GET", "/", b"Page.Example:8443", 200),
+        ("GET", "/", b"", 403),
+        ("GET", "/", b"evil.example", 403),
+        ("GET", "/", _HOST + b".evil.example", 403),
+        ("GET", "/", _HOST + b":80:80", 403),
         ("GET", "/index.html", _HOST, 404),
         ("GET", "/node.js", _HOST, 404),
         ("GET", "/../server.py", _HOST, 404),
@@ -96,7 +96,7 @@ def test_the_constants_are_a_script(page: Page) -> None:
     ],
 )
 def test_everything_else_is_refused_without_a_word(
-    page: Page, method: str, path: str, host: str, expected: int
+    page: Page, method: str, path: str, host: bytes, expected: int
 ) -> None:
     """A refusal has no body."""
     answer = page.answer(method, path, host)
@@ -109,7 +109,7 @@ def test_everything_else_is_refused_without_a_word(
 def test_an_answer_has_its_length_and_is_not_read_by_other_origins(page: Page, method: str) -> None:
     """HEAD has GET's headers; two Host headers are refused."""
     body = page.answer("GET", "/", _HOST).body
-    host = (b"host", _HOST.encode())
+    host = (b"host", _HOST)
     start, sent = _serve(page, method, [host])
     doubled, _ = _serve(page, method, [host, host])
 

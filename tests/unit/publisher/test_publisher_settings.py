@@ -67,7 +67,7 @@ def test_the_page_is_reached_on_loopback_or_under_its_names(witnesses: list[str]
     public = {"plaintext": None, "tls_certificate": "a.pem", "tls_key": "a.key"}
 
     assert ("localhost", "127.0.0.1", "[::1]") == _settings(witnesses).accepted_hosts()
-    named = _settings(witnesses, listen="Page.example:443", **public)
+    named = _settings(witnesses, listen="page.example:443", **public)
     assert ("page.example",) == named.accepted_hosts()
     assert ("b.example",) == _settings(witnesses, hosts=["b.example"]).accepted_hosts()
 
@@ -81,7 +81,11 @@ _REFUSED: Final = [
     ({"witnesses": []}, "witnesses must have at least 1 item"),
     ({"checking_witnesses": ["other"]}, "checking_witnesses must be among the witnesses"),
     ({"checking_quorum": 1}, "checking_quorum is 1; checking_witnesses has 0"),
-    ({"listen": "0.0.0.0:80"}, "plaintext is allowed on loopback, or with behind_proxy"),
+    ({"listen": "10.0.0.1:80"}, "plaintext is allowed on loopback, or with behind_proxy"),
+    ({"listen": "0.0.0.0:80", "behind_proxy": True}, "listen on all addresses needs hosts"),
+    ({"hosts": ["page.example:80"]}, "without port"),
+    ({"listen": "unix:page.sock"}, "the publisher listens on host:port"),
+    ({"metrics_listen": "127.0.0.1:0"}, "the publisher listens on host:port, and has no metrics"),
     ({"plaintext": None}, "protect the page in exactly one way"),
     ({"plaintext": None, "tls_key": "a.key"}, "protect the page in exactly one way"),
     ({"tls_directory": "tls"}, "protect the page in exactly one way"),

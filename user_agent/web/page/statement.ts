@@ -10,7 +10,7 @@ import { type Constants, constants } from "./constants.js";
 import { facts, paragraph, section } from "./dom";
 import { counted, percent, rough, word } from "./words";
 
-const witnesses = (count: number) => counted(count, "independent witness", "independent witnesses");
+const witnesses = (count: number) => counted(count, "witness", "witnesses");
 
 /** Say what a report of the task holds. */
 function reported({ mechanism, domainSize, levelSizes, edges }: Task): string {
@@ -74,8 +74,9 @@ export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTML
   const alone = Number.isFinite(local) ? word("protected_alone", { odds: odds(local) }) : "";
   return section(
     word("protected"),
-    paragraph(central < local ? word("protected_central", figures) : word("protected_local")),
+    central < local ? paragraph(word("protected_central", figures)) : null,
     paragraph(alone || word("protected_never")),
+    central < local ? null : paragraph(word("protected_local")),
     paragraph(
       isRecomputed
         ? word("protected_recomputed")
@@ -106,7 +107,7 @@ export function vouching({ cosigners }: CheckedTask): HTMLElement {
 export function spending(
   claims: readonly Claim[],
   isPersistent: boolean,
-  more: Claim | null = null,
+  more: Claim | null,
 ): HTMLElement {
   const after = more ? [...claims, more] : claims;
   const of = (spent: number, cap: number) =>
