@@ -33,9 +33,9 @@ class IssuerClient(ServiceClient):
     _PARTY = "issuer"
     _STUB = issuer_pb2_grpc.IssuerStub
 
-    async def create_key(self, end: int) -> TokenSpec:
-        """Create a key that ends in second `end` since 1970."""
-        request = issuer_pb2.CreateTokenKeyRequest(end=end)
+    async def create_key(self, end: int, population: str = "") -> TokenSpec:
+        """Create the key of a task for a population; it ends in second `end` since 1970."""
+        request = issuer_pb2.CreateTokenKeyRequest(end=end, population=population)
         response = await self._call(self._stub.CreateTokenKey, request)
         return TOKENS.from_wire(response.tokens)
 

@@ -141,8 +141,8 @@ class LocalParties(ABC, Generic[Running]):
         token = self.directory / "shuffler" / "operator.token"
         return ShufflerClient.connect(self.shuffler.address, self.authority, token)
 
-    async def create_token_key(self, end: int) -> TokenSpec:
+    async def create_token_key(self, end: int, population: str = "") -> TokenSpec:
         """Create the token key of one task, as the issuer's operator."""
         token = self.directory / "issuer" / "operator.token"
         async with IssuerClient.connect(self.issuer.address, self.authority, token) as client:
-            return await client.create_key(end)
+            return await client.create_key(end, population)

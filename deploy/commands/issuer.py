@@ -67,6 +67,7 @@ def new_key(
     issuer: options.IssuerAddress,
     issuer_token_file: options.TokenFile,
     authority: options.Authority = None,
+    population: str = "",
     out: options.Output = Path("token-key.json"),
     json: options.AsJson = False,
 ) -> None:
@@ -78,6 +79,8 @@ def new_key(
 
     Options:
         end: When the key ends, in UTC: no earlier than the task's deadline.
+        population: The task's population. If the issuer caps tokens, those of one population are
+            counted together, and so are those of tasks without one.
         out: File for the key, for `shuffledp task create --token-key`.
     """
     from common.task.canonical import to_json
@@ -87,7 +90,7 @@ def new_key(
         raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
     seconds = int(end.replace(tzinfo=UTC).timestamp())
     connect = partial(IssuerClient.connect, issuer, authority, issuer_token_file)
-    tokens = options.ask(connect, lambda client: client.create_key(seconds))
+    tokens = options.ask(connect, lambda client: client.create_key(seconds, population))
     write(out, dumps(to_json(tokens)))
     key_id = tokens.token_key().key_id.hex()
     fields = {"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}

@@ -105,7 +105,7 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
         draft = closing_draft(
             people.draft, n_users, now=time.time(), shuffler_key=cluster.shuffler_key
         )
-        tokens = await cluster.create_token_key(draft.deadline)
+        tokens = await cluster.create_token_key(draft.deadline, draft.population)
         signed, _ = await operator.publish_task(replace(draft, tokens=tokens))
         console.print(f"Task {signed.digest().hex()}")
         started = time.perf_counter()
