@@ -160,6 +160,43 @@ def fetch(
     print_answer(fields, f"Tokens written to {out}: {len(tokens)}.", json=json)
 
 
+@options.command(
+    app,
+    "shuffledp issuer invite DIGEST --credentials people/credentials.txt "
+    "--page https://poll.example.org/ --out invitations.txt",
+)
+def invite(
+    task: options.TaskArgument,
+    credentials: Path,
+    page: str,
+    person: options.Person = "",
+    out: options.OptionalOutput = None,
+) -> None:
+    """
+    Make people's invitations to a task.
+
+    Each is an address of the publisher's page, and has the person's credential: give
+    each person only theirs.
+
+    Options:
+        credentials: File of lines NAME SECRET.
+        page: Address of the publisher's page.
+        person: Only this person's address.
+        out: File for lines NAME ADDRESS, which only you can read.
+    """
+    from deploy.tasks.invitations import invitation
+
+    file = CredentialFile(credentials)
+    people = [("", file.of(person))] if person else file.people()
+    lines = [f"{name} {invitation(page, task, secret)}".strip() for name, secret in people]
+    if out is None:
+        terminal().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        return
+    with writing(out):
+        atomic_write(out, "".join(f"{line}\n" for line in lines).encode(), 0o600)
+    terminal().print(f"Invitations written to {out}: {len(lines)}.", markup=False, soft_wrap=True)
+
+
 def _names(raw: bytes) -> list[str]:
     try:
         lines = raw.decode("utf-8").splitlines()

@@ -1,12 +1,13 @@
 """End a command on Ctrl-C: quietly, soon, and with all its processes."""
 
+import asyncio
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 INTERRUPTED: Final = 130
 """Exit status after an interruption, as shells use it."""
@@ -22,6 +23,21 @@ def ended_by_interrupt() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, _end)
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`, or cancel it at the first signal to stop, and let it clean up in peace."""
+    task = asyncio.ensure_future(work)
+
+    def stop() -> None:
+        if not task.cancelling():
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
 
 
 def _interrupt(*_: object) -> None:
