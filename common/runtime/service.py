@@ -24,6 +24,7 @@ from common.crypto.secret import forbid_core_dumps
 from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
+from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import ComparedClock, SystemClock  # noqa: TID251  # an argument
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
@@ -39,6 +40,17 @@ class Closable(Protocol):
 
     def close(self) -> object:
         """Close it, at once or as a coroutine."""
+
+
+class Running(Protocol):
+    """A party that serves at an address until it is stopped."""
+
+    @property
+    def address(self) -> str:
+        """The listening address."""
+
+    async def stop(self) -> None:
+        """Finish what is under way, and close every file."""
 
 
 AddServices = Callable[[grpc.aio.Server], None]
@@ -164,12 +176,11 @@ class Service:
         """Bind, serve, publish the address, report healthy, and return the address."""
         ask = tls is not None and asks_for_certificates(name)
         certified = tls if ask and not listen.startswith("unix:") else None
-        admission = AdmissionInterceptor(
-            callers=VerifiedCallers(certified) if certified else None,
-            token=operator_token,
-            on_error=self.metrics.note_failure,
+        admission = Admission(token=operator_token, on_error=self.metrics.note_failure)
+        interceptor = AdmissionInterceptor(
+            admission, VerifiedCallers(certified) if certified else None
         )
-        server = make_server(admission, connections_of(name))
+        server = make_server(interceptor, connections_of(name))
         for add in services:
             add(server)
         checks = health.HealthServicer() if internal else self.checks
@@ -231,7 +242,7 @@ def _directories(settings: ServiceSettings) -> list[Path]:
     return found
 
 
-def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:
+def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Running]]) -> None:
     """Run a service until SIGTERM or SIGINT, or exit with an error. Called by each __main__.py."""
     prefix = f"SHUFFLEDP_{party.upper()}"
     parser = argparse.ArgumentParser(
@@ -272,7 +283,7 @@ def _silence_grpc(party: str) -> None:
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # runs this program again
 
 
-async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:
+async def _run(settings: S, start: Callable[[S], Awaitable[Running]]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -21,6 +21,7 @@ print(*{each["num_threads"] for each in threadpoolctl.threadpool_info()})
         "deploy.cli",
         "lab.simulate.sweep",
         "issuer.__main__",
+        "publisher.__main__",
         "shuffler.__main__",
         "user_agent.__main__",
         "witness.__main__",

@@ -23,6 +23,7 @@ _ROOM_LINES: Final = {
     "analyzer": 3_940,
     "issuer": 1_000,
     "witness": 60,
+    "publisher": 330,
     "deploy": 12_860,
     "lab": 7_520,
     "audit": 7_110,
@@ -156,7 +157,7 @@ def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) ->
     )
     loaded = output_of(sys.executable, "-c", program, folder=tmp_path)
 
-    if party in {"shuffler", "issuer", "witness"}:
+    if party in {"shuffler", "issuer", "witness", "publisher"}:
         assert "scipy" not in loaded
         assert "common.mechanisms" not in loaded
         assert "common.accounting" not in loaded

@@ -1,0 +1,144 @@
+"""The page's files with their headers, as an ASGI application. Pure but for reading the files."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from common.errors import SettingsError
+
+CONSTANTS: Final = "constants.js"
+"""The module with the pins and limits, which the page's script imports."""
+_SCRIPT, _STYLE = "page.js", "style.css"
+_PLACE: Final = b"<!-- scripts -->"
+"""Where index.html gets its style and scripts."""
+_IMPORTED: Final = re.compile(rb'"\./([\w-]+\.js)"')
+_TYPES: Final = {
+    "css": b"text/css; charset=utf-8",
+    "html": b"text/html; charset=utf-8",
+    "js": b"text/javascript; charset=utf-8",
+}
+_QUIET: Final = (
+    (b"cache-control", b"no-cache"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+"""Headers of every answer."""
+
+
+class Answer(NamedTuple):
+    """An answer to a request, with the whole body also for HEAD."""
+
+    status: HTTPStatus
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    body: bytes = b""
+
+
+class Page:
+    """
+    Serves index.html at / and its style and scripts, by GET and HEAD, under accepted Host names.
+
+    index.html states the hash of every other file, so its own hash identifies the page. Everything
+    else is refused without a body.
+    """
+
+    def __init__(
+        self,
+        bundle: Path,
+        constants: Mapping[str, object],
+        services: Iterable[str],
+        hosts: Iterable[str],
+    ) -> None:
+        """
+        Read the bundle, and write the constants into it.
+
+        `services` are the addresses that the page may call, `hosts` names without a port. Raises
+        SettingsError if a file of the bundle cannot be read.
+        """
+        self._hosts = frozenset(hosts)
+        files = _files(bundle, f"export const constants = {json.dumps(constants)};\n".encode())
+        integrity = {f"/{name}": _integrity(body, "sha384") for name, body in files.items()}
+        scripts = {path: known for path, known in integrity.items() if path.endswith(".js")}
+        imports = json.dumps({"integrity": scripts}, separators=(",", ":")).encode()
+        html = _read(bundle / "index.html")
+        files["index.html"] = html.replace(_PLACE, _head(integrity, imports))
+        policy = "; ".join(
+            (
+                "default-src 'none'",
+                f"script-src 'self' '{_integrity(imports, 'sha256')}'",
+                "style-src 'self'",
+                " ".join(("connect-src", *services)),
+                "base-uri 'none'",
+                "form-action 'none'",
+                "frame-ancestors 'none'",
+                "require-trusted-types-for 'script'",
+                "trusted-types 'none'",
+            )
+        )
+        self._answers = {f"/{name}": _answer(name, body, policy) for name, body in files.items()}
+        self._answers["/"] = self._answers.pop("/index.html")
+
+    def answer(self, method: str, path: str, host: str) -> Answer:
+        """Answer a request; `host` is its Host header."""
+        if re.sub(r":\d+$", "", host.lower()) not in self._hosts:
+            return Answer(HTTPStatus.FORBIDDEN)
+        if path not in self._answers:
+            return Answer(HTTPStatus.NOT_FOUND)
+        if method not in {"GET", "HEAD"}:
+            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, ((b"allow", b"GET, HEAD"),))
+        return self._answers[path]
+
+    async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI
+        """Serve one request."""
+        hosts = [text for name, text in scope["headers"] if name == b"host"]
+        host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
+        status, headers, body = self.answer(scope["method"], scope["path"], host)
+        length = (b"content-length", b"%d" % len(body))
+        headers = (*_QUIET, *headers, length)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        shown = b"" if scope["method"] == "HEAD" else body
+        await send({"type": "http.response.body", "body": shown})
+
+
+def _files(bundle: Path, constants: bytes) -> dict[str, bytes]:
+    """Return the style, the page's script, and all scripts that it may import."""
+    files = {_STYLE: _read(bundle / _STYLE), CONSTANTS: constants}
+    wanted = [_SCRIPT]
+    while wanted:
+        name = wanted.pop()
+        files[name] = _read(bundle / name)
+        imported = {each.decode() for each in _IMPORTED.findall(files[name])}
+        wanted += imported - files.keys()
+    return files
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _integrity(body: bytes, algorithm: str) -> str:
+    return f"{algorithm}-{base64.b64encode(hashlib.new(algorithm, body).digest()).decode()}"
+
+
+def _head(integrity: Mapping[str, str], imports: bytes) -> bytes:
+    style, script = (f'"/{name}" integrity="{integrity[f"/{name}"]}"' for name in (_STYLE, _SCRIPT))
+    return (
+        f'<link rel="stylesheet" href={style}>\n'
+        f'<script type="importmap">{imports.decode()}</script>\n'
+        f'<script type="module" src={script}></script>'
+    ).encode()
+
+
+def _answer(name: str, body: bytes, policy: str) -> Answer:
+    kind = _TYPES[name.rpartition(".")[2]]
+    headers = [(b"content-type", kind), (b"content-security-policy", policy.encode())]
+    return Answer(HTTPStatus.OK, tuple(headers), body)

@@ -1,0 +1,55 @@
+"""Composition root of the publisher."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from common.runtime import logs
+from common.runtime.clock import SystemClock
+from common.runtime.http_server import HttpServer, ServerCertificate
+from common.runtime.state_directory import StateDirectory
+from common.runtime.tls import development_files
+from publisher.core import Page
+from publisher.settings import PublisherSettings
+
+_BUNDLE: Final = Path(__file__).parents[1] / "user_agent" / "web" / "dist"
+_GRACE: Final = 5.0
+"""Seconds that requests have to finish when the publisher stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """A running publisher."""
+
+    server: HttpServer
+
+    @property
+    def address(self) -> str:
+        """The listening address."""
+        return self.server.address
+
+    async def stop(self) -> None:
+        """Finish the requests, and close every connection."""
+        await self.server.stop(_GRACE)
+
+
+async def start(settings: PublisherSettings) -> Publisher:
+    """Serve the page, and publish the address; raise SettingsError if a file is unusable."""
+    services = [url for url in (settings.shuffler, settings.issuer) if url is not None]
+    page = Page(
+        settings.bundle or _BUNDLE, settings.constants(), services, settings.accepted_hosts()
+    )
+    server = HttpServer(page, settings.listen, _certificate(settings))
+    server.start()
+    StateDirectory.open(settings.state_directory).publish("address", server.address)
+    logs.event("serving", {"party": "publisher", "address": server.address})
+    return Publisher(server)
+
+
+def _certificate(settings: PublisherSettings) -> ServerCertificate | None:
+    """Return the certificate in the settings; None for plaintext."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if settings.tls_directory is not None:
+        files = development_files(settings.tls_directory, "publisher", SystemClock())
+        certificate, key = files.certificate, files.key
+    return ServerCertificate(certificate, key) if certificate and key else None

@@ -1,0 +1,560 @@
+"""
+Make tests/vectors/transcript-*.json: whole answers, from a task's bytes to its inclusion.
+
+Run as `python -m tests.vectors.make_transcripts`. A transcript holds a task as the shuffler sends
+it, randomness as uniform integers, and what a device must make of both; and failing twins, each
+with the change that breaks it and the error's name. Every device is held to these files, whatever
+its language. All keys, draws and ephemeral keys are fixed, so the files are the same each time.
+"""
+
+import dataclasses
+import hmac
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+from google.protobuf.json_format import MessageToDict
+
+from analyzer.task_builder import complete
+from common.accounting.claims import delta_at_claim
+from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
+from common.crypto.hpke import split_every as split
+from common.crypto.privacy_tokens import PendingToken
+from common.crypto.signing import KeyUse, digest_of, prove_key, sign_receipt, signed_envelope_key
+from common.crypto.token_signing import TokenSigningKey
+from common.limits import MAX_UNIX_TIME
+from common.messages.inclusion_proof import leaf
+from common.messages.submission import Value, split_submission
+from common.protocols import protocol_named
+from common.task.domain_spec import BreakdownSpec, EdgesSpec
+from common.task.named_dummies import ItemDummies
+from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
+from common.task.task import Task
+from common.task.token_spec import TokenSpec
+from common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies
+from common.task_digest import TaskDigest
+from common.transparency.checkpoint import log_key
+from common.wire.batches import proof_to_wire
+from common.wire.tasks import signed_task_to_wire
+from common.wire.transparency import log_proof_to_wire
+from protos.shuffledp.v1 import shuffler_pb2
+from tests.support.leaves import GrownTree, commitment_over, some_leaves
+from tests.support.tasks import draft
+from tests.support.vectors import vectors
+from tests.vectors.changed_notes import changed_notes
+from tests.vectors.changed_tasks import changed_tasks
+from tests.vectors.odd_signatures import odd_signatures
+from tests.vectors.transcript_log import (
+    ANALYZER,
+    DAY,
+    ISSUER,
+    NOW,
+    SHUFFLER,
+    WITNESS_KEYS,
+    log_of,
+    public,
+)
+from tests.vectors.transcript_twins import twins_of
+from user_agent.contribution import Contributor
+from user_agent.policy import Claim, composed_total, local_total
+
+FOLDER: Final = Path(__file__).parent
+_HIDDEN: Final = {"local_epsilon": math.inf}
+_BREAKDOWN: Final = BreakdownSpec(attribute="country", groups=("DE", "FR"))
+
+
+class Draws(np.random.Generator):
+    """A generator that records every uniform integer with its bound, or repeats a record."""
+
+    def __init__(self, source: Callable[[int], int]) -> None:
+        """Draw from a source, which returns an integer below its argument."""
+        super().__init__(np.random.PCG64(0))
+        self._source = source
+        self.record: list[list[str]] = []
+
+    @classmethod
+    def repeating(cls, record: Sequence[Sequence[str]]) -> "Draws":
+        """Repeat a record; another bound than the recorded one is an AssertionError."""
+        left = iter(record)
+
+        def drawn(bound: int) -> int:
+            expected, value = next(left)
+            assert int(expected) == bound
+            return int(value)
+
+        return cls(drawn)
+
+    def below(self, bound: int) -> int:
+        """Draw and record one integer."""
+        value = self._source(bound)
+        self.record.append([str(bound), str(value)])
+        return value
+
+    def integers(self, low: Any, high: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        """Draw integers one by one, in the order of the array."""
+        assert low == 0
+        size, dtype = options.get("size"), options["dtype"]
+        if size is None:
+            return self.below(int(high))
+        shape = np.empty(size, dtype=np.uint8).shape
+        drawn = [self.below(int(high)) for _ in range(math.prod(shape))]
+        return np.array(drawn, dtype=dtype).reshape(shape)
+
+    def permutation(self, x: Any, axis: int = 0) -> Any:
+        """Permute as numpy does: exchange the last with one of the first, and so on down."""
+        assert axis == 0
+        order = np.arange(x)
+        for last in range(x - 1, 0, -1):
+            at = self.below(last + 1)
+            order[[last, at]] = order[[at, last]]
+        return order
+
+    def bytes(self, length: int) -> bytes:
+        """Draw bytes as one integer, big-endian."""
+        return self.below(256**length).to_bytes(length)
+
+
+def _seeded(seed: int) -> Callable[[int], int]:
+    rng = np.random.default_rng(seed)
+    return lambda bound: int.from_bytes(rng.bytes(bound.bit_length() // 8 + 9)) % bound
+
+
+def _edges(task: Task) -> Callable[[int], int]:
+    """Draw the ends of ranges, and 16 bits that leave a coin of a unary encoding undecided."""
+    spec, ends = task.item_mechanism, iter(range(10**6))
+    undecided = (spec.other_weight << 16) // (spec.true_weight + spec.other_weight)
+    return lambda bound: undecided if bound == 2**16 else next(ends) % 2 * (bound - 1)
+
+
+def sealed(suite: str, public: bytes, info: bytes, plaintext: bytes, ephemeral: bytes) -> bytes:
+    """Seal by HPKE's base mode with this ephemeral key [RFC9180, Sections 4.1, 5.1 and 5.2]."""
+    chacha = suite.endswith("chacha20poly1305")
+    private = X25519PrivateKey.from_private_bytes(ephemeral)
+    enc = private.public_key().public_bytes_raw()
+    kem = b"HPKE-v1KEM\x00\x20"
+    hpke = b"HPKE-v1HPKE\x00\x20\x00\x01\x00" + (b"\x03" if chacha else b"\x01")
+
+    def extract(salt: bytes, label: bytes, key: bytes) -> bytes:
+        return hmac.digest(salt or bytes(32), label + key, sha256)
+
+    def expand(key: bytes, label: bytes, context: bytes, length: int) -> bytes:
+        return hmac.digest(key, length.to_bytes(2) + label + context + b"\x01", sha256)[:length]
+
+    agreed = private.exchange(X25519PublicKey.from_public_bytes(public))
+    secret = extract(b"", kem + b"eae_prk", agreed)
+    shared = expand(secret, kem + b"shared_secret", enc + public, 32)
+    context = b"\x00" + extract(b"", hpke + b"psk_id_hash", b"")
+    context += extract(b"", hpke + b"info_hash", info)
+    secret = extract(shared, hpke + b"secret", b"")
+    key = expand(secret, hpke + b"key", context, 32 if chacha else 16)
+    nonce = expand(secret, hpke + b"base_nonce", context, 12)
+    aead = ChaCha20Poly1305(key) if chacha else AESGCM(key)
+    return enc + aead.encrypt(nonce, plaintext, b"")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """A task to answer, and the values to answer it with; the last one does not fit."""
+
+    protocol: str
+    changes: Mapping[str, Any]
+    values: tuple[Value, ...]
+    refused: Value
+    aes: bool = True
+    checked_by_witnesses: bool = False
+    """Whether a device without an accountant needs checking witnesses for the claim."""
+    tokens: bool = False
+
+
+_FIVE: Final = {"domain_size": 5}
+CASES: Final[Mapping[str, Case]] = {
+    "ddps": Case("ddps", {"domain_size": 2, "local_epsilon": 1.0}, (0, 1), 2),
+    "grr": Case("sh", _FIVE, (0, 4), 5),
+    "mixdump": Case(
+        "mixdump",
+        {"labels": ("car", "bus", "bike", "Füße"), "domain_size": 4, "dummies_per_user": 1.5},
+        ("bus", "  Fu\u0308ße", "#3", 0),
+        "plane",
+        tokens=True,
+        aes=False,
+    ),
+    "hashing": Case("murs", {"domain_size": 100, "buckets": 7, "local_epsilon": 3.0}, (0, 99), 100),
+    "od-hp": Case(
+        "od-hp",
+        {
+            "domain_size": 60,
+            "buckets": 5,
+            "dummies": BinomialDummies(per_user=1, trials=3, extra_weight=2**31),
+            "local_epsilon": 16.0,
+        },
+        (0, 59, 17),
+        60,
+    ),
+    "negative-binomial": Case(
+        "od-hp",
+        {
+            "domain_size": 60,
+            "buckets": 5,
+            "dummies": NegativeBinomialDummies(per_user=0, trials=3, extra_weight=2**30, most=6),
+        },
+        (1, 2),
+        -1,
+        checked_by_witnesses=True,
+    ),
+    "fe1": Case(
+        "fe1", {**_HIDDEN, "domain_size": 100, "buckets": 7, "dummies_per_user": 9.0}, (5,), 100
+    ),
+    "symmetric-unary": Case("ldp-sue", {"domain_size": 9}, (0, 8), 9),
+    "optimized-unary": Case("ldp-oue", {"domain_size": 8}, (0, 7), 8),
+    "puredump": Case("puredump", {**_HIDDEN, **_FIVE, "dummies_per_user": 4.5}, (0, 4, 2), 5),
+    "each-item": Case(
+        "aue",
+        {
+            **_HIDDEN,
+            "domain_size": 12,
+            "dummies": ItemDummies(trials=12, extra_weight=2**30, most=8),
+        },
+        (0, 11),
+        12,
+    ),
+    "hierarchy": Case(
+        "hierarchy",
+        {
+            **_HIDDEN,
+            "buckets": 3,
+            "dummies_per_user": 30.5,
+            "breakdown": _BREAKDOWN,
+            "edges": EdgesSpec(low=0.0, high=8.0, buckets=8, unit="km", outside="clip"),
+        },
+        ("DE / 0", "FR/7.99", "FR / 1e3", "DE / -4"),
+        "IT / 1",
+        checked_by_witnesses=True,
+    ),
+    "edges": Case(
+        "sh",
+        {"edges": EdgesSpec(spacing="logarithmic", low=0.1, high=100.0, buckets=6), "n_min": 3000},
+        (0.1, 100.0, "3.16", 0.31622776601683794),
+        100.1,
+    ),
+    "breakdown": Case(
+        "sh",
+        {"labels": ("flu", "cold"), "domain_size": 2, "breakdown": _BREAKDOWN, "n_min": 3000},
+        ("DE / cold", "FR/ flu", 3),
+        "flu",
+    ),
+    "binomial-noise": Case(
+        "sbin",
+        {
+            **_HIDDEN,
+            **_FIVE,
+            "shuffler": ShufflerSpec(keep_weight=2**31, noise=BinomialNoise(trials=400)),
+        },
+        (3,),
+        5,
+    ),
+    "geometric-noise": Case(
+        "sageo",
+        {
+            **_HIDDEN,
+            **_FIVE,
+            "shuffler": ShufflerSpec(
+                noise=GeometricNoise(peak=40, left_weight=2**29, right_weight=2**29, most=90)
+            ),
+        },
+        (3,),
+        5,
+    ),
+}
+"""By the name of the file."""
+
+
+def make(name: str) -> dict[str, Any]:
+    """Make the transcript of one case."""
+    case, task = CASES[name], _completed(CASES[name])
+    analyzer_key, shuffler_key = keys = _keys(case)
+    signed = ANALYZER.sign(task.to_bytes())
+    digest = signed.digest()
+    last, proof = log_of(signed)
+    fetched = shuffler_pb2.FetchTaskResponse(
+        task=signed_task_to_wire(signed), log_proof=log_proof_to_wire(proof)
+    )
+    answers = [_answer(task, value, keys, seed) for seed, value in enumerate(case.values)]
+    if protocol_named(case.protocol).dummy_distributions == ():
+        edges = _answer(task, case.values[0], keys, None)
+        answers.append(edges)
+    own = [bytes.fromhex(each) for each in answers[0]["leaves"]]
+    found: dict[str, Any] = {
+        "pins": {
+            "analyzer": public(ANALYZER),
+            "shuffler": public(SHUFFLER),
+            "issuer": public(ISSUER),
+            "witnesses": [key.to_text() for key in WITNESS_KEYS],
+            "quorum": 2,
+        },
+        "policy": {
+            "local_epsilon_cap": "inf" if math.isinf(task.local_epsilon) else task.local_epsilon,
+            "allow_tasks_without_tokens": not case.tokens,
+        },
+        "checked_by_witnesses": case.checked_by_witnesses,
+        "now": NOW,
+        "private_keys": {
+            "analyzer": analyzer_key.private_bytes().hex(),
+            "shuffler": shuffler_key.private_bytes().hex(),
+        },
+        "task": task.to_bytes().decode(),
+        "digest": digest.hex(),
+        "last_checkpoint": last.to_bytes().decode(),
+        "fetch": MessageToDict(fetched),
+        "answers": answers,
+        "inclusion": _inclusion(digest, own, 700 if name == "mixdump" else 30),
+        "leaf": own[0].hex(),
+    }
+    if case.tokens:
+        found["token"] = _token(task, digest)
+    found["failing"] = twins_of(task, found, case.refused)
+    return found
+
+
+def _keys(case: Case) -> tuple[HpkePrivateKey, HpkePrivateKey]:
+    suite = f"x25519-hkdf-sha256-{'aes128gcm' if case.aes else 'chacha20poly1305'}"
+    return HpkePrivateKey(suite, b"\x11" * 32), HpkePrivateKey(suite, b"\x12" * 32)
+
+
+def _completed(case: Case) -> Task:
+    analyzer_key, shuffler_key = _keys(case)
+    key = TokenSigningKey(bytes.fromhex(vectors("privacy_tokens")[0]["private_key"])).token_key()
+    proof = prove_key(ISSUER, KeyUse.TOKENS, "issuer.example", key.der, MAX_UNIX_TIME)
+    wanted: dict[str, Any] = {
+        "domain_size": 1,
+        "buckets": 0,
+        "dummies_per_user": 0.0,
+        "n_min": 1000,
+        "target_size": 10**7,
+        "deadline": NOW + 10 * DAY,
+        "suite": analyzer_key.suite,
+        "tokens": TokenSpec(issuer="issuer.example", key=key.der, proof=proof)
+        if case.tokens
+        else None,
+    }
+    return complete(
+        draft(
+            signed_envelope_key(SHUFFLER, shuffler_key.public_key(), MAX_UNIX_TIME),
+            protocol=case.protocol,
+            **wanted | dict(case.changes),
+        ),
+        analyzer_key=analyzer_key.public_key().raw,
+        nonce=bytes(range(32)),
+    )
+
+
+def _answer(
+    task: Task, value: Value, keys: tuple[HpkePrivateKey, HpkePrivateKey], seed: int | None
+) -> dict[str, Any]:
+    """Answer a task, and seal the reports again with ephemeral keys that are known."""
+    digest, (analyzer_key, shuffler_key) = digest_of(task.to_bytes()), keys
+    draws = Draws(_edges(task) if seed is None else _seeded(seed))
+    envelope = Contributor(task, digest).prepare(value, draws).envelope
+    opened = shuffler_key.open(envelope, envelope_context(digest))
+    submission_id, sealed_reports = split_submission(opened)
+    reports = [
+        analyzer_key.open(each, report_context(digest))
+        for each in split(sealed_reports, task.sealed_report_bytes)
+    ]
+    ephemeral = [sha256(bytes([n]) + submission_id).digest() for n in range(len(reports) + 1)]
+    again = [
+        sealed(task.suite, task.analyzer_key, report_context(digest), report, key)
+        for report, key in zip(reports, ephemeral, strict=False)
+    ]
+    plaintext = submission_id + b"".join(again)
+    envelope = sealed(
+        task.suite, task.shuffler_key, envelope_context(digest), plaintext, ephemeral[-1]
+    )
+    return {
+        "value": value,
+        "draws": draws.record,
+        "reports": [report.hex() for report in reports],
+        "submission_id": submission_id.hex(),
+        "ephemeral_keys": [key.hex() for key in ephemeral],
+        "envelope": envelope.hex(),
+        "leaves": [leaf(each).hex() for each in again],
+        "receipt": sign_receipt(SHUFFLER, digest, envelope).hex(),
+    }
+
+
+def _inclusion(digest: TaskDigest, own: list[bytes], size: int) -> dict[str, Any]:
+    """Return the answer of the shuffler for the first leaf's bucket."""
+    leaves = own + some_leaves(size)
+    tree, commitment = GrownTree(leaves), commitment_over(leaves, ANALYZER, digest)
+    proof = tree.prove(commitment, commitment.prefix_of(own[0]))
+    return MessageToDict(proof_to_wire(proof, tree.largest_bucket))
+
+
+def _token(task: Task, digest: TaskDigest) -> dict[str, Any]:
+    assert task.tokens is not None
+    draws = Draws(_seeded(9))
+    signer = TokenSigningKey(bytes.fromhex(vectors("privacy_tokens")[0]["private_key"]))
+    pending = PendingToken.draw(task.tokens.token_key(), task.tokens.challenge(digest), draws.bytes)
+    signature = signer.blind_sign(pending.blinded())
+    return {
+        "draws": draws.record,
+        "challenge": pending.challenge.hex(),
+        "blinded": pending.blinded().hex(),
+        "blind_signature": signature.hex(),
+        "token": pending.finalize(signature).hex(),
+    }
+
+
+def edges() -> list[dict[str, Any]]:
+    """Return computed edges of buckets, which must be the same in every language."""
+    specs = [
+        EdgesSpec(low=0.0, high=1.0, buckets=10),
+        EdgesSpec(low=-1.5, high=36.6, buckets=7),
+        EdgesSpec(low=0.0, high=1e9, buckets=3),
+        EdgesSpec(low=1e-7, high=3e-7, buckets=12),
+        EdgesSpec(spacing="logarithmic", low=0.1, high=100.0, buckets=6),
+        EdgesSpec(spacing="logarithmic", low=1.0, high=1024.0, buckets=10),
+        EdgesSpec(spacing="logarithmic", low=3e-5, high=7e8, buckets=31),
+    ]
+    return [
+        {name: getattr(spec, name) for name in ("low", "high", "buckets", "spacing")}
+        | {"edges": spec.edges.tolist()}
+        for spec in specs
+    ]
+
+
+_CLAIMED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
+    ("sh", {"domain_size": 16, "n_min": 10_000}),
+    ("sh", {"domain_size": 915, "n_min": 602_325, "local_epsilon": 6.0}),
+    ("sh", {"domain_size": 2, "n_min": 1_000_000, "local_epsilon": 0.5}),
+    ("murs", {"domain_size": 5000, "buckets": 53, "n_min": 100_000, "local_epsilon": 4.0}),
+    ("murs", {"domain_size": 100, "buckets": 3, "n_min": 1_000_000, "local_epsilon": 1.0}),
+    (
+        "mixdump",
+        {"domain_size": 50, "dummies_per_user": 2.3, "n_min": 9000, "local_epsilon": 8.0},
+    ),
+    ("puredump", {**_HIDDEN, "domain_size": 400, "dummies_per_user": 7.5, "n_min": 50_000}),
+    ("fe1", {**_HIDDEN, "domain_size": 900, "buckets": 11, "dummies_per_user": 4.0, "n_min": 9000}),
+    (
+        "od-hp",
+        {
+            "domain_size": 900,
+            "buckets": 31,
+            "dummies": BinomialDummies(per_user=2, trials=9, extra_weight=2**30),
+            "local_epsilon": 12.0,
+            "n_min": 200_000,
+            "assumed_honest_fraction": 0.9,
+        },
+    ),
+    (
+        "aue",
+        {
+            **_HIDDEN,
+            "domain_size": 300,
+            "dummies": ItemDummies(trials=300, extra_weight=2**27, most=40),
+            "n_min": 5000,
+        },
+    ),
+    (
+        "sbin",
+        {
+            **_HIDDEN,
+            **_FIVE,
+            "shuffler": ShufflerSpec(keep_weight=2**31, noise=BinomialNoise(trials=5000)),
+        },
+    ),
+    (
+        "sbin",
+        {
+            **_HIDDEN,
+            **_FIVE,
+            "shuffler": ShufflerSpec(keep_weight=2**30, noise=BinomialNoise(trials=24)),
+            "delta": 1e-3,
+        },
+    ),
+    (
+        "sageo",
+        {
+            **_HIDDEN,
+            **_FIVE,
+            "shuffler": ShufflerSpec(
+                keep_weight=2**30,
+                noise=GeometricNoise(
+                    peak=300, left_weight=2**30 - 2**26, right_weight=2**30 - 2**26, most=700
+                ),
+            ),
+        },
+    ),
+)
+"""Protocols and fields of tasks whose central claim every device can check in a second."""
+_SPENT: Final[Sequence[tuple[float, float, float]]] = (
+    (2.0, 0.25, 1e-6),
+    (1.0, 0.1, 1e-6),
+    (0.1, 0.1, 1e-6),
+    (math.inf, 0.3, 1e-7),
+    (3.3, 0.07, 5e-5),
+)
+"""Local ε, central ε and δ of answers."""
+
+
+def claims() -> list[dict[str, Any]]:
+    """Return tasks, with an upper bound on the δ of their claim."""
+    found = []
+    for protocol, changes in _CLAIMED:
+        task = _completed(Case(protocol, changes, (), 0))
+        found.append({"task": task.to_bytes().decode(), "delta_at_claim": delta_at_claim(task)})
+    return found
+
+
+def budgets() -> list[dict[str, Any]]:
+    """Return claims of several answers, with the totals that the Python device charges."""
+    spent = [Claim(local_epsilon=a, central_epsilon=b, delta=c) for a, b, c in _SPENT]
+    together = [*(spent[: n + 1] for n in range(len(spent))), 40 * spent[1:2], 7 * spent[2:3]]
+    return [
+        {
+            "claims": [
+                ["inf" if math.isinf(each) else each for each in dataclasses.astuple(one)[:3]]
+                for one in claimed
+            ],
+            "delta": 1e-4,
+            "local": repr(local_total(claimed)),
+            "central": repr(composed_total(claimed, 1e-4)),
+        }
+        for claimed in together
+    ]
+
+
+def notes() -> list[dict[str, Any]]:
+    """Return changes of the note of the case `grr`; see `changed_notes`."""
+    signed = ANALYZER.sign(_completed(CASES["grr"]).to_bytes())
+    keys = (log_key(ANALYZER.public_identity()), *WITNESS_KEYS)
+    return changed_notes(log_of(signed)[1].checkpoint.to_bytes(), keys)
+
+
+def files() -> dict[str, Any]:
+    """Return the content of every file by its name."""
+    found: dict[str, Any] = {f"transcript-{name}": make(name) for name in CASES}
+    return found | {
+        "transcript_signatures": odd_signatures(),
+        "transcript_edges": edges(),
+        "transcript_claims": claims(),
+        "transcript_budgets": budgets(),
+        "transcript_notes": notes(),
+        "transcript_changes": changed_tasks({name: one["task"] for name, one in found.items()}),
+    }
+
+
+def main() -> None:
+    """Write the vectors."""
+    for name, content in files().items():
+        text = json.dumps(content, indent=1, ensure_ascii=True) + "\n"
+        (FOLDER / name).with_suffix(".json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+import{a}from"./chunk-2VSXKZHV.js";export{a as messages};

@@ -1,0 +1,121 @@
+/** The controls with which a person chooses an answer. */
+
+import { GROUP_SEPARATOR } from "../src/task/domain";
+import type { Task } from "../src/task/task";
+import type { Value } from "../src/values";
+import { element } from "./dom";
+import { counted, word } from "./words";
+
+/** Most answers that are shown as radio buttons. */
+const MOST_BUTTONS = 12;
+/** Most matches of a search that are shown at once. */
+const MOST_SHOWN = 200;
+
+/** Controls, and how to read them. */
+interface Control<T> {
+  readonly parts: readonly HTMLElement[];
+  /** Return what is chosen; null if nothing is. */
+  read(): T | null;
+}
+
+/** Return the controls of a task: of its group, if it has a breakdown, and of its answer. */
+export function choicesOf({ breakdown, edges, labels, groups, domainSize }: Task): Control<Value> {
+  const size = Math.floor(domainSize / groups);
+  const own = labels.slice(0, size).map((label) => (breakdown ? afterGroup(label) : label));
+  const answer = edges
+    ? numberOf(
+        word("answer_number", {
+          low: edges.edges[0] ?? 0,
+          high: edges.edges[edges.size] ?? 0,
+          unit: edges.unit,
+        }),
+        "any",
+      )
+    : itemOf(own, size);
+  if (breakdown === null) return answer;
+  const { attribute, groups: names } = breakdown;
+  const group = selectOf("group", word("group", { attribute }), names);
+  return {
+    parts: [...group.parts, ...answer.parts],
+    read() {
+      const [place, chosen] = [group.read(), answer.read()];
+      if (place === null || chosen === null) return null;
+      if (typeof chosen === "number") return place * size + chosen;
+      return `${names[place]}${GROUP_SEPARATOR}${chosen}`;
+    },
+  };
+}
+
+function afterGroup(label: string): string {
+  return label.split(GROUP_SEPARATOR).slice(1).join(GROUP_SEPARATOR);
+}
+
+function itemOf(labels: readonly string[], size: number): Control<Value> {
+  if (size <= MOST_BUTTONS) {
+    return buttonsOf(Array.from({ length: size }, (_, item) => labels[item] ?? String(item)));
+  }
+  if (labels.length) return searchOf(labels);
+  const { parts, read } = numberOf(word("answer_item", { most: size - 1 }), "1");
+  return { parts, read: () => numberIn(read() ?? "") };
+}
+
+function numberIn(text: string): number | null {
+  return text === "" ? null : Number(text);
+}
+
+function buttonsOf(labels: readonly string[]): Control<number> {
+  const inputs = labels.map(() => element("input", { type: "radio", name: "answer" }));
+  const rows = labels.map((label, item) => {
+    const name = element("bdi", {}, label || word("answer_empty"));
+    return element("label", { className: "choice" }, inputs[item] ?? null, name);
+  });
+  const legend = element("legend", {}, word("answer"));
+  return {
+    parts: [element("fieldset", { className: "choices" }, legend, ...rows)],
+    read() {
+      const chosen = inputs.findIndex((input) => input.checked);
+      return chosen < 0 ? null : chosen;
+    },
+  };
+}
+
+function optionsOf(labels: readonly string[], items: Iterable<number>): HTMLElement[] {
+  return [...items].map((item) =>
+    element("option", { value: String(item) }, labels[item] || word("answer_empty")),
+  );
+}
+
+function selectOf(id: string, title: string, names: readonly string[]): Control<number> {
+  const none = element("option", { value: "" }, word("choose"));
+  const select = element("select", { id }, none, ...optionsOf(names, names.keys()));
+  const label = element("label", { htmlFor: id }, title);
+  return { parts: [label, select], read: () => numberIn(select.value) };
+}
+
+/** A list too long for buttons, narrowed by a text. */
+function searchOf(labels: readonly string[]): Control<number> {
+  const search = element("input", { type: "search", id: "search", autocomplete: "off" });
+  const select = element("select", { id: "answer", size: 8 });
+  const count = element("p", { className: "muted", role: "status" });
+  const lower = labels.map((label) => label.toLowerCase());
+  const show = () => {
+    const wanted = search.value.trim().toLowerCase();
+    const found = [...lower.keys()].filter((item) => lower[item]?.includes(wanted));
+    select.replaceChildren(...optionsOf(labels, found.slice(0, MOST_SHOWN)));
+    const all = counted(found.length, "possible answer");
+    count.textContent = word("answer_found", { found: all, most: MOST_SHOWN });
+  };
+  search.addEventListener("input", show);
+  show();
+  const title = element("label", { htmlFor: "search" }, word("answer_find"));
+  const label = element("label", { htmlFor: "answer" }, word("answer"));
+  return { parts: [title, search, count, label, select], read: () => numberIn(select.value) };
+}
+
+function numberOf(hint: string, step: string): Control<string> {
+  const input = element("input", { type: "number", id: "answer", step, autocomplete: "off" });
+  const described = element("p", { className: "muted", id: "hint" }, hint);
+  input.setAttribute("aria-describedby", "hint");
+  const label = element("label", { htmlFor: "answer" }, word("answer"));
+  return { parts: [label, described, input], read: () => input.value || null };
+}

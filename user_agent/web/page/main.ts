@@ -1,0 +1,328 @@
+/** The page to take part: shows a task, answers it once, and finds the answer counted. */
+
+import { Account, type Answer } from "../src/account";
+import { knownBase64, knownHex, splitEvery, toHex } from "../src/bytes";
+import { Identity } from "../src/crypto/signing";
+import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
+import {
+  PeerError,
+  ShuffleDpError,
+  sentence,
+  ValueRangeError,
+  WitnessQuorumError,
+} from "../src/errors";
+import { NoteKey } from "../src/log/checkpoint";
+import { WitnessPolicy } from "../src/log/device_log";
+import { HASH_BYTES } from "../src/log/merkle";
+import { IndexedDbStore } from "../src/store/store";
+import type { Value } from "../src/values";
+import { choicesOf } from "./choices";
+import { constants } from "./constants.js";
+import { byId, element, facts, paragraph, type Row, section } from "./dom";
+import { credentialBytes, type Invitation, Invitations, readFragment } from "./invitations";
+import { leaving, protection, spending, vouching } from "./statement";
+import { asSentence, moment, word } from "./words";
+
+const RESEND_SECONDS = 30;
+
+const now = () => Date.now() / 1000;
+
+/** Return the key of the words about an answer: its state and, once it arrived, its check. */
+function stateOf({ state, inclusion }: Answer) {
+  return state === "arrived" ? inclusion : state;
+}
+
+/** Announce what happens; a text that the page shows anyway is only heard. */
+function say(text: string, isHeard = false): void {
+  byId("status").className = isHeard ? "heard" : "";
+  byId("status").textContent = text;
+}
+
+/** Show an alert; one that is shown already is not announced again. */
+function warn(...texts: readonly string[]): void {
+  const place = byId("alert");
+  if (place.textContent !== texts.join("")) {
+    place.replaceChildren(...texts.map((text) => element("p", {}, text)));
+  }
+}
+
+/** Return the sentence of an error. */
+function explained(error: unknown): string {
+  if (!(error instanceof ShuffleDpError)) return asSentence(sentence("unforeseen"));
+  return asSentence(isElsewhere(error) ? sentence("answered_elsewhere") : error.message);
+}
+
+function isElsewhere(error: unknown): boolean {
+  return error instanceof ShuffleDpError && error.status === "ALREADY_EXISTS";
+}
+
+function show(title: string, ...parts: readonly (HTMLElement | null)[]): void {
+  const heading = element("h1", { tabIndex: -1 }, title);
+  const content = byId("content");
+  const hadFocus = content.contains(document.activeElement);
+  content.replaceChildren(heading, ...parts.filter((part) => part !== null));
+  document.title = title;
+  if (hadFocus) heading.focus();
+}
+
+function button(text: string, act: () => Promise<void>): HTMLElement {
+  const made = element("button", { type: "button" }, text);
+  made.addEventListener("click", () => void act());
+  return made;
+}
+
+/** Return what all devices of the page share. */
+async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
+  const { issuer: issuerUrl, issuer_identity: issuer } = constants;
+  const analyzer = Identity.fromHex(constants.analyzer_identity);
+  const keys = (texts: readonly string[]) => Promise.all(texts.map((text) => NoteKey.parse(text)));
+  const witnesses = await keys(constants.witnesses);
+  return {
+    store,
+    policy: {
+      analyzer,
+      shuffler: Identity.fromHex(constants.shuffler_identity),
+      issuer: issuer === null ? null : Identity.fromHex(issuer),
+      allowTasksWithoutTokens: constants.allow_tasks_without_tokens,
+      localEpsilonCap: constants.local_epsilon_cap,
+      totalLocalEpsilonCap: constants.total_local_epsilon_cap,
+      totalCentralEpsilonCap: constants.total_central_epsilon_cap,
+      totalDeltaCap: constants.total_delta_cap,
+      checkingQuorum: constants.checking_quorum,
+    },
+    log: new WitnessPolicy(await NoteKey.ofLog(analyzer), witnesses, constants.witness_quorum),
+    checkingWitnesses: await keys(constants.checking_witnesses),
+    shufflerUrl: constants.shuffler,
+    ...(issuerUrl !== null && { issuerUrl }),
+    checkSeconds: constants.inclusion_check_seconds,
+  };
+}
+
+class Page {
+  readonly #account: Account;
+  readonly #invitations: Invitations;
+  readonly #devices = new Map<string, Device>();
+  readonly #tabs = new BroadcastChannel("shuffledp");
+  #current: Invitation | undefined;
+  #shown = "";
+  #isBusy = false;
+  /** Whether the question could not be fetched, and may be later. */
+  #mayAsk = false;
+
+  constructor(
+    private readonly store: IndexedDbStore,
+    private readonly settings: DeviceSettings,
+  ) {
+    this.#account = new Account(store);
+    this.#invitations = new Invitations(store);
+  }
+
+  async start(given: Invitation | null): Promise<void> {
+    if (given) await this.#invitations.accept(given);
+    [this.#current] = await this.#invitations.all();
+    await this.#refresh();
+    await this.#catchUp(true);
+    this.#tabs.addEventListener("message", () => void this.#refresh());
+    window.addEventListener("online", () => void this.#catchUp());
+    const seconds = Math.min(RESEND_SECONDS, Math.max(1, constants.inclusion_check_seconds / 4));
+    setInterval(() => void this.#catchUp(), 1000 * seconds);
+  }
+
+  #device({ digest, credential }: Invitation): Device {
+    const secret = credential && { credential: credentialBytes(credential) };
+    const device = this.#devices.get(digest) ?? new Device({ ...this.settings, ...secret });
+    this.#devices.set(digest, device);
+    return device;
+  }
+
+  /** Send what is saved, fetch what could not be fetched, and check what arrived. */
+  async #catchUp(isStart = false): Promise<void> {
+    if (this.#isBusy || !navigator.onLine) return;
+    this.#isBusy = true;
+    try {
+      for (const invitation of await this.#invitations.all()) {
+        const answer = await this.#account.find(knownHex(invitation.digest));
+        const { monitor } = this.#device(invitation);
+        if (answer?.state === "pending") await this.#send(invitation, null);
+        if (answer && stateOf(answer) === "unchecked") {
+          await (isStart ? monitor.check(answer) : monitor.checkDue());
+        }
+      }
+      if (this.#mayAsk && this.#current) await this.#ask(this.#current);
+      await this.#refresh();
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  /** Answer a task, or send its saved answer again if `value` is null. */
+  async #send(invitation: Invitation, value: Value | null): Promise<void> {
+    const digest = knownHex(invitation.digest);
+    const tell = invitation.digest === this.#current?.digest ? warn : () => undefined;
+    try {
+      const { isRepeated } = await this.#device(invitation).contribute(digest, value ?? "");
+      tell(isRepeated && value !== null ? word("answer_again") : "");
+    } catch (error) {
+      const isSaved = (await this.#account.find(digest)) !== null;
+      if (isSaved && isElsewhere(error)) await this.#account.markRefused(invitation.digest);
+      tell(explained(error), isSaved ? "" : word("untouched"));
+    }
+    this.#tabs.postMessage("");
+  }
+
+  /** Show the answer to the current task, or its question, and the account. */
+  async #refresh(): Promise<void> {
+    const current = this.#current;
+    const answer = current ? await this.#account.find(knownHex(current.digest)) : null;
+    const shown = answer ? stateOf(answer) : "question";
+    if (current && answer?.state === "arrived" && !current.arrivedAt) {
+      this.#current = await this.#invitations.change(current.digest, { arrivedAt: now() });
+    }
+    const isNew = shown !== this.#shown;
+    this.#shown = shown;
+    if (isNew && answer) this.#showAnswer(answer);
+    else if (isNew && current) await this.#ask(current);
+    else if (isNew) show(word("invitation"), paragraph(word("invitation_text")));
+    await this.#showAccount();
+  }
+
+  /** Fetch and check a task, and show its question. */
+  async #ask(invitation: Invitation): Promise<void> {
+    say(word("asking"));
+    try {
+      const checked = await this.#device(invitation).read(knownHex(invitation.digest));
+      const { title, prompt } = checked.task;
+      const named = { title: title || prompt };
+      this.#current = await this.#invitations.change(invitation.digest, named);
+      this.#mayAsk = false;
+      await this.#showQuestion(this.#current, checked);
+      warn();
+    } catch (error) {
+      this.#mayAsk = error instanceof PeerError || error instanceof WitnessQuorumError;
+      show(
+        word("ask_failed"),
+        button(word("again"), () => this.#ask(invitation)),
+      );
+      warn(explained(error), word("untouched"));
+    }
+    say("");
+  }
+
+  async #showQuestion(invitation: Invitation, checked: CheckedTask): Promise<void> {
+    const { task } = checked;
+    const { title, prompt, series, round } = task;
+    const choices = choicesOf(task);
+    const send = element("button", { className: "primary" }, word("answer_send"));
+    const form = element("form", { noValidate: true }, ...choices.parts, send);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.#answer(invitation, choices.read(), form, send);
+    });
+    const claims = (await this.#account.answers()).map(({ claim }) => claim);
+    show(
+      title || prompt || word("untitled"),
+      title ? paragraph(prompt, "prompt") : null,
+      facts([
+        [word("purpose"), task.purpose],
+        [word("series"), series && word("series_round", { series, round })],
+        [word("until"), moment(task.deadline)],
+      ]),
+      form,
+      leaving(task),
+      protection(checked),
+      vouching(checked),
+      spending(claims, this.store.isPersistent, task),
+    );
+  }
+
+  async #answer(
+    invitation: Invitation,
+    value: Value | null,
+    form: HTMLElement,
+    send: HTMLElement,
+  ): Promise<void> {
+    if (value === null) {
+      form.querySelector<HTMLElement>("input, select")?.focus();
+      warn(explained(new ValueRangeError("no_choice")));
+      return;
+    }
+    const progress = element("progress", { ariaLabel: word("answer_sending") });
+    send.replaceWith(progress);
+    say(word("answer_sending"));
+    await this.#send(invitation, value);
+    say("");
+    progress.replaceWith(send);
+    await this.#refresh();
+  }
+
+  #showAnswer(answer: Answer): void {
+    const { title = "", arrivedAt = 0 } = this.#current ?? {};
+    const state = stateOf(answer);
+    const leaves = splitEvery(knownBase64(answer.leaves), HASH_BYTES).map(toHex);
+    const receipt: Row[] = [
+      [word("receipt_time"), arrivedAt ? moment(arrivedAt) : ""],
+      [word("receipt_task"), answer.digest],
+      [word("receipt_answer"), answer.envelopeHash],
+      [word("receipt_signed"), answer.receipt],
+      [word("receipt_leaves"), leaves.join(" ")],
+    ];
+    show(
+      word(`state ${state}`),
+      paragraph(title, "prompt"),
+      paragraph(word(`text ${state}`)),
+      paragraph(word("answer_once")),
+      state === "unchecked" ? button(word("check"), () => this.#check(answer)) : null,
+      element("details", {}, element("summary", {}, word("receipt")), facts(receipt)),
+    );
+    say(word(`text ${state}`), true);
+  }
+
+  async #check(answer: Answer): Promise<void> {
+    say(word("checking"));
+    const found = await this.#device(this.#current as Invitation).monitor.check(answer);
+    say(found === "unchecked" ? word("check_early") : "");
+    await this.#refresh();
+  }
+
+  async #showAccount(): Promise<void> {
+    const answers = await this.#account.answers();
+    const known = new Map((await this.#invitations.all()).map((one) => [one.digest, one]));
+    const others = answers.filter(({ digest }) => digest !== this.#current?.digest);
+    const rows = others.map((answer): Row => {
+      const { title, arrivedAt } = known.get(answer.digest) ?? {};
+      const state = word(`state ${stateOf(answer)}`);
+      const when = arrivedAt ? `${state}, ${moment(arrivedAt)}` : state;
+      return [title || `${word("receipt_task")} ${answer.digest.slice(0, 16)}`, when];
+    });
+    const isAsking = this.#current !== undefined && this.#shown === "question";
+    const claims = answers.map(({ claim }) => claim);
+    const parts = [
+      isAsking ? null : spending(claims, this.store.isPersistent),
+      rows.length ? section(word("earlier"), facts(rows)) : null,
+    ];
+    byId("answers").replaceChildren(...parts.filter((part) => part !== null));
+  }
+}
+
+/** Take the invitation out of the address before anything else, so that it stays nowhere. */
+async function open(): Promise<void> {
+  const { hash } = location;
+  history.replaceState(null, "", location.pathname);
+  window.addEventListener("hashchange", () => location.reload());
+  byId("version").textContent = word("version", { version: constants.version });
+  try {
+    const store = await IndexedDbStore.open();
+    const page = new Page(store, await settingsOf(store));
+    let given: Invitation | null = null;
+    try {
+      given = readFragment(hash, now());
+    } catch (error) {
+      warn(explained(error));
+    }
+    await page.start(given);
+  } catch (error) {
+    warn(explained(error));
+  }
+}
+
+void open();

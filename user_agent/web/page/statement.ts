@@ -1,0 +1,134 @@
+/** What a person is told before answering: what leaves the device, and how it is protected. */
+
+import type { Claim } from "../src/account";
+import { roundedUp, shareOf } from "../src/decimal";
+import type { CheckedTask } from "../src/device";
+import { centralTotal, localTotal } from "../src/policy";
+import { KEEP_SUM } from "../src/task/parts";
+import type { Task } from "../src/task/task";
+import { type Constants, constants } from "./constants.js";
+import { facts, paragraph, section } from "./dom";
+import { counted, percent, rough, word } from "./words";
+
+const witnesses = (count: number) => counted(count, "independent witness", "independent witnesses");
+
+/** Say what a report of the task holds. */
+function reported({ mechanism, domainSize, levelSizes, edges }: Task): string {
+  const { name, trueWeight, otherWeight, buckets } = mechanism;
+  const total = trueWeight + BigInt(buckets - 1) * otherWeight;
+  const range = edges && word("range");
+  const figures = {
+    it: range ?? word("it"),
+    what: range ?? word("your_answer"),
+    truth: percent(trueWeight, total),
+    lie: percent(total - trueWeight, total),
+    own: percent(trueWeight, trueWeight + otherWeight),
+    yes: percent(otherWeight, trueWeight + otherWeight),
+    items: counted(domainSize, "possible answer"),
+    groups: counted(buckets, "group"),
+    levels: levelSizes.length,
+  };
+  const key = `${otherWeight ? "report" : "plain"} ${name}`;
+  return word(key as "report grr", figures);
+}
+
+/** Say how many dummies are sent beside the reports of the answer. */
+function added({ lengths, levelSizes }: Task): string {
+  const own = Math.max(1, levelSizes.length);
+  const [least, most] = [(lengths[0] ?? own) - own, (lengths.at(-1) ?? own) - own];
+  if (most === 0) return word("leaves_no_dummies");
+  const all = counted(most, "dummy report");
+  const count = least < most ? `go ${least} to ${all}` : `${most > 1 ? "go" : "goes"} ${all}`;
+  return word("leaves_dummies", { count });
+}
+
+/** Describe what leaves the device, and who sees what. */
+export function leaving(task: Task): HTMLElement {
+  const { shuffler, tokens, noise } = task;
+  const drops = shuffler.keepWeight < KEEP_SUM ? word("mixed_drops") : "";
+  const adds = noise.distribution === "none" ? "" : word("mixed_adds");
+  const names = { name: shuffler.name && ` ${shuffler.name}`, mixed: drops + adds };
+  return section(
+    word("leaves"),
+    paragraph(`${reported(task)} ${added(task)}`),
+    paragraph(word("leaves_sealed", names)),
+    tokens && paragraph(word("leaves_token", { issuer: tokens.issuer })),
+  );
+}
+
+/** Describe the guarantee in sentences, with its figures. */
+export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTMLElement {
+  const { localEpsilon: local, centralEpsilon: central, delta } = task;
+  const odds = (epsilon: number) => roundedUp(Math.exp(epsilon));
+  const people = counted(
+    shareOf(task.nMin, task.assumedHonestFraction),
+    "honest person",
+    "honest people",
+  );
+  const figures = {
+    people,
+    odds: odds(central),
+    delta: roundedUp(delta),
+    chance: rough(1 / delta),
+  };
+  const alone = Number.isFinite(local) ? word("protected_alone", { odds: odds(local) }) : "";
+  return section(
+    word("protected"),
+    paragraph(central < local ? word("protected_central", figures) : word("protected_local")),
+    paragraph(alone || word("protected_never")),
+    paragraph(
+      isRecomputed
+        ? word("protected_recomputed")
+        : word("protected_witnessed", { witnesses: witnesses(checkedBy) }),
+    ),
+    facts(
+      [
+        [word("account_local"), roundedUp(local)],
+        [word("account_central"), roundedUp(central)],
+        [word("account_delta"), roundedUp(delta)],
+      ],
+      "figures",
+    ),
+  );
+}
+
+/** Say who vouches for the task, and who has to be trusted with the page itself. */
+export function vouching({ cosigners }: CheckedTask): HTMLElement {
+  const { witnesses: all, witness_quorum: quorum }: Constants = constants;
+  return section(
+    word("vouched"),
+    paragraph(word("vouched_log", { cosigners, witnesses: witnesses(all.length), quorum })),
+    paragraph(word("vouched_publisher", { host: location.host })),
+  );
+}
+
+/** Show what earlier answers have spent, with the claim of one more if there is one. */
+export function spending(
+  claims: readonly Claim[],
+  isPersistent: boolean,
+  more: Claim | null = null,
+): HTMLElement {
+  const after = more ? [...claims, more] : claims;
+  const of = (spent: number, cap: number) =>
+    Number.isFinite(cap)
+      ? word("account_cap", { spent: roundedUp(spent), cap: roundedUp(cap) })
+      : roundedUp(spent);
+  const answers = counted(claims.length, "answer");
+  return section(
+    word("account"),
+    paragraph(claims.length ? word("account_given", { answers }) : word("account_empty")),
+    more && paragraph(word("account_after")),
+    facts(
+      [
+        [word("account_local"), of(localTotal(after), constants.total_local_epsilon_cap)],
+        [
+          word("account_central"),
+          of(centralTotal(after, constants.total_delta_cap), constants.total_central_epsilon_cap),
+        ],
+      ],
+      "figures",
+    ),
+    paragraph(word("account_limit")),
+    isPersistent ? null : paragraph(word("account_forgets")),
+  );
+}

@@ -1,0 +1,37 @@
+/** The words of the page, which stand in words.json, and the forms of figures in them. */
+
+import { filled, type Parameters } from "../src/errors";
+import words from "./words.json";
+
+const COUNT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+
+/** Return a text with its parameters filled in. */
+export function word(key: keyof typeof words, parameters: Parameters = {}): string {
+  return filled(words[key], parameters);
+}
+
+/** Begin a sentence with a capital, and end it with a full stop. */
+export function asSentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`.replace(/([.?!])\.$/, "$1");
+}
+
+/** Write a date and time. */
+export function moment(seconds: number): string {
+  const format = { dateStyle: "long", timeStyle: "short" } as const;
+  return new Date(1000 * seconds).toLocaleString("en", format);
+}
+
+/** Write a count with its noun, such as "1 report" and "1200 reports". */
+export function counted(count: number, noun: string, plural = `${noun}s`): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
+}
+
+/** Write a number of at least 1 with three digits. */
+export function rough(number: number): string {
+  return COUNT.format(number);
+}
+
+/** Write a probability as a percentage. */
+export function percent(part: bigint, whole: bigint): string {
+  return `${Number(((100 * Number(part)) / Number(whole)).toPrecision(3))}%`;
+}

@@ -1,0 +1,157 @@
+/**
+ * The person's account: what every answer cost, its bytes, and whether it was counted.
+ *
+ * An answer is one record, so its charge is saved together with its bytes, before anything is sent:
+ * user_agent/device_store.py. No true value is stored.
+ */
+
+import { type Bytes, compare, concat, sha256, toBase64, toHex } from "./bytes";
+import { PolicyError, UnknownTaskError } from "./errors";
+import type { Records, Store } from "./store/store";
+
+export type State = "pending" | "arrived" | "refused";
+export type Inclusion = "unchecked" | "counted" | "missing" | "sampled" | "unproven";
+
+/** The privacy cost of one answer, as claimed by its task and confirmed by this device. */
+export interface Claim {
+  readonly localEpsilon: number;
+  readonly centralEpsilon: number;
+  readonly delta: number;
+}
+
+/** One answer; plain data, with bytes in base64. */
+export interface Answer {
+  readonly digest: string;
+  readonly claim: Claim;
+  readonly state: State;
+  readonly inclusion: Inclusion;
+  /** Empty once it arrived and needs no check any more. */
+  readonly envelope: string;
+  readonly envelopeHash: string;
+  readonly leaves: string;
+  readonly deadline: number;
+  readonly receipt: string;
+  /** The token key in hexadecimal, empty without tokens. */
+  readonly tokenKey: string;
+  readonly issuer: string;
+  /** The secrets of a token that was not received yet; erased with its receipt. */
+  readonly pendingToken: string;
+  readonly token: string;
+}
+
+/** What to save of a new answer. */
+export interface NewAnswer {
+  readonly envelope: Bytes;
+  readonly leaves: readonly Bytes[];
+  /** Whether the task lets the shuffler drop reports, so that a missing one proves nothing. */
+  readonly isSampled: boolean;
+  readonly deadline: number;
+  readonly tokens: { readonly key: Bytes; readonly issuer: string; readonly pending: Bytes } | null;
+}
+
+/** Keys of answers begin with this. */
+const PREFIX = "answer ";
+const FINISHED = new Set<Inclusion>(["counted", "sampled", "unproven"]);
+
+/** The account of one person in a store. */
+export class Account {
+  constructor(private readonly store: Store) {}
+
+  async find(digest: Bytes): Promise<Answer | null> {
+    return this.store.locked((records) => find(records, toHex(digest)));
+  }
+
+  answers(): Promise<Answer[]> {
+    return this.store.locked((records) => all(records));
+  }
+
+  /**
+   * Check the totals, prepare an answer and save it, alone across tabs.
+   *
+   * If the task is answered already, that answer is returned and nothing is prepared. If `check` or
+   * `prepare` raises, nothing is charged.
+   */
+  async charge(
+    digest: Bytes,
+    claim: Claim,
+    check: (spent: readonly Claim[]) => void,
+    prepare: () => Promise<NewAnswer>,
+  ): Promise<{ readonly answer: Answer; readonly isRepeated: boolean }> {
+    return this.store.locked(async (records) => {
+      const earlier = await find(records, toHex(digest));
+      if (earlier) return { answer: earlier, isRepeated: true };
+      const answers = await all(records);
+      check(answers.map((answer) => answer.claim));
+      const fresh = await prepare();
+      const tokenKey = fresh.tokens ? toHex(fresh.tokens.key) : "";
+      if (tokenKey && answers.some((answer) => answer.tokenKey === tokenKey)) {
+        throw new PolicyError("token_key_again");
+      }
+      const leaves = fresh.isSampled ? [] : [...fresh.leaves].sort(compare);
+      const answer: Answer = {
+        digest: toHex(digest),
+        claim,
+        state: "pending",
+        inclusion: fresh.isSampled ? "sampled" : "unchecked",
+        envelope: toBase64(fresh.envelope),
+        envelopeHash: toHex(await sha256(fresh.envelope)),
+        leaves: toBase64(concat(...leaves)),
+        deadline: fresh.deadline,
+        receipt: "",
+        tokenKey,
+        issuer: fresh.tokens?.issuer ?? "",
+        pendingToken: toBase64(fresh.tokens?.pending ?? new Uint8Array()),
+        token: "",
+      };
+      await records.put(`${PREFIX}${answer.digest}`, answer);
+      return { answer, isRepeated: false };
+    });
+  }
+
+  /** Change fields of a saved answer; return the changed answer. */
+  change(digest: string, changes: Partial<Answer>): Promise<Answer> {
+    return this.store.locked((records) => change(records, digest, () => changes));
+  }
+
+  /** Record that the shuffler refused an answer, unless it has arrived. */
+  markRefused(digest: string): Promise<Answer> {
+    return this.store.locked((records) =>
+      change(records, digest, ({ state }) => ({ state: state === "arrived" ? state : "refused" })),
+    );
+  }
+
+  /** Record a verified receipt. */
+  markArrived(digest: string, receipt: Bytes): Promise<Answer> {
+    return this.change(digest, { state: "arrived", receipt: toBase64(receipt) });
+  }
+
+  /** Record the outcome of a check; the leaves of missing reports are kept as evidence. */
+  recordInclusion(digest: string, inclusion: Inclusion): Promise<Answer> {
+    return this.change(digest, { inclusion, ...(inclusion !== "missing" && { leaves: "" }) });
+  }
+}
+
+async function find(records: Records, digest: string): Promise<Answer | null> {
+  return ((await records.get(`${PREFIX}${digest}`)) as Answer | undefined) ?? null;
+}
+
+async function all(records: Records): Promise<Answer[]> {
+  return (await records.all(PREFIX)) as Answer[];
+}
+
+async function change(
+  records: Records,
+  digest: string,
+  changes: (answer: Answer) => Partial<Answer>,
+): Promise<Answer> {
+  const answer = await find(records, digest);
+  if (answer === null) throw new UnknownTaskError("not_answered");
+  const changed = { ...answer, ...changes(answer) };
+  if (changed.state === "arrived") {
+    // Whoever was late with another tab's token or receipt must not bring a secret back.
+    Object.assign(changed, { token: "", pendingToken: "" });
+    if (FINISHED.has(changed.inclusion)) changed.envelope = "";
+  }
+  await records.put(`${PREFIX}${digest}`, changed);
+  return changed;
+}

@@ -1,0 +1,56 @@
+/** Check a task's claim of central ε: common/accounting/claims.py and guarantees.py. */
+
+import { shareOf } from "../decimal";
+import { EXTRA_WEIGHT_SUM, ItemDummies, UniformDummies } from "../task/dummies";
+import { KEEP_SUM } from "../task/parts";
+import type { Task } from "../task/task";
+import { deltaUpper } from "./amplification";
+import { binomialDelta, eachItemDelta, geometricDelta } from "./item_noise";
+
+/** Largest number of users, and of dummies, for which the bounds have been checked. */
+const MAX_COUNT = 10 ** 9;
+
+/**
+ * Return an upper bound on the δ of a task's claimed central ε for its n_min users.
+ *
+ * The claim is true if the bound is at most the task's δ. null if this device has no formula: for
+ * levels of a hierarchy, negative binomial dummies, noise by both the devices and the shuffler, and
+ * batches too large for a second's work. Cost: at most about a second.
+ */
+export function deltaAtClaim(task: Task): number | null {
+  const { localEpsilon: local, centralEpsilon: epsilon, mechanism, dummies, noise } = task;
+  if (epsilon >= local) return 0;
+  if (!task.row.isAmplified) {
+    return -Math.expm1(epsilon - local) / (1 + Math.exp(-local)); // [KOV15]
+  }
+  const users = Math.max(1, shareOf(task.nMin, task.assumedHonestFraction));
+  const isNoiseless = mechanism.otherWeight === 0n;
+  const keep = task.shuffler.keepWeight / KEEP_SUM;
+  if (noise.distribution !== "none") {
+    if (!isNoiseless) return null;
+    return noise.distribution === "binomial"
+      ? binomialDelta(noise.trials, 1 / 2, keep, epsilon)
+      : geometricDelta(noise, keep, epsilon);
+  }
+  if (dummies instanceof ItemDummies) {
+    return eachItemDelta(dummies, dummies.extraWeight / EXTRA_WEIGHT_SUM, users, epsilon);
+  }
+  const hasFormula = dummies instanceof UniformDummies;
+  if (!hasFormula || dummies.distribution === "negative-binomial") return null;
+  const { buckets: answers, trueWeight, otherWeight } = mechanism;
+  const total = Number(trueWeight + (BigInt(answers) - 1n) * otherWeight);
+  const reduction = {
+    answers,
+    blanket: (answers * Number(otherWeight)) / total,
+    signal: Number(trueWeight - otherWeight) / total,
+    isHashed: mechanism.name === "local-hashing",
+  };
+  const adding = Math.min(users, Math.floor(MAX_COUNT / Math.max(1, dummies.trials)));
+  const anonymitySet = {
+    others: users - 1,
+    dummies: Math.min(users * dummies.perUser, MAX_COUNT),
+    randomDummies: adding * dummies.trials,
+    dummyChance: dummies.extraWeight / EXTRA_WEIGHT_SUM,
+  };
+  return deltaUpper(reduction, anonymitySet, epsilon);
+}

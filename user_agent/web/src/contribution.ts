@@ -1,0 +1,58 @@
+/**
+ * Prepare one person's submission to one task: user_agent/contribution.py.
+ *
+ * No other code turns a value into bytes that leave the device.
+ */
+
+import { type Bytes, concat } from "./bytes";
+import { ANALYZER, SHUFFLER, sealContext, sealer } from "./crypto/hpke";
+import { leafOf } from "./inclusion/proof";
+import type { Mechanism, Report } from "./mechanisms/mechanism";
+import { mechanismOf } from "./mechanisms/registry";
+import { drawBytes, shuffle, type Uniform } from "./random";
+import { SUBMISSION_ID_BYTES, type Task } from "./task/task";
+import { itemOf, type Value } from "./values";
+
+/** The bytes to send, and what the device needs later to check that they were counted. */
+export interface Prepared {
+  readonly envelope: Bytes;
+  /** Hashes of the sealed reports. */
+  readonly leaves: readonly Bytes[];
+}
+
+/**
+ * Randomize a value: the own reports, dummies and null reports, in random order.
+ *
+ * Draws, in order: those of the own reports, of the dummies, and of the permutation.
+ */
+export function drawReports(
+  task: Task,
+  mechanism: Mechanism,
+  item: number,
+  uniform: Uniform,
+): Report[] {
+  const reports = mechanism.randomize(item, uniform);
+  reports.push(...task.dummies.draw(mechanism, uniform));
+  const length = task.lengths.find((each) => each >= reports.length);
+  if (length === undefined) throw new RangeError("there are more reports than any length");
+  while (reports.length < length) reports.push(new Uint8Array(mechanism.reportBytes).fill(0xff));
+  return shuffle(reports, uniform);
+}
+
+/** Prepare a submission; raise ValueRangeError if the value does not fit the task. */
+export async function prepare(
+  task: Task,
+  digest: Bytes,
+  value: Value,
+  uniform: Uniform,
+): Promise<Prepared> {
+  const item = itemOf(task, value);
+  const mechanism = await mechanismOf(task);
+  const { suite, analyzerKey, shuffler } = task;
+  const sealReport = sealer(suite, analyzerKey, sealContext(ANALYZER, digest));
+  const sealEnvelope = sealer(suite, shuffler.key, sealContext(SHUFFLER, digest));
+  const sealed = await Promise.all(drawReports(task, mechanism, item, uniform).map(sealReport));
+  const id = drawBytes(uniform, SUBMISSION_ID_BYTES);
+  const envelope = await sealEnvelope(concat(id, ...sealed));
+  return { envelope, leaves: await Promise.all(sealed.map(leafOf)) };
+}

@@ -1,0 +1,296 @@
+/**
+ * Answer a task: fetch and check it, charge the account, prepare, save and submit: agent.py.
+ *
+ * An answer is randomized once, and saved before it is submitted, so that every retry sends the
+ * same bytes.
+ */
+
+import { Account, type Answer } from "./account";
+import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
+import { prepare } from "./contribution";
+import { isValidReceipt, type SignedTask, verifyTask } from "./crypto/signing";
+import { PendingToken, TokenKey, tokenChallenge } from "./crypto/tokens";
+import {
+  PeerError,
+  PeerRefusalError,
+  PolicyError,
+  SettingsError,
+  ShuffleDpError,
+  WitnessQuorumError,
+} from "./errors";
+import { InclusionMonitor } from "./inclusion/monitor";
+import type { NoteKey } from "./log/checkpoint";
+import { DeviceLog, type LogEvidence, type WitnessPolicy } from "./log/device_log";
+import { checkTask, checkTotals, type Policy } from "./policy";
+import { SecureUniform, type Uniform } from "./random";
+import type { Store } from "./store/store";
+import { KEEP_SUM } from "./task/parts";
+import { parseTask, type Task } from "./task/task";
+import { ConnectService } from "./transport/connect";
+import { Issuer, Shuffler } from "./transport/services";
+import { itemOf, type Value } from "./values";
+
+const CLOCK_TOLERANCE_SECONDS = 300;
+const CHECK_SECONDS = 3600;
+
+/** What a device pins and where it calls; all of it is fixed before any task is seen. */
+export interface DeviceSettings {
+  readonly policy: Policy;
+  readonly store: Store;
+  readonly shufflerUrl: string;
+  readonly issuerUrl?: string;
+  /** Shows the issuer who asks: a person's secret or an ID token. */
+  readonly credential?: Bytes;
+  /** The log that every task must be in; null to answer unlogged tasks too. */
+  readonly log: WitnessPolicy | null;
+  /** Those witnesses that recompute every claim before they cosign. */
+  readonly checkingWitnesses?: readonly NoteKey[];
+  readonly uniform?: Uniform;
+  /** Seconds since 1970 UTC. */
+  readonly now?: () => number;
+  /** Average number of seconds between checks that an answer was counted. */
+  readonly checkSeconds?: number;
+}
+
+/** A task that this device may answer, and who vouched for it. */
+export interface CheckedTask {
+  readonly task: Task;
+  /** Number of pinned witnesses that cosigned the task's checkpoint. */
+  readonly cosigners: number;
+  /** Number of those that recompute every claim first. */
+  readonly checkedBy: number;
+  /** Whether this device recomputed the central claim itself. */
+  readonly isRecomputed: boolean;
+}
+
+/** The outcome of one call of `contribute`. */
+export interface Outcome {
+  /** Whether the task was answered before; if so, this call's value was not used. */
+  readonly isRepeated: boolean;
+  /** Whether this call submitted the answer and the shuffler acknowledged it. */
+  readonly isSent: boolean;
+  readonly answer: Answer;
+}
+
+/** The device of one person. */
+export class Device {
+  readonly account: Account;
+  readonly monitor: InclusionMonitor;
+  readonly #log: DeviceLog | null;
+  private readonly shuffler: Shuffler;
+  private readonly service: ConnectService;
+  private readonly issuer: Issuer | null;
+  private readonly uniform: Uniform;
+  private readonly now: () => number;
+  readonly #underWay = new Map<string, Promise<boolean>>();
+
+  constructor(private readonly settings: DeviceSettings) {
+    const { policy, store, issuerUrl } = settings;
+    checkPolicy(policy);
+    checkAddresses(settings);
+    this.uniform = settings.uniform ?? new SecureUniform();
+    this.now = settings.now ?? (() => Date.now() / 1000);
+    this.account = new Account(store);
+    const { shufflerUrl } = settings;
+    this.service = new ConnectService(shufflerUrl, "shuffledp.v1.Shuffler", "the shuffler");
+    this.shuffler = new Shuffler(this.service);
+    this.issuer =
+      issuerUrl === undefined
+        ? null
+        : new Issuer(new ConnectService(issuerUrl, "shuffledp.v1.Issuer", "the issuer"));
+    const fetchLogged = this.shuffler.fetchLoggedTask.bind(this.shuffler);
+    this.#log = settings.log && new DeviceLog(fetchLogged, store, settings.log, this.now);
+    this.monitor = new InclusionMonitor(
+      this.shuffler,
+      this.account,
+      policy.analyzer,
+      this.uniform,
+      this.now,
+      settings.checkSeconds ?? CHECK_SECONDS,
+    );
+  }
+
+  /**
+   * Fetch a task, and check everything that must hold before it is answered.
+   *
+   * Raises ProofError, ForkError or WitnessQuorumError for a signature or proof, TaskError for an
+   * invalid task, PolicyError for one that this device does not answer, PeerError and
+   * PeerRefusalError if the shuffler is away or refuses.
+   */
+  async read(digest: Bytes): Promise<CheckedTask> {
+    const { policy, checkingWitnesses = [] } = this.settings;
+    await checkCryptography();
+    const { signed, cosigners } = await this.#fetch(digest);
+    await verifyTask(signed, digest, policy.analyzer);
+    const task = parseTask(signed.bytes);
+    const checking = new Set(checkingWitnesses.map((key) => toHex(key.identity.raw)));
+    const checkedBy = [...checking].filter((key) => cosigners.has(key)).length;
+    const isRecomputed = await checkTask(task, policy, this.now(), checkedBy);
+    return { task, cosigners: cosigners.size, checkedBy, isRecomputed };
+  }
+
+  /** Return only the task of `read`. */
+  async task(digest: Bytes): Promise<Task> {
+    return (await this.read(digest)).task;
+  }
+
+  /**
+   * Answer a task. If an answer is saved already, `value` is ignored.
+   *
+   * Raises what `read` does; ValueRangeError if the value does not fit; BudgetError if a total
+   * would be exceeded. Until the answer is saved nothing is charged; afterwards `resendPending`
+   * sends the same bytes.
+   */
+  async contribute(digest: Bytes, value: Value): Promise<Outcome> {
+    let answer = await this.account.find(digest);
+    let isRepeated = answer !== null;
+    if (answer === null) {
+      const task = await this.task(digest);
+      itemOf(task, value);
+      ({ answer, isRepeated } = await this.#prepare(task, digest, value));
+    }
+    const isSent = await this.#submit(answer);
+    const latest = (await this.account.find(digest)) ?? answer;
+    return { isRepeated, isSent, answer: latest };
+  }
+
+  /** Submit the answers that have neither arrived nor been refused; return the failures. */
+  async resendPending(): Promise<ShuffleDpError[]> {
+    const failures: ShuffleDpError[] = [];
+    for (const answer of await this.account.answers()) {
+      if (answer.state !== "pending" || this.#underWay.has(answer.digest)) continue;
+      try {
+        await this.#submit(answer);
+      } catch (error) {
+        if (!(error instanceof ShuffleDpError)) throw error;
+        failures.push(error);
+      }
+    }
+    return failures;
+  }
+
+  /** Return what this device saw of the log, to compare with other devices. */
+  async evidence(): Promise<LogEvidence[]> {
+    return this.#log?.evidence() ?? [];
+  }
+
+  async #fetch(digest: Bytes): Promise<{ signed: SignedTask; cosigners: ReadonlySet<string> }> {
+    if (this.#log === null) {
+      return { signed: await this.shuffler.fetchTask(digest), cosigners: new Set() };
+    }
+    try {
+      return await this.#log.fetch(digest);
+    } catch (error) {
+      const ahead = this.service.clockAhead;
+      if (error instanceof WitnessQuorumError && Math.abs(ahead) > CLOCK_TOLERANCE_SECONDS) {
+        const seconds = Math.round(Math.abs(ahead));
+        throw new WitnessQuorumError("clock_off", { seconds }, { cause: error });
+      }
+      throw error;
+    }
+  }
+
+  #prepare(task: Task, digest: Bytes, value: Value) {
+    const { localEpsilon, centralEpsilon, delta, tokens } = task;
+    if (tokens && !this.settings.credential) throw new SettingsError("no_credential");
+    const claim = { localEpsilon, centralEpsilon, delta };
+    const check = checkTotals.bind(null, this.settings.policy);
+    return this.account.charge(
+      digest,
+      claim,
+      (spent) => check(spent, claim),
+      async () => {
+        let saved: { key: Bytes; issuer: string; pending: Bytes } | null = null;
+        if (tokens) {
+          const { key, issuer } = tokens;
+          saved = { key: key.der, issuer, pending: PendingToken.draw(key, this.uniform) };
+        }
+        const prepared = await prepare(task, digest, value, this.uniform);
+        const isSampled = task.shuffler.keepWeight < KEEP_SUM;
+        return { ...prepared, isSampled, deadline: task.deadline, tokens: saved };
+      },
+    );
+  }
+
+  /** Submit an answer, one call at a time; return whether this call's bytes arrived. */
+  async #submit(answer: Answer): Promise<boolean> {
+    const { digest } = answer;
+    const running = this.#underWay.get(digest);
+    if (running !== undefined) {
+      await running;
+      return false;
+    }
+    const sending = this.#send(digest).finally(() => this.#underWay.delete(digest));
+    this.#underWay.set(digest, sending);
+    return sending;
+  }
+
+  async #send(name: string): Promise<boolean> {
+    const digest = knownHex(name);
+    const answer = await this.account.find(digest);
+    if (answer === null || answer.state === "arrived") return false;
+    const token = await this.#token(answer, digest);
+    const envelope = knownBase64(answer.envelope);
+    let receipt: Bytes;
+    try {
+      receipt = await this.shuffler.submit(digest, envelope, token);
+    } catch (error) {
+      const isRefused = error instanceof PeerRefusalError && error.status !== "UNAUTHENTICATED";
+      if (isRefused) await this.account.markRefused(name);
+      throw error;
+    }
+    const { shuffler } = this.settings.policy;
+    if (!(await isValidReceipt(shuffler, digest, envelope, receipt)))
+      throw new PeerError("receipt");
+    await this.account.markArrived(name, receipt);
+    return true;
+  }
+
+  /** Return the answer's token, got from the issuer at first; empty if it needs none. */
+  async #token(answer: Answer, digest: Bytes): Promise<Bytes> {
+    if (answer.token || !answer.pendingToken) return knownBase64(answer.token);
+    if (this.now() >= answer.deadline) {
+      await this.account.markRefused(answer.digest);
+      throw new PolicyError("deadline_before_token");
+    }
+    const { credential } = this.settings;
+    const key = TokenKey.of(knownHex(answer.tokenKey));
+    if (!this.issuer || !credential || !key) throw new SettingsError("no_credential");
+    const challenge = tokenChallenge(digest, answer.issuer);
+    const pending = new PendingToken(key, challenge, knownBase64(answer.pendingToken));
+    const blinded = await pending.blinded();
+    const signature = await this.issuer.issue(await key.keyId(), blinded, credential);
+    const token = await pending.finalize(signature);
+    const kept = { token: toBase64(token), pendingToken: "" };
+    await this.account.change(answer.digest, kept);
+    return token;
+  }
+}
+
+/** Raise SettingsError if this browser, or an insecure page, lacks what signatures and keys need. */
+async function checkCryptography(): Promise<void> {
+  try {
+    await crypto.subtle.generateKey("Ed25519", false, ["verify", "sign"]);
+    await crypto.subtle.generateKey("X25519", false, ["deriveBits"]);
+  } catch (error) {
+    throw new SettingsError("old_browser", {}, { cause: error });
+  }
+}
+
+/** Raise SettingsError unless every limit is above 0: nothing exceeds one that is not a number. */
+function checkPolicy(policy: Policy): void {
+  const { localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, totalDeltaCap } = policy;
+  const caps = [localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, totalDeltaCap];
+  if (![...caps, policy.checkingQuorum + 1].every((cap) => cap > 0)) throw new SettingsError("cap");
+}
+
+const ADDRESS = /^(https:\/\/|http:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(\/|$))/;
+
+/** Raise SettingsError unless calls are encrypted, or stay on this machine: they hold secrets. */
+function checkAddresses({ policy, shufflerUrl, issuerUrl }: DeviceSettings): void {
+  if ((policy.issuer === null) !== (issuerUrl === undefined))
+    throw new SettingsError("issuer_parts");
+  if (![shufflerUrl, issuerUrl ?? shufflerUrl].every((address) => ADDRESS.test(address))) {
+    throw new SettingsError("address");
+  }
+}

@@ -1,0 +1,66 @@
+/** The mechanism of a task, and whether its weights keep the task's promise. */
+
+import { TaskError } from "../errors";
+import type { MechanismSpec } from "../task/parts";
+import type { Task } from "../task/task";
+import { LocalHashing } from "./hashing";
+import { Hierarchy } from "./hierarchy";
+import { Grr, type Mechanism } from "./mechanism";
+import { UnaryEncoding } from "./unary";
+
+/** Build a task's mechanism; raise TaskError if its integers or lengths are wrong. */
+export async function mechanismOf(task: Task): Promise<Mechanism> {
+  const mechanism = await build(task);
+  const { reportBytes } = mechanism;
+  if (task.mechanism.reportBytes !== reportBytes) {
+    throw new TaskError("report_length", { value: task.mechanism.reportBytes, reportBytes });
+  }
+  return mechanism;
+}
+
+async function build(task: Task): Promise<Mechanism> {
+  const { mechanism: spec, domainSize } = task;
+  switch (spec.name) {
+    case "grr":
+    case "warner":
+      return new Grr(domainSize, spec);
+    case "local-hashing":
+      return LocalHashing.of(domainSize, spec, task.nonce);
+    case "hierarchy":
+      return new Hierarchy(task.levelSizes, spec.buckets, task.groups);
+    default:
+      return new UnaryEncoding(domainSize, spec);
+  }
+}
+
+const FIXED_POINT = 220n;
+
+/**
+ * Check true / other ≤ e^(ε / factors) exactly; near equality the answer is no.
+ *
+ * As `odds_keep` of common/mechanisms/weights.py, with a margin of a relative 1e-27, far above the
+ * error of 220 bits and far below one unit of a weight.
+ */
+export function keepsPromise(spec: MechanismSpec, factors: number, localEpsilon: number): boolean {
+  if (localEpsilon === Number.POSITIVE_INFINITY) return true;
+  const promise = exponential(localEpsilon / factors);
+  const lowered = promise - promise / 10n ** 27n - 1n;
+  return spec.trueWeight << FIXED_POINT <= lowered * spec.otherWeight;
+}
+
+/** Return e^x for x of 0 to 20 in units of 2^-220, too low by less than a relative 1e-50. */
+function exponential(x: number): bigint {
+  const view = new DataView(new ArrayBuffer(8));
+  view.setFloat64(0, x);
+  const bits = view.getBigUint64(0);
+  const mantissa = (bits & ((1n << 52n) - 1n)) | (1n << 52n);
+  const shift = (bits >> 52n) - 1075n + FIXED_POINT;
+  const exponent = shift >= 0n ? mantissa << shift : mantissa >> -shift;
+  const one = 1n << FIXED_POINT;
+  let [term, sum] = [one, one];
+  for (let k = 1n; term > 0n; k++) {
+    term = (term * exponent) / (one * k);
+    sum += term;
+  }
+  return sum;
+}

@@ -1,0 +1,3 @@
+/** What only Node offers. */
+
+export { FileStore } from "./store/file_store";

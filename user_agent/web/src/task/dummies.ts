@@ -1,0 +1,195 @@
+/** The distributions of a user's dummies: common/task/uniform_dummies.py and named_dummies.py. */
+
+import { TaskError } from "../errors";
+import type { Mechanism, Report } from "../mechanisms/mechanism";
+import type { Uniform } from "../random";
+import * as read from "./readers";
+
+/** Denominator of `extra_weight`. */
+export const EXTRA_WEIGHT_SUM = 2 ** 32;
+
+const MAX_DUMMIES = 2 ** 20;
+const MAX_TRIALS = 2 ** 24;
+const MAX_GEOMETRICS = 2 ** 16;
+const MAX_LENGTHS = 256;
+/** Least ln of the probability that a draw is accepted. */
+const MIN_LOG_ACCEPTANCE = -8 * Math.LN2;
+
+/** The distribution of the dummies of one user, drawn independently of the value. */
+export interface Dummies {
+  readonly distribution: string;
+  /** Numbers of dummies, padding included, that a submission may have; ascending. */
+  readonly lengths: readonly number[];
+  /** Draw one user's dummies as reports of a mechanism. */
+  draw(mechanism: Mechanism, uniform: Uniform): Report[];
+}
+
+const per_user = read.whole(0, MAX_DUMMIES);
+const extra_weight = read.smallWeight(1, EXTRA_WEIGHT_SUM - 1);
+const one_length = read.optional(read.truth, false);
+const FIXED = read.table({ distribution: read.text, per_user });
+const FRACTIONAL = read.table({ distribution: read.text, per_user, extra_weight, one_length });
+const BINOMIAL = read.table({
+  distribution: read.text,
+  per_user,
+  trials: read.whole(2, MAX_TRIALS),
+  extra_weight,
+  one_length,
+});
+const NEGATIVE_BINOMIAL = read.table({
+  distribution: read.text,
+  per_user,
+  trials: read.whole(1, MAX_GEOMETRICS),
+  extra_weight,
+  most: read.whole(1, MAX_DUMMIES),
+  one_length,
+});
+const EACH_ITEM = read.table({
+  distribution: read.text,
+  trials: read.whole(1, MAX_TRIALS),
+  extra_weight,
+  most: read.whole(1, MAX_DUMMIES),
+});
+
+/** Reads a view's dummies. */
+export const dummies = read.union<UniformDummies | ItemDummies>("distribution", {
+  fixed: (...json) => new UniformDummies(FIXED(...json), 0),
+  fractional: (...json) => new UniformDummies(FRACTIONAL(...json), 1),
+  binomial: (...json) => {
+    const stated = BINOMIAL(...json);
+    return new UniformDummies(stated, stated.trials);
+  },
+  "negative-binomial": (...json) => {
+    const stated = NEGATIVE_BINOMIAL(...json);
+    const { trials, most, extraWeight, perUser } = stated;
+    const chance = extraWeight / EXTRA_WEIGHT_SUM;
+    const ways = logGamma(trials + most) - logGamma(trials) - logGamma(most + 1);
+    const log = ways + trials * Math.log1p(-chance) + most * Math.log(chance);
+    checkConditioned((trials * chance) / (1 - chance), perUser, most, log);
+    return new UniformDummies(stated, most);
+  },
+  "each-item": (...json) => new ItemDummies(EACH_ITEM(...json)),
+});
+
+/** `perUser` uniform dummies, and a random number more of at most `most`. */
+export class UniformDummies implements Dummies {
+  readonly distribution: string;
+  readonly lengths: readonly number[];
+  readonly perUser: number;
+  readonly trials: number;
+  readonly extraWeight: number;
+
+  constructor(
+    stated: ReturnType<typeof FIXED> & Partial<ReturnType<typeof BINOMIAL>>,
+    readonly most: number,
+  ) {
+    const { perUser } = stated;
+    this.distribution = stated.distribution;
+    this.perUser = perUser;
+    this.trials = stated.trials ?? most;
+    this.extraWeight = stated.extraWeight ?? 0;
+    if (perUser + most > MAX_DUMMIES) throw new TaskError("too_many_dummies");
+    const step = stated.oneLength ? most + 1 : Math.floor(most / MAX_LENGTHS) + 1;
+    const count = Math.floor(most / step) + 1;
+    this.lengths = Array.from({ length: count }, (_, at) => perUser + (most % step) + at * step);
+  }
+
+  draw(mechanism: Mechanism, uniform: Uniform): Report[] {
+    return mechanism.dummies(this.drawNumber(uniform), uniform, 0);
+  }
+
+  /** Whether it is a fixed or fractional number, as a level of a hierarchy needs. */
+  get hasAnAverage(): boolean {
+    return this.most === 0 || (this.distribution === "fractional" && this.lengths.length === 2);
+  }
+
+  /** Draw the number of one user's dummies. */
+  drawNumber(uniform: Uniform): number {
+    if (this.distribution !== "negative-binomial") {
+      return this.perUser + successes(this.extraWeight, this.trials, uniform).length;
+    }
+    for (;;) {
+      let total = 0;
+      let running = this.trials;
+      while (running > 0) {
+        running = successes(this.extraWeight, running, uniform).length;
+        total += running;
+      }
+      if (total <= this.most) return this.perUser + total;
+    }
+  }
+}
+
+/** A dummy that names the item, by chance, for each item; all are drawn again above `most`. */
+export class ItemDummies implements Dummies {
+  readonly distribution = "each-item";
+  readonly lengths: readonly number[];
+  readonly trials: number;
+  readonly extraWeight: number;
+  readonly most: number;
+
+  constructor({ trials, extraWeight, most }: ReturnType<typeof EACH_ITEM>) {
+    const chance = extraWeight / EXTRA_WEIGHT_SUM;
+    let log = 0;
+    if (trials > most) {
+      const ways = logGamma(trials + 1) - logGamma(most + 1) - logGamma(trials - most + 1);
+      log = ways + most * Math.log(chance) + (trials - most) * Math.log1p(-chance);
+    }
+    checkConditioned(trials * chance, 0, most, log);
+    [this.trials, this.extraWeight, this.most] = [trials, extraWeight, most];
+    this.lengths = [most];
+  }
+
+  draw(mechanism: Mechanism, uniform: Uniform): Report[] {
+    for (;;) {
+      const items = successes(this.extraWeight, this.trials, uniform);
+      if (items.length <= this.most) {
+        return items.flatMap((item) => mechanism.randomize(item, uniform));
+      }
+    }
+  }
+}
+
+/** For each level of a hierarchy, a fixed or fractional number of uniform nodes. */
+export class LevelDummies implements Dummies {
+  readonly distribution = "levels";
+  readonly lengths: readonly number[];
+
+  constructor(readonly views: readonly UniformDummies[]) {
+    const certain = views.reduce((total, view) => total + view.perUser, 0);
+    const random = views.reduce((total, view) => total + view.most, 0);
+    this.lengths = Array.from({ length: random + 1 }, (_, more) => certain + more);
+    if (certain + random > MAX_DUMMIES) throw new TaskError("too_many_dummies");
+  }
+
+  /** Draw the numbers of all levels, and then the nodes of each level. */
+  draw(mechanism: Mechanism, uniform: Uniform): Report[] {
+    const numbers = this.views.map((view) => view.drawNumber(uniform));
+    return numbers.flatMap((number, level) => mechanism.dummies(number, uniform, level));
+  }
+}
+
+/** Return which of `count` trials succeed: each is an integer, and succeeds below the weight. */
+function successes(weight: number, count: number, uniform: Uniform): number[] {
+  const found: number[] = [];
+  for (let trial = 0; trial < count; trial++) {
+    if (uniform.below(BigInt(EXTRA_WEIGHT_SUM)) < weight) found.push(trial);
+  }
+  return found;
+}
+
+/** As `check_conditioned` of common/task/dummies.py, for a random number of this mean. */
+function checkConditioned(mean: number, certain: number, most: number, logChance: number): void {
+  if (mean > most && logChance < MIN_LOG_ACCEPTANCE) throw new TaskError("too_many_redrawn");
+  if (mean + certain > MAX_DUMMIES) throw new TaskError("too_many_dummies");
+}
+
+/** ln Γ(x) for x of at least 1, by Stirling's series [DLMF, 5.11.1]. */
+function logGamma(x: number): number {
+  let shift = 0;
+  let at = x;
+  for (; at < 12; at += 1) shift += Math.log(at);
+  const inverse = 1 / (at * at);
+  const series = (1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse / 1680))) / at;
+  return (at - 0.5) * Math.log(at) - at + 0.5 * Math.log(2 * Math.PI) + series - shift;
+}

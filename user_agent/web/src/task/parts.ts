@@ -1,0 +1,132 @@
+/** The tables of a task: mechanism, shuffler with its noise, and token key. */
+
+import { type Bytes, toInteger } from "../bytes";
+import { PROOF_BYTES } from "../crypto/signing";
+import { TokenKey } from "../crypto/tokens";
+import { TaskError } from "../errors";
+import type { MechanismName } from "./protocols";
+import * as read from "./readers";
+
+/** Denominator of `keep_weight`. */
+export const KEEP_SUM = 2 ** 32;
+/** Denominator of a geometric distribution's weights. */
+export const RATIO_SUM = 2 ** 30;
+export const MAX_DOMAIN_SIZE = 2 ** 24;
+
+const MAX_REPORT_BYTES = 65_536;
+const MAX_PER_ITEM = 2 ** 24;
+const MAX_GEOMETRIC = 2 ** 20;
+const MAX_DRAWS = 2 ** 20;
+
+const MECHANISM = read.table({
+  name: read.choice<MechanismName>(
+    "grr",
+    "warner",
+    "symmetric-unary",
+    "optimized-unary",
+    "local-hashing",
+    "hierarchy",
+  ),
+  buckets: read.whole(2, MAX_DOMAIN_SIZE),
+  digits: read.whole(1, 24),
+  true_weight: read.weight(1n, read.MAX_WEIGHT_SUM),
+  /** 0 if and only if reports have no noise of their own. */
+  other_weight: read.weight(0n, read.MAX_WEIGHT_SUM),
+  report_bytes: read.whole(1, MAX_REPORT_BYTES),
+});
+/** A mechanism for items, with its integer weights: MechanismSpec of common/task/specs.py. */
+export type MechanismSpec = ReturnType<typeof MECHANISM>;
+
+export const mechanism: read.Reader<MechanismSpec> = (json, name) => {
+  const spec = MECHANISM(json, name);
+  const { trueWeight, otherWeight, buckets } = spec;
+  const most = otherWeight === 0n ? 1n : read.MAX_WEIGHT_SUM;
+  read.checkRange("true_weight", trueWeight, otherWeight + 1n, most);
+  const total = trueWeight + (BigInt(buckets) - 1n) * otherWeight;
+  read.checkRange("the sum of the weights", total, 1n, read.MAX_WEIGHT_SUM);
+  return spec;
+};
+
+const NONE = read.table({ distribution: read.choice("none") });
+const BINOMIAL = read.table({
+  distribution: read.choice("binomial"),
+  trials: read.whole(1, MAX_PER_ITEM),
+});
+const GEOMETRIC = read.table({
+  distribution: read.choice("geometric"),
+  peak: read.optional(read.whole(0, MAX_GEOMETRIC), 0),
+  left_weight: read.smallWeight(1, RATIO_SUM - 1),
+  right_weight: read.smallWeight(1, RATIO_SUM - 1),
+  most: read.whole(1, MAX_GEOMETRIC),
+});
+export type GeometricNoise = ReturnType<typeof GEOMETRIC>;
+/** The distribution of the number of the shuffler's dummies of one item. */
+export type Noise = ReturnType<typeof NONE | typeof BINOMIAL> | GeometricNoise;
+
+const geometric: read.Reader<GeometricNoise> = (json, name) => {
+  const noise = GEOMETRIC(json, name);
+  if (noise.most < noise.peak || drawsPerItem(noise) > MAX_DRAWS) {
+    throw new TaskError("too_many_draws");
+  }
+  return noise;
+};
+
+/** A shuffler of a task: its signed key, and what it drops, and adds to each view. */
+export const shuffler = read.table({
+  key: read.bytes,
+  name: read.printable(64, read.ASCII),
+  proof: read.optional(proofOf, new Uint8Array()),
+  keep_weight: read.optional(read.smallWeight(1, KEEP_SUM), KEEP_SUM),
+  noise: read.listOf(
+    read.union<Noise>("distribution", { none: NONE, binomial: BINOMIAL, geometric }),
+  ),
+});
+
+/** The issuer whose one-time tokens a task requires, and the task's signed token key. */
+export const tokens = read.table({
+  issuer: (json, name) => {
+    const issuer = read.text(json, name);
+    if (!/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(issuer)) throw new TaskError("issuer_name");
+    return issuer;
+  },
+  key: (json, name) => {
+    const key = TokenKey.of(read.bytes(json, name));
+    if (key === null) throw new TaskError("token_key");
+    return key;
+  },
+  proof: proofOf,
+});
+
+function proofOf(...json: Parameters<read.Reader<Bytes>>): Bytes {
+  const proof = read.bytes(...json);
+  if (proof.length !== PROOF_BYTES) throw new TaskError("proof_length");
+  return proof;
+}
+
+/** Return the last second since 1970 UTC at which a signed key may be used. */
+export function endOfValidity(proof: Bytes): bigint {
+  return toInteger(proof.subarray(0, 8));
+}
+
+/** Approximate number of draws for one item's dummies, as in common/task/shuffler_spec.py. */
+export function drawsPerItem(noise: Noise): number {
+  if (noise.distribution !== "geometric") return meanOfNoise(noise) / 32;
+  const side = (ratio: number, length: number) => {
+    const fits = -Math.expm1(length * Math.log(ratio / RATIO_SUM));
+    return length === 0 ? 0 : RATIO_SUM / (RATIO_SUM - ratio) / fits;
+  };
+  return side(noise.leftWeight, noise.peak) + side(noise.rightWeight, noise.most - noise.peak + 1);
+}
+
+/** Average number of the shuffler's dummies of one item. */
+export function meanOfNoise(noise: Noise): number {
+  if (noise.distribution !== "geometric") return "trials" in noise ? noise.trials / 2 : 0;
+  let [total, sum] = [0, 0];
+  for (let z = 0; z <= noise.most; z++) {
+    const ratio = (z < noise.peak ? noise.leftWeight : noise.rightWeight) / RATIO_SUM;
+    const mass = ratio ** Math.abs(z - noise.peak);
+    total += mass;
+    sum += z * mass;
+  }
+  return sum / total;
+}

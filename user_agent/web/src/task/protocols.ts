@@ -1,0 +1,68 @@
+/** The protocols that this device answers, and the tasks that each allows: common/protocols.py. */
+
+export type MechanismName =
+  | "grr"
+  | "warner"
+  | "symmetric-unary"
+  | "optimized-unary"
+  | "local-hashing"
+  | "hierarchy";
+
+/** A named protocol. */
+export interface ProtocolRow {
+  readonly mechanism: MechanismName;
+  /** Whether reports have local noise of their own. */
+  readonly localNoise: "required" | "optional" | "none";
+  /** Allowed distributions of the device's dummies; if empty, devices add none. */
+  readonly dummies: readonly string[];
+  /** Distribution of the shuffler's dummies of each item. */
+  readonly noise: "none" | "binomial" | "geometric";
+  /** Whether the shuffler may drop reports at random. */
+  readonly samples: boolean;
+  readonly isBinary: boolean;
+  /** Number of buckets; 0 if the task chooses it. */
+  readonly buckets: number;
+  /** Whether the central ε relies on the shuffler; if not, it is the local ε. */
+  readonly isAmplified: boolean;
+}
+
+const FIXED = ["fixed", "fractional"] as const;
+const RANDOM = [...FIXED, "binomial", "negative-binomial"] as const;
+
+function row(mechanism: MechanismName, own: Partial<ProtocolRow> = {}): ProtocolRow {
+  return {
+    mechanism,
+    localNoise: "required",
+    dummies: [],
+    noise: "none",
+    samples: false,
+    isBinary: false,
+    buckets: 0,
+    isAmplified: true,
+    ...own,
+  };
+}
+
+const LOCAL = { isAmplified: false };
+/** The protocols by name. */
+export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
+  ["ldp-warner", row("warner", { ...LOCAL, isBinary: true })],
+  ["ldp-grr", row("grr", LOCAL)],
+  ["ldp-sue", row("symmetric-unary", LOCAL)],
+  ["ldp-oue", row("optimized-unary", LOCAL)],
+  ["ldp-blh", row("local-hashing", { ...LOCAL, buckets: 2 })],
+  ["ldp-olh", row("local-hashing", LOCAL)],
+  ["sh", row("grr")],
+  ["murs", row("local-hashing")],
+  ["hp-sdp", row("local-hashing")],
+  ["ddps", row("warner", { isBinary: true })],
+  ["aue", row("grr", { localNoise: "none", dummies: ["each-item"] })],
+  ["puredump", row("grr", { localNoise: "none", dummies: FIXED })],
+  ["hierarchy", row("hierarchy", { localNoise: "none", dummies: ["levels"] })],
+  ["mixdump", row("grr", { dummies: FIXED })],
+  ["od-hp", row("local-hashing", { localNoise: "optional", dummies: RANDOM })],
+  ["fe1", row("local-hashing", { localNoise: "none", dummies: FIXED })],
+  ["sbin", row("grr", { localNoise: "none", noise: "binomial", samples: true })],
+  ["sageo", row("grr", { localNoise: "none", noise: "geometric", samples: true })],
+  ["hybrid", row("grr", { noise: "geometric" })],
+]);

@@ -1,0 +1,125 @@
+/** Calls to the shuffler and the issuer: their clients in user_agent/. Answers are not yet verified. */
+
+import { type Bytes, fromInteger, splitEvery, toInteger } from "../bytes";
+import { SIGNATURE_BYTES, type SignedTask } from "../crypto/signing";
+import { MODULUS_BYTES } from "../crypto/tokens";
+import { ProofError, WireError } from "../errors";
+import { type BatchCommitment, type InclusionProof, MAX_BITS } from "../inclusion/proof";
+import { SignedCheckpoint } from "../log/checkpoint";
+import { HASH_BYTES, MAX_SIZE, type Path } from "../log/merkle";
+import {
+  bytesField,
+  type ConnectService,
+  fixedField,
+  type Message,
+  messageField,
+  wholeField,
+} from "./connect";
+
+const MAX_TASK_BYTES = 2 * 1024 * 1024;
+const MAX_NOTE_BYTES = 1 << 17;
+const MAX_BUCKET_BYTES = 4 * 1024 * 1024;
+const MAX_PATH = 128;
+
+/** A task's place in the log, for a device that computes the entry itself. */
+export interface LogProof {
+  readonly index: bigint;
+  readonly path: Path;
+  readonly checkpoint: SignedCheckpoint;
+  readonly consistency: Path;
+}
+
+export interface LoggedTask {
+  readonly task: SignedTask;
+  readonly proof: LogProof;
+}
+
+/** The shuffler. */
+export class Shuffler {
+  constructor(private readonly service: ConnectService) {}
+
+  async fetchTask(digest: Bytes): Promise<SignedTask> {
+    return signedTask(await this.service.call("FetchTask", { taskDigest: digest }));
+  }
+
+  async fetchLoggedTask(digest: Bytes, logSize: bigint): Promise<LoggedTask> {
+    const request = { taskDigest: digest, logSize: String(logSize) };
+    const answer = await this.service.call("FetchTask", request);
+    return { task: signedTask(answer), proof: logProof(answer) };
+  }
+
+  /** Submit an envelope with a token, empty for none; return the receipt. */
+  async submit(digest: Bytes, envelope: Bytes, token: Bytes): Promise<Bytes> {
+    const request = { taskDigest: digest, envelope, ...(token.length > 0 && { token }) };
+    const answer = await this.service.call("Submit", request);
+    return bytesField(answer, "receipt", SIGNATURE_BYTES);
+  }
+
+  /** Fetch a batch's commitment, with one bucket if a prefix is given. */
+  async inclusion(digest: Bytes, prefix: number | null): Promise<InclusionProof> {
+    const place = prefix === null ? {} : { prefix: fromInteger(prefix, 4) };
+    return inclusionProof(
+      await this.service.call("GetInclusion", { taskDigest: digest, ...place }),
+    );
+  }
+}
+
+/** The issuer of one-time tokens. */
+export class Issuer {
+  constructor(private readonly service: ConnectService) {}
+
+  /** Fetch the blind signature of a blinded message; the same message may be sent again. */
+  async issue(keyId: Bytes, blinded: Bytes, credential: Bytes): Promise<Bytes> {
+    const answer = await this.service.call("IssueToken", { keyId, blinded, credential });
+    return fixedField(answer, "blindSignature", MODULUS_BYTES);
+  }
+}
+
+function signedTask(answer: Message): SignedTask {
+  const task = messageField(answer, "task") ?? {};
+  return {
+    bytes: bytesField(task, "task", MAX_TASK_BYTES),
+    signature: fixedField(task, "signature", SIGNATURE_BYTES),
+  };
+}
+
+/** Parse a task's place in the log; raise ProofError if it is missing. */
+export function logProof(answer: Message): LogProof {
+  const proof = messageField(answer, "logProof");
+  if (proof === null) throw new ProofError("no_log_proof");
+  return {
+    index: wholeField(proof, "index", MAX_SIZE),
+    path: hashes(proof, "path"),
+    checkpoint: SignedCheckpoint.parse(bytesField(proof, "checkpoint", MAX_NOTE_BYTES)),
+    consistency: hashes(proof, "consistency"),
+  };
+}
+
+function hashes(message: Message, name: string): Path {
+  const bytes = bytesField(message, name, MAX_PATH * HASH_BYTES);
+  if (bytes.length % HASH_BYTES) throw new WireError("bad_field", { name });
+  return splitEvery(bytes, HASH_BYTES);
+}
+
+/** Parse a bucket's proof; without a prefix, bucket and path are empty. */
+export function inclusionProof(answer: Message): InclusionProof {
+  const commitment = commitmentOf(messageField(answer, "commitment") ?? {});
+  const padded = bytesField(answer, "bucket", MAX_BUCKET_BYTES);
+  const end = 4 + Number(toInteger(padded.slice(0, 4))) * HASH_BYTES;
+  if (padded.length > 0 && end > padded.length)
+    throw new WireError("bad_field", { name: "bucket" });
+  const path = splitEvery(bytesField(answer, "path", MAX_BITS * HASH_BYTES), HASH_BYTES);
+  return { commitment, bucket: padded.slice(4, end), path };
+}
+
+function commitmentOf(message: Message): BatchCommitment {
+  return {
+    taskDigest: fixedField(message, "taskDigest", HASH_BYTES),
+    batchId: fixedField(message, "batchId", 16),
+    leaves: wholeField(message, "nLeaves", 2n ** 64n - 1n),
+    bits: Number(wholeField(message, "bits", BigInt(MAX_BITS))),
+    root: fixedField(message, "root", HASH_BYTES),
+    signature: fixedField(message, "signature", SIGNATURE_BYTES),
+    salt: fixedField(message, "salt", HASH_BYTES),
+  };
+}

@@ -1,0 +1,77 @@
+/**
+ * A person's value as an item of a task: user_agent/contribution.py, common/messages/submission.py.
+ *
+ * No error repeats a value.
+ */
+
+import { ValueRangeError } from "./errors";
+import { type Breakdown, GROUP_SEPARATOR } from "./task/domain";
+import { normalize } from "./task/readers";
+import type { Task } from "./task/task";
+
+/** An item's number, a number to be put into a bucket, or the text of either. */
+export type Value = number | string;
+
+const LISTED = 20;
+const ITEM = /^[0-9]{1,20}$/;
+const NUMBER = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
+
+/** Return the item of a value; raise ValueRangeError if it does not fit the task. */
+export function itemOf(task: Task, value: Value): number {
+  const { breakdown, edges, labels, domainSize } = task;
+  const ofGroup = Math.floor(domainSize / task.groups);
+  let [rest, first, size] = [typeof value === "string" ? normalize(value) : value, 0, domainSize];
+  if (breakdown && (edges || typeof rest === "string")) {
+    const [text, group] = splitGroup(String(rest), breakdown);
+    [rest, first, size] = [text, group * ofGroup, ofGroup];
+  }
+  let item: number;
+  if (edges) item = edges.bucketOf(numberOf(rest));
+  else if (typeof rest === "string") {
+    const own = labels.slice(first, first + size);
+    item = namedItem(rest, breakdown ? own.map(afterGroup) : own, size);
+  } else item = rest;
+  if (!Number.isInteger(item)) throw new ValueRangeError("not_an_item");
+  if (item < 0 || item >= size) throw new ValueRangeError("item_outside", { most: size - 1 });
+  return first + item;
+}
+
+function numberOf(value: Value): number {
+  if (typeof value === "number") return value;
+  if (!NUMBER.test(value)) throw new ValueRangeError("not_a_number");
+  return Number(value);
+}
+
+function afterGroup(label: string): string {
+  return label.split(GROUP_SEPARATOR).slice(1).join(GROUP_SEPARATOR);
+}
+
+/** Split `group / value`; of the groups A and A/B, A/B/7 could be either, and is refused. */
+function splitGroup(text: string, breakdown: Breakdown): [string, number] {
+  const { groups } = breakdown;
+  const [before = ""] = text.split(GROUP_SEPARATOR);
+  const head = before.trimEnd();
+  const fitting = groups.filter(
+    (name) => text.startsWith(name) && text.slice(name.length).trimStart().startsWith("/"),
+  );
+  const exact = fitting.filter((name) => name === head);
+  const [found, ...others] = exact.length > 0 ? exact : fitting;
+  if (found === undefined || others.length > 0) {
+    const words = groups.slice(0, LISTED).join(", ");
+    throw new ValueRangeError("no_group", { attribute: breakdown.attribute, words });
+  }
+  const rest = text.slice(found.length).trimStart().slice(1);
+  return [rest.trim(), groups.indexOf(found)];
+}
+
+/** Parse an item's label or number; with labels, a number needs a # before it. */
+function namedItem(text: string, labels: readonly string[], size: number): number {
+  const wanted = normalize(text);
+  const found = labels.map(normalize).indexOf(wanted);
+  if (found >= 0) return found;
+  const digits = wanted.replace(/^#/, "");
+  if ((digits !== wanted || labels.length === 0) && ITEM.test(digits)) return Number(digits);
+  if (labels.length === 0) throw new ValueRangeError("item_outside", { most: size - 1 });
+  const words = labels.slice(0, LISTED).join(", ");
+  throw new ValueRangeError("no_label", { words, most: size - 1 });
+}

@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { deltaUpper } from "../src/accounting/amplification";
+import { vectors } from "./vectors";
+
+/** Vectors beyond the ε of any claim, or without any: nothing to hold the device to. */
+const isClaim = ({ eps_upper: upper }: { eps_upper?: number | string }) => upper !== "inf";
+
+for (const each of vectors("accounting").vectors.filter(isClaim)) {
+  const { kind, n, k, eps_l, M, colluders = 0, eps } = each.inputs;
+  const local = eps_l === "inf" ? Number.POSITIVE_INFINITY : eps_l;
+  const odds = Math.exp(-local);
+  const total = 1 + (k - 1) * odds;
+  const reduction = {
+    answers: k,
+    blanket: (k * odds) / total,
+    signal: -Math.expm1(-local) / total,
+    isHashed: kind === "olh",
+  };
+  const set = { others: n - 1 - colluders, dummies: M, randomDummies: 0, dummyChance: 0 };
+  test(`formula 1 is met from above: ${JSON.stringify(each.inputs)}`, () => {
+    const exact = each.delta_exact_blanket;
+    if (eps !== undefined) {
+      const found = deltaUpper(reduction, set, eps) ?? 1;
+      assert.ok(found >= exact * (1 - 1e-12), `${found} is below ${exact}`);
+      assert.ok(found <= exact * 1.001 + 1e-18, `${found} is far above ${exact}`);
+      return;
+    }
+    const { delta } = each.inputs;
+    const { eps_upper: upper, eps_lower: lower } = each;
+    if (lower !== undefined) {
+      const found = deltaUpper(reduction, set, lower) ?? 1;
+      assert.ok(found >= delta, `${found} is refuted by an attack of ${delta}`);
+    }
+    const found = deltaUpper(reduction, set, upper) ?? 1;
+    assert.ok(found <= delta * 1.001, `${found} is far above ${delta}`);
+  });
+}

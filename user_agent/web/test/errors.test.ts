@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ForkError, PeerRefusalError, ProofError, sentence, TaskError } from "../src/errors";
+import messages from "../src/messages.json";
+import { parseTask } from "../src/task/task";
+
+function sources(folder: string): string {
+  return readdirSync(folder, { withFileTypes: true })
+    .map((each) => {
+      const path = join(folder, each.name);
+      if (each.isDirectory()) return sources(path);
+      return path.endsWith(".ts") ? readFileSync(path, "utf8") : "";
+    })
+    .join("\n");
+}
+
+test("every sentence is used, and every parameter of it is given", () => {
+  const code = sources("src") + sources("page");
+  for (const [key, text] of Object.entries(messages)) {
+    assert.ok(code.includes(`"${key}"`), key);
+    assert.doesNotMatch(text, /[{}](?!\w)(?<!\w})/);
+  }
+});
+
+test("errors keep the names and statuses of the Python device", () => {
+  const fork = new ForkError("log_forked", { size: 1, old: 2 });
+  assert.deepEqual([fork.name, fork.status], ["ForkError", "FAILED_PRECONDITION"]);
+  assert.ok(fork instanceof ProofError);
+  assert.ok(!(fork instanceof TaskError));
+  const refusal = new PeerRefusalError("the shuffler", "ALREADY_EXISTS", "again");
+  assert.equal(refusal.message, "the shuffler refused the call (ALREADY_EXISTS): again");
+  assert.equal(refusal.status, "ALREADY_EXISTS");
+  assert.equal(sentence("deadline_passed"), "the task's deadline has passed");
+});
+
+test("huge and deep texts are refused at once", () => {
+  const encode = (text: string) => new TextEncoder().encode(text);
+  const start = performance.now();
+  for (const text of [
+    "9".repeat(2e6),
+    `"${"a".repeat(2e6)}"`,
+    "[".repeat(2e6),
+    '{"a":'.repeat(3e5),
+  ]) {
+    assert.throws(() => parseTask(encode(text)), TaskError);
+  }
+  assert.throws(() => parseTask(encode(`${" ".repeat(3e6)}`)), TaskError);
+  assert.ok(performance.now() - start < 2000);
+});

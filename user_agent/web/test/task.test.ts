@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { utf8 } from "../src/bytes";
+import { PolicyError, TaskError } from "../src/errors";
+import { mechanismOf } from "../src/mechanisms/registry";
+import { writeDouble } from "../src/task/canonical";
+import { parseTask } from "../src/task/task";
+import { vectors } from "./vectors";
+
+const { accepted, refused } = vectors("tasks") as {
+  accepted: Record<string, { bytes: string }>;
+  refused: Record<string, string>;
+};
+
+/** Tasks that this device refuses by their protocol's name. */
+const UNSUPPORTED = new Set(
+  (
+    "ldp-olh-strings ldp-sw signed rappor discover laplace duchi piecewise hybrid-mean harmony " +
+    "mean-est multi-hm multi-rphm priv-kv lasting"
+  ).split(" "),
+);
+
+for (const [name, { bytes }] of Object.entries(accepted)) {
+  test(`the task ${name} of the vectors is read, or refused by name`, async () => {
+    if (UNSUPPORTED.has(name)) {
+      assert.throws(() => parseTask(utf8(bytes)), PolicyError);
+      return;
+    }
+    const task = parseTask(utf8(bytes));
+    const mechanism = await mechanismOf(task);
+    assert.equal(task.mechanism.reportBytes, mechanism.reportBytes);
+  });
+}
+
+for (const [why, text] of Object.entries(refused)) {
+  test(`bytes with ${why} are refused`, () => {
+    assert.throws(() => parseTask(utf8(text)), TaskError);
+  });
+}
+
+test("doubles are written as Python writes them", () => {
+  const known = {
+    "1.0": 1,
+    "1e-06": 1e-6,
+    "1.5e+16": 1.5e16,
+    "1234567890123456.0": 1234567890123456,
+    "0.0001": 1e-4,
+    "0.1": 0.1,
+    "5e-324": 5e-324,
+    "-0.0": -0,
+    "1e+22": 1e22,
+  };
+  for (const [text, value] of Object.entries(known)) assert.equal(writeDouble(value), text);
+});
+
+test("a submission has at most a mebibyte, with its longest length", () => {
+  const { task } = vectors("transcript-puredump");
+  const bytes = (perUser: number) => utf8(task.replace('"per_user":4', `"per_user":${perUser}`));
+  assert.equal(parseTask(bytes(20_161)).lengths.at(-1), 20_163);
+  assert.throws(() => parseTask(bytes(20_162)), TaskError);
+});
+
+test("what would make the shuffler or a reader stumble is refused", () => {
+  const noise = vectors("transcript-geometric-noise").task;
+  const labels = vectors("transcript-mixdump").task;
+  for (const [whole, old, fresh] of [
+    [noise, '"left_weight":"536870912"', '"left_weight":"1073741823"'],
+    [noise, '"most":90', '"most":39'],
+    [labels, '"car"', '"\\ud800"'],
+    [labels, '"car"', '"bus"'],
+    [labels, '"car"', `"${"c".repeat(257)}"`],
+  ]) {
+    assert.ok(whole.includes(old));
+    assert.throws(() => parseTask(utf8(whole.replace(old, fresh))), TaskError, fresh);
+  }
+});

@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { utf8 } from "../src/bytes";
+import { roundedUp } from "../src/decimal";
+import { TaskError, ValueRangeError } from "../src/errors";
+import { parseTask } from "../src/task/task";
+import { itemOf } from "../src/values";
+import { vectors } from "./vectors";
+
+const text = (name: string): string => vectors(`transcript-${name}`).task;
+
+test("values are read as numbers, labels, groups and buckets", () => {
+  const cases: [string, string | number, number][] = [
+    ["grr", "3", 3],
+    ["grr", " #4 ", 4],
+    ["mixdump", "#2", 2],
+    ["breakdown", "FR / #1", 3],
+    ["breakdown", "DE/flu", 0],
+    ["edges", "1e2", 5],
+    ["edges", ".1", 0],
+    ["hierarchy", "FR / -1", 8],
+  ];
+  for (const [name, value, item] of cases) {
+    assert.equal(itemOf(parseTask(utf8(text(name))), value), item, `${name}`);
+  }
+});
+
+test("an error never repeats the value that it refuses", () => {
+  const cases: [string, string | number][] = [
+    ["grr", "secret7"],
+    ["grr", 7777],
+    ["grr", 0.777],
+    ["grr", Number.NaN],
+    ["mixdump", "7"],
+    ["mixdump", "secret7"],
+    ["breakdown", "DE"],
+    ["breakdown", "XX / flu 7"],
+    ["breakdown", "DE / 7"],
+    ["edges", "7e7e7"],
+    ["edges", "0x7"],
+    ["edges", 777],
+    ["edges", Number.POSITIVE_INFINITY],
+    ["hierarchy", 7],
+  ];
+  for (const [name, value] of cases) {
+    const isRefused = (error: Error) =>
+      error instanceof ValueRangeError && !/7|secret/.test(error.message);
+    assert.throws(() => itemOf(parseTask(utf8(text(name))), value), isRefused, `${name} ${value}`);
+  }
+});
+
+test("groups are named, and cannot be mistaken for values", () => {
+  const whole = text("breakdown");
+  for (const groups of [
+    '"",""',
+    '"DE","DE"',
+    '"DE ","FR"',
+    '"D / E","FR"',
+    '"DE /","FR"',
+    '"DE"',
+  ]) {
+    const changed = whole.replace('"groups":["DE","FR"]', `"groups":[${groups}]`);
+    assert.notEqual(changed, whole);
+    assert.throws(() => parseTask(utf8(changed)), TaskError, groups);
+  }
+  const nameless = whole.replace('"attribute":"country",', "");
+  assert.throws(() => parseTask(utf8(nameless)), TaskError);
+});
+
+test("privacy figures are shown rounded up", () => {
+  const known = { "1.235": 1.2341, "0.1": 0.1, "1000": 999.95, inf: 1 / 0, "0": 0, "20": 20, "1.001e-7": 1.0001e-7 }; // biome-ignore format: a table
+  for (const [shown, figure] of Object.entries(known)) assert.equal(roundedUp(figure), shown);
+});
