@@ -154,7 +154,7 @@ class LocalParties(ABC, Generic[Running]):
         return ShufflerClient.connect(self.shuffler.address, self.authority, token)
 
     async def publish_task(self, draft: TaskDraft) -> SignedTask:
-        """Publish a task with a key for its tokens, to envelopes of its suite."""
+        """Publish a task, with a key for its tokens and the shuffler's key of its suite."""
         tokens = await self.create_token_key(draft.deadline, draft.population)
         key = self.envelope_key(draft.suite)
         async with self.operator() as operator:

@@ -33,14 +33,9 @@ class WebHost:
         return f"{scheme}://{self.name}:{address.rpartition(':')[2]}"
 
     def settings(self, prefix: str) -> dict[str, Any]:
-        """Return a listener's settings, whose names begin with `prefix`."""
-        if self.certificate is None:
-            return {f"{prefix}plain": True}
-        return {
-            f"{prefix}certificate": str(self.certificate),
-            f"{prefix}key": str(self.key),
-            f"{prefix}hosts": [self.name],
-        }
+        """Return the settings of a TLS listener, whose names begin with `prefix`."""
+        files = {"certificate": str(self.certificate), "key": str(self.key)}
+        return {f"{prefix}{name}": file for name, file in files.items()}
 
 
 class PageCluster(Cluster):
@@ -73,6 +68,9 @@ class PageCluster(Cluster):
     async def start_user_agent(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the user agent, and the publisher, whose page pins the same identities."""
         await super().start_user_agent(**changes)
+        own: dict[str, Any] = {"plaintext": True}
+        if self.host.certificate:
+            own = {"hosts": [self.host.name], **self.host.settings("tls_")}
         pinned = {
             f"{party}_identity": self.published(party, "identity.pub")
             for party in ("analyzer", "shuffler", "issuer")
@@ -84,9 +82,10 @@ class PageCluster(Cluster):
             shuffler=self.url("shuffler"),
             issuer=self.url("issuer"),
             witnesses=self._witness_keys,
-            total_central_epsilon_cap=10.0,
+            total_central_epsilon_cap=10.0,  # small batches have hardly any amplification
+            inclusion_check_seconds=2.0,
             **pinned,
-            **self.host.settings(""),
+            **own,
         )
 
     async def failure(self) -> PeerError:
@@ -124,9 +123,8 @@ class PageCluster(Cluster):
         return {name: invitation(page, digest, credential) for name, credential in people}
 
     def _http(self, party: str) -> dict[str, Any]:
-        settings = self.host.settings("http_")
-        return {
-            "http_listen": self._web[party],
-            "http_origins": [self.url("publisher")],
-            **settings,
-        }
+        own: dict[str, Any] = {"http_plain": True}
+        if self.host.certificate:
+            own = {"http_hosts": [self.host.name], **self.host.settings("http_")}
+        origins = [self.url("publisher")]
+        return {"http_listen": self._web[party], "http_origins": origins, **own}

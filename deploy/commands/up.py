@@ -67,7 +67,9 @@ def up(
     from deploy.clients.page_cluster import PageCluster, WebHost
     from deploy.terminal.interruption import until_stopped
 
-    web = WebHost(name=host, certificate=web_certificate, key=web_key) if host else WebHost()
+    web = (
+        WebHost(name=host.lower(), certificate=web_certificate, key=web_key) if host else WebHost()
+    )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = [f"person-{number}" for number in range(1, people + 1)]
     asyncio.run(until_stopped(_serve(PageCluster(folder, names, web), draft or _DRAFT, json=json)))

@@ -5,10 +5,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED: Final = 130
 """Exit status after an interruption, as shells use it."""
 _GRACE_SECONDS: Final = 1.0
@@ -25,16 +26,19 @@ def ended_by_interrupt() -> Generator[None]:
         signal.signal(signal.SIGINT, _end)
 
 
-async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work`, or cancel it at the first signal to stop, and let it clean up in peace."""
+async def until_stopped(
+    work: Coroutine[Any, Any, None], signals: Sequence[signal.Signals] = STOPS
+) -> None:
+    """Await `work`, or cancel it at the first of some signals, and let it clean up in peace."""
     task = asyncio.ensure_future(work)
 
     def stop() -> None:
         if not task.cancelling():
             task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+    for number in signals:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
+            asyncio.get_running_loop().add_signal_handler(number, stop)
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()

@@ -52,7 +52,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.commands.issuer.fetch",
         "deploy.commands.profile._found_in",
         "deploy.commands.up._ask",
-        "deploy.demo.demo._contribute",
+        "deploy.demo.demo.contribute",
         "deploy.docker.deployment.Deployment._write",
         "deploy.docker.deployment.Deployment.prepare",
         "deploy.load.users.SealedUsers.save",
