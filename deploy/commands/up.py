@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import sys
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -9,15 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from common.errors import UsageError
+from common.errors import ShuffleDpError, UsageError
 from deploy.commands import options
 from deploy.terminal.console import terminal
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
     from common.crypto.signing import SignedTask
-    from common.task_digest import TaskDigest
     from deploy.clients.page_cluster import PageCluster
 
 app = typer.Typer()
@@ -57,19 +55,18 @@ def up(
         web_certificate: Certificate of that name with its chain, a .pem file that browsers trust.
         web_key: Key of that certificate.
     """
-    if host and not (web_certificate and web_key):
+    tls = (web_certificate, web_key)
+    if host and None in tls:
         raise UsageError(
             "--host needs --certificate and --key: browsers give a page the cryptography to take "
             "part over HTTPS only, or on the machine itself"
         )
-    if not host and (web_certificate or web_key):
+    if not host and any(tls):
         raise UsageError("--certificate and --key need --host, the certificate's name")
     from deploy.clients.page_cluster import PageCluster, WebHost
     from deploy.terminal.interruption import until_stopped
 
-    web = (
-        WebHost(name=host.lower(), certificate=web_certificate, key=web_key) if host else WebHost()
-    )
+    web = WebHost(host.lower(), web_certificate, web_key) if web_certificate and web_key else None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = [f"person-{number}" for number in range(1, people + 1)]
     asyncio.run(until_stopped(_serve(PageCluster(folder, names, web), draft or _DRAFT, json=json)))
@@ -84,12 +81,13 @@ async def _serve(cluster: "PageCluster", draft: Path, *, json: bool) -> None:
             status.stop()
             _show(cluster, signed, json=json)
             status.start()
-            counting = asyncio.ensure_future(_count(cluster, signed.digest(), status))
-            try:
-                raise await cluster.failure()
-            finally:
-                counting.cancel()
-                status.update("Stopping …")
+            async with cluster.shuffler_operator() as shuffler:
+                while True:
+                    cluster.check()
+                    with suppress(ShuffleDpError):  # nobody has fetched the task yet
+                        found = await shuffler.progress(signed.digest())
+                        status.update(f"Answers: {found.n_users:,}. The batch is {found.state}.")
+                    await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _ask(cluster: "PageCluster", file: Path) -> "SignedTask":
@@ -97,15 +95,14 @@ async def _ask(cluster: "PageCluster", file: Path) -> "SignedTask":
     from common.messages.batch import TaskState
     from common.runtime.state_directory import atomic_write
     from common.runtime.validation import read_file
-    from common.task_digest import TaskDigest
     from deploy.tasks import drafts
 
     draft, kept = drafts.read(file), cluster.directory / "question.txt"
     version = sha256(read_file(file)).hexdigest()
     if kept.exists():
-        earlier, _, digits = kept.read_text(encoding="utf-8").partition(" ")
+        earlier, digits = kept.read_text(encoding="utf-8").split()
         async with cluster.operator() as operator:
-            signed, summary = await operator.describe(TaskDigest(bytes.fromhex(digits)))
+            signed, summary = await operator.describe(options.task_digest(digits))
         if (version, TaskState.OPEN) == (earlier, summary.state):
             return signed
     signed = await cluster.publish_task(draft)
@@ -119,47 +116,29 @@ def _show(cluster: "PageCluster", signed: "SignedTask", *, json: bool) -> None:
     from common.task.task import Task
     from deploy.commands.profile import DEFAULT_PROFILE, profile_of
     from deploy.tasks.invitations import is_for_browsers
-    from deploy.terminal.files import atomic_output
-    from deploy.terminal.json_output import print_json
+    from deploy.terminal.json_output import print_answer
 
     task, digest, folder = Task.from_bytes(signed.task_bytes), signed.digest(), cluster.directory
-    invited, addresses = cluster.invitations(digest), cluster.addresses()
+    invited = cluster.invitations(digest)
     file, profile = folder / "invitations.txt", folder / DEFAULT_PROFILE
     lines = "".join(f"{name} {address}\n" for name, address in invited.items())
     atomic_write(file, lines.encode(), _OWNER_ONLY)
-    with atomic_output(profile, quiet=True) as written:
-        written.write_text(profile_of(folder, {}), encoding="utf-8")
-    (name, first), *others = invited.items()
-    command = f"shuffledp --profile {shlex.quote(str(profile))}"
+    atomic_write(profile, profile_of(folder, {}).encode(), _OWNER_ONLY)
+    name, first = next(iter(invited.items()))
     warnings = []
     if task.n_min > len(invited):
         warnings.append(f"a result needs {task.n_min} people: --people {task.n_min}")
     if not is_for_browsers(task):
         warnings.append("the page cannot answer such a question yet; `shuffledp contribute` can")
-    if json:
-        fields = {"task_digest": digest.hex(), "invitation": first, "invitations": str(file)}
-        print_json({**fields, "profile": str(profile), **addresses, "warnings": warnings})
-        return
-    terminal().print(
+    notes = "".join(f"\nWarning: {each}." for each in warnings)
+    command = f"  shuffledp --profile {shlex.quote(str(profile))}"
+    text = (
         f"All parties run; their files are in {folder}. To answer as {name}, open\n\n  {first}\n\n"
-        + f"{len(others)} more invitations, one a person: {file}. " * bool(others)
-        + "Then, in another terminal:\n\n"
-        f"  {command} task close {digest.hex()}\n  {command} result {digest.hex()}\n\n"
-        + "".join(f"Warning: {each}.\n" for each in warnings)
-        + "Ctrl-C stops all.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        f"All invitations, one a person: {file}. Then, in another terminal:\n\n"
+        f"{command} task close {digest.hex()}\n{command} result {digest.hex()}\n\n"
+        "Ctrl-C stops all."
     )
-
-
-async def _count(cluster: "PageCluster", digest: "TaskDigest", status: "Status") -> None:
-    """Show the number of answers at a terminal."""
-    from common.errors import ShuffleDpError
-
-    async with cluster.shuffler_operator() as shuffler:
-        while True:
-            with suppress(ShuffleDpError):  # nobody has fetched the task yet
-                progress = await shuffler.progress(digest)
-                status.update(f"Answers: {progress.n_users:,}; the batch is {progress.state}.")
-            await asyncio.sleep(_POLL_SECONDS)
+    fields = {"task_digest": digest.hex(), "invitation": first, "invitations": str(file)}
+    fields |= {"profile": str(profile), **cluster.addresses()}
+    print_answer({**fields, "warnings": warnings}, text + notes, json=json)
+    sys.stdout.flush()

@@ -118,8 +118,7 @@ async def collect_in(cluster: Cluster, people: SamplePeople, console: Console) -
     signed = await cluster.publish_task(draft)
     console.print(f"Task {signed.digest().hex()}")
     started = time.perf_counter()
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(TextColumn("{task.description}"), *columns, console=console) as bar:
+    with progress_bar(console) as bar:
         await contribute(people.values, signed, cluster, bar)
     submitted = time.perf_counter()
     with console.status("Shuffling, opening, estimating …"):
@@ -131,6 +130,12 @@ async def collect_in(cluster: Cluster, people: SamplePeople, console: Console) -
         submit_seconds=submitted - started,
         shuffle_seconds=status.shuffle_seconds,
     )
+
+
+def progress_bar(console: Console) -> Progress:
+    """Return the bars of people's tokens and answers."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(TextColumn("{task.description}"), *columns, console=console)
 
 
 async def contribute(
