@@ -10,12 +10,28 @@ import pytest
 import issuer.server
 from common.errors import PeerRefusalError, SettingsError
 from common.runtime.state_directory import StateDirectory
+from deploy.clients.issuer import draw_people
 from deploy.tasks.drafts import read_token_key
 from issuer.entitlements import PeopleList
 from issuer.settings import IssuerSettings
 from issuer.token_keys import TokenKeys
 from tests.support.command_line import shown, shown_json
 from tests.support.issuers import ISSUER_NAME, people_file
+
+
+def test_each_person_gets_an_invitation(tmp_path: Path) -> None:
+    """Printed for one person, or written for all, to a file that only its owner can read."""
+    file, out = tmp_path / "credentials.txt", tmp_path / "invitations.txt"
+    file.write_bytes(draw_people(["Ada", "Bo Li"]).credentials)
+    given = "ab" * 32, "--credentials", str(file), "--page", "https://poll.example/"
+    address = shown("issuer invite", *given, "--person", "Bo Li").strip()
+    shown("issuer invite", *given, "--out", str(out))
+    lines = out.read_text(encoding="utf-8").splitlines()
+
+    assert address.startswith(f"https://poll.example/#task={'ab' * 32}&credential=")
+    assert f"Bo Li {address}" == lines[1]
+    assert 2 == len(set(lines))
+    assert 0o600 == out.stat().st_mode & 0o777
 
 
 async def test_each_person_gets_a_secret_and_the_issuer_its_hash(tmp_path: Path) -> None:
