@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import grpc
 
 from common.errors import CallerError, WireError
-from common.runtime.access import CALLS, LONG_MESSAGE, Call, Caller, CallKind, bearer_token
+from common.runtime.access import CALLS, LONG_MESSAGE, OPEN, Call, CallKind, bearer_token
 from common.runtime.admission import (
     FORESEEN,
     NOT_ARRIVED,
@@ -117,7 +117,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
     def _admit(self, call: Call, context: Any) -> AdmittedCall:  # noqa: ANN401
         """Check the caller and the limits, and return the admitted call."""
-        if call.caller is not Caller.ANYONE:
+        if call.caller not in OPEN:
             names = None
             if self._callers is not None:
                 certificate = b"".join(context.auth_context().get("x509_pem_cert", ()))

@@ -5,7 +5,7 @@ import logging
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from email.utils import formatdate
 from functools import partial
@@ -117,6 +117,8 @@ class _Connection(HttpToolsProtocol):
 
     def sweep(self, now: float) -> None:
         """Close the connection if it is late, and abort it if that takes long."""
+        if self.transport.is_closing():
+            self._due = min(self._due, now + _CLOSING_SECONDS)
         if now >= self._due:
             if self.transport.is_closing():
                 self.transport.abort()
@@ -204,7 +206,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request, without uvicorn's timer."""
-        self._due = self.loop.time() + IDLE_SECONDS
+        self._due = self.loop.time() + (IDLE_SECONDS if self._in_header else HEADER_SECONDS)
         self.flow.resume_reading()
         self._server.limit.settle(self, idle=True)
 
@@ -331,6 +333,12 @@ class HttpServer:
                 if isinstance(connection, _Connection):
                     connection.sweep(now)
             await asyncio.sleep(_SWEEP_SECONDS)
+
+
+def is_host(field: bytes, hosts: Collection[bytes]) -> bool:
+    """Return whether a Host field, with or without a port, names one of the hosts."""
+    name, _, port = field.rpartition(b":")
+    return (name if port.isdigit() else field).lower() in hosts
 
 
 async def _guarded(app: App, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's

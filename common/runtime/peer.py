@@ -1,8 +1,8 @@
 """Who calls a service, as limits see it, whichever way the call came."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, Self
 
 Address = IPv4Address | IPv6Address
@@ -42,6 +42,11 @@ def parse_address(host: str) -> Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+def networks(texts: Iterable[str]) -> Networks:
+    """Parse networks such as 192.0.2.0/24; raise ValueError for another text."""
+    return [ip_network(text) for text in texts]
+
+
 def is_within(address: Address, networks: Networks) -> bool:
     """Return whether an address is in one of the networks."""
     return any(address in network for network in networks)
@@ -52,3 +57,9 @@ def shared_address(address: Address) -> str:
     if isinstance(address, IPv4Address):
         return f"ipv4:{address}"
     return f"ipv6:{address.packed[:_IPV6_NETWORK_BYTES].hex()}"
+
+
+def is_from(client: tuple[str, int] | None, within: Networks) -> bool:
+    """Return whether a connection is from one of the networks."""
+    address = parse_address(client[0]) if client else None
+    return address is not None and is_within(address, within)
