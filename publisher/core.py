@@ -1,4 +1,4 @@
-"""The page's files with their headers, as an ASGI application. Pure but for reading the files."""
+"""The page's files with their headers, as an ASGI application."""
 
 import base64
 import hashlib
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from common.errors import SettingsError
+from common.runtime.http_server import is_host
 
 CONSTANTS: Final = "constants.js"
 """The module with the pins and limits, which the page's script imports."""
@@ -61,7 +62,7 @@ class Page:
         `services` are the addresses that the page may call, `hosts` names without a port. Raises
         SettingsError if a file of the bundle cannot be read.
         """
-        self._hosts = frozenset(hosts)
+        self._hosts = frozenset(host.encode() for host in hosts)
         files = _files(bundle, f"export const constants = {json.dumps(constants)};\n".encode())
         integrity = {f"/{name}": _integrity(body, "sha384") for name, body in files.items()}
         scripts = {path: known for path, known in integrity.items() if path.endswith(".js")}
@@ -84,9 +85,9 @@ class Page:
         self._answers = {f"/{name}": _answer(name, body, policy) for name, body in files.items()}
         self._answers["/"] = self._answers.pop("/index.html")
 
-    def answer(self, method: str, path: str, host: str) -> Answer:
-        """Answer a request; `host` is its Host header."""
-        if re.sub(r":\d+$", "", host.lower()) not in self._hosts:
+    def answer(self, method: str, path: str, host: bytes) -> Answer:
+        """Answer a request; `host` is its Host field."""
+        if not is_host(host, self._hosts):
             return Answer(HTTPStatus.FORBIDDEN)
         if path not in self._answers:
             return Answer(HTTPStatus.NOT_FOUND)
@@ -97,7 +98,7 @@ class Page:
     async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI
         """Serve one request."""
         hosts = [text for name, text in scope["headers"] if name == b"host"]
-        host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
+        host = b" ".join(hosts)  # two are none
         status, headers, body = self.answer(scope["method"], scope["path"], host)
         length = (b"content-length", b"%d" % len(body))
         headers = (*_QUIET, *headers, length)

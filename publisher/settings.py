@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.access import is_local
+from common.runtime.http_settings import Host
 from common.runtime.settings import FilePath, ServiceSettings
 from common.runtime.validation import STRICT
 from common.transparency.checkpoint import NoteKey, log_key
@@ -40,7 +41,7 @@ Positive = Annotated[float, Field(gt=0)]
 class PublisherSettings(ServiceSettings):
     """Settings of the publisher. Its pins and limits become constants of the page."""
 
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[Host, ...] = ()
     """Names, without a port, under which browsers reach the page; by default that of `listen`."""
     behind_proxy: bool = False
     """Whether a proxy on a private network ends TLS, so that `plaintext` is allowed anywhere."""
@@ -86,6 +87,8 @@ class PublisherSettings(ServiceSettings):
             )
         if self.plaintext and not (self.behind_proxy or is_local(self.listen)):
             raise SettingsError("plaintext is allowed on loopback, or with behind_proxy = true")
+        if self.listen.startswith(("0.0.0.0:", "[::]:")) and not self.hosts:
+            raise SettingsError("listen on all addresses needs hosts")
         if (self.issuer is None) != (self.issuer_identity is None):
             raise SettingsError("issuer and issuer_identity belong together")
         if self.issuer is None and not self.allow_tasks_without_tokens:

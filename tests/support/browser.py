@@ -133,10 +133,22 @@ def check_page(
     """
     Check that a page, with all details open, requests nothing else and raises no error.
 
-    It fits the window, has enough contrast, and follows the colour scheme. Controls have names and
-    tables captions; there is one main part and one title, and heading levels step by one.
+    See `check_shown` for the rest.
     """
     watched = show(browser, html, folder, size=size, scheme=scheme)
+    check_shown(watched, scheme)
+    watched.close()
+
+    assert ([(folder / "page.html").as_uri()], []) == (watched.requests, watched.complaints)
+
+
+def check_shown(watched: Watched, scheme: Scheme) -> None:
+    """
+    Check that a page, with all details open, fits the window and follows the colour scheme.
+
+    It has enough contrast; controls have names and tables captions; there is one main part and one
+    title, and heading levels step by one.
+    """
     page = watched.page
     page.evaluate("document.querySelectorAll('details').forEach(x => x.open = true)")
     page.mouse.wheel(0, 20_000)
@@ -144,9 +156,7 @@ def check_page(
     dark = sum(map(int, re.findall(r"\d+", page.evaluate(paper)))) < 200
     faint, nameless, levels = (page.evaluate(each) for each in (_FAINT_TEXT, _NAMELESS, _LEVELS))
     parts = page.get_by_role("main").count(), page.locator("table:not(:has(caption))").count()
-    watched.close()
 
-    assert ([(folder / "page.html").as_uri()], []) == (watched.requests, watched.complaints)
     assert wide <= 0
     assert dark == (scheme == "dark")
     assert ([], [], (1, 0)) == (faint, nameless, parts)

@@ -147,15 +147,14 @@ def test_changed_tasks_are_accepted_or_refused_as_before() -> None:
     assert vectors("transcript_changes") == changed_tasks(texts)
 
 
-@pytest.mark.parametrize(
-    "claim", vectors("transcript_claims"), ids=lambda claim: claim["task"][-60:]
-)
-def test_the_claims_hold(claim: Transcript) -> None:
-    """δ at the claim is what it was, to the accuracy of the bound."""
-    task = Task.from_bytes(claim["task"].encode())
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_claims_hold(step: int) -> None:
+    """δ at the claim is what it was, to the accuracy of the bound; fast: each third."""
+    for claim in vectors("transcript_claims")[::step]:
+        task = Task.from_bytes(claim["task"].encode())
 
-    assert claim["delta_at_claim"] == pytest.approx(delta_at_claim(task), rel=1e-9)
-    assert claim["delta_at_claim"] <= task.delta
+        assert claim["delta_at_claim"] == pytest.approx(delta_at_claim(task), rel=1e-9)
+        assert claim["delta_at_claim"] <= task.delta
 
 
 @pytest.mark.parametrize("name", _NAMES)

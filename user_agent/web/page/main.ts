@@ -1,6 +1,6 @@
 /** The page to take part: shows a task, answers it once, and finds the answer counted. */
 
-import { Account, type Answer } from "../src/account";
+import type { Account, Answer } from "../src/account";
 import { knownBase64, knownHex, splitEvery, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
@@ -11,10 +11,12 @@ import {
   ValueRangeError,
   WitnessQuorumError,
 } from "../src/errors";
+import type { InclusionMonitor } from "../src/inclusion/monitor";
 import { NoteKey } from "../src/log/checkpoint";
 import { WitnessPolicy } from "../src/log/device_log";
 import { HASH_BYTES } from "../src/log/merkle";
 import { IndexedDbStore } from "../src/store/store";
+import type { Task } from "../src/task/task";
 import type { Value } from "../src/values";
 import { choicesOf } from "./choices";
 import { constants } from "./constants.js";
@@ -42,7 +44,7 @@ function say(text: string, isHeard = false): void {
 function warn(...texts: readonly string[]): void {
   const place = byId("alert");
   if (place.textContent !== texts.join("")) {
-    place.replaceChildren(...texts.map((text) => element("p", {}, text)));
+    place.replaceChildren(...texts.filter(Boolean).map((text) => element("p", {}, text)));
   }
 }
 
@@ -63,12 +65,6 @@ function show(title: string, ...parts: readonly (HTMLElement | null)[]): void {
   content.replaceChildren(heading, ...parts.filter((part) => part !== null));
   document.title = title;
   if (hadFocus) heading.focus();
-}
-
-function button(text: string, act: () => Promise<void>): HTMLElement {
-  const made = element("button", { type: "button" }, text);
-  made.addEventListener("click", () => void act());
-  return made;
 }
 
 /** Return what all devices of the page share. */
@@ -100,6 +96,7 @@ async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
 
 class Page {
   readonly #account: Account;
+  readonly #monitor: InclusionMonitor;
   readonly #invitations: Invitations;
   readonly #devices = new Map<string, Device>();
   readonly #tabs = new BroadcastChannel("shuffledp");
@@ -113,7 +110,7 @@ class Page {
     private readonly store: IndexedDbStore,
     private readonly settings: DeviceSettings,
   ) {
-    this.#account = new Account(store);
+    ({ account: this.#account, monitor: this.#monitor } = new Device(settings));
     this.#invitations = new Invitations(store);
   }
 
@@ -142,25 +139,25 @@ class Page {
     try {
       for (const invitation of await this.#invitations.all()) {
         const answer = await this.#account.find(knownHex(invitation.digest));
-        const { monitor } = this.#device(invitation);
         if (answer?.state === "pending") await this.#send(invitation, null);
-        if (answer && stateOf(answer) === "unchecked") {
-          await (isStart ? monitor.check(answer) : monitor.checkDue());
-        }
+        if (isStart && answer && stateOf(answer) === "unchecked") await this.#monitor.check(answer);
       }
+      await this.#monitor.checkDue();
       if (this.#mayAsk && this.#current) await this.#ask(this.#current);
       await this.#refresh();
+    } catch (error) {
+      warn(explained(error));
     } finally {
       this.#isBusy = false;
     }
   }
 
   /** Answer a task, or send its saved answer again if `value` is null. */
-  async #send(invitation: Invitation, value: Value | null): Promise<void> {
+  async #send(invitation: Invitation, value: Value | null, task?: Task): Promise<void> {
     const digest = knownHex(invitation.digest);
     const tell = invitation.digest === this.#current?.digest ? warn : () => undefined;
     try {
-      const { isRepeated } = await this.#device(invitation).contribute(digest, value ?? "");
+      const { isRepeated } = await this.#device(invitation).contribute(digest, value ?? "", task);
       tell(isRepeated && value !== null ? word("answer_again") : "");
     } catch (error) {
       const isSaved = (await this.#account.find(digest)) !== null;
@@ -199,10 +196,9 @@ class Page {
       warn();
     } catch (error) {
       this.#mayAsk = error instanceof PeerError || error instanceof WitnessQuorumError;
-      show(
-        word("ask_failed"),
-        button(word("again"), () => this.#ask(invitation)),
-      );
+      const again = element("button", { type: "button" }, word("again"));
+      again.addEventListener("click", () => void this.#ask(invitation));
+      show(word("ask_failed"), again);
       warn(explained(error), word("untouched"));
     }
     say("");
@@ -216,7 +212,7 @@ class Page {
     const form = element("form", { noValidate: true }, ...choices.parts, send);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      void this.#answer(invitation, choices.read(), form, send);
+      void this.#answer(invitation, task, choices.read(), form, send);
     });
     const claims = (await this.#account.answers()).map(({ claim }) => claim);
     show(
@@ -237,6 +233,7 @@ class Page {
 
   async #answer(
     invitation: Invitation,
+    task: Task,
     value: Value | null,
     form: HTMLElement,
     send: HTMLElement,
@@ -246,12 +243,14 @@ class Page {
       warn(explained(new ValueRangeError("no_choice")));
       return;
     }
-    const progress = element("progress", { ariaLabel: word("answer_sending") });
+    const progress = element("progress", { ariaLabel: word("answer_sending"), tabIndex: -1 });
     send.replaceWith(progress);
+    progress.focus();
     say(word("answer_sending"));
-    await this.#send(invitation, value);
+    await this.#send(invitation, value, task);
     say("");
     progress.replaceWith(send);
+    send.focus();
     await this.#refresh();
   }
 
@@ -271,17 +270,9 @@ class Page {
       paragraph(title, "prompt"),
       paragraph(word(`text ${state}`)),
       paragraph(word("answer_once")),
-      state === "unchecked" ? button(word("check"), () => this.#check(answer)) : null,
       element("details", {}, element("summary", {}, word("receipt")), facts(receipt)),
     );
     say(word(`text ${state}`), true);
-  }
-
-  async #check(answer: Answer): Promise<void> {
-    say(word("checking"));
-    const found = await this.#device(this.#current as Invitation).monitor.check(answer);
-    say(found === "unchecked" ? word("check_early") : "");
-    await this.#refresh();
   }
 
   async #showAccount(): Promise<void> {

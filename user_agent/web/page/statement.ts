@@ -74,8 +74,9 @@ export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTML
   const alone = Number.isFinite(local) ? word("protected_alone", { odds: odds(local) }) : "";
   return section(
     word("protected"),
-    paragraph(central < local ? word("protected_central", figures) : word("protected_local")),
+    central < local ? paragraph(word("protected_central", figures)) : null,
     paragraph(alone || word("protected_never")),
+    central < local ? null : paragraph(word("protected_local")),
     paragraph(
       isRecomputed
         ? word("protected_recomputed")

@@ -1,0 +1,36 @@
+/**
+ * Print a hash of the reports of many answers to each transcript's task, and their counts in cells.
+ *
+ * Arguments: the number of answers to each task, and the seed of the draws.
+ */
+
+import { createHash } from "node:crypto";
+import { drawReports } from "../src/contribution";
+import { mechanismOf } from "../src/mechanisms/registry";
+import { parseTask } from "../src/task/task";
+import { itemOf } from "../src/values";
+import { HashedDraws, hashOf } from "./hashed_draws";
+import { vectorNames, vectors } from "./vectors";
+
+const CELLS = 64;
+const [answers = "", seed = ""] = process.argv.slice(2);
+
+const found: Record<string, { hash: string; counts: number[] }> = {};
+for (const name of vectorNames("transcript-")) {
+  const shown = vectors(name);
+  const task = parseTask(Buffer.from(shown.task));
+  const mechanism = await mechanismOf(task);
+  const values = shown.answers.map((answer: { value: number | string }) => answer.value);
+  const uniform = new HashedDraws(seed);
+  const all = createHash("sha256");
+  const counts = new Array<number>(CELLS).fill(0);
+  for (let at = 0; at < Number(answers); at++) {
+    const item = itemOf(task, values[at % values.length]);
+    const hash = hashOf(...drawReports(task, mechanism, item, uniform));
+    all.update(hash);
+    const cell = (hash[0] ?? 0) % CELLS;
+    counts[cell] = (counts[cell] ?? 0) + 1;
+  }
+  found[name] = { hash: all.digest("hex"), counts };
+}
+process.stdout.write(JSON.stringify(found));
