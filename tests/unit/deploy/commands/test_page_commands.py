@@ -107,7 +107,12 @@ def test_the_first_question_of_up_is_answered_and_released(tmp_path: Path) -> No
     [answer] = [line for line in commands_on(_QUICK_START) if "contribute" in line]
     cap = _given(tmp_path).local_epsilon_cap
     identity = SigningIdentity.generate().public_identity()
-    given = Policy(identity=identity, shuffler_identity=identity, allow_tasks_without_tokens=True)
+    given = Policy(
+        identity=identity,
+        shuffler_identity=identity,
+        allow_tasks_without_tokens=True,
+        local_epsilon_cap=cap,
+    )
 
     assert 1 == task.n_min
     assert is_for_browsers(task)
