@@ -63,13 +63,15 @@ def up(
         )
     if not host and any(tls):
         raise UsageError("--certificate and --key need --host, the certificate's name")
+    from common.runtime.state_directory import StateDirectory
     from deploy.clients.page_cluster import PageCluster, WebHost
     from deploy.terminal.interruption import until_stopped
 
     web = WebHost(host.lower(), web_certificate, web_key) if web_certificate and web_key else None
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = [f"person-{number}" for number in range(1, people + 1)]
-    asyncio.run(until_stopped(_serve(PageCluster(folder, names, web), draft or _DRAFT, json=json)))
+    with StateDirectory.open(folder).held():
+        cluster = PageCluster(folder, names, web)
+        asyncio.run(until_stopped(_serve(cluster, draft or _DRAFT, json=json)))
 
 
 async def _serve(cluster: "PageCluster", draft: Path, *, json: bool) -> None:
@@ -80,6 +82,7 @@ async def _serve(cluster: "PageCluster", draft: Path, *, json: bool) -> None:
             signed = await _ask(cluster, draft)
             status.stop()
             _show(cluster, signed, json=json)
+            status.update("Nobody has opened the question yet.")
             status.start()
             async with cluster.shuffler_operator() as shuffler:
                 while True:
@@ -116,7 +119,7 @@ def _show(cluster: "PageCluster", signed: "SignedTask", *, json: bool) -> None:
     from common.task.task import Task
     from deploy.commands.profile import DEFAULT_PROFILE, profile_of
     from deploy.tasks.invitations import is_for_browsers
-    from deploy.terminal.json_output import print_answer
+    from deploy.terminal.json_output import dumps
 
     task, digest, folder = Task.from_bytes(signed.task_bytes), signed.digest(), cluster.directory
     invited = cluster.invitations(digest)
@@ -140,5 +143,5 @@ def _show(cluster: "PageCluster", signed: "SignedTask", *, json: bool) -> None:
     )
     fields = {"task_digest": digest.hex(), "invitation": first, "invitations": str(file)}
     fields |= {"profile": str(profile), **cluster.addresses()}
-    print_answer({**fields, "warnings": warnings}, text + notes, json=json)
+    sys.stdout.write(f"{dumps({**fields, 'warnings': warnings}) if json else text + notes}\n")
     sys.stdout.flush()
