@@ -9,8 +9,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from common.errors import SettingsError
 from common.runtime.http_server import is_host
+from common.runtime.validation import read_file
 
 CONSTANTS: Final = "constants.js"
 """The module with the pins and limits, which the page's script imports."""
@@ -23,6 +23,11 @@ _TYPES: Final = {
     "html": b"text/html; charset=utf-8",
     "js": b"text/javascript; charset=utf-8",
 }
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self' '{}'; style-src 'self'; connect-src {}; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
 _QUIET: Final = (
     (b"cache-control", b"no-cache"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -67,22 +72,20 @@ class Page:
         integrity = {f"/{name}": _integrity(body, "sha384") for name, body in files.items()}
         scripts = {path: known for path, known in integrity.items() if path.endswith(".js")}
         imports = json.dumps({"integrity": scripts}, separators=(",", ":")).encode()
-        html = _read(bundle / "index.html")
+        html = read_file(bundle / "index.html")
         files["index.html"] = html.replace(_PLACE, _head(integrity, imports))
-        policy = "; ".join(
-            (
-                "default-src 'none'",
-                f"script-src 'self' '{_integrity(imports, 'sha256')}'",
-                "style-src 'self'",
-                " ".join(("connect-src", *services)),
-                "base-uri 'none'",
-                "form-action 'none'",
-                "frame-ancestors 'none'",
-                "require-trusted-types-for 'script'",
-                "trusted-types 'none'",
+        allowed = _POLICY.format(_integrity(imports, "sha256"), " ".join(services)).encode()
+        self._answers = {
+            f"/{name}": Answer(
+                HTTPStatus.OK,
+                (
+                    (b"content-type", _TYPES[name.rpartition(".")[2]]),
+                    (b"content-security-policy", allowed),
+                ),
+                body,
             )
-        )
-        self._answers = {f"/{name}": _answer(name, body, policy) for name, body in files.items()}
+            for name, body in files.items()
+        }
         self._answers["/"] = self._answers.pop("/index.html")
 
     def answer(self, method: str, path: str, host: bytes) -> Answer:
@@ -109,21 +112,14 @@ class Page:
 
 def _files(bundle: Path, constants: bytes) -> dict[str, bytes]:
     """Return the style, the page's script, and all scripts that it may import."""
-    files = {_STYLE: _read(bundle / _STYLE), CONSTANTS: constants}
+    files = {_STYLE: read_file(bundle / _STYLE), CONSTANTS: constants}
     wanted = [_SCRIPT]
     while wanted:
         name = wanted.pop()
-        files[name] = _read(bundle / name)
+        files[name] = read_file(bundle / name)
         imported = {each.decode() for each in _IMPORTED.findall(files[name])}
         wanted += imported - files.keys()
     return files
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _integrity(body: bytes, algorithm: str) -> str:
@@ -137,9 +133,3 @@ def _head(integrity: Mapping[str, str], imports: bytes) -> bytes:
         f'<script type="importmap">{imports.decode()}</script>\n'
         f'<script type="module" src={script}></script>'
     ).encode()
-
-
-def _answer(name: str, body: bytes, policy: str) -> Answer:
-    kind = _TYPES[name.rpartition(".")[2]]
-    headers = [(b"content-type", kind), (b"content-security-policy", policy.encode())]
-    return Answer(HTTPStatus.OK, tuple(headers), body)

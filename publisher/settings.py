@@ -85,6 +85,8 @@ class PublisherSettings(ServiceSettings):
                 "protect the page in exactly one way: tls_directory, or tls_certificate with "
                 "tls_key, which browsers trust without tls_authority, or plaintext = true"
             )
+        if self.listen.startswith("unix:") or self.metrics_listen is not None:
+            raise SettingsError("the publisher listens on host:port, and has no metrics")
         if self.plaintext and not (self.behind_proxy or is_local(self.listen)):
             raise SettingsError("plaintext is allowed on loopback, or with behind_proxy = true")
         if self.listen.startswith(("0.0.0.0:", "[::]:")) and not self.hosts:

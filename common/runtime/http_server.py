@@ -88,6 +88,29 @@ class ServerCertificate:
         return context
 
 
+class _Joined:
+    """A transport that sends the header of an answer together with what follows, for speed."""
+
+    __slots__ = ("_has_begun", "_header", "_transport", "close", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._header = b""
+        self._has_begun = False
+        self.close = transport.close
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        """Keep the answer's header, and send all else."""
+        if self._has_begun or data.startswith(b"HTTP/1.1 100 "):
+            self._transport.write(data)
+        elif self._header:
+            self._transport.write(self._header + data)
+            self._has_begun = True
+        else:
+            self._header = data
+
+
 class _Connection(HttpToolsProtocol):
     """
     One connection, which has one request at a time.
@@ -188,6 +211,7 @@ class _Connection(HttpToolsProtocol):
         self._due = self.loop.time() + AGE_SECONDS  # the application has deadlines of its own
         self._server.limit.settle(self)
         super().on_headers_complete()
+        self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
         if self.parser.should_upgrade() or self.loop.time() > self._end:
             self.cycle.keep_alive = False
 

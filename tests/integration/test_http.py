@@ -3,11 +3,6 @@
 import asyncio
 import base64
 import json
-import re
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +11,9 @@ import pytest
 from common.wire.tasks import signed_task_from_wire
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import envelopes, result_of, submit
-from tests.support.commands import ROOT
+from tests.support.haproxy import proxy
 from tests.support.http_calls import JSON, Answer, HttpConnection
 from tests.support.services import Services
-from tests.support.tools import tool
 
 _SHUFFLER: Final = "/shuffledp.v1.Shuffler"
 _PATIENCE: Final = 20.0
@@ -118,56 +112,6 @@ async def test_strangers_learn_nothing_and_no_address_is_logged(
     )
 
 
-def _documented(services: Services, folder: Path, port: int) -> Path:
-    """Write the configuration of haproxy in the documents, with this test's files."""
-    page = (ROOT / "docs" / "operators" / "running.md").read_text(encoding="utf-8")
-    [text] = re.findall(r"```\n(defaults\n.*?)```", page, re.DOTALL)
-    tls = services.directory / "tls"
-    pair = folder / "shuffler.pem"
-    pair.write_bytes((tls / "shuffler.pem").read_bytes() + (tls / "shuffler.key").read_bytes())
-    for stated, own in (
-        ("/etc/haproxy/shuffler.pem", str(pair)),
-        ("bind :443", f"bind 127.0.0.1:{port}"),
-        ("10.0.0.2:8080", services.published("shuffler", "http_address")),
-        ("Host shuffler.example", "Host localhost"),
-    ):
-        assert stated in text
-        text = text.replace(stated, own)
-    file = folder / "haproxy.cfg"
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
-@asynccontextmanager
-async def _proxy(services: Services, folder: Path) -> AsyncIterator[str]:
-    """Run haproxy before the shuffler; yield its address once it serves."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    file = _documented(services, folder, port)
-    haproxy = await asyncio.create_subprocess_exec(
-        *(tool("haproxy", "/usr/sbin"), "-db", "-f", str(file)), stderr=asyncio.subprocess.DEVNULL
-    )
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            while not await _serves(f"127.0.0.1:{port}", services.authority.read_bytes()):
-                await asyncio.sleep(0.05)
-        yield f"127.0.0.1:{port}"
-    finally:
-        haproxy.kill()
-        await haproxy.wait()
-
-
-async def _serves(address: str, authority: bytes) -> bool:
-    try:
-        connection = await HttpConnection.open(address, authority)
-    except OSError:
-        return False
-    status = (await connection.post("/", b"")).status
-    connection.close()
-    return status == HTTPStatus.NOT_FOUND
-
-
 @pytest.mark.own_services
 async def test_behind_a_proxy_the_forwarded_address_has_the_limits(
     services: Services, tmp_path: Path
@@ -186,18 +130,19 @@ async def test_behind_a_proxy_the_forwarded_address_has_the_limits(
     async def post(connection: HttpConnection, **fields: str) -> Answer:
         return await connection.post(f"{_SHUFFLER}/Submit", bodies.pop(), **fields)
 
-    async with _proxy(services, tmp_path) as address:
+    server = services.published("shuffler", "http_address")
+    async with proxy(tmp_path, services.directory / "tls", server) as before:
         for claimed in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
-            one = await HttpConnection.open(address, authority, source="127.0.0.2")
+            one = await HttpConnection.open(before.address, authority, source="127.0.0.2")
             fields = {"x_forwarded_for": claimed, "forwarded": f"for={claimed}"}
             answer = await post(one, **fields)
             assert answer.status == (503 if claimed == "192.0.2.3" else 200)
             one.close()
         assert (503, "unavailable") == answer.error[:2]
-        other = await HttpConnection.open(address, authority, source="127.0.0.3")
+        other = await HttpConnection.open(before.address, authority, source="127.0.0.3")
         assert 200 == (await post(other)).status
         other.close()
-    direct = await HttpConnection.open(services.published("shuffler", "http_address"))
+    direct = await HttpConnection.open(server)
     answers = [await post(direct) for _ in range(3)]
     direct.close()
     assert [(200, None), (200, None), (503, "close")] == [

@@ -69,7 +69,7 @@ def test_a_visitor_takes_part_and_is_counted(parties: PageParties, visitor: Watc
     assert parties.page == page.url
     for text in (
         *("How did you come to work today?", "A trial.", "Local epsilon", "Central epsilon"),
-        *("2 of 2 independent witnesses", "recomputed both figures", "2 honest people"),
+        *("2 of 2 witnesses", "recomputed both figures", "2 honest people"),
         *("With it go 3 dummy reports", "The issuer issuer.localhost", "2 of 10", "not promise"),
     ):
         assert text in shown

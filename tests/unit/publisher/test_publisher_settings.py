@@ -84,6 +84,8 @@ _REFUSED: Final = [
     ({"listen": "10.0.0.1:80"}, "plaintext is allowed on loopback, or with behind_proxy"),
     ({"listen": "0.0.0.0:80", "behind_proxy": True}, "listen on all addresses needs hosts"),
     ({"hosts": ["page.example:80"]}, "without port"),
+    ({"listen": "unix:page.sock"}, "the publisher listens on host:port"),
+    ({"metrics_listen": "127.0.0.1:0"}, "the publisher listens on host:port, and has no metrics"),
     ({"plaintext": None}, "protect the page in exactly one way"),
     ({"plaintext": None, "tls_key": "a.key"}, "protect the page in exactly one way"),
     ({"tls_directory": "tls"}, "protect the page in exactly one way"),

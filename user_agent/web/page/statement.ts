@@ -10,7 +10,7 @@ import { type Constants, constants } from "./constants.js";
 import { facts, paragraph, section } from "./dom";
 import { counted, percent, rough, word } from "./words";
 
-const witnesses = (count: number) => counted(count, "independent witness", "independent witnesses");
+const witnesses = (count: number) => counted(count, "witness", "witnesses");
 
 /** Say what a report of the task holds. */
 function reported({ mechanism, domainSize, levelSizes, edges }: Task): string {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import words from "../page/words.json";
 import { ForkError, PeerRefusalError, ProofError, sentence, TaskError } from "../src/errors";
 import messages from "../src/messages.json";
 import { parseTask } from "../src/task/task";
@@ -21,6 +22,13 @@ test("every sentence is used, and every parameter of it is given", () => {
   for (const [key, text] of Object.entries(messages)) {
     assert.ok(code.includes(`"${key}"`), key);
     assert.doesNotMatch(text, /[{}](?!\w)(?<!\w})/);
+  }
+});
+
+test("every word of the page is used", () => {
+  const code = sources("page");
+  for (const key of Object.keys(words)) {
+    assert.ok(code.includes(`"${key}"`) || /^(state|text|report|plain) /.test(key), key);
   }
 });
 
