@@ -115,7 +115,7 @@ class SuspectBatchError(UnusableBatchError):
 
 
 class BudgetError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
-    """A release or an answer would exceed a privacy budget."""
+    """A release, an answer or a token would exceed a budget."""
 
 
 class LedgerError(ShuffleDpError, status="DATA_LOSS"):

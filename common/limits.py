@@ -17,6 +17,7 @@ from common.errors import WireError
 
 MAX_USERS: Final = 10**9
 MAX_UNIX_TIME: Final = 2**40
+MAX_POPULATION_CHARACTERS: Final = 64
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 _MAX_KEYS_NAMED: Final = 3
 """Maximum number of unknown keys in a message."""

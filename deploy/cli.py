@@ -22,6 +22,7 @@ from deploy.terminal.interruption import INTERRUPTED, ended_by_interrupt
 
 _COMMANDS: Final = {
     "demo": ("deploy.commands.demo", "Collect values privately, on this machine."),
+    "up": ("deploy.commands.up", "Run all parties and a page to take part, on this machine."),
     "account": ("lab.commands.account", "Bound epsilon or delta for given parameters."),
     "plan": ("lab.commands.plan", "Find the best parameters that meet a guarantee."),
     "capacity": (

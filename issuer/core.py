@@ -1,4 +1,4 @@
-"""Issue tokens: at most one per person and token key."""
+"""Issue tokens: at most one per person and token key, and no more in a period than the cap."""
 
 import asyncio
 import os
@@ -15,6 +15,7 @@ import gmpy2
 from common.crypto.privacy_tokens import TokenKey
 from common.crypto.token_signing import blinded_number
 from common.errors import (
+    BudgetError,
     ConflictError,
     CredentialError,
     SettingsError,
@@ -27,6 +28,7 @@ from common.runtime.shared_calls import GroupCommit
 from issuer.entitlements import Entitlements
 from issuer.issuance_store import IssuanceStore, Issued, Settled, Wanted
 from issuer.metrics import TokenOutcome
+from issuer.token_cap import Charge, TokenCap
 from issuer.token_keys import HeldKey, TokenKeys
 
 _TICK: Final = 600.0
@@ -40,6 +42,7 @@ _CAUSES: Final[Mapping[type[ShuffleDpError], TokenOutcome]] = {
     ConflictError: "second message",
     UnknownKeyError: "key",
     WireError: "malformed",
+    BudgetError: "cap",
 }
 
 
@@ -50,6 +53,7 @@ class Issuance:
     keys: TokenKeys
     store: IssuanceStore
     entitlements: Entitlements
+    cap: TokenCap
     signers: Executor
     """Runs the private operations, of 0.3 ms each."""
     clock: Clock
@@ -64,10 +68,14 @@ class Issuance:
             lambda calls: self.store.settle(calls, self._sign)
         )
 
-    async def create_key(self, end: int) -> TokenKey:
-        """Create a token key durably; raise WireError if its end has passed. For the operator."""
+    async def create_key(self, end: int, population: str = "") -> TokenKey:
+        """
+        Create the token key of a task for a population durably. For the operator.
+
+        Raises WireError if its end has passed.
+        """
         async with self._changing:
-            key = await asyncio.to_thread(HeldKey.generate, end, self.clock.now())
+            key = await asyncio.to_thread(HeldKey.generate, end, self.clock.now(), population)
             public = key.signing_key.token_key()
             await self.store.begin(public.key_id)
             await asyncio.to_thread(self.keys.hold, key)
@@ -86,6 +94,7 @@ class Issuance:
             UnknownKeyError: The key is unknown or has ended.
             CredentialError: The credential is not valid.
             ConflictError: The person already has a signature of another message.
+            BudgetError: The person has had all tokens of this population and period.
             WireError: The message is not below the key's modulus.
             StorageError: The disk failed; safe to retry.
         """
@@ -96,8 +105,8 @@ class Issuance:
         """
         Return several people's blind signatures, each by key id, blinded message and credential.
 
-        Raises the errors of `issue`. A conflict leaves the rest signed, and returned to a call
-        without the refused request; other errors stop the call before it signs.
+        Raises the errors of `issue`. A conflict or the cap leaves the rest signed, and returned to
+        a call without the refused request; other errors stop the call before it signs.
         """
         async with self._bulk:
             return await self._issue(asked)
@@ -107,6 +116,8 @@ class Issuance:
         try:
             wanted = [await self._wanted(*each) for each in asked]
             for each, settled in zip(wanted, await self._commits.append(wanted), strict=True):
+                if isinstance(settled, Charge):
+                    raise BudgetError(settled.refusal())
                 if settled.request != each.request:
                     raise ConflictError(
                         "this person already has a token of this key, which another device asked "
@@ -122,13 +133,14 @@ class Issuance:
 
     async def _wanted(self, key_id: bytes, blinded: bytes, credential: bytes) -> Wanted:
         key = self.keys.find(key_id, self.clock.now())
-        person = key.tag(await self.entitlements.person(credential))
+        person = await self.entitlements.person(credential)
         blinded_number(blinded, key.signing_key.token_key().modulus)
         return Wanted(
             key_id=key_id,
-            person=person,
+            person=key.tag(person),
             request=sha256(blinded).digest(),
             sign=partial(key.signing_key.blind_sign, blinded),
+            charge=self.cap.charge(key.population, person, self.clock.now()),
         )
 
     def _sign(self, wanted: Sequence[Wanted]) -> list[bytes]:
@@ -143,7 +155,7 @@ class Issuance:
         Check that files and database have the same keys. Run at start, before any is destroyed.
 
         Raises SettingsError if the database lacks a key, of which people could get a second token,
-        or if a key's file is missing.
+        or if the file of a key or of the present period is missing.
         """
         known, held = await self.store.keys(), self.keys.held()
         for key_id in held - known.keys():
@@ -158,14 +170,17 @@ class Issuance:
                 f"key_id = x'{key_id}'"
             )
         await self.store.mark(held, held=True)
+        self.cap.check_complete(await self.store.periods(), self.clock.now())
 
     async def destroy_ended(self) -> None:
-        """Destroy the keys that have ended, and erase whom they were used for."""
+        """Destroy the keys of tasks and periods that have ended, and erase the persons' rows."""
         async with self._changing:
             ended = self.keys.ended(self.clock.now())
             await self.store.mark(ended, held=False)
             await asyncio.to_thread(self.keys.destroy, ended)
             await self.store.forget_others(self.keys.held())
+            self.cap.destroy_ended(self.clock.now())
+            await self.store.forget_counts(self.cap.held())
 
     async def run(self, tick: float = _TICK) -> None:
         """Destroy ended keys every `tick` seconds for as long as the service runs."""

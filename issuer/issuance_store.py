@@ -1,5 +1,5 @@
 """
-The issuer's database: one row for each person and token key.
+The issuer's database: one row for each person and token key, and counts of persons' tokens.
 
 A row holds no name and no time, and rows are ordered by a keyed hash. Restoring an old copy of the
 database would let people who are missing from it get a second token.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from common.runtime.database import Database, Schema
+from issuer.token_cap import Charge
 
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS issued (
@@ -21,6 +22,14 @@ CREATE TABLE IF NOT EXISTS issued (
     request BLOB NOT NULL,
     signature BLOB NOT NULL,
     PRIMARY KEY (key_id, person)
+) WITHOUT ROWID;
+"""
+_COUNTED: Final = """
+CREATE TABLE counted (
+    period INTEGER NOT NULL,
+    person BLOB NOT NULL,
+    tokens INTEGER NOT NULL,
+    PRIMARY KEY (period, person)
 ) WITHOUT ROWID;
 """
 _NOBODY: Final = b""
@@ -51,17 +60,19 @@ class Wanted:
     """SHA-256 of the blinded message."""
     sign: Callable[[], bytes]
     """Makes the signature."""
+    charge: Charge | None = None
+    """Counts the token, if the issuer has a cap."""
 
 
-Settled = list[Issued]
-"""The stored signature of each request of a call."""
+Settled = list[Issued | Charge]
+"""The stored signature of each request of a call, or the charge of which the person has no more."""
 
 
 class IssuanceStore(Database):
     """The issuer's database. Each method that writes is one durable transaction or several."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Schema(steps=(_TABLE,)))
+        super().__init__(path, Schema(steps=(_TABLE, _COUNTED)))
 
     async def begin(self, key_id: bytes) -> None:
         """Note that a key exists, before it is held: a row of nobody."""
@@ -88,6 +99,8 @@ class IssuanceStore(Database):
         """
         Return the stored signature of each request of several calls; sign and store the missing.
 
+        A missing one is charged first. A person who has had all tokens gets none.
+
         This transaction decides between requests of one person: the first is signed, and only the
         stored signature may leave the issuer. It serves several calls, since a flush of the disk
         takes as long as several signatures. `sign` runs in the database's thread.
@@ -96,19 +109,27 @@ class IssuanceStore(Database):
         for each in chain.from_iterable(calls):
             people.setdefault((each.key_id, each.person), each)
 
-        def settle(connection: sqlite3.Connection) -> dict[tuple[bytes, bytes], Issued]:
-            stored = {place: _find(connection, *place) for place in people}
-            found = {place: issued for place, issued in stored.items() if issued is not None}
-            missing = [each for place, each in people.items() if place not in found]
+        def settle(connection: sqlite3.Connection) -> dict[tuple[bytes, bytes], Issued | Charge]:
+            found = dict[tuple[bytes, bytes], Issued | Charge]()
+            missing = list[Wanted]()
+            for place, each in people.items():
+                if issued := _find(connection, *place):
+                    found[place] = issued
+                elif each.charge is None or _has_counted(connection, each.charge):
+                    missing.append(each)
+                else:
+                    found[place] = each.charge
             for each, signature in zip(missing, sign(missing), strict=True):
                 issued = Issued(request=each.request, signature=signature, is_new=True)
                 _insert(connection, each.key_id, each.person, issued)
                 found[each.key_id, each.person] = issued
             return found
 
-        def answer(each: Wanted) -> Issued:
-            place = each.key_id, each.person
-            return found[place] if each is people[place] else replace(found[place], is_new=False)
+        def answer(each: Wanted) -> Issued | Charge:
+            settled = found[each.key_id, each.person]
+            if isinstance(settled, Charge) or each is people[each.key_id, each.person]:
+                return settled
+            return replace(settled, is_new=False)
 
         found = await self.run(settle)
         return [[answer(each) for each in call] for call in calls]
@@ -125,6 +146,17 @@ class IssuanceStore(Database):
         if erased:
             await self.empty_log()
 
+    async def periods(self) -> frozenset[int]:
+        """Return the ends of the periods in which tokens were counted."""
+        return frozenset(end for (end,) in await self.fetch("SELECT DISTINCT period FROM counted"))
+
+    async def forget_counts(self, held: Collection[int]) -> None:
+        """Erase the counts of all periods whose ends are not in `held`."""
+        for end in await self.periods() - set(held):
+            while await self.run(_delete_counts, end):
+                pass
+            await self.empty_log()
+
 
 def _find(connection: sqlite3.Connection, key_id: bytes, person: bytes) -> Issued | None:
     row = connection.execute(
@@ -136,6 +168,25 @@ def _find(connection: sqlite3.Connection, key_id: bytes, person: bytes) -> Issue
 def _insert(connection: sqlite3.Connection, key_id: bytes, person: bytes, issued: Issued) -> None:
     row = (key_id, person, issued.request, issued.signature)
     connection.execute("INSERT OR IGNORE INTO issued VALUES (?, ?, ?, ?)", row)
+
+
+def _has_counted(connection: sqlite3.Connection, charge: Charge) -> bool:
+    """Count a token; return False, and count nothing, for a person who has had all."""
+    counted = connection.execute(
+        "INSERT INTO counted VALUES (?, ?, 1) "
+        "ON CONFLICT DO UPDATE SET tokens = tokens + 1 WHERE tokens < ?",
+        (charge.end, charge.person, charge.most),
+    )
+    return counted.rowcount > 0
+
+
+def _delete_counts(connection: sqlite3.Connection, end: int) -> bool:
+    deleted = connection.execute(
+        "DELETE FROM counted WHERE period = :end AND person IN "
+        "(SELECT person FROM counted WHERE period = :end LIMIT :rows)",
+        {"end": end, "rows": _ROWS_AT_ONCE},
+    )
+    return deleted.rowcount > 0
 
 
 def _delete_some(connection: sqlite3.Connection, key_id: bytes) -> bool:

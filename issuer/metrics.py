@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 
 from common.runtime.metrics import OF_SERVERS, MetricRow, ProcessMetrics
 
-_Refusal = Literal["credential", "second message", "key", "malformed"]
+_Refusal = Literal["credential", "second message", "key", "malformed", "cap"]
 TokenOutcome = Literal["issued", "repeated", _Refusal]
 """Answers to requests for tokens."""
 

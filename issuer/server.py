@@ -19,6 +19,7 @@ from issuer.issuance_store import IssuanceStore
 from issuer.metrics import METRICS, IssuanceMetrics
 from issuer.servicer import IssuerServicer
 from issuer.settings import IssuerSettings
+from issuer.token_cap import TokenCap
 from issuer.token_keys import TokenKeys
 from protos.shuffledp.v1 import issuer_pb2_grpc, log_pb2_grpc
 
@@ -35,6 +36,7 @@ async def start(settings: IssuerSettings) -> Service:
     async with Service.starting(settings, "issuer", METRICS, machine, state) as service:
         entitlements = _entitlements(settings, machine)
         keys, identity = TokenKeys(state), load_identity(state)
+        cap = TokenCap(state, settings.tokens_per_person, settings.tokens_period_days)
         operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
         services = list[AddServices]()
         if settings.analyzer_identity is not None:
@@ -48,6 +50,7 @@ async def start(settings: IssuerSettings) -> Service:
             keys=keys,
             store=store,
             entitlements=entitlements,
+            cap=cap,
             signers=signers,
             clock=service.clock,
             record=IssuanceMetrics(service.metrics, lambda: len(keys.held())).record,

@@ -4,7 +4,12 @@ from dataclasses import dataclass
 
 from common.crypto.signing import KeyUse, SigningIdentity, prove_key
 from common.task.token_spec import TokenSpec
-from common.wire.issuance import TOKENS, bulk_issuance_from_wire, end_from_wire, issuance_from_wire
+from common.wire.issuance import (
+    TOKENS,
+    bulk_issuance_from_wire,
+    issuance_from_wire,
+    key_terms_from_wire,
+)
 from issuer.core import Issuance
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
 
@@ -21,8 +26,8 @@ class IssuerServicer(issuer_pb2_grpc.IssuerServicer):
         self, request: issuer_pb2.CreateTokenKeyRequest, _context: object
     ) -> issuer_pb2.CreateTokenKeyResponse:
         """Create a token key. For the operator."""
-        end = end_from_wire(request)
-        key = (await self.issuance.create_key(end)).der
+        end, population = key_terms_from_wire(request)
+        key = (await self.issuance.create_key(end, population)).der
         proof = prove_key(self.identity, KeyUse.TOKENS, self.issuer_name, key, end)
         tokens = TokenSpec(issuer=self.issuer_name, key=key, proof=proof)
         return issuer_pb2.CreateTokenKeyResponse(tokens=TOKENS.to_wire(tokens))

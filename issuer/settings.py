@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from common.crypto.key_ring import MAX_DAYS
 from common.crypto.privacy_tokens import check_issuer_name
 from common.errors import SettingsError, WireError
 from common.runtime.http_settings import HttpSettings
@@ -34,12 +35,19 @@ class IssuerSettings(HttpSettings):
     signing_threads: Processes = 0
     """Threads that sign; 0 means one per core."""
 
+    tokens_per_person: Annotated[int, Field(ge=1)] | None = None
+    """Most tokens that a person gets for one population in one period; None for no cap."""
+    tokens_period_days: Annotated[int, Field(ge=1, le=MAX_DAYS)] | None = None
+    """Length of the periods."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         try:
             check_issuer_name(self.issuer_name)
         except WireError as error:
             raise SettingsError(f"issuer_name: {error}") from error
+        if (self.tokens_per_person is None) != (self.tokens_period_days is None):
+            raise SettingsError("tokens_per_person and tokens_period_days go together")
         of_provider = (self.oidc_issuer, self.oidc_audience, self.oidc_keys)
         given = [one is not None for one in of_provider]
         if given != [self.people is None] * len(given):

@@ -24,6 +24,7 @@ _END_BYTES: Final = 8
 _KEPT_AFTER_END: Final = 30 * 86_400
 """Seconds for which an ended key, which signs nothing, is kept."""
 _PERSON_KEY_BYTES: Final = 32
+_NAME_PLACE: Final = _END_BYTES + _PERSON_KEY_BYTES
 _LABEL: Final = b"shuffledp v1 person of a token\x00"
 
 
@@ -38,26 +39,42 @@ class HeldKey:
     person's tokens of two tasks."""
     private: bytes = field(repr=False)
     """The private key in PKCS #8."""
+    population: str = field(default="", repr=False)
+    """Printable ASCII; the task's. The issuer's cap counts the tokens of one population."""
 
     @classmethod
-    def generate(cls, end: int, now: float) -> Self:
+    def generate(cls, end: int, now: float, population: str = "") -> Self:
         """Draw a key; raise WireError if `end` has passed. Cost: 0.1 s, varying widely."""
         if end <= now:
             raise WireError(f"end is {utc(end)}; it must be after the present, {utc(now)}")
         person_key = secrets.token_bytes(_PERSON_KEY_BYTES)
-        return cls(end=end, person_key=person_key, private=TokenSigningKey.generate())
+        private = TokenSigningKey.generate()
+        return cls(end=end, person_key=person_key, private=private, population=population)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
         """Parse the unsealed content of a key file."""
-        if len(raw) <= _END_BYTES + _PERSON_KEY_BYTES:
+        if len(raw) <= _NAME_PLACE or len(raw) <= _NAME_PLACE + raw[0]:
             raise WireError("a file of a token key is too short")
-        end, rest = int.from_bytes(raw[:_END_BYTES]), raw[_END_BYTES:]
-        return cls(end=end, person_key=rest[:_PERSON_KEY_BYTES], private=rest[_PERSON_KEY_BYTES:])
+        name, private = raw[_NAME_PLACE : _NAME_PLACE + raw[0]], raw[_NAME_PLACE + raw[0] :]
+        if not name.isascii():
+            raise WireError("the population in a file of a token key is not ASCII")
+        return cls(
+            end=int.from_bytes(raw[1:_END_BYTES]),
+            person_key=raw[_END_BYTES:_NAME_PLACE],
+            private=private,
+            population=name.decode(),
+        )
 
     def to_bytes(self) -> bytes:
-        """Return the content of the key file; never log or send it."""
-        return self.end.to_bytes(_END_BYTES) + self.person_key + self.private
+        """
+        Return the content of the key file; never log or send it.
+
+        The end's first byte, which no time needs, has the length of the population's name.
+        """
+        name = self.population.encode()
+        start = bytes([len(name)]) + self.end.to_bytes(_END_BYTES)[1:]
+        return start + self.person_key + name + self.private
 
     def tag(self, person: str) -> bytes:
         """Return the hash under which this key's issuance to a person is stored."""

@@ -85,6 +85,10 @@ class CredentialFile:
         """Return all credentials, or raise SettingsError."""
         return [credential for _, credential in self._lines()]
 
+    def people(self) -> list[tuple[str, bytes]]:
+        """Return all names, empty for lines without, and credentials, or raise SettingsError."""
+        return list(self._lines())
+
     def _lines(self) -> Iterator[tuple[str, bytes]]:
         try:
             lines = self.path.read_text(encoding="utf-8-sig").splitlines()

@@ -21,7 +21,12 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.crypto.signing import PROOF_BYTES, PublicIdentity, SignedTask, end_of_validity
 from common.dates import utc
 from common.errors import ProofError, TaskError
-from common.limits import MAX_ENVELOPE_BYTES, MAX_UNIX_TIME, MAX_USERS
+from common.limits import (
+    MAX_ENVELOPE_BYTES,
+    MAX_POPULATION_CHARACTERS,
+    MAX_UNIX_TIME,
+    MAX_USERS,
+)
 from common.protocols import Kind, ProtocolRow, Refinement, protocol_named
 from common.task import canonical
 from common.task.domain_spec import (
@@ -62,7 +67,6 @@ SUBMISSION_ID_BYTES: Final = 16
 MAX_LOCAL_EPSILON: Final = 20.0
 """Maximum finite local ε; above it there is almost no noise. Without noise, it is infinite."""
 MIN_DELTA: Final = 1e-15
-MAX_POPULATION_CHARACTERS: Final = 64
 
 _PER_PUBLICATION: Final = frozenset(
     {"analyzer_key", "shufflers", "nonce", "tokens", "central_epsilon", "title", "purpose", "round"}

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from common.crypto.privacy_tokens import KEY_ID_BYTES, MODULUS_BYTES
-from common.limits import MAX_UNIX_TIME, parse_bounded, parse_fixed, parse_positive
+from common.errors import WireError
+from common.limits import (
+    MAX_POPULATION_CHARACTERS,
+    MAX_UNIX_TIME,
+    parse_bounded,
+    parse_fixed,
+    parse_positive,
+)
 from common.task.token_spec import TokenSpec
 from common.wire.fields import Codec
 from protos.shuffledp.v1 import issuer_pb2, task_pb2
@@ -43,6 +50,9 @@ def signatures_from_wire(message: issuer_pb2.IssueTokensResponse) -> Sequence[by
     return list(map(signature_from_wire, message.responses))
 
 
-def end_from_wire(message: issuer_pb2.CreateTokenKeyRequest) -> int:
-    """Parse a new token key's end, in seconds since 1970 UTC."""
-    return parse_positive("end", message.end, MAX_UNIX_TIME)
+def key_terms_from_wire(message: issuer_pb2.CreateTokenKeyRequest) -> tuple[int, str]:
+    """Parse a new token key's end, in seconds since 1970 UTC, and its task's population."""
+    name = parse_bounded("population", message.population, MAX_POPULATION_CHARACTERS)
+    if not (name.isascii() and name.isprintable()):
+        raise WireError("population must be printable ASCII text")
+    return parse_positive("end", message.end, MAX_UNIX_TIME), name

@@ -33,9 +33,9 @@ class IssuerClient(ServiceClient):
     _PARTY = "issuer"
     _STUB = issuer_pb2_grpc.IssuerStub
 
-    async def create_key(self, end: int) -> TokenSpec:
-        """Create a key that ends in second `end` since 1970."""
-        request = issuer_pb2.CreateTokenKeyRequest(end=end)
+    async def create_key(self, end: int, population: str = "") -> TokenSpec:
+        """Create the key of a task for a population; it ends in second `end` since 1970."""
+        request = issuer_pb2.CreateTokenKeyRequest(end=end, population=population)
         response = await self._call(self._stub.CreateTokenKey, request)
         return TOKENS.from_wire(response.tokens)
 
@@ -59,13 +59,16 @@ class PeopleFiles:
     """For the people: lines NAME SECRET."""
 
 
-def draw_people(names: Sequence[str]) -> PeopleFiles:
-    """Draw a secret for each person from the operating system."""
-    drawn = [(name, secrets.token_bytes(_SECRET_BYTES)) for name in names]
-    return PeopleFiles(
-        "".join(f"{name} {sha256(secret).hexdigest()}\n" for name, secret in drawn).encode(),
-        "".join(f"{name} {secret.hex()}\n" for name, secret in drawn).encode(),
+def draw_people(names: Sequence[str], credentials: bytes = b"") -> PeopleFiles:
+    """Draw secrets from the operating system for people who are not in earlier `credentials`."""
+    known = dict(line.rsplit(" ", 1) for line in credentials.decode().splitlines())
+    drawn = known | {name: secrets.token_hex(_SECRET_BYTES) for name in names if name not in known}
+    hashed = {name: sha256(bytes.fromhex(secret)).hexdigest() for name, secret in drawn.items()}
+    listed, shown = (
+        "".join(f"{name} {text}\n" for name, text in each.items()).encode()
+        for each in (hashed, drawn)
     )
+    return PeopleFiles(listed, shown)
 
 
 async def fetch_tokens(

@@ -1,4 +1,4 @@
-"""Run the services as child processes, on free loopback ports."""
+"""Run the services as child processes on loopback, on free ports or those of an earlier run."""
 
 import asyncio
 import json
@@ -28,6 +28,8 @@ class Cluster(LocalParties[Child]):
 
     _modules: ClassVar[Mapping[str, str]] = {}
     """Modules that are run in place of a party's own."""
+    _process_group: ClassVar[int | None] = None
+    """0 for groups of their own, which a terminal's Ctrl-C does not reach."""
 
     def __init__(
         self,
@@ -40,7 +42,9 @@ class Cluster(LocalParties[Child]):
         super().__init__(directory, people)
         self._environment = environment
         witnesses = ("shuffler", "issuer") if people else ("shuffler",)
-        self._witness_addresses = {party: _unused_address() for party in witnesses}
+        self._witness_addresses = {
+            party: kept_address(directory / party / "address") for party in witnesses
+        }
         agent = f"unix:{(directory / 'user_agent.sock').resolve()}"
         self._listen = {**self._witness_addresses, "user_agent": agent}
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
@@ -103,6 +107,7 @@ class Cluster(LocalParties[Child]):
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **self._environment},
+                process_group=self._process_group,
             )
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -118,10 +123,17 @@ class Cluster(LocalParties[Child]):
         raise SettingsError(f"the {name} did not start: {(lines or ['its log is empty'])[-1]}")
 
 
-def _unused_address() -> str:
-    """Return an address for a service that others must know before it starts."""
+def kept_address(published: Path) -> str:
+    """
+    Return an address for a service that others must know before it starts.
+
+    It has the port that an earlier run has published in a file, if that is free.
+    """
+    earlier = published.read_text(encoding="utf-8") if published.exists() else ""
+    port = int(earlier.rpartition(":")[2] or 0)
     while True:
-        port = random.SystemRandom().choice(_FIXED_PORTS)
         with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return f"127.0.0.1:{port}"
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port or random.SystemRandom().choice(_FIXED_PORTS)))
+            return f"127.0.0.1:{probe.getsockname()[1]}"
+        port = 0

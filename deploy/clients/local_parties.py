@@ -4,17 +4,23 @@ import asyncio
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from common.crypto.hpke import DEFAULT_SUITE
+from common.crypto.signing import SignedTask
 from common.runtime.service import Service
+from common.runtime.state_directory import atomic_write
+from common.task.draft import TaskDraft
 from common.task.token_spec import TokenSpec
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.issuer import IssuerClient, draw_people
 from deploy.clients.shuffler import ShufflerClient
 
 _STOP_SECONDS: Final = 20.0
+PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "publisher")
+"""In the order of their start; those who are called come before their callers."""
 LOOPBACK: Final = "127.0.0.1:0"
 """A free port."""
 
@@ -81,10 +87,11 @@ class LocalParties(ABC, Generic[Running]):
         self.shuffler_identity = self.published("shuffler", "identity.pub")
 
     async def start_issuer(self, **changes: Any) -> None:  # noqa: ANN401
-        """Start the issuer, with new secrets of the people."""
-        drawn, people = draw_people(self.people), self.directory / "people.txt"
-        people.write_bytes(drawn.listed)
-        self.credentials.write_bytes(drawn.credentials)
+        """Start the issuer, with secrets of the people, new ones for those who have none."""
+        people, kept = self.directory / "people.txt", self.credentials
+        drawn = draw_people(self.people, kept.read_bytes() if kept.exists() else b"")
+        atomic_write(kept, drawn.credentials, 0o600)
+        atomic_write(people, drawn.listed, 0o600)
         settings = {"issuer_name": "issuer.localhost", "people": str(people)}
         self.issuer = await self._start("issuer", **settings | changes)
 
@@ -108,7 +115,7 @@ class LocalParties(ABC, Generic[Running]):
 
     async def stop(self) -> None:
         """Stop all that were started, callers first."""
-        for party in ("user_agent", "issuer", "shuffler", "analyzer"):
+        for party in reversed(PARTIES):
             if (service := getattr(self, party, None)) is not None:
                 await service.stop()
 
@@ -129,7 +136,12 @@ class LocalParties(ABC, Generic[Running]):
     @property
     def shuffler_key(self) -> bytes:
         """The shuffler's public key, to which envelopes are sealed."""
-        return bytes.fromhex(self.published("shuffler", "envelope.pub"))
+        return self.envelope_key(DEFAULT_SUITE)
+
+    def envelope_key(self, suite: str) -> bytes:
+        """Return the shuffler's public key of a suite."""
+        name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
+        return bytes.fromhex(self.published("shuffler", f"{name}.pub"))
 
     def operator(self) -> OperatorClient:
         """Return a client of the analyzer with its operator token."""
@@ -141,8 +153,16 @@ class LocalParties(ABC, Generic[Running]):
         token = self.directory / "shuffler" / "operator.token"
         return ShufflerClient.connect(self.shuffler.address, self.authority, token)
 
-    async def create_token_key(self, end: int) -> TokenSpec:
+    async def publish_task(self, draft: TaskDraft) -> SignedTask:
+        """Publish a task, with a key for its tokens and the shuffler's key of its suite."""
+        tokens = await self.create_token_key(draft.deadline, draft.population)
+        key = self.envelope_key(draft.suite)
+        async with self.operator() as operator:
+            signed, _ = await operator.publish_task(replace(draft, shuffler_key=key, tokens=tokens))
+        return signed
+
+    async def create_token_key(self, end: int, population: str = "") -> TokenSpec:
         """Create the token key of one task, as the issuer's operator."""
         token = self.directory / "issuer" / "operator.token"
         async with IssuerClient.connect(self.issuer.address, self.authority, token) as client:
-            return await client.create_key(end)
+            return await client.create_key(end, population)

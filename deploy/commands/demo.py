@@ -1,5 +1,6 @@
 """`shuffledp demo`: collect values privately on this machine."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 from common.errors import UsageError
 from common.protocols import Kind
 from deploy.commands import options
-from deploy.terminal.console import print_written, show_in_browser, terminal
+from deploy.terminal.console import print_written, private_opener, show_in_browser, terminal
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -30,7 +31,8 @@ def demo(
     """
     Collect values privately with four local processes; compare the result with the truth.
 
-    The default is a histogram of confirmed COVID-19 cases by US state.
+    The default is a histogram of confirmed COVID-19 cases by US state. At a terminal it then
+    serves the result, and a page where you take part, until Ctrl-C.
 
     Options:
         users: Number of people, or 'all': 100,000 of the 31,670,031 cases by state, or 20,000
@@ -44,6 +46,7 @@ def demo(
     """
     from deploy.datasets.sample_people import sample_people
     from deploy.demo import demo as demonstration
+    from deploy.demo.visit import QUESTIONS, Visit
     from deploy.results.result_view import print_estimates, print_guarantee
 
     if users != "all" and not (users.isascii() and users.isdecimal()):
@@ -51,15 +54,27 @@ def demo(
     console, page = terminal(stderr=json), options.page_beside(output, html, "result.html")
     n_users = None if users == "all" else int(users)
     people = sample_people(task_kind, n_users, seed)
-    finished = demonstration.run(people, output=output, html=page, console=console)
+
+    def show(finished: demonstration.DemoRun) -> None:
+        console.print(finished.people.title)
+        print_estimates(finished.view(), console)
+        print_guarantee(finished.result, console, in_full=guarantees)
+        print_written([output], console)
+
     address = page.resolve().as_uri()
+    at_terminal = sys.stdout.isatty()
+    if at_terminal and not json and task_kind in QUESTIONS:
+        with private_opener() as opener:
+            visit = Visit(people=people, output=output, html=page, console=console, show=show)
+            visit.run(opener if open_it else None)
+        return
+    finished = demonstration.run(people, output=output, html=page, console=console)
     opened = open_it and show_in_browser(address)
     if json:
         print_json(finished.as_json())
         return
-    console.print(finished.people.title)
-    print_estimates(finished.view(), console)
-    print_guarantee(finished.result, console, in_full=guarantees)
-    print_written([output], console)
+    show(finished)
     shown = f"{address}{' (opened)' * opened}"
     console.print(f"[bold]The result as a page:[/bold] {shown}", soft_wrap=True)
+    if at_terminal:
+        console.print(f"The page to take part has no question of the kind {task_kind} yet.")

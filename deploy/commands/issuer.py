@@ -67,6 +67,7 @@ def new_key(
     issuer: options.IssuerAddress,
     issuer_token_file: options.TokenFile,
     authority: options.Authority = None,
+    population: str = "",
     out: options.Output = Path("token-key.json"),
     json: options.AsJson = False,
 ) -> None:
@@ -78,6 +79,8 @@ def new_key(
 
     Options:
         end: When the key ends, in UTC: no earlier than the task's deadline.
+        population: The task's population. If the issuer caps tokens, those of one population are
+            counted together, and so are those of tasks without one.
         out: File for the key, for `shuffledp task create --token-key`.
     """
     from common.task.canonical import to_json
@@ -87,7 +90,7 @@ def new_key(
         raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
     seconds = int(end.replace(tzinfo=UTC).timestamp())
     connect = partial(IssuerClient.connect, issuer, authority, issuer_token_file)
-    tokens = options.ask(connect, lambda client: client.create_key(seconds))
+    tokens = options.ask(connect, lambda client: client.create_key(seconds, population))
     write(out, dumps(to_json(tokens)))
     key_id = tokens.token_key().key_id.hex()
     fields = {"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}
@@ -155,6 +158,43 @@ def fetch(
         seed_file.unlink()
     fields = {"tokens": len(tokens), "file": str(out)}
     print_answer(fields, f"Tokens written to {out}: {len(tokens)}.", json=json)
+
+
+@options.command(
+    app,
+    "shuffledp issuer invite DIGEST --credentials people/credentials.txt "
+    "--page https://poll.example.org/ --out invitations.txt",
+)
+def invite(
+    task: options.TaskArgument,
+    credentials: Path,
+    page: str,
+    person: options.Person = "",
+    out: options.OptionalOutput = None,
+) -> None:
+    """
+    Make people's invitations to a task.
+
+    Each is an address of the publisher's page, and has the person's credential: give
+    each person only theirs.
+
+    Options:
+        credentials: File of lines NAME SECRET.
+        page: Address of the publisher's page.
+        person: Only this person's address.
+        out: File for lines NAME ADDRESS, which only you can read.
+    """
+    from deploy.tasks.invitations import invitation
+
+    file = CredentialFile(credentials)
+    people = [("", file.of(person))] if person else file.people()
+    lines = [f"{name} {invitation(page, task, secret)}".strip() for name, secret in people]
+    if out is None:
+        terminal().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        return
+    with writing(out):
+        atomic_write(out, "".join(f"{line}\n" for line in lines).encode(), 0o600)
+    terminal().print(f"Invitations written to {out}: {len(lines)}.", markup=False, soft_wrap=True)
 
 
 def _names(raw: bytes) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -116,21 +117,26 @@ def init(
     if not directory.is_dir():
         raise SettingsError(f"{directory} is not a folder")
     given = {"analyzer": analyzer, "shuffler": shuffler, "issuer": issuer, "agent": agent}
-    found = _found_in(directory) | {name: value for name, value in given.items() if value}
-    if not found:
+    text = profile_of(directory, given)
+    if not text:
         raise SettingsError(
             f"{directory} has no service state (analyzer/, shuffler/, tls/) and no secrets; "
             "start the services first, or name the folder that contains these folders"
         )
     if output.exists() and not force:
         raise SettingsError(f"{output} exists; --force replaces it")
-    text = "".join(
+    write(output, text)
+    sys.stdout.write(f"{output}:\n{text}")
+
+
+def profile_of(directory: Path, addresses: Mapping[str, str]) -> str:
+    """Return a profile of a folder's files and of addresses that are not empty."""
+    found = _found_in(directory) | {name: value for name, value in addresses.items() if value}
+    return "".join(
         f"{name} = {json.dumps(found[name], ensure_ascii=False)}\n"
         for name in PROFILE_OPTIONS
         if name in found
     )
-    write(output, text)
-    sys.stdout.write(f"{output}:\n{text}")
 
 
 def _found_in(directory: Path) -> dict[str, str]:

@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,6 @@ from common.messages.result import BitTable, Result
 from common.messages.submission import Value
 from common.task.kinds import KINDS
 from common.task.task import Task
-from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 from deploy.clients.issuer import IssuerClient, fetch_tokens
 from deploy.clients.local_cluster import Cluster
@@ -81,42 +80,49 @@ class DemoRun:
         seconds = {"submit": self.submit_seconds, "shuffle": self.shuffle_seconds}
         return fields | {"seconds": seconds | fields["seconds"]}
 
+    def save(self, output: Path, html: Path) -> None:
+        """Write the result to `output` and its page to `html`."""
+        write(output, dumps(self.as_json()))
+        write(html, result_page(self.result, self.task, self.view()))
+
 
 def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> DemoRun:
     """Run the demo; write the result to `output` and its page to `html`."""
     with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
         finished = asyncio.run(collect(people, directory=Path(directory), console=console))
-    write(output, dumps(finished.as_json()))
-    write(html, result_page(finished.result, finished.task, finished.view()))
+    finished.save(output, html)
     return finished
 
 
 async def collect(people: SamplePeople, *, directory: Path, console: Console) -> DemoRun:
     """Start the services in a directory, collect all values, and wait for the result."""
+    console.print("Starting the analyzer, shuffler, issuer and user agent …")
+    async with Cluster(directory, people=names(people)) as cluster:
+        return await collect_in(cluster, people, console)
+
+
+def names(people: SamplePeople) -> list[str]:
+    """Return names of the people."""
+    return [f"person {number}" for number in range(len(people.values))]
+
+
+async def collect_in(cluster: Cluster, people: SamplePeople, console: Console) -> DemoRun:
+    """Collect all values by a cluster's services, and wait for the result."""
     n_users = len(people.values)
     bulk = max(0, n_users - _THROUGH_USER_AGENT)
-    names = [f"person {number}" for number in range(n_users)]
-    console.print("Starting the analyzer, shuffler, issuer and user agent …")
     console.print(
         f"Users: {n_users - bulk} through the user agent process, {bulk:,} through the same code "
         "in bulk."
     )
-    async with Cluster(directory, people=names) as cluster, cluster.operator() as operator:
-        draft = closing_draft(
-            people.draft, n_users, now=time.time(), shuffler_key=cluster.shuffler_key
-        )
-        tokens = await cluster.create_token_key(draft.deadline)
-        signed, _ = await operator.publish_task(replace(draft, tokens=tokens))
-        console.print(f"Task {signed.digest().hex()}")
-        started = time.perf_counter()
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(TextColumn("{task.description}"), *columns, console=console) as bar:
-            await _contribute(people.values, signed, tokens, cluster, bar)
-        submitted = time.perf_counter()
-        with console.status("Shuffling, opening, estimating …"):
-            async with asyncio.timeout(_RESULT_TIMEOUT_SECONDS):
-                status = await _wait_until_delivered(cluster, signed.digest())
-                result = await operator.wait_for_result(signed.digest())
+    draft = closing_draft(people.draft, n_users, now=time.time(), shuffler_key=b"")
+    signed = await cluster.publish_task(draft)
+    console.print(f"Task {signed.digest().hex()}")
+    started = time.perf_counter()
+    with progress_bar(console) as bar:
+        await contribute(people.values, signed, cluster, bar)
+    submitted = time.perf_counter()
+    with console.status("Shuffling, opening, estimating …"):
+        status, result = await released(cluster, signed.digest())
     return DemoRun(
         task=Task.from_bytes(signed.task_bytes),
         result=result,
@@ -126,31 +132,44 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
     )
 
 
-async def _contribute(
-    values: Sequence[Value], signed: SignedTask, tokens: TokenSpec, cluster: Cluster, bar: Progress
+def progress_bar(console: Console) -> Progress:
+    """Return the bars of people's tokens and answers."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(TextColumn("{task.description}"), *columns, console=console)
+
+
+async def contribute(
+    values: Sequence[Value], signed: SignedTask, cluster: Cluster, bar: Progress
 ) -> None:
     """Get each person's token and contribute, the first people through the user agent."""
-    digest = signed.digest()
+    digest, tokens = signed.digest(), Task.from_bytes(signed.task_bytes).tokens
     first, rest = values[:_THROUGH_USER_AGENT], values[_THROUGH_USER_AGENT:]
     fetching = bar.add_task("One-time tokens", total=len(rest))
     contributing = bar.add_task("Users contributing", total=len(values))
     for name, value in zip(cluster.people, first, strict=False):
         await send(cluster.user_agent.address, digest, value, name)
         bar.advance(contributing)
-    if not rest:
+    if not rest or tokens is None:
         return
     async with IssuerClient.connect(cluster.issuer.address, cluster.authority) as issuer:
         spent = await fetch_tokens(
             issuer,
             tokens,
             digest,
-            CredentialFile(cluster.credentials).all()[_THROUGH_USER_AGENT:],
+            CredentialFile(cluster.credentials).all()[_THROUGH_USER_AGENT : len(values)],
             seed=new_seed(),
             progress=partial(bar.advance, fetching),
         )
     shuffler = Destination(cluster.shuffler.address, cluster.authority.read_bytes())
     progress = partial(bar.advance, contributing)
     await contribute_all(rest, signed, shuffler, tokens=spent, progress=progress)
+
+
+async def released(cluster: Cluster, digest: TaskDigest) -> tuple[BatchStatus, Result]:
+    """Wait until a closed batch is released."""
+    async with asyncio.timeout(_RESULT_TIMEOUT_SECONDS), cluster.operator() as operator:
+        status = await _wait_until_delivered(cluster, digest)
+        return status, await operator.wait_for_result(digest)
 
 
 async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchStatus:

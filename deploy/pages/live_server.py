@@ -1,8 +1,8 @@
-"""Serve the live page on loopback, at a secret address."""
+"""Serve pages on loopback, at a secret address."""
 
 import hmac
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -24,12 +24,31 @@ _HEADERS: Final = (
     ("X-Content-Type-Options", "nosniff"),
 )
 
+HTML: Final = "text/html; charset=utf-8"
+Pages = dict[str, tuple[str, Callable[[], bytes]]]
+"""The media type and the content of each page, by its name below the secret path."""
+
 
 @contextmanager
 def live_server(page: bytes, feed: LiveFeed, secret: str, port: int = 0) -> Iterator[str]:
-    """Serve a page and its feed on loopback, below a secret path; yield the address."""
+    """Serve a page and its feed; see `page_server`."""
+    pages: Pages = {
+        "": (HTML, lambda: page),
+        "progress.json": ("application/json", lambda: feed.answer),
+    }
+    with page_server(pages, secret, port) as address:
+        yield address
+
+
+@contextmanager
+def page_server(pages: Pages, secret: str, port: int = 0) -> Iterator[str]:
+    """
+    Serve pages to this machine alone, below a secret path; yield the address of the page "".
+
+    Pages that are added later are served too.
+    """
     try:
-        server = _Server((_LOOPBACK, port), partial(_Handler, page, feed, secret))
+        server = _Server((_LOOPBACK, port), partial(_Handler, pages, secret))
     except OSError as error:
         raise SettingsError(f"port {port} cannot be served: {error.strerror}") from error
     with server, ThreadPoolExecutor(1) as thread:
@@ -48,15 +67,14 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET requests for the page and its progress.json; refuses everything else."""
+    """Answers GET requests for the pages; refuses everything else."""
 
     server: _Server
     timeout = _IDLE_SECONDS
     error_message_format = ""
 
-    def __init__(self, page: bytes, feed: LiveFeed, secret: str, *connection: Any) -> None:  # noqa: ANN401  # as in the base class
-        self._page = page
-        self._feed = feed
+    def __init__(self, pages: Pages, secret: str, *connection: Any) -> None:  # noqa: ANN401  # as in the base class
+        self._pages = pages
         self._secret = secret
         super().__init__(*connection)
 
@@ -75,12 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
         hosts = {f"{name}:{self.server.server_port}" for name in (_LOOPBACK, "localhost")}
         if self.headers.get("Host") not in hosts:
             return HTTPStatus.FORBIDDEN, "text/plain", b""
-        for name, kind, body in (
-            ("", "text/html; charset=utf-8", self._page),
-            ("progress.json", "application/json", self._feed.answer),
-        ):
+        for name, (kind, body) in list(self._pages.items()):
             if hmac.compare_digest(self.path.encode(), f"/{self._secret}/{name}".encode()):
-                return HTTPStatus.OK, kind, body
+                return HTTPStatus.OK, kind, body()
         return HTTPStatus.NOT_FOUND, "text/plain", b""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as in http.server

@@ -1,13 +1,15 @@
 """End a command on Ctrl-C: quietly, soon, and with all its processes."""
 
+import asyncio
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
+STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED: Final = 130
 """Exit status after an interruption, as shells use it."""
 _GRACE_SECONDS: Final = 1.0
@@ -22,6 +24,24 @@ def ended_by_interrupt() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, _end)
+
+
+async def until_stopped(
+    work: Coroutine[Any, Any, None], signals: Sequence[signal.Signals] = STOPS
+) -> None:
+    """Await `work`, or cancel it at the first of some signals, and let it clean up in peace."""
+    task = asyncio.ensure_future(work)
+
+    def stop() -> None:
+        if not task.cancelling():
+            task.cancel()
+
+    for number in signals:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
 
 
 def _interrupt(*_: object) -> None:

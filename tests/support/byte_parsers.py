@@ -167,6 +167,7 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *(4, "record of a token key", lambda raw: HeldKey.from_bytes(raw).tag("Ada")),
         HeldKey(end=1, person_key=bytes(32), private=b"private").to_bytes(),
+        HeldKey(end=1, person_key=bytes(32), private=b"x", population="staff").to_bytes(),
     ),
     (
         *(4, "ID token"),

@@ -15,6 +15,7 @@ from issuer.core import Issuance
 from issuer.entitlements import PeopleList
 from issuer.issuance_store import IssuanceStore
 from issuer.metrics import TokenOutcome
+from issuer.token_cap import TokenCap
 from issuer.token_keys import TokenKeys
 from tests.support.faults import Faults, FaultyState, Life, add_boundaries
 
@@ -40,32 +41,38 @@ def pending(key: TokenKey, seed: int) -> PendingToken:
 class IssuerCore:
     """An issuer without a network, whose files are boundaries at which it may crash."""
 
-    def __init__(self, path: Path, faults: Faults | None = None) -> None:
+    def __init__(
+        self, path: Path, faults: Faults | None = None, cap: tuple[int, int] | None = None
+    ) -> None:
+        """`cap` is the number of tokens per person and the days of a period."""
         self.path = path
         self.clock = ManualClock()
         self.faults = faults or Faults()
         self.counts: Counter[TokenOutcome] = Counter()
+        self.cap = cap or (None, None)
         self.signers = ThreadPoolExecutor(2)
         people_file(path / "people.txt")
 
     def start(self) -> None:
         """Start, or restart on the same files."""
         life = Life("issuer", self.faults)
-        self.keys = TokenKeys(FaultyState.of(self.path / "issuer", life))
+        state = FaultyState.of(self.path / "issuer", life)
+        self.keys = TokenKeys(state)
         self.store = IssuanceStore(self.path / "issuer.sqlite")
         add_boundaries(self.store, life)
         self.issuance = Issuance(
             keys=self.keys,
             store=self.store,
             entitlements=PeopleList(self.path / "people.txt"),
+            cap=TokenCap(state, *self.cap),
             signers=self.signers,
             clock=self.clock,
             record=lambda outcome: self.counts.update([outcome]),
         )
 
-    async def create_key(self) -> TokenKey:
+    async def create_key(self, population: str = "", days: int = 1) -> TokenKey:
         """Create a key that ends in a day."""
-        return await self.issuance.create_key(int(self.clock.now()) + DAY)
+        return await self.issuance.create_key(int(self.clock.now()) + days * DAY, population)
 
     async def issue(self, token: PendingToken, person: str = "Ada") -> bytes:
         """Request a blind signature."""

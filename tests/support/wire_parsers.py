@@ -346,8 +346,9 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         ),
     ),
     (
-        *("end of a token key", issuance.end_from_wire),
+        *("end and population of a token key", issuance.key_terms_from_wire),
         issuer_pb2.CreateTokenKeyRequest(end=2**33),
+        issuer_pb2.CreateTokenKeyRequest(end=2**33, population="staff"),
     ),
     (
         *("new token key", issuance.TOKENS.from_wire),

@@ -24,16 +24,22 @@ class CreateTokenKeyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     END_FIELD_NUMBER: _builtins.int
+    POPULATION_FIELD_NUMBER: _builtins.int
     end: _builtins.int
     """seconds since 1970 UTC; then the key signs no more and is destroyed"""
+    population: _builtins.str
+    """Of the task; at most 64 printable ASCII characters. The issuer's cap counts a person's tokens
+    of one population together, and those of keys without a population together too.
+    """
     def __init__(
         self,
         *,
         end: _builtins.int = ...,
+        population: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "population", b"population"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,7 +65,7 @@ class IssuerServicer:
 
     def IssueToken(self, request, context):
         """Signs a person's blinded message. The same message again gets the same signature; another one
-        is refused: ALREADY_EXISTS.
+        is refused: ALREADY_EXISTS; one beyond the issuer's cap too: RESOURCE_EXHAUSTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

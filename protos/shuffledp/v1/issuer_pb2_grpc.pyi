@@ -37,7 +37,7 @@ class IssuerStub:
     """Creates a token key for one task. Needs the operator token."""
     IssueToken: _grpc.UnaryUnaryMultiCallable[_issuer_pb2.IssueTokenRequest, _issuer_pb2.IssueTokenResponse]
     """Signs a person's blinded message. The same message again gets the same signature; another one
-    is refused: ALREADY_EXISTS.
+    is refused: ALREADY_EXISTS; one beyond the issuer's cap too: RESOURCE_EXHAUSTED.
     """
     IssueTokens: _grpc.UnaryUnaryMultiCallable[_issuer_pb2.IssueTokensRequest, _issuer_pb2.IssueTokensResponse]
     """Answers the requests of up to 256 people, for an operator who holds their credentials, such as
@@ -53,7 +53,7 @@ class IssuerAsyncStub(IssuerStub):
     """Creates a token key for one task. Needs the operator token."""
     IssueToken: _aio.UnaryUnaryMultiCallable[_issuer_pb2.IssueTokenRequest, _issuer_pb2.IssueTokenResponse]  # type: ignore[assignment]
     """Signs a person's blinded message. The same message again gets the same signature; another one
-    is refused: ALREADY_EXISTS.
+    is refused: ALREADY_EXISTS; one beyond the issuer's cap too: RESOURCE_EXHAUSTED.
     """
     IssueTokens: _aio.UnaryUnaryMultiCallable[_issuer_pb2.IssueTokensRequest, _issuer_pb2.IssueTokensResponse]  # type: ignore[assignment]
     """Answers the requests of up to 256 people, for an operator who holds their credentials, such as
@@ -78,7 +78,7 @@ class IssuerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_issuer_pb2.IssueTokenResponse, _abc.Awaitable[_issuer_pb2.IssueTokenResponse]]:
         """Signs a person's blinded message. The same message again gets the same signature; another one
-        is refused: ALREADY_EXISTS.
+        is refused: ALREADY_EXISTS; one beyond the issuer's cap too: RESOURCE_EXHAUSTED.
         """
 
     @_abc_1.abstractmethod

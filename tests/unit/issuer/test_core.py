@@ -244,12 +244,12 @@ async def test_no_crash_gives_a_person_two_tokens(tmp_path: Path, step: int) -> 
 
     The device sends its message until it has a signature. Another one never gets one.
     """
-    for number in range(0, 45, step):
+    for number in range(0, 50, step):
         faults = await _tried_with_a_crash(tmp_path / str(number), number)
         if not faults.crashes:  # the key's life has fewer boundaries
             break
 
-    assert 15 <= number < 40
+    assert 15 <= number < 45
 
 
 async def _tried_with_a_crash(folder: Path, number: int) -> Faults:

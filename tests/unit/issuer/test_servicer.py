@@ -32,6 +32,10 @@ async def test_a_request_of_wrong_length_is_refused(
     for end in (0, 2**63):
         with pytest.raises(WireError, match="end is"):
             await servicer.CreateTokenKey(issuer_pb2.CreateTokenKeyRequest(end=end), None)
+    for name in ("p" * 65, "K\u00f6ln", "a\tb"):
+        request = issuer_pb2.CreateTokenKeyRequest(end=2**33, population=name)
+        with pytest.raises(WireError, match="population"):
+            await servicer.CreateTokenKey(request, None)
 
 
 def test_answers_are_counted_in_whole_windows() -> None:

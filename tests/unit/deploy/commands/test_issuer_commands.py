@@ -9,11 +9,29 @@ import pytest
 
 import issuer.server
 from common.errors import PeerRefusalError, SettingsError
+from common.runtime.state_directory import StateDirectory
+from deploy.clients.issuer import draw_people
 from deploy.tasks.drafts import read_token_key
 from issuer.entitlements import PeopleList
 from issuer.settings import IssuerSettings
+from issuer.token_keys import TokenKeys
 from tests.support.command_line import shown, shown_json
 from tests.support.issuers import ISSUER_NAME, people_file
+
+
+def test_each_person_gets_an_invitation(tmp_path: Path) -> None:
+    """Printed for one person, or written for all, to a file that only its owner can read."""
+    file, out = tmp_path / "credentials.txt", tmp_path / "invitations.txt"
+    file.write_bytes(draw_people(["Ada", "Bo Li"]).credentials)
+    given = "ab" * 32, "--credentials", str(file), "--page", "https://poll.example/"
+    address = shown("issuer invite", *given, "--person", "Bo Li").strip()
+    shown("issuer invite", *given, "--out", str(out))
+    lines = out.read_text(encoding="utf-8").splitlines()
+
+    assert address.startswith(f"https://poll.example/#task={'ab' * 32}&credential=")
+    assert f"Bo Li {address}" == lines[1]
+    assert 2 == len(set(lines))
+    assert 0o600 == out.stat().st_mode & 0o777
 
 
 async def test_each_person_gets_a_secret_and_the_issuer_its_hash(tmp_path: Path) -> None:
@@ -85,7 +103,8 @@ def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> 
     with pytest.raises(SettingsError, match="already exists and may hold a key in use"):
         shown("issuer new-key", "--end", "2100-01-02", *whole)
     file.unlink()
-    printed = shown("issuer new-key", "--end", "2100-01-02T03:04:05", *whole)
+    named = "--population", "staff"
+    printed = shown("issuer new-key", "--end", "2100-01-02T03:04:05", *named, *whole)
     second = read_token_key(file)
 
     assert (4_102_531_200, ISSUER_NAME) == (made["end"], made["issuer"])
@@ -94,6 +113,9 @@ def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> 
     assert {each.token_key().key_id.hex() for each in (first, second)} == {
         path.stem.removeprefix("token-") for path in (tmp_path / "issuer").glob("token-*.key")
     }
+    held = TokenKeys(StateDirectory.open(tmp_path / "issuer"))
+    found = [held.find(each.token_key().key_id, 0).population for each in (first, second)]
+    assert ["", "staff"] == found
     file.unlink()
     with pytest.raises(PeerRefusalError, match="UTC; it must be after the present, 20"):
         shown("issuer new-key", "--end", "2001-01-02", *whole)

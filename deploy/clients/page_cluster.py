@@ -1,0 +1,108 @@
+"""The parties on this machine with HTTP for browsers, and the publisher's page to take part."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from common.errors import PeerError
+from common.runtime.service import GRPC_SILENCE
+from common.task_digest import TaskDigest
+from deploy.clients.local_cluster import Cluster, kept_address
+from deploy.clients.local_parties import PARTIES, Child
+from deploy.tasks.invitations import invitation
+from user_agent.credentials import CredentialFile
+
+
+class WebHost(NamedTuple):
+    """The name by which browsers reach this machine, and its certificate and key."""
+
+    name: str
+    certificate: Path
+    key: Path
+
+    def settings(self, tls: str, hosts: str) -> dict[str, Any]:
+        """Return a party's settings of TLS and of its accepted names."""
+        files = {f"{tls}certificate": str(self.certificate), f"{tls}key": str(self.key)}
+        return {**files, hosts: [self.name]}
+
+
+class PageCluster(Cluster):
+    """The parties and a publisher, for browsers on this machine or, with a host, on others."""
+
+    publisher: Child
+    _process_group = 0
+
+    def __init__(self, directory: Path, people: Sequence[str], host: WebHost | None = None) -> None:
+        """Use the folder's keys, people and ports, if there are any; see `Cluster`."""
+        super().__init__(directory, GRPC_SILENCE, people)
+        self._host = host
+        published = {"shuffler": "http_address", "issuer": "http_address", "publisher": "address"}
+        self._web = {
+            party: kept_address(directory / party / name) for party, name in published.items()
+        }
+        if host is not None:
+            self._web = {
+                party: address.replace("127.0.0.1", "0.0.0.0")  # noqa: S104  # for other devices
+                for party, address in self._web.items()
+            }
+
+    async def start_shuffler(self, **changes: Any) -> None:  # noqa: ANN401
+        """Start the shuffler, with HTTP for the page."""
+        await super().start_shuffler(**self._http("shuffler") | changes)
+
+    async def start_issuer(self, **changes: Any) -> None:  # noqa: ANN401
+        """Start the issuer, with HTTP for the page."""
+        await super().start_issuer(**self._http("issuer") | changes)
+
+    async def start_user_agent(self, **changes: Any) -> None:  # noqa: ANN401
+        """Start the user agent, and the publisher, whose page pins the same identities."""
+        await super().start_user_agent(**changes)
+        tls = self._host.settings("tls_", "hosts") if self._host else {"plaintext": True}
+        pinned = {
+            f"{party}_identity": self.published(party, "identity.pub")
+            for party in ("analyzer", "shuffler", "issuer")
+        }
+        self.publisher = await self._start(
+            "publisher",
+            listen=self._web["publisher"],
+            tls_directory=None,
+            shuffler=self.url("shuffler"),
+            issuer=self.url("issuer"),
+            witnesses=self._witness_keys,
+            total_central_epsilon_cap=10.0,  # small batches have hardly any amplification
+            inclusion_check_seconds=2.0,
+            **pinned,
+            **tls,
+        )
+
+    def check(self) -> None:
+        """Raise PeerError if a party has ended by itself."""
+        for party in PARTIES:
+            child: Child = getattr(self, party)
+            status = child.process.returncode
+            if status is not None:
+                raise PeerError(f"the {party} has ended with status {status}; see {child.log}")
+
+    def addresses(self) -> dict[str, str]:
+        """Return the parties' addresses, by the names of options, and those for browsers."""
+        own = {party: getattr(self, party).address for party in ("analyzer", "shuffler", "issuer")}
+        web = {f"{party}_url": self.url(party) for party in self._web}
+        return {**own, "agent": self.user_agent.address, **web}
+
+    def url(self, party: str) -> str:
+        """Return the address of a party for browsers."""
+        port = self._web[party].rpartition(":")[2]
+        return f"https://{self._host.name}:{port}" if self._host else f"http://127.0.0.1:{port}"
+
+    def invitations(self, digest: TaskDigest) -> dict[str, str]:
+        """Return each person's address to take part in a task, by name."""
+        people, page = CredentialFile(self.credentials).people(), self.url("publisher")
+        return {name: invitation(page, digest, credential) for name, credential in people}
+
+    def _http(self, party: str) -> dict[str, Any]:
+        tls = self._host.settings("http_", "http_hosts") if self._host else {"http_plain": True}
+        return {
+            "http_listen": self._web[party],
+            "http_origins": [self.url("publisher")],
+            **tls,
+        }

@@ -1,0 +1,147 @@
+"""`shuffledp up`: the parties and the page to take part, on this machine, until Ctrl-C."""
+
+import asyncio
+import shlex
+import sys
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from common.errors import ShuffleDpError, UsageError
+from deploy.commands import options
+from deploy.terminal.console import terminal
+
+if TYPE_CHECKING:
+    from common.crypto.signing import SignedTask
+    from deploy.clients.page_cluster import PageCluster
+
+app = typer.Typer()
+
+_DRAFT: Final = Path(__file__).parents[1] / "drafts" / "commute.toml"
+_POLL_SECONDS: Final = 2.0
+_MAX_PEOPLE: Final = 10_000
+_OWNER_ONLY: Final = 0o600
+
+
+@options.command(
+    app,
+    "shuffledp up",
+    "shuffledp up --people 20 --host poll.example.org --certificate chain.pem --key key.pem",
+)
+def up(
+    folder: Path = Path("shuffledp-local"),
+    people: Annotated[int, typer.Option(min=1, max=_MAX_PEOPLE)] = 5,
+    draft: Path | None = None,
+    host: str = "",
+    web_certificate: Annotated[Path | None, typer.Option("--certificate")] = None,
+    web_key: Annotated[Path | None, typer.Option("--key")] = None,
+    json: options.AsJson = False,
+) -> None:
+    """
+    Run all parties on this machine, with a page to take part, until Ctrl-C.
+
+    Prints an address where a first question is answered, and the commands that close it and show
+    its result. The next start in the same folder has the same keys, people and, if they are free,
+    ports. For trials: whoever runs all parties can learn as much as all of them together.
+
+    Options:
+        folder: Folder for keys, people, settings, logs and the profile; made if missing.
+        people: Number of people who are invited, and may each answer once.
+        draft: The first question's draft.  [four ways to work]
+        host: Name of this machine for phones and other devices; needs a certificate.
+        web_certificate: Certificate of that name with its chain, a .pem file that browsers trust.
+        web_key: Key of that certificate.
+    """
+    tls = (web_certificate, web_key)
+    if host and None in tls:
+        raise UsageError(
+            "--host needs --certificate and --key: browsers give a page the cryptography to take "
+            "part over HTTPS only, or on the machine itself"
+        )
+    if not host and any(tls):
+        raise UsageError("--certificate and --key need --host, the certificate's name")
+    from common.runtime.state_directory import StateDirectory
+    from deploy.clients.page_cluster import PageCluster, WebHost
+    from deploy.terminal.interruption import until_stopped
+
+    web = WebHost(host.lower(), web_certificate, web_key) if web_certificate and web_key else None
+    names = [f"person-{number}" for number in range(1, people + 1)]
+    with StateDirectory.open(folder).held():
+        cluster = PageCluster(folder, names, web)
+        asyncio.run(until_stopped(_serve(cluster, draft or _DRAFT, json=json)))
+
+
+async def _serve(cluster: "PageCluster", draft: Path, *, json: bool) -> None:
+    """Start the parties, ask the question, show how to take part, and run until an end."""
+    console = terminal(stderr=json)
+    with console.status(f"Starting the parties in {cluster.directory} …") as status:
+        async with cluster:
+            signed = await _ask(cluster, draft)
+            status.stop()
+            _show(cluster, signed, json=json)
+            status.update("Nobody has opened the question yet.")
+            status.start()
+            async with cluster.shuffler_operator() as shuffler:
+                while True:
+                    cluster.check()
+                    with suppress(ShuffleDpError):  # nobody has fetched the task yet
+                        found = await shuffler.progress(signed.digest())
+                        status.update(f"Answers: {found.n_users:,}. The batch is {found.state}.")
+                    await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _ask(cluster: "PageCluster", file: Path) -> "SignedTask":
+    """Publish a draft's question, unless an earlier run has, and it is still open."""
+    from common.messages.batch import TaskState
+    from common.runtime.state_directory import atomic_write
+    from common.runtime.validation import read_file
+    from deploy.tasks import drafts
+
+    draft, kept = drafts.read(file), cluster.directory / "question.txt"
+    version = sha256(read_file(file)).hexdigest()
+    if kept.exists():
+        earlier, digits = kept.read_text(encoding="utf-8").split()
+        async with cluster.operator() as operator:
+            signed, summary = await operator.describe(options.task_digest(digits))
+        if (version, TaskState.OPEN) == (earlier, summary.state):
+            return signed
+    signed = await cluster.publish_task(draft)
+    atomic_write(kept, f"{version} {signed.digest().hex()}".encode(), _OWNER_ONLY)
+    return signed
+
+
+def _show(cluster: "PageCluster", signed: "SignedTask", *, json: bool) -> None:
+    """Write invitations and profile, and print how to go on."""
+    from common.runtime.state_directory import atomic_write
+    from common.task.task import Task
+    from deploy.commands.profile import DEFAULT_PROFILE, profile_of
+    from deploy.tasks.invitations import is_for_browsers
+    from deploy.terminal.json_output import dumps
+
+    task, digest, folder = Task.from_bytes(signed.task_bytes), signed.digest(), cluster.directory
+    invited = cluster.invitations(digest)
+    file, profile = folder / "invitations.txt", folder / DEFAULT_PROFILE
+    lines = "".join(f"{name} {address}\n" for name, address in invited.items())
+    atomic_write(file, lines.encode(), _OWNER_ONLY)
+    atomic_write(profile, profile_of(folder, {}).encode(), _OWNER_ONLY)
+    name, first = next(iter(invited.items()))
+    warnings = []
+    if task.n_min > len(invited):
+        warnings.append(f"a result needs {task.n_min} people: --people {task.n_min}")
+    if not is_for_browsers(task):
+        warnings.append("the page cannot answer such a question yet; `shuffledp contribute` can")
+    notes = "".join(f"\nWarning: {each}." for each in warnings)
+    command = f"  shuffledp --profile {shlex.quote(str(profile))}"
+    text = (
+        f"All parties run; their files are in {folder}. To answer as {name}, open\n\n  {first}\n\n"
+        f"All invitations, one a person: {file}. Then, in another terminal:\n\n"
+        f"{command} task close {digest.hex()}\n{command} result {digest.hex()}\n\n"
+        "Ctrl-C stops all."
+    )
+    fields = {"task_digest": digest.hex(), "invitation": first, "invitations": str(file)}
+    fields |= {"profile": str(profile), **cluster.addresses()}
+    sys.stdout.write(f"{dumps({**fields, 'warnings': warnings}) if json else text + notes}\n")
+    sys.stdout.flush()

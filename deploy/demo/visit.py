@@ -1,0 +1,146 @@
+"""The end of a demo at a terminal: its question again, for one more person in a browser."""
+
+import asyncio
+import math
+import secrets
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from rich.console import Console
+
+from common.crypto.signing import SignedTask
+from common.protocols import Kind
+from common.task.draft import TaskDraft
+from common.task.task import Task
+from deploy.clients.page_cluster import PageCluster
+from deploy.datasets.sample_people import SamplePeople
+from deploy.demo.demo import DemoRun, collect_in, contribute, names, progress_bar, released
+from deploy.pages.live_server import HTML, Pages, page_server
+from deploy.pages.result_page import result_page
+from deploy.results.distribution_view import Questions
+from deploy.results.export import as_json
+from deploy.results.result_view import MAX_ROWS, result_view
+from deploy.tasks.demo_task import closing_draft
+from deploy.terminal.console import print_written, show_in_browser
+from deploy.terminal.files import write
+from deploy.terminal.interruption import until_stopped
+from deploy.terminal.json_output import dumps
+
+_SUITE: Final = "x25519-hkdf-sha256-aes128gcm"
+"""All browsers have it."""
+_VISITOR: Final = "visitor"
+_OPEN_SECONDS: Final = 180
+"""Time from the visitor's answer to the end of the batch."""
+_READ_SECONDS: Final = 60.0
+"""Time after an end by Ctrl-C for the visitor's page to find the answer counted."""
+_POLL_SECONDS: Final = 1.0
+
+
+_OTHER_STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
+QUESTIONS: Final[Mapping[Kind, tuple[str, str]]] = {
+    "categorical": ("A US state", "Which US state do you choose?"),
+    "ordered": ("The size of a city", "How many people live in your city?"),
+}
+"""Title and prompt of the demo's questions that the page can take an answer to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """A demo at a terminal, and the files of its results."""
+
+    people: SamplePeople
+    output: Path
+    html: Path
+    console: Console
+    show: Callable[[DemoRun], None]
+    """Prints the first result."""
+
+    def run(self, opener: Callable[[str], bool] | None) -> None:
+        """Run the demo, write its result, and serve the pages, opened too, until Ctrl-C."""
+        with TemporaryDirectory(prefix="shuffledp-demo-") as directory:
+            asyncio.run(until_stopped(self._run(Path(directory), opener), _OTHER_STOPS))
+
+    async def _run(self, directory: Path, opener: Callable[[str], bool] | None) -> None:
+        console, values = self.console, self.people.values
+        console.print("Starting the analyzer, shuffler, issuer, user agent and publisher …")
+        async with PageCluster(directory, [*names(self.people), _VISITOR]) as cluster:
+            first = await collect_in(cluster, self.people, console)
+            first.save(self.output, self.html)
+            self.show(first)
+            signed = await cluster.publish_task(self._draft())
+            with progress_bar(console) as bar:
+                await contribute(values, signed, cluster, bar)
+            invited = cluster.invitations(signed.digest())[_VISITOR]
+            pages: Pages = {"": (HTML, self.html.read_bytes)}
+            with page_server(pages, secrets.token_urlsafe(16)) as address:
+                console.print(
+                    f"\nThe result: {address}\nTake part yourself: {invited}\n"
+                    "The demo's people have answered again, and wait for you. The demo plays the "
+                    "publisher of that page, in reality a third party, which could read answers.\n"
+                    f"The batch closes {_OPEN_SECONDS // 60} minutes after your answer or at "
+                    "Ctrl-C. Without your answer it is dropped, and nothing is released.",
+                    soft_wrap=True,
+                    highlight=False,
+                )
+                if opener is not None:
+                    show_in_browser(self.html.resolve().as_uri())
+                    opener(invited)
+                await self._serve(cluster, signed, pages, address)
+
+    def _draft(self) -> TaskDraft:
+        """Ask again, everybody and the visitor."""
+        n_users, (title, prompt) = len(self.people.values) + 1, QUESTIONS[self.people.kind]
+        draft = closing_draft(self.people.draft, n_users, now=time.time(), shuffler_key=b"")
+        draft = replace(draft, target_size=n_users + 1, suite=_SUITE)
+        purpose = f"The second round of a demo. {self.people.title}"
+        return replace(draft, title=title, prompt=prompt, purpose=purpose)
+
+    async def _serve(
+        self, cluster: PageCluster, signed: SignedTask, pages: Pages, address: str
+    ) -> None:
+        """Wait for the visitor and for Ctrl-C; release the batch if there was a visitor."""
+        stop, closing = asyncio.Event(), math.inf
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+        async with cluster.shuffler_operator() as shuffler:
+            while not await _is_set(stop, _POLL_SECONDS) and time.monotonic() < closing:
+                cluster.check()
+                found = await shuffler.progress(signed.digest())
+                if found.n_users > len(self.people.values) and closing == math.inf:
+                    closing = time.monotonic() + _OPEN_SECONDS
+                    self.console.print("Your answer has arrived.")
+            found = await shuffler.progress(signed.digest())
+            if found.n_users <= len(self.people.values):
+                self.console.print("Nobody took part: the second batch is dropped.")
+                return
+            await shuffler.close_batch(signed.digest())
+        by_hand = stop.is_set()
+        stop.clear()
+        html = self.html.with_stem(f"{self.html.stem}-with-you")
+        _, result = await released(cluster, signed.digest())
+        task = Task.from_bytes(signed.task_bytes)
+        asked = Questions(batch=result, task=task)
+        view = result_view(result.estimate, task, most=MAX_ROWS, questions=asked)
+        write(html.with_suffix(".json"), dumps({**as_json(result), "labels": task.labels}))
+        write(html, result_page(result, task, view))
+        pages["with-you"] = (HTML, html.read_bytes)
+        print_written([html.with_suffix(".json"), html], self.console)
+        self.console.print(
+            f"The result with your answer: {address}with-you\n"
+            "Your page finds your answer counted. Ctrl-C ends.",
+            soft_wrap=True,
+            highlight=False,
+        )
+        await _is_set(stop, _READ_SECONDS if by_hand else None)
+
+
+async def _is_set(stop: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for an event, at most some seconds; return whether it has happened."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
+    return stop.is_set()

@@ -1,0 +1,33 @@
+"""Invitations: addresses of the publisher's page, each with a task and a person's credential."""
+
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+from common.errors import UsageError
+from common.protocols import Kind
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from user_agent.credentials import SECRET_BYTES
+
+_KINDS: Final[tuple[Kind, ...]] = ("categorical", "ordered")
+_OTHER_PROTOCOLS: Final = ("signed",)
+
+
+def invitation(page: str, digest: TaskDigest, credential: bytes) -> str:
+    """
+    Return the address with which a person takes part, by a secret or an ID token.
+
+    The fragment, which browsers send to nobody, has both. Raises UsageError unless the page is at
+    an http or https address.
+    """
+    parts = urlsplit(page)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
+        raise UsageError("the page's address must be https://HOST/ or http://HOST:PORT/")
+    secret = len(credential) == SECRET_BYTES
+    fields = {"task": digest.hex(), "credential": credential.hex() if secret else credential}
+    return f"{page.rstrip('/')}/#{urlencode(fields)}"
+
+
+def is_for_browsers(task: Task) -> bool:
+    """Return whether the device in TypeScript can answer a task; see user_agent/web/README.md."""
+    return task.kind in _KINDS and task.protocol not in _OTHER_PROTOCOLS

@@ -1,0 +1,102 @@
+"""
+The issuer's cap: how many tokens a person gets of one population in one period.
+
+Periods follow each other without a gap, the same for everybody. A person is counted under a hash
+keyed by the period; with its key, nothing can relate the counts to persons any more.
+"""
+
+import hmac
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from common.dates import utc
+from common.errors import SettingsError
+from common.runtime import logs
+from common.runtime.state_directory import StateDirectory
+
+_FILES: Final = "period-*.key"
+_KEY_BYTES: Final = 32
+_DAY: Final = 86_400
+_KEPT_AFTER_END: Final = 600
+"""Seconds for which an ended period's key is kept: requests of its last moment are under way."""
+_LABEL: Final = b"shuffledp v1 tokens of a person\x00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """A token to count, unless the person has had `most` in the period."""
+
+    end: int
+    """The period's end, in seconds since 1970 UTC."""
+    person: bytes
+    """The period's hash of the person and the population."""
+    most: int
+
+    def refusal(self) -> str:
+        """Return the sentence for a person who has had them all."""
+        return (
+            f"this person has had the {self.most} tokens that the issuer gives a person for this "
+            f"population in a period; the next period begins at {utc(self.end)}"
+        )
+
+
+class TokenCap:
+    """Counts tokens per person, population and period. Times are in seconds since 1970 UTC."""
+
+    def __init__(self, state: StateDirectory, most: int | None, days: int | None) -> None:
+        """
+        Read the periods' keys. `most` tokens per `days` days; both None for no cap.
+
+        Raises SettingsError if a key is damaged or sealed under another state key.
+        """
+        self._state, self._most, self._seconds = state, most, (days or 0) * _DAY
+        start, end = _FILES.split("*")
+        names = [name.removeprefix(start).removesuffix(end) for name in state.names(_FILES)]
+        self._keys = {int(name): self._key(name) for name in names if name.isdecimal()}
+
+    def charge(self, population: str, person: str, now: float) -> Charge | None:
+        """
+        Return what one more token costs a person, or None without a cap.
+
+        The first call of a period stores its key, which takes milliseconds.
+        """
+        if self._most is None:
+            return None
+        end = (int(now) // self._seconds + 1) * self._seconds
+        if end not in self._keys:
+            self._keys[end] = self._key(str(end))
+        name = f"{population}\0{person}".encode(errors="surrogatepass")
+        tag = hmac.digest(self._keys[end], _LABEL + name, sha256)
+        return Charge(end=end, person=tag, most=self._most)
+
+    def check_complete(self, counted: Iterable[int], now: float) -> None:
+        """Raise SettingsError if the key of a period in which tokens were counted is missing."""
+        for end in counted:
+            if end not in self._keys and not _is_over(end, now):
+                raise SettingsError(
+                    f"period-{end}.key is missing in the state directory, and the database has "
+                    "counts under it: put it back or, to count every person's tokens from 0 "
+                    f"again, erase the rows of issuer.sqlite in counted with period = {end}"
+                )
+
+    def destroy_ended(self, now: float) -> None:
+        """Destroy the keys of the periods that are over."""
+        for end in [end for end in self._keys if _is_over(end, now)]:
+            self._state.destroy(_FILES.replace("*", str(end)))
+            del self._keys[end]
+            logs.event("period of tokens ended", {})
+
+    def held(self) -> frozenset[int]:
+        """Return the ends of the periods whose keys are held."""
+        return frozenset(self._keys)
+
+    def _key(self, end: str) -> bytes:
+        name = _FILES.replace("*", end)
+        return self._state.secret(name, lambda: secrets.token_bytes(_KEY_BYTES))
+
+
+def _is_over(end: int, now: float) -> bool:
+    return end + _KEPT_AFTER_END <= now

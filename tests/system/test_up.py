@@ -1,0 +1,145 @@
+"""`shuffledp up`, and the demo at a terminal, as processes."""
+
+import base64
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+import psutil
+import pytest
+
+_COMMAND: Final = [sys.executable, "-c", "from deploy.terminal.start import main; main()"]
+_ROOT: Final = Path(__file__).parents[2]
+_SECONDS: Final = 60
+
+
+def _shuffledp(*words: str, text: str = "", profile: str = "") -> str:
+    options = ["--profile", profile] if profile else []
+    command = [*_COMMAND, *options, *words]
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, check=True, cwd=_ROOT
+    ).stdout
+
+
+@contextmanager
+def _up(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """Run the command until it has printed its addresses; its children end with it."""
+    with subprocess.Popen(
+        [*_COMMAND, "up", "--json", "--people", "3", "--folder", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=_ROOT,
+    ) as process:
+        assert process.stdout is not None
+        shown = ""
+        while not shown.endswith("}\n"):
+            shown += process.stdout.readline()
+        children = psutil.Process(process.pid).children(recursive=True)
+        yield process, json.loads(shown)
+        assert [] == psutil.wait_procs(children, timeout=_SECONDS)[1]
+
+
+@pytest.mark.slow
+def test_up_serves_one_question_and_continues_in_its_folder(tmp_path: Path) -> None:
+    """A second start has the same keys, people, question and addresses; a dead child is named."""
+    folder = tmp_path / "u"
+    with _up(folder) as (process, first):
+        digest, page = first["task_digest"], first["publisher_url"]
+        encoded = base64.b64encode(bytes.fromhex(digest)).decode()
+        task = _get(
+            f"{first['shuffler_url']}/shuffledp.v1.Shuffler/FetchTask",
+            data=json.dumps({"taskDigest": encoded}).encode(),
+            headers={"content-type": "application/json", "origin": page},
+        )
+        assert page == task.headers["access-control-allow-origin"]
+        policy = _get(page).headers["content-security-policy"]
+        assert f"connect-src {first['shuffler_url']} {first['issuer_url']};" in policy
+        said = _shuffledp(
+            "contribute", digest, "--person", "person-2", text="car\n", profile=first["profile"]
+        )
+        assert "Contributed" in said
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(_SECONDS)
+    invited = (folder / "invitations.txt").read_text(encoding="utf-8").splitlines()
+    assert f"person-1 {first['invitation']}" == invited[0]
+    assert 0o600 == (folder / "invitations.txt").stat().st_mode & 0o777
+    assert 3 == len(invited)
+
+    with _up(folder) as (process, second):
+        assert first == second | {"analyzer": first["analyzer"]}
+        _shuffledp("task", "close", digest, profile=first["profile"])
+        shown = _shuffledp("result", digest, "--json", profile=first["profile"])
+        assert 1 == json.loads(shown)["n_users"]
+        [shuffler] = [
+            child
+            for child in psutil.Process(process.pid).children()
+            if "shuffler" in child.cmdline()
+        ]
+        shuffler.kill()
+        assert 1 == process.wait(_SECONDS)
+        assert process.stderr is not None
+        assert "the shuffler has ended with status -9" in process.stderr.read()
+
+
+def _get(url: str, **request: Any) -> Any:
+    """Return the answer of one of our own servers."""
+    with urlopen(Request(url, **request), timeout=_SECONDS) as answer:  # noqa: S310
+        return answer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_visited", [True, False])
+def test_at_a_terminal_a_visitor_is_counted(tmp_path: Path, *, is_visited: bool) -> None:
+    """The second batch is released with the visitor alone; Ctrl-C ends with status 0."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(_ROOT)}
+        os.chdir(tmp_path)
+        os.execv(sys.executable, [*_COMMAND, "demo", "--users", "20"])  # noqa: S606  # of this program
+    shown = _until(terminal, "nothing is released")
+    if is_visited:
+        [digest] = re.findall("#task=([0-9a-f]+)&", shown)
+        [folder] = tmp_path.glob("shuffledp-demo-*")
+        agent = f"unix:{folder}/user_agent.sock"
+        _shuffledp("contribute", digest, "--person", "visitor", "--agent", agent, text="Texas\n")
+        _until(terminal, "has arrived")
+    os.write(terminal, b"\x03")
+    if is_visited:
+        shown = _until(terminal, "Ctrl-C ends.")
+        [address] = re.findall(r"http://\S+with-you", shown)
+        assert 200 == _get(address).status
+        os.write(terminal, b"\x03")
+    _until(terminal, "\0")
+    _, status = os.waitpid(child, 0)
+
+    assert 0 == os.waitstatus_to_exitcode(status)
+    written = {file.name for file in tmp_path.iterdir()}
+    more = {"result-with-you.json", "result-with-you.html"} if is_visited else set()
+    assert {"result.json", "result.html"} | more == written
+    if is_visited:
+        result = json.loads((tmp_path / "result-with-you.json").read_text(encoding="utf-8"))
+        assert 21 == result["n_users"]
+
+
+def _until(terminal: int, text: str) -> str:
+    """Return what a terminal shows until a text, or until its end."""
+    shown = ""
+    while text not in shown:
+        try:
+            read = os.read(terminal, 4096)
+        except OSError:  # the program has ended
+            read = b""
+        if not read:
+            break
+        shown += read.decode(errors="replace")
+    return shown
