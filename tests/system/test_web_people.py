@@ -19,7 +19,7 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.result import Result
 from common.task.domain_spec import EdgesSpec
 from common.task.task import Task
-from deploy.clients.local_cluster import Cluster, _unused_address
+from deploy.clients.local_cluster import Cluster, kept_address
 from tests.support.node import WEB, install, node
 from tests.support.tasks import draft
 from tests.support.tools import tool
@@ -59,7 +59,10 @@ class _WebCluster(Cluster):
 
     def __init__(self, directory: Path, people: int) -> None:
         super().__init__(directory, people=[f"person {n}" for n in range(people)])
-        self.http = {party: _unused_address() for party in ("shuffler", "issuer")}
+        self.http = {
+            party: kept_address(directory / party / "http_address")
+            for party in ("shuffler", "issuer")
+        }
 
     def _edge(self, party: str) -> dict[str, Any]:
         return {
