@@ -5,13 +5,15 @@ BIN := .venv/bin
 # Some images forbid bytecode to be kept; then every process of every test compiles all it loads.
 export PYTHONDONTWRITEBYTECODE =
 STAMP := .venv/.installed
+WEB := user_agent/web
+NODE_MODULES := $(WEB)/node_modules/.package-lock.json
 
 # Of the images: another base, BASE=name@sha256:…, with BUILDER=… if that has no pip, and options of
 # `docker build`, BUILD=….
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)" SHUFFLEDP_BUILD='$(BUILD)'
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install demo test test-all audit mutants containers-test images up up-scale down docs lint scale-test protos bench vectors figures lock clean
+.PHONY: help install web demo test test-all audit mutants containers-test images up up-scale down docs lint scale-test protos bench vectors figures lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +33,12 @@ $(STAMP): requirements.lock pyproject.toml
 	    2> >(sed -e '/^WARNING: Retrying/b' -e '/^WARNING: /d' >&2) | sed -n -u -e 's/^Collecting \([^ ;]*\).*/  \1/p' -e 's/^Processing .*\/\([^/-]*\)-[^/]*$$/  \1/p' -e 's/^Installing collected packages.*/  installing them/p'
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
+
+web: $(NODE_MODULES)  ## build the device in TypeScript again (needs Node 20 or newer)
+	cd $(WEB) && npm run --silent build
+
+$(NODE_MODULES): $(WEB)/package-lock.json
+	cd $(WEB) && npm ci
 
 demo: install  ## collect a real histogram privately, with four processes on this machine
 	$(BIN)/shuffledp demo --open
@@ -70,12 +78,14 @@ down: install  ## stop them; keys and state stay
 docs: install  ## build the site of documents in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-lint: install  ## formatting, ruff, mypy, the floors, generated code up to date, links of documents
+lint: install  ## formatting, types, the floors, generated code up to date, links of documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.compile --check
+	@if command -v npm >/dev/null && $(MAKE) --silent $(NODE_MODULES); then cd $(WEB) && npm run --silent lint; \
+	else echo "The TypeScript of $(WEB) is not checked: npm is not installed (Debian: apt install nodejs npm), or no registry is reachable." >&2; [ "$$SHUFFLEDP_REQUIRE_TOOLS" != 1 ]; fi
 	@folder=$$(mktemp -d) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $$folder; status=$$?; rm -rf $$folder; exit $$status
 
 protos: install  ## generate the protocol buffer code again
@@ -85,6 +95,7 @@ vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_hpke_vectors
 	$(BIN)/python -m tests.vectors.make_placement_vectors
 	$(BIN)/python -m tests.vectors.make_task_vectors
+	$(BIN)/python -m tests.vectors.make_transcripts
 
 figures: install  ## record the output of seeded commands again
 	$(BIN)/python -m tests.support.recorded_commands

@@ -30,6 +30,11 @@ from common.task_digest import TaskDigest
 SIGNATURE_BYTES: Final = 64
 IDENTITY_BYTES: Final = 32
 
+_FIELD: Final = 2**255 - 19
+_EIGHTH: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_SMALL_ORDER: Final = (0, 1, _FIELD - 1, _EIGHTH, _FIELD - _EIGHTH)
+"""The y of the eight points of Ed25519 for which anyone can sign [CGN20]."""
+
 _TASK_LABEL: Final = b"shuffledp v1 task"
 
 
@@ -64,6 +69,9 @@ class PublicIdentity:
     def __init__(self, raw: bytes) -> None:
         if len(raw) != IDENTITY_BYTES:
             raise WireError(f"an identity has {len(raw)} bytes; it must have {IDENTITY_BYTES}")
+        y = int.from_bytes(raw, "little") % 2**255
+        if y >= _FIELD or y in _SMALL_ORDER:  # OpenSSL takes both
+            raise WireError("an identity must be a key of large order, in its only encoding")
         object.__setattr__(self, "_key", Ed25519PublicKey.from_public_bytes(raw))
         object.__setattr__(self, "raw", raw)
 

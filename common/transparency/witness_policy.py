@@ -58,7 +58,9 @@ class WitnessPolicy:
         Check a checkpoint of the log. Run by the user agent before it answers a task.
 
         It must have the last accepted one's size or more. Cosignatures older than max_age_seconds
-        at `now`, in seconds since 1970, do not count. `consistency` is proven from the last one.
+        at `now`, in seconds since 1970, do not count. `consistency` is proven from the last one. An
+        invalid signature of a pinned key refuses the checkpoint even if the others are a quorum
+        [C2SP, signed-note]: an honest log verifies signatures before it publishes them.
 
         Raises:
             ForkError: The log signed a head that is not proven to continue the last one.

@@ -366,12 +366,13 @@ def test_an_image_copies_only_its_partys_folders() -> None:
 
 
 def test_a_build_context_excludes_secrets() -> None:
-    """.dockerignore is an allow-list, and excludes keys and tokens."""
+    """.dockerignore is an allow-list, and excludes keys, tokens and what npm installs."""
     lines = (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
 
     assert "*" == rules[0]
     assert {"deploy/secrets", "deploy/.env", "**/*.key", "**/*.pem", "**/*.token"} <= set(rules)
+    assert ["user_agent/web", "!user_agent/web/dist"] == [one for one in rules if "web" in one]
 
 
 _PROMETHEUS_OWN: Final = {"up"}

@@ -91,7 +91,7 @@ async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
 ) -> None:
     """A shuffler that pins another analyzer does not serve its tasks."""
     signed = await services.publish()
-    services.identity = "00" * 32
+    services.identity = "ab" * 32
     address = services.shuffler.address
     await services.shuffler.stop()
     await services.start_shuffler(listen=address)

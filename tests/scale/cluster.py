@@ -182,7 +182,7 @@ class ScaleCluster(Cluster):
             "plaintext": "true",
         }
         if party == "shuffler":
-            settings |= {"analyzer": "127.0.0.1:1", "analyzer_identity": "0" * 64}
+            settings |= {"analyzer": "127.0.0.1:1", "analyzer_identity": "ab" * 32}
             settings["store"] = self._store
         return {f"SHUFFLEDP_{party}_{key}".upper(): value for key, value in settings.items()}
 

@@ -81,7 +81,7 @@ class Engine:
             "plaintext": "true",
         }
         if party == "shuffler":
-            settings |= {"analyzer": "127.0.0.1:1", "analyzer_identity": "0" * 64}
+            settings |= {"analyzer": "127.0.0.1:1", "analyzer_identity": "ab" * 32}
         return {f"SHUFFLEDP_{party.upper()}_{name.upper()}": settings[name] for name in settings}
 
     async def start_scheduler(self) -> None:

@@ -53,7 +53,7 @@ PARSERS: Final = (
     typed(
         "identity in hexadecimal",
         partial(PublicIdentity.from_hex, whose="the identity"),
-        *("00" * 32, "ab" * 32),
+        *("ab" * 32, "0123" * 16),
     ),
     typed("task's digest", task_digest, "00" * 32),
     typed("verifier key", lambda text: NoteKey.parse(text).to_text(), SPECIFIED_KEY),

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -12,11 +13,15 @@ def tool(name: str, path: str = "") -> str:
     """Find a program, or skip the test; with SHUFFLEDP_REQUIRE_TOOLS=1, fail it."""
     found = shutil.which(name) or shutil.which(name, path=path)
     if found is None:
-        sentence = f"{name} is not installed (Debian: apt install {_PACKAGES.get(name, name)})"
-        if os.environ.get("SHUFFLEDP_REQUIRE_TOOLS") == "1":
-            pytest.fail(sentence)
-        pytest.skip(sentence)
+        missing(f"{name} is not installed (Debian: apt install {_PACKAGES.get(name, name)})")
     return found
+
+
+def missing(sentence: str) -> NoReturn:
+    """Skip the test for this reason; with SHUFFLEDP_REQUIRE_TOOLS=1, fail it."""
+    if os.environ.get("SHUFFLEDP_REQUIRE_TOOLS") == "1":
+        pytest.fail(sentence)
+    pytest.skip(sentence)
 
 
 def output_of(name: str, *arguments: str, folder: Path | None = None) -> str:
@@ -28,5 +33,10 @@ def output_of(name: str, *arguments: str, folder: Path | None = None) -> str:
     return said
 
 
-_PACKAGES = {"promtool": "prometheus", "initdb": "postgresql", "pg_ctl": "postgresql"}
+_PACKAGES = {
+    "promtool": "prometheus",
+    "initdb": "postgresql",
+    "pg_ctl": "postgresql",
+    "node": "nodejs",
+}
 """Debian packages whose name is not the program's."""

@@ -1,31 +1,32 @@
-// Bundle the device for browsers and Node; with --tests, the tests for node --test.
+// Bundle the device for browsers and Node, or with --tests its tests; into a folder, if one is given.
 import { readdirSync, rmSync } from "node:fs";
 import { build } from "esbuild";
 
+const [folder] = process.argv.slice(2).filter((each) => !each.startsWith("--"));
 const common = { bundle: true, format: "esm", target: "es2022", logLevel: "warning" };
 if (process.argv.includes("--tests")) {
-  rmSync("build", { recursive: true, force: true });
-  await build({
-    ...common,
-    entryPoints: readdirSync("test")
-      .filter((name) => name.endsWith(".test.ts"))
-      .map((name) => `test/${name}`),
-    outdir: "build",
-    outExtension: { ".js": ".mjs" },
-    platform: "node",
-    packages: "external",
-  });
+  const tests = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
+  const contents = tests
+    .filter((name) => name !== "browser.test.ts")
+    .map((name) => `import "./test/${name}";`)
+    .join("\n");
+  const outdir = folder ?? "build";
+  const node = { ...common, platform: "node" };
+  const stdin = { contents, resolveDir: process.cwd() };
+  await build({ ...node, stdin, outfile: `${outdir}/tests.mjs` });
+  const entryPoints = {
+    browser: "test/browser.test.ts",
+    draws: "test/draws.ts",
+    people: "test/people.ts",
+  };
+  await build({ ...node, entryPoints, outdir, outExtension: { ".js": ".mjs" } });
 } else {
-  rmSync("dist", { recursive: true, force: true });
+  const outdir = folder ?? "dist";
+  rmSync(outdir, { recursive: true, force: true });
   await build({
     ...common,
-    entryPoints: {
-      shuffledp: "src/index.ts",
-      node: "src/node.ts",
-      messages: "src/messages.ts",
-    },
-    external: ["node:*"],
-    outdir: "dist",
+    entryPoints: { shuffledp: "src/index.ts", messages: "src/messages.ts" },
+    outdir,
     splitting: true,
     chunkNames: "[name]-[hash]",
     minify: true,

@@ -1,1 +1,1 @@
-import{a}from"./chunk-R4WQJVCI.js";export{a as messages};
+import{a}from"./chunk-6KPBSODX.js";export{a as messages};

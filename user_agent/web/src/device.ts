@@ -41,8 +41,8 @@ export interface DeviceSettings {
   readonly issuerUrl?: string;
   /** Shows the issuer who asks: a person's secret or an ID token. */
   readonly credential?: Bytes;
-  /** The log that every task must be in; null to answer unlogged tasks too. */
-  readonly log: WitnessPolicy | null;
+  /** The log that every task must be in. */
+  readonly log: WitnessPolicy;
   /** Those witnesses that recompute every claim before they cosign. */
   readonly checkingWitnesses?: readonly NoteKey[];
   readonly uniform?: Uniform;
@@ -65,7 +65,7 @@ export interface Outcome {
 export class Device {
   readonly account: Account;
   readonly monitor: InclusionMonitor;
-  readonly #log: DeviceLog | null;
+  readonly #log: DeviceLog;
   private readonly shuffler: Shuffler;
   private readonly service: ConnectService;
   private readonly issuer: Issuer | null;
@@ -88,7 +88,7 @@ export class Device {
         ? null
         : new Issuer(new ConnectService(issuerUrl, "shuffledp.v1.Issuer", "the issuer"));
     const fetchLogged = this.shuffler.fetchLoggedTask.bind(this.shuffler);
-    this.#log = settings.log && new DeviceLog(fetchLogged, store, settings.log, this.now);
+    this.#log = new DeviceLog(fetchLogged, store, settings.log, this.now);
     this.monitor = new InclusionMonitor(
       this.shuffler,
       this.account,
@@ -155,13 +155,10 @@ export class Device {
 
   /** Return what this device saw of the log, to compare with other devices. */
   async evidence(): Promise<LogEvidence[]> {
-    return this.#log?.evidence() ?? [];
+    return this.#log.evidence();
   }
 
   async #fetch(digest: Bytes): Promise<{ signed: SignedTask; cosigners: ReadonlySet<string> }> {
-    if (this.#log === null) {
-      return { signed: await this.shuffler.fetchTask(digest), cosigners: new Set() };
-    }
     try {
       return await this.#log.fetch(digest);
     } catch (error) {

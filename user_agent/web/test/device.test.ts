@@ -1,9 +1,6 @@
 import assert from "node:assert/strict";
 import { createPrivateKey, privateDecrypt } from "node:crypto";
-import { mkdtempSync, readFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import {
   type Bytes,
   concat,
@@ -15,7 +12,6 @@ import {
 } from "../src/bytes";
 import { ANALYZER, SHUFFLER } from "../src/crypto/hpke";
 import { SettingsError, type ShuffleDpError } from "../src/errors";
-import { FileStore } from "../src/store/file_store";
 import { MemoryStore, type Records, type Store } from "../src/store/store";
 import { parseTask } from "../src/task/task";
 import { open } from "./hpke_core";
@@ -46,123 +42,6 @@ async function opened(parties: Parties, envelope: string): Promise<string[]> {
   return Promise.all(sealed.map(async (one) => toHex(await opening(keys.analyzer, ANALYZER, one))));
 }
 
-test("an answer with a token is sent, acknowledged and charged", () =>
-  withParties("mixdump", async (parties) => {
-    signTokens(parties);
-    const device = await parties.device();
-    const { isRepeated, isSent, answer } = await device.contribute(parties.digest, "bike");
-    assert.deepEqual([isRepeated, isSent, answer.state], [false, true, "arrived"]);
-    const task = parseTask(Buffer.from(parties.shown.task));
-    const { localEpsilon, centralEpsilon, delta } = task;
-    assert.deepEqual(answer.claim, { localEpsilon, centralEpsilon, delta });
-    const [body = ""] = parties.bodies("Submit");
-    const { envelope, token } = JSON.parse(body);
-    assert.equal(fromBase64(token)?.length, 354);
-    assert.ok(task.lengths.includes((await opened(parties, envelope)).length));
-    assert.equal(answer.token + answer.pendingToken, "");
-    const again = await device.contribute(parties.digest, "car");
-    assert.deepEqual([again.isRepeated, again.isSent], [true, false]);
-    assert.equal(parties.bodies("Submit").length, 1);
-  }));
-
-test("the size of the last checkpoint is sent, and evidence is kept", () =>
-  withParties("grr", async (parties) => {
-    const device = await parties.device();
-    await device.task(parties.digest);
-    await device.task(parties.digest);
-    const sizes = parties.bodies("FetchTask").map((body) => JSON.parse(body).logSize);
-    assert.deepEqual(sizes, ["0", "7"]);
-    const [evidence, ...others] = await device.evidence();
-    assert.deepEqual([evidence?.index, evidence?.refused, others.length], ["4", false, 0]);
-  }));
-
-test("an answer is saved before it is sent, and the same bytes are sent again", () =>
-  withParties("grr", async (parties) => {
-    const store = new MemoryStore();
-    const device = await parties.device({ store });
-    parties.reply("Submit", () => null);
-    await assert.rejects(device.contribute(parties.digest, 1), failsWith("PeerError"));
-    const [saved] = await device.account.answers();
-    assert.equal(saved?.state, "pending");
-    const answer = parties.reply.bind(parties, "Submit");
-    answer(({ taskDigest, envelope }) => [200, { receipt: parties.receipt(taskDigest, envelope) }]);
-    const later = await parties.device({ store });
-    assert.deepEqual(await later.resendPending(), []);
-    assert.equal((await later.account.find(parties.digest))?.state, "arrived");
-    assert.equal(new Set(parties.bodies("Submit")).size, 1);
-    assert.equal(parties.bodies("Submit").length, 4);
-  }));
-
-test("a false receipt leaves the answer pending", () =>
-  withParties("grr", async (parties) => {
-    const device = await parties.device();
-    parties.reply("Submit", () => [200, { receipt: toBase64(new Uint8Array(64)) }]);
-    await assert.rejects(device.contribute(parties.digest, 1), failsWith("PeerError"));
-    assert.equal((await device.account.find(parties.digest))?.state, "pending");
-  }));
-
-test("a refusal is final, except of a token; overload and foreign answers are not", () =>
-  withParties("grr", async (parties) => {
-    const cases = [
-      [
-        400,
-        { code: "failed_precondition", message: "closed" },
-        FORESEEN,
-        "PeerRefusalError",
-        "refused",
-      ],
-      [401, { code: "unauthenticated", message: "token" }, FORESEEN, "PeerRefusalError", "pending"],
-      [429, { code: "resource_exhausted", message: "later" }, {}, "PeerBusyError", "pending"],
-      [
-        503,
-        { code: "unavailable", message: "disk is full" },
-        FORESEEN,
-        "PeerUnableError",
-        "pending",
-      ],
-      [404, "<html>no such page</html>", {}, "ForeignReplyError", "pending"],
-      [502, "<html>bad gateway</html>", {}, "PeerError", "pending"],
-      [200, "[1]", {}, "PeerError", "pending"],
-    ] as const;
-    for (const [status, body, headers, name, state] of cases) {
-      const device = await parties.device();
-      parties.reply("Submit", () => [status, body, headers]);
-      await assert.rejects(device.contribute(parties.digest, 1), failsWith(name));
-      assert.equal((await device.account.find(parties.digest))?.state, state, name);
-    }
-  }));
-
-test("nothing is charged if the task is refused, or the value does not fit", () =>
-  withParties("grr", async (parties) => {
-    const device = await parties.device();
-    await assert.rejects(device.contribute(parties.digest, 17), failsWith("ValueRangeError"));
-    parties.now += 20 * 24 * 3600;
-    await assert.rejects(device.contribute(parties.digest, 1), failsWith("WitnessQuorumError"));
-    assert.deepEqual(await device.account.answers(), []);
-  }));
-
-test("a clock that is off is named, and is no fork", () =>
-  withParties("grr", async (parties) => {
-    parties.now += 20 * 24 * 3600;
-    const date = new Date(Date.now() - 20 * 24 * 3600 * 1000).toUTCString();
-    parties.reply("FetchTask", () => [200, parties.fetched("0"), { date }]);
-    const device = await parties.device();
-    const isNamed = (error: ShuffleDpError) => error.key === "clock_off";
-    await assert.rejects(device.contribute(parties.digest, 1), isNamed);
-  }));
-
-test("budgets hold across tasks, and a loser of a race is not charged", () =>
-  withParties("grr", async (parties) => {
-    const policy = await parties.policy({ totalLocalEpsilonCap: 3 });
-    const store = new MemoryStore();
-    const device = await parties.device({ policy, store });
-    await device.contribute(parties.digest, 1);
-    await store.put("answer ff", { ...(await device.account.answers())[0], digest: "ff" });
-    await store.put(`answer ${parties.shown.digest}`, null);
-    const fresh = await parties.device({ policy, store: without(store, parties.shown.digest) });
-    await assert.rejects(fresh.contribute(parties.digest, 1), failsWith("BudgetError"));
-  }));
-
 /** A view of a store without one answer, as another task would see it. */
 function without(store: MemoryStore, digest: string): Store {
   const records: Records = {
@@ -173,102 +52,216 @@ function without(store: MemoryStore, digest: string): Store {
   return { locked: (work) => store.locked(() => work(records)) };
 }
 
-test("two calls at once give one answer", () =>
-  withParties("grr", async (parties) => {
-    const device = await parties.device();
-    const calls = [1, 2, 3].map((value) => device.contribute(parties.digest, value));
-    const outcomes = await Promise.all(calls);
-    assert.equal(outcomes.filter((one) => one.isRepeated).length, 2);
-    assert.equal(outcomes.filter((one) => one.isSent).length, 1);
-    assert.equal(parties.bodies("Submit").length, 1);
-  }));
+// At once, since some wait for repeated calls.
+describe("a device", { concurrency: 24 }, () => {
+  test("an answer with a token is sent, acknowledged and charged", () =>
+    withParties("mixdump", async (parties) => {
+      signTokens(parties);
+      const device = await parties.device();
+      const { isRepeated, isSent, answer } = await device.contribute(parties.digest, "bike");
+      assert.deepEqual([isRepeated, isSent, answer.state], [false, true, "arrived"]);
+      const task = parseTask(Buffer.from(parties.shown.task));
+      const { localEpsilon, centralEpsilon, delta } = task;
+      assert.deepEqual(answer.claim, { localEpsilon, centralEpsilon, delta });
+      const [body = ""] = parties.bodies("Submit");
+      const { envelope, token } = JSON.parse(body);
+      assert.equal(fromBase64(token)?.length, 354);
+      assert.ok(task.lengths.includes((await opened(parties, envelope)).length));
+      assert.equal(answer.token + answer.pendingToken, "");
+      const again = await device.contribute(parties.digest, "car");
+      assert.deepEqual([again.isRepeated, again.isSent], [true, false]);
+      assert.equal(parties.bodies("Submit").length, 1);
+    }));
 
-test("a task whose claim is not checked here needs checking witnesses", () =>
-  withParties("hierarchy", async (parties) => {
-    const plain = await parties.device();
-    const value = "DE / 3";
-    await assert.rejects(plain.contribute(parties.digest, value), failsWith("PolicyError"));
-    const policy = await parties.policy({ checkingQuorum: 2 });
-    const log = (await parties.device())["settings"].log;
-    const checkingWitnesses = log?.witnesses.slice(0, 2) ?? [];
-    const device = await parties.device({ policy, checkingWitnesses });
-    assert.ok((await device.contribute(parties.digest, value)).isSent);
-    const strict = await parties.policy({ checkingQuorum: 3 });
-    const other = await parties.device({ policy: strict, checkingWitnesses });
-    await assert.rejects(other.contribute(parties.digest, value), failsWith("PolicyError"));
-  }));
+  test("the size of the last checkpoint is sent, and evidence is kept", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      await device.task(parties.digest);
+      await device.task(parties.digest);
+      const sizes = parties.bodies("FetchTask").map((body) => JSON.parse(body).logSize);
+      assert.deepEqual(sizes, ["0", "7"]);
+      const [evidence, ...others] = await device.evidence();
+      assert.deepEqual([evidence?.index, evidence?.refused, others.length], ["4", false, 0]);
+    }));
 
-test("an answer is found counted, missing, or not yet proven", () =>
-  withParties("grr", async (parties) => {
-    const { answers, leaf, inclusion } = parties.shown;
-    const device = await parties.device();
-    await device.contribute(parties.digest, 1);
-    const changes = { leaves: toBase64(concat(...answers[0].leaves.map(hex))) };
-    await device.account.change(parties.shown.digest, changes);
-    parties.reply("GetInclusion", () => [
+  test("an answer is saved before it is sent, and the same bytes are sent again", () =>
+    withParties("grr", async (parties) => {
+      const store = new MemoryStore();
+      const device = await parties.device({ store });
+      parties.reply("Submit", () => null);
+      await assert.rejects(device.contribute(parties.digest, 1), failsWith("PeerError"));
+      const [saved] = await device.account.answers();
+      assert.equal(saved?.state, "pending");
+      const answer = parties.reply.bind(parties, "Submit");
+      answer(({ taskDigest, envelope }) => [
+        200,
+        { receipt: parties.receipt(taskDigest, envelope) },
+      ]);
+      const later = await parties.device({ store });
+      assert.deepEqual(await later.resendPending(), []);
+      assert.equal((await later.account.find(parties.digest))?.state, "arrived");
+      assert.equal(new Set(parties.bodies("Submit")).size, 1);
+      assert.equal(parties.bodies("Submit").length, 4);
+    }));
+
+  test("a false receipt leaves the answer pending", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      parties.reply("Submit", () => [200, { receipt: toBase64(new Uint8Array(64)) }]);
+      await assert.rejects(device.contribute(parties.digest, 1), failsWith("PeerError"));
+      assert.equal((await device.account.find(parties.digest))?.state, "pending");
+    }));
+
+  for (const [status, body, headers, name, state] of [
+    [
       400,
-      { code: "failed_precondition", message: "not yet" },
+      { code: "failed_precondition", message: "closed" },
       FORESEEN,
-    ]);
-    await device.monitor.checkDue();
-    const state = async () => (await device.account.find(parties.digest))?.inclusion;
-    assert.equal(await state(), "unchecked");
-    parties.reply("GetInclusion", ({ prefix }) => [
-      200,
-      prefix ? inclusion : { ...inclusion, bucket: "" },
-    ]);
-    await device.monitor.checkDue();
-    await device.monitor.checkDue();
-    assert.equal(await state(), "counted");
-    const answer = await device.account.find(parties.digest);
-    assert.deepEqual([answer?.envelope, answer?.leaves], ["", ""]);
-    assert.equal(answer?.envelopeHash.length, 64);
-    const other = await parties.device();
-    await other.contribute(parties.digest, 1);
-    await other.monitor.checkDue();
-    await other.monitor.checkDue();
-    const lost = await other.account.find(parties.digest);
-    assert.equal(lost?.inclusion, "missing");
-    assert.notEqual(lost?.leaves, "");
-    assert.ok(leaf);
-  }));
+      "PeerRefusalError",
+      "refused",
+    ],
+    [401, { code: "unauthenticated", message: "token" }, FORESEEN, "PeerRefusalError", "pending"],
+    [429, { code: "resource_exhausted", message: "later" }, {}, "PeerBusyError", "pending"],
+    [503, { code: "unavailable", message: "disk is full" }, FORESEEN, "PeerUnableError", "pending"],
+    [404, "<html>no such page</html>", {}, "ForeignReplyError", "pending"],
+    [502, "<html>bad gateway</html>", {}, "PeerError", "pending"],
+    [200, "[1]", {}, "PeerError", "pending"],
+  ] as const) {
+    test(`a reply of status ${status} is ${name}, and the answer is ${state}`, () =>
+      withParties("grr", async (parties) => {
+        const device = await parties.device();
+        parties.reply("Submit", () => [status, body, headers]);
+        await assert.rejects(device.contribute(parties.digest, 1), failsWith(name));
+        assert.equal((await device.account.find(parties.digest))?.state, state);
+      }));
+  }
 
-test("an account in a file survives, and holds no value", () =>
-  withParties("edges", async (parties) => {
-    const path = join(mkdtempSync(join(tmpdir(), "account-")), "account.json");
-    parties.reply("Submit", () => null);
-    const device = await parties.device({ store: await FileStore.open(path) });
-    await assert.rejects(device.contribute(parties.digest, 0.7654321), failsWith("PeerError"));
-    assert.doesNotMatch(readFileSync(path, "utf8"), /7654321/);
-    const again = await FileStore.open(path);
-    const later = await parties.device({ store: again });
-    const [saved] = await later.account.answers();
-    assert.equal(saved?.state, "pending");
-    assert.equal(knownBase64(saved?.envelope ?? "").length > 100, true);
-  }));
+  test("nothing is charged if the task is refused, or the value does not fit", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      await assert.rejects(device.contribute(parties.digest, 17), failsWith("ValueRangeError"));
+      parties.now += 20 * 24 * 3600;
+      await assert.rejects(device.contribute(parties.digest, 1), failsWith("WitnessQuorumError"));
+      assert.deepEqual(await device.account.answers(), []);
+    }));
 
-test("an issuer's address needs its pin", async () => {
-  await withParties("grr", async (parties) => {
-    const policy = await parties.policy({ issuer: null });
-    await assert.rejects(parties.device({ policy }), SettingsError);
-  });
-});
+  test("a clock that is off is named, and is no fork", () =>
+    withParties("grr", async (parties) => {
+      parties.now += 20 * 24 * 3600;
+      const date = new Date(Date.now() - 20 * 24 * 3600 * 1000).toUTCString();
+      parties.reply("FetchTask", () => [200, parties.fetched("0"), { date }]);
+      const device = await parties.device();
+      const isNamed = (error: ShuffleDpError) => error.key === "clock_off";
+      await assert.rejects(device.contribute(parties.digest, 1), isNamed);
+    }));
 
-test("limits that bound nothing, and addresses in the clear, are refused", async () => {
-  await withParties("grr", async (parties) => {
-    for (const changes of [{ totalDeltaCap: Number.NaN }, { localEpsilonCap: 0 }]) {
-      const policy = await parties.policy(changes);
+  test("budgets hold across tasks, and a loser of a race is not charged", () =>
+    withParties("grr", async (parties) => {
+      const policy = await parties.policy({ totalLocalEpsilonCap: 3 });
+      const store = new MemoryStore();
+      const device = await parties.device({ policy, store });
+      await device.contribute(parties.digest, 1);
+      await store.put("answer ff", { ...(await device.account.answers())[0], digest: "ff" });
+      await store.put(`answer ${parties.shown.digest}`, null);
+      const fresh = await parties.device({ policy, store: without(store, parties.shown.digest) });
+      await assert.rejects(fresh.contribute(parties.digest, 1), failsWith("BudgetError"));
+    }));
+
+  test("two calls at once give one answer", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      const calls = [1, 2, 3].map((value) => device.contribute(parties.digest, value));
+      const outcomes = await Promise.all(calls);
+      assert.equal(outcomes.filter((one) => one.isRepeated).length, 2);
+      assert.equal(outcomes.filter((one) => one.isSent).length, 1);
+      assert.equal(parties.bodies("Submit").length, 1);
+    }));
+
+  test("a task whose claim is not checked here needs checking witnesses", () =>
+    withParties("hierarchy", async (parties) => {
+      const plain = await parties.device();
+      const value = "DE / 3";
+      await assert.rejects(plain.contribute(parties.digest, value), failsWith("PolicyError"));
+      const policy = await parties.policy({ checkingQuorum: 2 });
+      const log = (await parties.device())["settings"].log;
+      const checkingWitnesses = log?.witnesses.slice(0, 2) ?? [];
+      const device = await parties.device({ policy, checkingWitnesses });
+      assert.ok((await device.contribute(parties.digest, value)).isSent);
+      const strict = await parties.policy({ checkingQuorum: 3 });
+      const other = await parties.device({ policy: strict, checkingWitnesses });
+      await assert.rejects(other.contribute(parties.digest, value), failsWith("PolicyError"));
+    }));
+
+  test("an answer is found counted, missing, or not yet proven", () =>
+    withParties("grr", async (parties) => {
+      const { answers, leaf, inclusion } = parties.shown;
+      const device = await parties.device();
+      await device.contribute(parties.digest, 1);
+      const changes = { leaves: toBase64(concat(...answers[0].leaves.map(hex))) };
+      await device.account.change(parties.shown.digest, changes);
+      parties.reply("GetInclusion", () => [
+        400,
+        { code: "failed_precondition", message: "not yet" },
+        FORESEEN,
+      ]);
+      await device.monitor.checkDue();
+      const state = async () => (await device.account.find(parties.digest))?.inclusion;
+      assert.equal(await state(), "unchecked");
+      parties.reply("GetInclusion", ({ prefix }) => [
+        200,
+        prefix ? inclusion : { ...inclusion, bucket: "" },
+      ]);
+      await device.monitor.checkDue();
+      await device.monitor.checkDue();
+      assert.equal(await state(), "counted");
+      const answer = await device.account.find(parties.digest);
+      assert.deepEqual([answer?.envelope, answer?.leaves], ["", ""]);
+      assert.equal(answer?.envelopeHash.length, 64);
+      const other = await parties.device();
+      await other.contribute(parties.digest, 1);
+      await other.monitor.checkDue();
+      await other.monitor.checkDue();
+      const lost = await other.account.find(parties.digest);
+      assert.equal(lost?.inclusion, "missing");
+      assert.notEqual(lost?.leaves, "");
+      assert.ok(leaf);
+    }));
+
+  test("an account holds no value", () =>
+    withParties("edges", async (parties) => {
+      const device = await parties.device();
+      parties.reply("Submit", () => [401, "{}"]);
+      await assert.rejects(
+        device.contribute(parties.digest, 0.7654321),
+        failsWith("ForeignReplyError"),
+      );
+      const [saved] = await device.account.answers();
+      assert.doesNotMatch(JSON.stringify(saved), /7654321/);
+    }));
+
+  test("an issuer's address needs its pin", async () => {
+    await withParties("grr", async (parties) => {
+      const policy = await parties.policy({ issuer: null });
       await assert.rejects(parties.device({ policy }), SettingsError);
-    }
-    for (const shufflerUrl of [
-      "http://shuffler.example",
-      "ftp://127.0.0.1",
-      "http://localhost:1@a.example",
-      "127.0.0.1",
-      "",
-    ]) {
-      await assert.rejects(parties.device({ shufflerUrl }), SettingsError);
-    }
-    assert.ok(await parties.device({ shufflerUrl: "https://shuffler.example/base" }));
+    });
+  });
+
+  test("limits that bound nothing, and addresses in the clear, are refused", async () => {
+    await withParties("grr", async (parties) => {
+      for (const changes of [{ totalDeltaCap: Number.NaN }, { localEpsilonCap: 0 }]) {
+        const policy = await parties.policy(changes);
+        await assert.rejects(parties.device({ policy }), SettingsError);
+      }
+      for (const shufflerUrl of [
+        "http://shuffler.example",
+        "ftp://127.0.0.1",
+        "http://localhost:1@a.example",
+        "127.0.0.1",
+        "",
+      ]) {
+        await assert.rejects(parties.device({ shufflerUrl }), SettingsError);
+      }
+      assert.ok(await parties.device({ shufflerUrl: "https://shuffler.example/base" }));
+    });
   });
 });

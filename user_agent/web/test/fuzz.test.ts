@@ -9,6 +9,8 @@ import { parseTask } from "../src/task/task";
 import { inclusionProof, logProof } from "../src/transport/services";
 import { vectors } from "./vectors";
 
+const ROUNDS = Number(process.env["SHUFFLEDP_FUZZ_ROUNDS"] ?? 500);
+
 /** Return integers below n by a linear congruential generator. */
 function seeded(seed: number): (n: number) => number {
   let state = seed;
@@ -48,7 +50,7 @@ const { fetch, inclusion, task, last_checkpoint: note } = vectors("transcript-mi
 
 test("any message of the shuffler is read, or refused", () => {
   const below = seeded(1);
-  for (let round = 0; round < 3000; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     parses(() => logProof(changed(fetch, below) as Parameters<typeof logProof>[0]));
     parses(() => inclusionProof(changed(inclusion, below) as typeof inclusion));
   }
@@ -60,7 +62,7 @@ for (const [name, bytes, read] of [
 ] as const) {
   test(`any bytes are a ${name}, or refused`, () => {
     const below = seeded(2);
-    for (let round = 0; round < 3000; round++) {
+    for (let round = 0; round < ROUNDS; round++) {
       const start = below(bytes.length);
       const end = below(3) ? bytes.length : start + below(20);
       const some = Uint8Array.from(bytes.slice(below(4) ? 0 : start, end));

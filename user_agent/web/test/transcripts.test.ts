@@ -246,8 +246,9 @@ test("changed notes are read as in Python", async () => {
 
 test("odd keys and signatures of Ed25519 are refused", async () => {
   for (const { why, key, label, message, signature, valid } of vectors("transcript_signatures")) {
-    const found = await Identity.of(hex(key)).signed(label, hex(message), hex(signature));
-    assert.equal(found, valid, why);
+    const found = async () => Identity.of(hex(key)).signed(label, hex(message), hex(signature));
+    if (why.startsWith("a key of small order")) await assert.rejects(found, WireError, why);
+    else assert.equal(await found(), valid, why);
   }
 });
 

@@ -47,6 +47,16 @@ _SHUFFLER = SigningIdentity.generate()
 _PINNED = _SHUFFLER.public_identity()
 
 
+def test_no_identity_has_a_small_order_or_a_second_encoding() -> None:
+    """All 14 encodings of the eight points [CGN20], and others of a y of at least 2^255 - 19."""
+    field = 2**255 - 19
+    of_eight = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+    for y in (0, 1, field - 1, of_eight, field - of_eight, field, field + 1, field + 18):
+        for sign in (0, 2**255):
+            with pytest.raises(WireError, match="large order"):
+                PublicIdentity((y | sign).to_bytes(32, "little"))
+
+
 def test_a_receipt_is_for_one_envelope_of_one_task_by_one_shuffler() -> None:
     """A receipt fails for another envelope, task or shuffler, and invalid bytes fail."""
     for wrong in (b"", bytes(63), bytes(64), bytes(65)):

@@ -1,8 +1,8 @@
 /**
  * Ed25519 identities, signed tasks and keys, and receipts: common/crypto/signing.py, signed_key.py.
  *
- * Implementations of Ed25519 differ for keys of small order and for second encodings of a number
- * [RFC8032, Section 5.1.7]; both are refused here before WebCrypto sees them.
+ * Implementations of Ed25519 differ for keys of small order [CGN20] and for second encodings of a
+ * number [RFC8032, Section 5.1.7]; both are refused here before WebCrypto sees them.
  */
 
 import {
@@ -42,6 +42,8 @@ export class Identity {
   /** Take 32 bytes, or raise WireError. */
   static of(raw: Bytes): Identity {
     if (raw.length !== IDENTITY_BYTES) throw new WireError("identity_length");
+    const y = coordinate(raw);
+    if (y >= FIELD || SMALL_ORDER.has(y)) throw new WireError("identity_order");
     return new Identity(raw);
   }
 
@@ -52,7 +54,7 @@ export class Identity {
 
   /** Return whether this identity signed a message under a label. */
   async signed(label: string, message: Uint8Array, signature: Bytes): Promise<boolean> {
-    if (signature.length !== SIGNATURE_BYTES || !isStandard(this.raw, signature)) return false;
+    if (signature.length !== SIGNATURE_BYTES || !isStandard(signature)) return false;
     try {
       const key = await crypto.subtle.importKey("raw", this.raw, "Ed25519", false, ["verify"]);
       return await crypto.subtle.verify("Ed25519", key, signature, concat(utf8(label), message));
@@ -62,11 +64,9 @@ export class Identity {
   }
 }
 
-function isStandard(key: Bytes, signature: Bytes): boolean {
-  const y = coordinate(key);
-  const isPoint = y < FIELD && !SMALL_ORDER.has(y);
+function isStandard(signature: Bytes): boolean {
   const scalar = toInteger(signature.slice(32).toReversed());
-  return isPoint && coordinate(signature) < FIELD && scalar < ORDER;
+  return coordinate(signature) < FIELD && scalar < ORDER;
 }
 
 function coordinate(point: Bytes): bigint {

@@ -55,8 +55,9 @@ export class WitnessPolicy {
    * Check a checkpoint: the log's signature, that it continues the last one, and the quorum.
    *
    * A fork is reported before a missing quorum: without one it is still a proof. Cosignatures older
-   * than maxAgeSeconds at `now`, in seconds since 1970, do not count. Returns the keys of the
-   * witnesses that count, in hexadecimal.
+   * than maxAgeSeconds at `now`, in seconds since 1970, do not count. An invalid signature of a
+   * pinned key refuses the checkpoint even if the others are a quorum [C2SP, signed-note]. Returns
+   * the keys of the witnesses that count, in hexadecimal.
    */
   async check(
     signed: SignedCheckpoint,

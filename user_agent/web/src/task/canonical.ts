@@ -1,8 +1,9 @@
 /**
  * The canonical JSON of a task: docs/wire.md, common/task/canonical.py.
  *
- * A text is accepted only in its canonical form, so nothing is ever serialized again. Integers are
- * read as bigint and never rounded; a number with a decimal point or an exponent is a double.
+ * Integers are read as bigint and never rounded; a number with a decimal point or an exponent is a
+ * double. Only the text that the value is written as is accepted, so whatever a parser could read
+ * otherwise is refused.
  */
 
 import { TaskError } from "../errors";
@@ -11,108 +12,47 @@ export type Json = null | boolean | bigint | number | string | readonly Json[] |
 export type JsonTable = ReadonlyMap<string, Json>;
 
 const MAX_DEPTH = 16;
-const NUMBER = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?(e[+-][0-9]+)?/y;
-const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"/y;
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*/g;
 /** No number of a task is longer; reading millions of digits would take long. */
 const MAX_NUMBER_CHARACTERS = 40;
-const WORDS: readonly (readonly [string, Json])[] = [
-  ["true", true],
-  ["false", false],
-  ["null", null],
-];
 
 /** Parse canonical JSON; raise TaskError for any other bytes. */
 export function parseCanonical(raw: Uint8Array): Json {
-  if (raw.some((byte) => byte < 0x20 || byte > 0x7e)) throw new TaskError("task_not_canonical");
-  return new Scanner(new TextDecoder().decode(raw)).parse();
+  const text = new TextDecoder().decode(raw);
+  try {
+    const found = JSON.parse(text.replace(STRING_OR_NUMBER, kept), revived);
+    if (written(found, 0) === text) return found;
+  } catch (error) {
+    if (error instanceof TaskError) throw error;
+    throw new TaskError("task_not_canonical", {}, { cause: error });
+  }
+  throw new TaskError("task_not_canonical");
 }
 
-class Scanner {
-  #at = 0;
+/** Keep a number's digits from JSON.parse: 1 becomes {"":"1"}. */
+function kept(token: string): string {
+  return token.startsWith('"') ? token : `{"":"${token}"}`;
+}
 
-  constructor(private readonly text: string) {}
+function revived(_: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  if (!("" in value)) return new Map(Object.entries(value));
+  const token = String(value[""]);
+  if (token.length > MAX_NUMBER_CHARACTERS) throw new TaskError("task_not_canonical");
+  return /^-?[0-9]+$/.test(token) ? BigInt(token) : Number(token);
+}
 
-  parse(): Json {
-    const value = this.#value(0);
-    if (this.#at !== this.text.length) throw new TaskError("task_not_canonical");
-    return value;
+/** Write a value as Python's json does, with sorted keys. */
+function written(json: Json, depth: number): string {
+  if (depth > MAX_DEPTH) throw new TaskError("task_not_canonical");
+  const inner = (each: Json) => written(each, depth + 1);
+  if (json instanceof Map) {
+    const fields = [...json].sort(([one], [other]) => (one < other ? -1 : 1));
+    return `{${fields.map(([key, value]) => `${writeString(key)}:${inner(value)}`).join(",")}}`;
   }
-
-  #value(depth: number): Json {
-    if (depth > MAX_DEPTH) throw new TaskError("task_not_canonical");
-    const first = this.text[this.#at];
-    if (first === "{") return this.#table(depth);
-    if (first === "[") return this.#list(depth);
-    if (first === '"') return this.#string();
-    const word = WORDS.find(([name]) => this.text.startsWith(name, this.#at));
-    if (word === undefined) return this.#number();
-    this.#at += word[0].length;
-    return word[1];
-  }
-
-  #table(depth: number): JsonTable {
-    const found = new Map<string, Json>();
-    let last: string | undefined;
-    this.#items("{", "}", () => {
-      const key = this.#string();
-      if (last !== undefined && key <= last) throw new TaskError("task_not_canonical");
-      last = key;
-      this.#skip(":");
-      found.set(key, this.#value(depth + 1));
-    });
-    return found;
-  }
-
-  #list(depth: number): readonly Json[] {
-    const found: Json[] = [];
-    this.#items("[", "]", () => found.push(this.#value(depth + 1)));
-    return found;
-  }
-
-  #items(open: string, close: string, read: () => void): void {
-    this.#skip(open);
-    if (this.text[this.#at] !== close) {
-      read();
-      while (this.text[this.#at] === ",") {
-        this.#skip(",");
-        read();
-      }
-    }
-    this.#skip(close);
-  }
-
-  #string(): string {
-    const token = this.#match(STRING);
-    let text: string;
-    try {
-      text = JSON.parse(token);
-    } catch {
-      throw new TaskError("task_not_canonical");
-    }
-    if (writeString(text) !== token) throw new TaskError("task_not_canonical");
-    return text;
-  }
-
-  #number(): bigint | number {
-    const token = this.#match(NUMBER);
-    const isWhole = /^-?[0-9]+$/.test(token);
-    const isKnown = isWhole ? token !== "-0" : writeDouble(Number(token)) === token;
-    if (!isKnown || token.length > MAX_NUMBER_CHARACTERS) throw new TaskError("task_not_canonical");
-    return isWhole ? BigInt(token) : Number(token);
-  }
-
-  #match(pattern: RegExp): string {
-    pattern.lastIndex = this.#at;
-    const token = pattern.exec(this.text)?.[0];
-    if (token === undefined) throw new TaskError("task_not_canonical");
-    this.#at += token.length;
-    return token;
-  }
-
-  #skip(character: string): void {
-    if (this.text[this.#at] !== character) throw new TaskError("task_not_canonical");
-    this.#at += 1;
-  }
+  if (Array.isArray(json)) return `[${json.map(inner).join(",")}]`;
+  if (typeof json === "string") return writeString(json);
+  return typeof json === "number" ? writeDouble(json) : String(json);
 }
 
 /** Write a text as Python's json does: ASCII, other characters as `\uXXXX` in lower case. */

@@ -1,5 +1,6 @@
 /** The distributions of a user's dummies: common/task/uniform_dummies.py and named_dummies.py. */
 
+import { logMass } from "../accounting/binomial";
 import { TaskError } from "../errors";
 import type { Mechanism, Report } from "../mechanisms/mechanism";
 import type { Uniform } from "../random";
@@ -24,31 +25,19 @@ export interface Dummies {
   draw(mechanism: Mechanism, uniform: Uniform): Report[];
 }
 
-const per_user = read.whole(0, MAX_DUMMIES);
 const extra_weight = read.smallWeight(1, EXTRA_WEIGHT_SUM - 1);
-const one_length = read.optional(read.truth, false);
-const FIXED = read.table({ distribution: read.text, per_user });
-const FRACTIONAL = read.table({ distribution: read.text, per_user, extra_weight, one_length });
-const BINOMIAL = read.table({
-  distribution: read.text,
-  per_user,
-  trials: read.whole(2, MAX_TRIALS),
-  extra_weight,
-  one_length,
-});
-const NEGATIVE_BINOMIAL = read.table({
-  distribution: read.text,
-  per_user,
-  trials: read.whole(1, MAX_GEOMETRICS),
-  extra_weight,
-  most: read.whole(1, MAX_DUMMIES),
-  one_length,
-});
+const most = read.whole(1, MAX_DUMMIES);
+const fixed = { distribution: read.text, per_user: read.whole(0, MAX_DUMMIES) };
+const random = { ...fixed, extra_weight, one_length: read.optional(read.truth, false) };
+const FIXED = read.table(fixed);
+const FRACTIONAL = read.table(random);
+const BINOMIAL = read.table({ ...random, trials: read.whole(2, MAX_TRIALS) });
+const NEGATIVE_BINOMIAL = read.table({ ...random, trials: read.whole(1, MAX_GEOMETRICS), most });
 const EACH_ITEM = read.table({
   distribution: read.text,
   trials: read.whole(1, MAX_TRIALS),
   extra_weight,
-  most: read.whole(1, MAX_DUMMIES),
+  most,
 });
 
 /** Reads a view's dummies. */
@@ -63,8 +52,7 @@ export const dummies = read.union<UniformDummies | ItemDummies>("distribution", 
     const stated = NEGATIVE_BINOMIAL(...json);
     const { trials, most, extraWeight, perUser } = stated;
     const chance = extraWeight / EXTRA_WEIGHT_SUM;
-    const ways = logGamma(trials + most) - logGamma(trials) - logGamma(most + 1);
-    const log = ways + trials * Math.log1p(-chance) + most * Math.log(chance);
+    const log = logMass(most, trials + most - 1, chance) + Math.log1p(-chance);
     checkConditioned((trials * chance) / (1 - chance), perUser, most, log);
     return new UniformDummies(stated, most);
   },
@@ -130,12 +118,7 @@ export class ItemDummies implements Dummies {
 
   constructor({ trials, extraWeight, most }: ReturnType<typeof EACH_ITEM>) {
     const chance = extraWeight / EXTRA_WEIGHT_SUM;
-    let log = 0;
-    if (trials > most) {
-      const ways = logGamma(trials + 1) - logGamma(most + 1) - logGamma(trials - most + 1);
-      log = ways + most * Math.log(chance) + (trials - most) * Math.log1p(-chance);
-    }
-    checkConditioned(trials * chance, 0, most, log);
+    checkConditioned(trials * chance, 0, most, trials > most ? logMass(most, trials, chance) : 0);
     [this.trials, this.extraWeight, this.most] = [trials, extraWeight, most];
     this.lengths = [most];
   }
@@ -182,14 +165,4 @@ function successes(weight: number, count: number, uniform: Uniform): number[] {
 function checkConditioned(mean: number, certain: number, most: number, logChance: number): void {
   if (mean > most && logChance < MIN_LOG_ACCEPTANCE) throw new TaskError("too_many_redrawn");
   if (mean + certain > MAX_DUMMIES) throw new TaskError("too_many_dummies");
-}
-
-/** ln Γ(x) for x of at least 1, by Stirling's series [DLMF, 5.11.1]. */
-function logGamma(x: number): number {
-  let shift = 0;
-  let at = x;
-  for (; at < 12; at += 1) shift += Math.log(at);
-  const inverse = 1 / (at * at);
-  const series = (1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse / 1680))) / at;
-  return (at - 0.5) * Math.log(at) - at + 0.5 * Math.log(2 * Math.PI) + series - shift;
 }

@@ -38,10 +38,6 @@ export interface LoggedTask {
 export class Shuffler {
   constructor(private readonly service: ConnectService) {}
 
-  async fetchTask(digest: Bytes): Promise<SignedTask> {
-    return signedTask(await this.service.call("FetchTask", { taskDigest: digest }));
-  }
-
   async fetchLoggedTask(digest: Bytes, logSize: bigint): Promise<LoggedTask> {
     const request = { taskDigest: digest, logSize: String(logSize) };
     const answer = await this.service.call("FetchTask", request);

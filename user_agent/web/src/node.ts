@@ -1,3 +1,0 @@
-/** What only Node offers. */
-
-export { FileStore } from "./store/file_store";
