@@ -34,6 +34,10 @@ from user_agent.contribution import Contributor
 from user_agent.policy import Claim, check, check_totals
 
 _NAMES: Final = sorted(path.stem for path in FOLDER.glob("transcript-*.json"))
+_QUICK: Final = {
+    f"transcript-{name}" for name in ("ddps", "each-item", "fe1", "hashing", "symmetric-unary")
+}
+"""Those for which finding the central epsilon takes a moment."""
 
 Transcript = Mapping[str, Any]
 
@@ -132,10 +136,7 @@ _STEPS: Final[Mapping[str, Callable[[Transcript], Any]]] = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name == "transcript-grr" else pytest.param(name, marks=pytest.mark.slow)
-        for name in _NAMES
-    ],
+    [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in _NAMES],
 )
 def test_the_files_are_what_the_generator_makes(name: str) -> None:
     """Its draws and keys are fixed, so a difference is a change of the device."""
