@@ -200,7 +200,10 @@ class Page {
     } catch (error) {
       this.#mayAsk = error instanceof PeerError || error instanceof WitnessQuorumError;
       const again = element("button", { type: "button" }, word("again"));
-      again.addEventListener("click", () => void this.#ask(invitation));
+      again.addEventListener("click", () => {
+        this.#mayAsk = true;
+        void this.#catchUp();
+      });
       show(word("ask_failed"), again);
       warn(explained(error), word("untouched"));
     }
