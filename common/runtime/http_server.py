@@ -29,6 +29,8 @@ HEADER_SECONDS: Final = 10.0
 """Maximum seconds of a TLS handshake, and again of a request's header."""
 IDLE_SECONDS: Final = 30.0
 """Maximum seconds between two requests, in which an answer must be read."""
+REQUEST_SECONDS: Final = 60.0
+"""Maximum seconds of a request from its header to its answer: above those of any method."""
 AGE_SECONDS: Final = 300.0
 """Seconds after which a connection is closed with its next answer."""
 MAX_HEADER_BYTES: Final = 16 * 1024
@@ -208,7 +210,7 @@ class _Connection(HttpToolsProtocol):
         if not self.url.startswith(b"/"):
             raise ValueError("the target is no path")
         self._in_header, self._unread_bytes = False, 0
-        self._due = self.loop.time() + AGE_SECONDS  # the application has deadlines of its own
+        self._due = self.loop.time() + REQUEST_SECONDS
         self._server.limit.settle(self)
         super().on_headers_complete()
         self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]

@@ -116,14 +116,17 @@ async def test_strangers_learn_nothing_and_no_address_is_logged(
 async def test_behind_a_proxy_the_forwarded_address_has_the_limits(
     services: Services, tmp_path: Path
 ) -> None:
-    """An address that a client claims counts for nothing; a kept connection counts as one."""
+    """What a client claims counts for nothing, and a relay's address neither."""
     await services.shuffler.stop()
     await services.start_shuffler(
-        submissions_per_connection=2, http_plain=True, http_proxies=["127.0.0.1/32"]
+        submissions_per_connection=2,
+        http_plain=True,
+        http_proxies=["127.0.0.1/32"],
+        relays=["127.0.0.9/32"],
     )
     signed = await services.publish(n_min=100, target_size=100)
     bodies = [
-        _submission(signed.digest(), each).SerializeToString() for each in envelopes(signed, 9)
+        _submission(signed.digest(), each).SerializeToString() for each in envelopes(signed, 12)
     ]
     authority = services.authority.read_bytes()
 
@@ -139,6 +142,10 @@ async def test_behind_a_proxy_the_forwarded_address_has_the_limits(
             assert answer.status == (503 if claimed == "192.0.2.3" else 200)
             one.close()
         assert (503, "unavailable") == answer.error[:2]
+        for _ in range(3):
+            relayed = await HttpConnection.open(before.address, authority, source="127.0.0.9")
+            assert 200 == (await post(relayed)).status
+            relayed.close()
         other = await HttpConnection.open(before.address, authority, source="127.0.0.3")
         assert 200 == (await post(other)).status
         other.close()

@@ -2,13 +2,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from ipaddress import ip_network
+from types import SimpleNamespace
 
 import pytest
 
 from common.errors import DeadlineError, OverloadError, ShareError
 from common.runtime.access import CALLS, CallKind
 from common.runtime.admission import Admission, AdmittedCall
-from common.runtime.admission_interceptor import peer_of, read_request
+from common.runtime.admission_interceptor import AdmissionInterceptor, peer_of, read_request
 from common.runtime.concurrency import ConcurrencyLimit
 from common.runtime.peer import Peer
 
@@ -159,6 +160,22 @@ def test_an_address_is_a_peer_without_port_or_the_host_in_its_network(
     assert Peer(name, address) == peer_of(name)
     relays = [ip_network("192.0.2.0/24"), ip_network("::/0")]
     assert Peer(name, name) == peer_of(name, relays)
+
+
+def test_a_call_from_a_relay_is_admitted_as_of_its_own_address() -> None:
+    """Over gRPC, by the settings of the service."""
+    relays = [ip_network("192.0.2.0/24")]
+    call = CALLS["/shuffledp.v1.Shuffler/Submit"]
+
+    async def address_of(name: str) -> str:
+        interceptor = AdmissionInterceptor(Admission(relays=relays))
+        return interceptor._admit(call, SimpleNamespace(peer=lambda: name)).caller.address
+
+    for name, address in (
+        ("ipv4:192.0.2.1:1", "ipv4:192.0.2.1:1"),
+        ("ipv4:198.51.100.1:1", "ipv4:198.51.100.1"),
+    ):
+        assert address == asyncio.run(address_of(name))
 
 
 def test_callers_of_a_unix_socket_cannot_be_told_apart() -> None:

@@ -36,6 +36,8 @@ class Echo:
             body, more = body + message["body"], message["more_body"]
         if scope["path"] == "/fail":
             raise ValueError("198.51.100.7 sent a secret")
+        if scope["path"] == "/long":
+            body = bytes(20_000_000)
         if scope["path"] == "/wait":
             await self.may_answer.wait()
         size = str(len(body)).encode()
@@ -76,6 +78,7 @@ async def _talk(address: str, *parts: bytes, source: str = "127.0.0.1") -> bytes
 
 
 _POST: Final = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi"
+_LONG: Final = b"GET /long HTTP/1.1\r\nhost: a\r\n\r\n"
 _LAST: Final = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 
 
@@ -144,6 +147,27 @@ async def test_a_client_that_stops_in_a_request_is_cut_off(echo: tuple[HttpServe
     for sent in ([], [b"GET / HT"], [b"GET / HTTP/1.1\r\na", *[b"a"] * 30], [_POST, b"POST"]):
         await _talk(server.address, *sent)
     assert asyncio.get_running_loop().time() - begun < 4.0
+
+
+@pytest.mark.parametrize("times", [1, 3000])
+async def test_a_client_that_does_not_read_is_cut_off(
+    echo: tuple[HttpServer, Echo], monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """Whether one answer is long or there are many."""
+    for name in ("REQUEST_SECONDS", "IDLE_SECONDS", "_CLOSING_SECONDS"):
+        monkeypatch.setattr(http_server, name, 0.1)
+    server, _ = echo
+    host, _, port = server.address.rpartition(":")
+    _, writer = await asyncio.open_connection(host, int(port), limit=1)
+    async with asyncio.timeout(_PATIENCE):
+        while not server.state.connections:
+            await asyncio.sleep(0.01)
+        for _ in range(times):
+            writer.write(_LONG if times == 1 else _POST)
+            await asyncio.sleep(0)
+        while server.state.connections:
+            await asyncio.sleep(0.02)
+    writer.transport.abort()
 
 
 async def test_an_idle_connection_is_closed(
