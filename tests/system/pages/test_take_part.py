@@ -293,6 +293,7 @@ def test_a_browser_without_storage_or_cryptography_says_so(
     """A private window may lack the first, a page from an insecure address the second."""
     for script, sentence in (
         ("Object.defineProperty(window, 'indexedDB', {value: undefined})", "offers no storage"),
+        ("Object.defineProperty(window, 'isSecureContext', {value: false})", "come over HTTPS"),
         ("SubtleCrypto.prototype.generateKey = () => Promise.reject()", "lacks Ed25519"),
     ):
         watched = watch(browser)

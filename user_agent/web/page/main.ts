@@ -6,6 +6,7 @@ import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
 import {
   PeerError,
+  SettingsError,
   ShuffleDpError,
   sentence,
   ValueRangeError,
@@ -300,6 +301,7 @@ async function open(): Promise<void> {
   window.addEventListener("hashchange", () => location.reload());
   byId("version").textContent = word("version", { version: constants.version });
   try {
+    if (!isSecureContext) throw new SettingsError("old_browser");
     const store = await IndexedDbStore.open();
     const page = new Page(store, await settingsOf(store));
     let given: Invitation | null = null;
