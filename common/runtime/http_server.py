@@ -280,7 +280,7 @@ class HttpServer:
         """Accept connections."""
         self._tasks.add(self.loop.create_task(self._sweep()))
 
-    async def stop(self, grace: float) -> None:
+    async def stop(self, grace: float = _CLOSING_SECONDS) -> None:
         """Accept no more connections, and end requests within `grace` seconds."""
         if self._socket.fileno() >= 0:
             self.loop.remove_reader(self._socket)
