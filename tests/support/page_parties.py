@@ -75,8 +75,10 @@ class _Parties(Services):
         """Yield the address of a page with other constants, whose origin the services accept."""
         given: dict[str, Any] = {"listen": self.other_page} | changes
         other = await publisher.server.start(replace(self.pins, **given))
-        yield f"http://{other.address}/"
-        await other.stop()
+        try:
+            yield f"http://{other.address}/"
+        finally:
+            await other.stop()
 
     async def publish_with_tokens(self, **changes: Any) -> SignedTask:
         """Publish a task for people with tokens, in a suite that browsers have."""
@@ -145,8 +147,10 @@ class PageParties:
     def another_page(self, **changes: Any) -> Iterator[str]:
         """Yield the address of a page with other constants."""
         page = self.parties.another_page(**changes)
-        yield self.run(page.__aenter__())
-        self.run(page.__aexit__(None, None, None))
+        try:
+            yield self.run(page.__aenter__())
+        finally:
+            self.run(page.__aexit__(None, None, None))
 
     def publish(self, **changes: Any) -> SignedTask:
         """Publish a task of four labels, which two people complete."""

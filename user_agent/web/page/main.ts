@@ -1,11 +1,12 @@
 /** The page to take part: shows a task, answers it once, and finds the answer counted. */
 
-import type { Account, Answer } from "../src/account";
+import type { Account, Answer, Claim } from "../src/account";
 import { knownBase64, knownHex, splitEvery, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
 import {
   PeerError,
+  SettingsError,
   ShuffleDpError,
   sentence,
   ValueRangeError,
@@ -45,6 +46,7 @@ function warn(...texts: readonly string[]): void {
   const place = byId("alert");
   if (place.textContent !== texts.join("")) {
     place.replaceChildren(...texts.filter(Boolean).map((text) => element("p", {}, text)));
+    if (place.hasChildNodes()) place.scrollIntoView({ block: "nearest" });
   }
 }
 
@@ -102,6 +104,8 @@ class Page {
   readonly #tabs = new BroadcastChannel("shuffledp");
   #current: Invitation | undefined;
   #shown = "";
+  /** The cost of the question that is shown. */
+  #asked: Claim | null = null;
   #isBusy = false;
   /** Whether the question could not be fetched, and may be later. */
   #mayAsk = false;
@@ -116,6 +120,7 @@ class Page {
 
   async start(given: Invitation | null): Promise<void> {
     if (given) await this.#invitations.accept(given);
+    void this.store.persist().then(() => this.#showAccount());
     [this.#current] = await this.#invitations.all();
     await this.#refresh();
     await this.#catchUp(true);
@@ -157,7 +162,9 @@ class Page {
     const digest = knownHex(invitation.digest);
     const tell = invitation.digest === this.#current?.digest ? warn : () => undefined;
     try {
-      const { isRepeated } = await this.#device(invitation).contribute(digest, value ?? "", task);
+      const outcome = await this.#device(invitation).contribute(digest, value ?? "", task);
+      const { isRepeated, isSent } = outcome;
+      if (isSent) await this.#invitations.change(invitation.digest, { arrivedAt: now() });
       tell(isRepeated && value !== null ? word("answer_again") : "");
     } catch (error) {
       const isSaved = (await this.#account.find(digest)) !== null;
@@ -172,12 +179,9 @@ class Page {
     const current = this.#current;
     const answer = current ? await this.#account.find(knownHex(current.digest)) : null;
     const shown = answer ? stateOf(answer) : "question";
-    if (current && answer?.state === "arrived" && !current.arrivedAt) {
-      this.#current = await this.#invitations.change(current.digest, { arrivedAt: now() });
-    }
     const isNew = shown !== this.#shown;
     this.#shown = shown;
-    if (isNew && answer) this.#showAnswer(answer);
+    if (isNew && answer) await this.#showAnswer(answer);
     else if (isNew && current) await this.#ask(current);
     else if (isNew) show(word("invitation"), paragraph(word("invitation_text")));
     await this.#showAccount();
@@ -192,29 +196,49 @@ class Page {
       const named = { title: title || prompt };
       this.#current = await this.#invitations.change(invitation.digest, named);
       this.#mayAsk = false;
-      await this.#showQuestion(this.#current, checked);
+      this.#showQuestion(this.#current, checked);
       warn();
     } catch (error) {
       this.#mayAsk = error instanceof PeerError || error instanceof WitnessQuorumError;
       const again = element("button", { type: "button" }, word("again"));
-      again.addEventListener("click", () => void this.#ask(invitation));
+      again.addEventListener("click", () => {
+        this.#mayAsk = true;
+        void this.#catchUp();
+      });
       show(word("ask_failed"), again);
       warn(explained(error), word("untouched"));
     }
     say("");
+    await this.#showAccount();
   }
 
-  async #showQuestion(invitation: Invitation, checked: CheckedTask): Promise<void> {
+  #showQuestion(invitation: Invitation, checked: CheckedTask): void {
     const { task } = checked;
     const { title, prompt, series, round } = task;
     const choices = choicesOf(task);
     const send = element("button", { className: "primary" }, word("answer_send"));
     const form = element("form", { noValidate: true }, ...choices.parts, send);
-    form.addEventListener("submit", (event) => {
+    form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      void this.#answer(invitation, task, choices.read(), form, send);
+      const value = choices.read();
+      if (value === null) {
+        form.querySelector<HTMLElement>("input, select")?.focus();
+        warn(explained(new ValueRangeError("no_choice")));
+        return;
+      }
+      const progress = element("progress", { ariaLabel: word("answer_sending"), tabIndex: -1 });
+      send.replaceWith(progress);
+      progress.focus();
+      say(word("answer_sending"));
+      this.#isBusy = true;
+      await this.#send(invitation, value, task);
+      this.#isBusy = false;
+      say("");
+      progress.replaceWith(send);
+      send.focus();
+      await this.#refresh();
     });
-    const claims = (await this.#account.answers()).map(({ claim }) => claim);
+    this.#asked = task;
     show(
       title || prompt || word("untitled"),
       title ? paragraph(prompt, "prompt") : null,
@@ -227,35 +251,12 @@ class Page {
       leaving(task),
       protection(checked),
       vouching(checked),
-      spending(claims, this.store.isPersistent, task),
     );
   }
 
-  async #answer(
-    invitation: Invitation,
-    task: Task,
-    value: Value | null,
-    form: HTMLElement,
-    send: HTMLElement,
-  ): Promise<void> {
-    if (value === null) {
-      form.querySelector<HTMLElement>("input, select")?.focus();
-      warn(explained(new ValueRangeError("no_choice")));
-      return;
-    }
-    const progress = element("progress", { ariaLabel: word("answer_sending"), tabIndex: -1 });
-    send.replaceWith(progress);
-    progress.focus();
-    say(word("answer_sending"));
-    await this.#send(invitation, value, task);
-    say("");
-    progress.replaceWith(send);
-    send.focus();
-    await this.#refresh();
-  }
-
-  #showAnswer(answer: Answer): void {
-    const { title = "", arrivedAt = 0 } = this.#current ?? {};
+  async #showAnswer(answer: Answer): Promise<void> {
+    [this.#asked, this.#mayAsk] = [null, false];
+    const { title, arrivedAt } = await this.#invitations.change(answer.digest, {});
     const state = stateOf(answer);
     const leaves = splitEvery(knownBase64(answer.leaves), HASH_BYTES).map(toHex);
     const receipt: Row[] = [
@@ -285,13 +286,11 @@ class Page {
       const when = arrivedAt ? `${state}, ${moment(arrivedAt)}` : state;
       return [title || `${word("receipt_task")} ${answer.digest.slice(0, 16)}`, when];
     });
-    const isAsking = this.#current !== undefined && this.#shown === "question";
     const claims = answers.map(({ claim }) => claim);
-    const parts = [
-      isAsking ? null : spending(claims, this.store.isPersistent),
-      rows.length ? section(word("earlier"), facts(rows)) : null,
-    ];
-    byId("answers").replaceChildren(...parts.filter((part) => part !== null));
+    byId("answers").replaceChildren(
+      spending(claims, this.store.isPersistent, this.#asked),
+      ...(rows.length ? [section(word("earlier"), facts(rows))] : []),
+    );
   }
 }
 
@@ -302,6 +301,7 @@ async function open(): Promise<void> {
   window.addEventListener("hashchange", () => location.reload());
   byId("version").textContent = word("version", { version: constants.version });
   try {
+    if (!isSecureContext) throw new SettingsError("old_browser");
     const store = await IndexedDbStore.open();
     const page = new Page(store, await settingsOf(store));
     let given: Invitation | null = null;

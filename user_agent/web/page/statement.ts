@@ -107,7 +107,7 @@ export function vouching({ cosigners }: CheckedTask): HTMLElement {
 export function spending(
   claims: readonly Claim[],
   isPersistent: boolean,
-  more: Claim | null = null,
+  more: Claim | null,
 ): HTMLElement {
   const after = more ? [...claims, more] : claims;
   const of = (spent: number, cap: number) =>

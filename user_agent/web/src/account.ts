@@ -5,7 +5,7 @@
  * user_agent/device_store.py. No true value is stored.
  */
 
-import { type Bytes, compare, concat, sha256, toBase64, toHex } from "./bytes";
+import { type Bytes, knownHex, sha256, toBase64, toHex } from "./bytes";
 import { PolicyError, UnknownTaskError } from "./errors";
 import type { Records, Store } from "./store/store";
 
@@ -87,7 +87,7 @@ export class Account {
       if (tokenKey && answers.some((answer) => answer.tokenKey === tokenKey)) {
         throw new PolicyError("token_key_again");
       }
-      const leaves = fresh.isSampled ? [] : [...fresh.leaves].sort(compare);
+      const leaves = fresh.isSampled ? [] : fresh.leaves.map(toHex).sort();
       const answer: Answer = {
         digest: toHex(digest),
         claim,
@@ -95,7 +95,7 @@ export class Account {
         inclusion: fresh.isSampled ? "sampled" : "unchecked",
         envelope: toBase64(fresh.envelope),
         envelopeHash: toHex(await sha256(fresh.envelope)),
-        leaves: toBase64(concat(...leaves)),
+        leaves: toBase64(knownHex(leaves.join(""))),
         deadline: fresh.deadline,
         receipt: "",
         tokenKey,

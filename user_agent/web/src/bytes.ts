@@ -26,12 +26,6 @@ export function equal(left: Uint8Array, right: Uint8Array): boolean {
   return left.length === right.length && left.every((byte, at) => byte === right[at]);
 }
 
-/** Order bytes as memcmp does; a shorter prefix comes first. */
-export function compare(left: Uint8Array, right: Uint8Array): number {
-  const [a, b] = [toHex(left), toHex(right)];
-  return a < b ? -1 : Number(a > b);
-}
-
 /** Write bytes as lower-case hexadecimal. */
 export function toHex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -89,15 +83,13 @@ export function splitEvery(bytes: Bytes, size: number): Bytes[] {
   return pieces;
 }
 
-/** Hash bytes with SHA-256. */
-export async function sha256(...parts: readonly Uint8Array[]): Promise<Bytes> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", concat(...parts)));
+function hashing(algorithm: string) {
+  return async (...parts: readonly Uint8Array[]): Promise<Bytes> =>
+    new Uint8Array(await crypto.subtle.digest(algorithm, concat(...parts)));
 }
 
-/** Hash bytes with SHA-384. */
-export async function sha384(...parts: readonly Uint8Array[]): Promise<Bytes> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-384", concat(...parts)));
-}
+export const sha256 = hashing("SHA-256");
+export const sha384 = hashing("SHA-384");
 
 /** Return 16 hexadecimal digits of a public key's SHA-256, to show instead of the key. */
 export async function fingerprint(key: Uint8Array): Promise<string> {

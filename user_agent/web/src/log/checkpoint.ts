@@ -7,7 +7,6 @@
 
 import {
   type Bytes,
-  compare,
   concat,
   equal,
   fromBase64,
@@ -138,8 +137,7 @@ export class SignedCheckpoint {
   }
 
   #find(key: NoteKey): NoteSignature | undefined {
-    const isOf = (one: NoteSignature) =>
-      one.name === key.name && compare(one.keyId, key.keyId) === 0;
+    const isOf = (one: NoteSignature) => one.name === key.name && equal(one.keyId, key.keyId);
     return this.signatures.find(isOf);
   }
 }

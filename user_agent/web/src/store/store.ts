@@ -51,13 +51,14 @@ export class MemoryStore implements Store, Records {
  * `put` is a transaction of its own, since a transaction commits at the first foreign await.
  */
 export class IndexedDbStore implements Store, Records {
+  isPersistent = false;
+
   private constructor(
     private readonly database: IDBDatabase,
     private readonly name: string,
-    readonly isPersistent: boolean,
   ) {}
 
-  /** Open the store, and ask for persistence; raise StorageError if the browser has none. */
+  /** Open the store; raise StorageError if the browser has none. */
   static async open(name = "shuffledp"): Promise<IndexedDbStore> {
     if (!(globalThis.indexedDB && globalThis.navigator?.locks))
       throw new StorageError("no_storage");
@@ -65,11 +66,15 @@ export class IndexedDbStore implements Store, Records {
       const opening = indexedDB.open(name, 1);
       opening.onupgradeneeded = () => opening.result.createObjectStore(RECORDS);
       const database = await settled(opening);
-      const isPersistent = (await navigator.storage?.persist?.()) ?? false;
-      return new IndexedDbStore(database, name, isPersistent);
+      return new IndexedDbStore(database, name);
     } catch (error) {
       throw new StorageError("no_storage", {}, { cause: error });
     }
+  }
+
+  /** Ask the browser to keep the storage; some ask the person first, and wait for an answer. */
+  async persist(): Promise<void> {
+    this.isPersistent = (await navigator.storage?.persist?.()) ?? false;
   }
 
   async locked<T>(work: (records: Records) => Promise<T>): Promise<T> {

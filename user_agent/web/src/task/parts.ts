@@ -4,7 +4,7 @@ import { type Bytes, toInteger } from "../bytes";
 import { PROOF_BYTES } from "../crypto/signing";
 import { TokenKey } from "../crypto/tokens";
 import { TaskError } from "../errors";
-import type { MechanismName } from "./protocols";
+import { MECHANISMS } from "./protocols";
 import * as read from "./readers";
 
 /** Denominator of `keep_weight`. */
@@ -19,14 +19,7 @@ const MAX_GEOMETRIC = 2 ** 20;
 const MAX_DRAWS = 2 ** 20;
 
 const MECHANISM = read.table({
-  name: read.choice<MechanismName>(
-    "grr",
-    "warner",
-    "symmetric-unary",
-    "optimized-unary",
-    "local-hashing",
-    "hierarchy",
-  ),
+  name: read.choice(...MECHANISMS),
   buckets: read.whole(2, MAX_DOMAIN_SIZE),
   digits: read.whole(1, 24),
   true_weight: read.weight(1n, read.MAX_WEIGHT_SUM),

@@ -1,12 +1,14 @@
 /** The protocols that this device answers, and the tasks that each allows: common/protocols.py. */
 
-export type MechanismName =
-  | "grr"
-  | "warner"
-  | "symmetric-unary"
-  | "optimized-unary"
-  | "local-hashing"
-  | "hierarchy";
+export const MECHANISMS = [
+  "grr",
+  "warner",
+  "symmetric-unary",
+  "optimized-unary",
+  "local-hashing",
+  "hierarchy",
+] as const;
+export type MechanismName = (typeof MECHANISMS)[number];
 
 /** A named protocol. */
 export interface ProtocolRow {

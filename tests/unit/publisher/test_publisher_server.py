@@ -1,0 +1,65 @@
+"""The publisher as it starts: its address, and TLS in each way."""
+
+import asyncio
+import http.client
+import ssl
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from common.crypto.signing import SigningIdentity
+from common.runtime.clock import SystemClock
+from common.runtime.state_directory import StateDirectory
+from common.runtime.tls import development_files
+from common.runtime.witness_service import load_witness_key
+from publisher.server import start
+from publisher.settings import PublisherSettings
+
+_IDENTITY: Final = SigningIdentity.generate().public_identity().raw.hex()
+
+
+@pytest.mark.parametrize("way", ["plaintext", "tls_directory", "tls_certificate"])
+async def test_the_page_is_served_at_the_published_address(tmp_path: Path, way: str) -> None:
+    """With a certificate over TLS; after the stop, by nobody."""
+    tls = tmp_path / "tls"
+    files = development_files(tls, "publisher", SystemClock())
+    ways: dict[str, dict[str, Any]] = {
+        "plaintext": {"plaintext": True},
+        "tls_directory": {"tls_directory": tls},
+        "tls_certificate": {"tls_certificate": files.certificate, "tls_key": files.key},
+    }
+    _, witness = load_witness_key(StateDirectory.open(tmp_path / "witness"), "witness")
+    settings = PublisherSettings(
+        state_directory=tmp_path / "state",
+        shuffler="https://shuffler.example",
+        analyzer_identity=_IDENTITY,
+        shuffler_identity=_IDENTITY,
+        witnesses=(witness.to_text(),),
+        allow_tasks_without_tokens=True,
+        **ways[way],
+    )
+    publisher = await start(settings)
+    address = (tmp_path / "state" / "address").read_text(encoding="ascii")
+    trusted = None if way == "plaintext" else ssl.create_default_context(cafile=files.authority)
+    status, body = await asyncio.to_thread(_get, address, trusted)
+    await publisher.stop()
+
+    assert (200, publisher.address) == (status, address)
+    assert b"Take part" in body
+    with pytest.raises(OSError, match="refused"):
+        await asyncio.to_thread(_get, address, trusted)
+
+
+def _get(address: str, trusted: ssl.SSLContext | None) -> tuple[int, bytes]:
+    connection = (
+        http.client.HTTPSConnection(address, context=trusted, timeout=10)
+        if trusted
+        else http.client.HTTPConnection(address, timeout=10)
+    )
+    try:
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
