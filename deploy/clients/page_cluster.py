@@ -1,5 +1,6 @@
 """The parties on this machine with HTTP for browsers, and the publisher's page to take part."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,6 +75,11 @@ class PageCluster(Cluster):
             **pinned,
             **tls,
         )
+
+    async def stop(self) -> None:
+        """Stop all that were started, at once, since an interruption leaves little time."""
+        started = [getattr(self, party, None) for party in PARTIES]
+        await asyncio.gather(*(child.stop() for child in started if child is not None))
 
     def check(self) -> None:
         """Raise PeerError if a party has ended by itself."""

@@ -1,0 +1,47 @@
+"""Commands that run until a signal."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from deploy.terminal.interruption import until_stopped
+
+
+async def test_work_is_cancelled_by_the_first_signal_and_cleans_up_in_peace() -> None:
+    """A second signal does not disturb it."""
+    done = list[str]()
+
+    async def work() -> None:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.01)
+            done.append("cleaned up")
+
+    await until_stopped(work())
+
+    assert ["cleaned up"] == done
+
+
+async def test_the_work_s_error_is_raised() -> None:
+    """As if it had been awaited."""
+
+    async def work() -> None:
+        raise ValueError("of the work")
+
+    with pytest.raises(ValueError, match="of the work"):
+        await until_stopped(work())
+
+
+async def test_an_ignored_signal_stays_ignored() -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        await until_stopped(asyncio.sleep(0))
+        assert signal.SIG_IGN is signal.getsignal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
