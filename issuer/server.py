@@ -6,7 +6,9 @@ from pathlib import Path
 from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
+from common.runtime.http_edge import serve_http
 from common.runtime.key_store import load_identity
+from common.runtime.peer import networks
 from common.runtime.service import AddServices, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
@@ -55,7 +57,13 @@ async def start(settings: IssuerSettings) -> Service:
         service.background.append(issuance.run)
         servicer = IssuerServicer(issuance, settings.issuer_name, identity)
         services.append(partial(issuer_pb2_grpc.add_IssuerServicer_to_server, servicer))
-        await service.serve("shuffledp.v1.Issuer", *services, operator_token=operator_token)
+        await service.serve(
+            "shuffledp.v1.Issuer",
+            *services,
+            operator_token=operator_token,
+            relays=networks(settings.relays),
+            http=serve_http,
+        )
     return service
 
 

@@ -7,12 +7,13 @@ from pydantic.dataclasses import dataclass
 
 from common.crypto.privacy_tokens import check_issuer_name
 from common.errors import SettingsError, WireError
-from common.runtime.settings import FilePath, Processes, ServiceSettings
+from common.runtime.http_settings import HttpSettings
+from common.runtime.settings import FilePath, Processes
 from common.runtime.validation import STRICT
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class IssuerSettings(ServiceSettings):
+class IssuerSettings(HttpSettings):
     """Settings of one issuer. They choose exactly one kind of credential."""
 
     issuer_name: str

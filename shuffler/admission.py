@@ -8,7 +8,6 @@ from typing import Final
 
 from common.crypto.privacy_tokens import TokenKey
 from common.errors import ConnectionLimitError, WireError
-from common.runtime.concurrency import is_one_connection
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 
@@ -51,9 +50,9 @@ class ConnectionLimit:
     Limits submissions per connection to tasks without tokens. In memory, never logged.
 
     This stops only careless clients, since opening many connections evades it; tokens limit people.
-    A connection is identified by its address and port; gRPC does not report when one closes, so a
-    later connection from the same port continues the count. Nothing is counted on a Unix socket,
-    where all connections look alike.
+    Over gRPC, a connection is identified by its address and port; gRPC does not report when one
+    closes, so a later connection from the same port continues the count. Nothing is counted where
+    connections look alike, as on a Unix socket.
 
     The server closes every connection after a few minutes, so a client that keeps retrying on one
     channel soon gets a new connection and a new count.
@@ -72,7 +71,7 @@ class ConnectionLimit:
             ConnectionLimitError: The connection would exceed its limit; nothing is counted.
             WireError: The call alone exceeds it.
         """
-        if not self._most or not is_one_connection(peer):
+        if not self._most or not peer:
             return
         if submissions > self._most:
             raise WireError(

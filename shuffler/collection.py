@@ -90,8 +90,8 @@ class Collection:
         """
         Open one submission and store it durably before returning.
 
-        The token, empty for none, is ignored unless the task requires tokens; the `peer`, gRPC's
-        name of the connection, is ignored if it does.
+        The token, empty for none, is ignored unless the task requires tokens; the `peer`, which
+        identifies the connection, is ignored if it does.
 
         Returns:
             STORED, or REPEATED if the same bytes were stored before.

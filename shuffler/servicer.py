@@ -38,10 +38,10 @@ from shuffler.front_end import batch_to_wire
 
 
 class _Call(Protocol):
-    """The part of a gRPC call's context that identifies the connection."""
+    """An admitted call."""
 
     def peer(self) -> str:
-        """Return gRPC's name for the peer."""
+        """Identify the connection; empty if it cannot be told from others."""
 
 
 def bulk_receipt_for(

@@ -8,6 +8,7 @@ from pydantic.dataclasses import dataclass
 
 from common.errors import SettingsError
 from common.messages.inclusion_proof import PROOF_DAYS
+from common.runtime.http_settings import HttpSettings
 from common.runtime.settings import KeyHolderSettings, Processes
 from common.runtime.validation import STRICT
 
@@ -19,7 +20,7 @@ def _postgresql_uri(uri: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class ShufflerSettings(KeyHolderSettings):
+class ShufflerSettings(KeyHolderSettings, HttpSettings):
     """Settings of one shuffler."""
 
     analyzer: str

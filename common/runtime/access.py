@@ -54,6 +54,8 @@ class Caller(Enum):
     """The callers that a method allows."""
 
     ANYONE = "anyone"
+    DEVICE = "device"
+    """Anyone, over HTTP too: a call that a device needs."""
     SHUFFLER = "shuffler"
     """A caller whose certificate names `shuffler`."""
     FRONT_END = "front-end"
@@ -66,6 +68,8 @@ class Caller(Enum):
     """A caller with the operator token, at a server that devices call without a certificate."""
 
 
+OPEN: Final = frozenset({Caller.ANYONE, Caller.DEVICE})
+"""Callers of whom nothing is asked."""
 _CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.FRONT_END, Caller.WORKER, Caller.OPERATOR})
 _WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 
@@ -144,8 +148,9 @@ class Call:
 _TABLE: Final = (
     (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "Contribute GetQuestion GetReceipt"),
     (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "GetLogEvidence"),
-    (Caller.ANYONE, CallKind.TASK, "Shuffler", "FetchTask"),
-    (Caller.ANYONE, CallKind.SHORT, "Shuffler", "Submit GetBatchStatus GetInclusion"),
+    (Caller.DEVICE, CallKind.TASK, "Shuffler", "FetchTask"),
+    (Caller.DEVICE, CallKind.SHORT, "Shuffler", "Submit GetInclusion"),
+    (Caller.ANYONE, CallKind.SHORT, "Shuffler", "GetBatchStatus"),
     (Caller.ANYONE, CallKind.BULK, "Shuffler", "SubmitBulk"),
     (
         *(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION, "Shuffler"),
@@ -160,7 +165,7 @@ _TABLE: Final = (
         "CreateTask RegisterSentinels GetResult ListTasks DescribeTask DecideBatch GetLedger",
     ),
     (Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION, "Issuer", "CreateTokenKey"),
-    (Caller.ANYONE, CallKind.SHORT, "Issuer", "IssueToken"),
+    (Caller.DEVICE, CallKind.SHORT, "Issuer", "IssueToken"),
     (Caller.ANYONE, CallKind.BULK, "Issuer", "IssueTokens"),
     (Caller.WORKER, CallKind.JOB, "Jobs", "GetJob"),
 )

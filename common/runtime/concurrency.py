@@ -1,45 +1,26 @@
 """
 Fair shares of concurrent calls, by network address and then by connection.
 
-Shares bind only when places are scarce. gRPC's name for a peer is kept only during its calls. On a
-Unix socket all peers have one name, so nobody's share is limited.
+Shares bind only when places are scarce. A peer is kept while it holds a place or waits for one. The
+share of peers whose connection is unknown, as on a Unix socket, is not limited.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
-from ipaddress import IPv6Address
 from typing import Final, Protocol
-from urllib.parse import unquote
 
 from common.errors import OverloadError, ShareError
+from common.runtime.peer import Peer
 
 _RESERVE: Final = 8
 """One of this many places is beyond the share of any single address."""
-_IPV6_NETWORK_BYTES: Final = 8
-
-
-def is_one_connection(peer: str) -> bool:
-    """Return whether gRPC's name for a peer identifies one connection."""
-    return not peer.startswith("unix:")
-
-
-def address_of(peer: str) -> str:
-    """Return the address in gRPC's name for a peer. An IPv6 address counts as its /64 network."""
-    address = peer.rpartition(":")[0]
-    if not address.startswith("ipv6:"):
-        return address
-    host = IPv6Address(unquote(address.removeprefix("ipv6:")).strip("[]"))
-    return f"ipv6:{host.packed[:_IPV6_NETWORK_BYTES].hex()}"
 
 
 class Holder(Protocol):
-    """A call that holds or wants a place."""
+    """A call, or a connection, that holds or wants a place."""
 
-    peer: str
-    """gRPC's name for the connection."""
-    address: str
-    """The connection's address; see `address_of`."""
+    caller: Peer
 
     def displace(self) -> None:
         """End the call, which has lost its place."""
@@ -60,7 +41,7 @@ class ConcurrencyLimit:
         self._address_limit = limit - limit // _RESERVE
         self._taken = 0
         self._addresses: Counter[str] = Counter()
-        self._peers: dict[str, dict[Holder, bool]] = {}
+        self._connections: dict[str, dict[Holder, bool]] = {}
         """By connection, its calls from the oldest, and whether each is idle."""
 
     def take(self, call: Holder) -> bool:
@@ -69,10 +50,10 @@ class ConcurrencyLimit:
 
         Cost: constant; if all places are taken, one pass over the connections that hold them.
         """
-        identified = is_one_connection(call.peer)
-        if identified and self.held(call.peer) >= self._peer_limit:
+        connection, address = call.caller.connection, call.caller.address
+        if connection and self.held(call.caller) >= self._peer_limit:
             return False
-        alone = identified and self._addresses[call.address] >= self._address_limit
+        alone = connection and self._addresses[address] >= self._address_limit
         if alone or self._taken >= self._limit:
             victim = self._victim(call)
             if victim is None:
@@ -80,33 +61,35 @@ class ConcurrencyLimit:
             self.free(victim)
             victim.displace()
         self._taken += 1
-        self._addresses[call.address] += 1
-        self._peers.setdefault(call.peer, {})[call] = True
+        self._addresses[address] += 1
+        self._connections.setdefault(connection, {})[call] = True
         return True
 
-    def settle(self, call: Holder) -> None:
-        """Note that a call's request has arrived, so that it keeps its place."""
-        self._peers[call.peer][call] = False
+    def settle(self, call: Holder, *, idle: bool = False) -> None:
+        """Note that a call's request has arrived, so that it keeps its place; or that it waits."""
+        if call in (calls := self._connections.get(call.caller.connection, {})):
+            calls[call] = idle
 
     def free(self, call: Holder) -> None:
         """Free a call's place, if it holds one."""
-        calls = self._peers.get(call.peer, {})
+        connection, address = call.caller.connection, call.caller.address
+        calls = self._connections.get(connection, {})
         if calls.pop(call, None) is None:
             return
         self._taken -= 1
-        self._addresses[call.address] -= 1
-        if not self._addresses[call.address]:
-            del self._addresses[call.address]
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
         if not calls:
-            del self._peers[call.peer]
+            del self._connections[connection]
 
-    def held(self, peer: str) -> int:
+    def held(self, peer: Peer) -> int:
         """Return the number of places that a connection holds."""
-        return len(self._peers.get(peer, ()))
+        return len(self._connections.get(peer.connection, ()))
 
-    def refusal(self, peer: str, reason: str, *, minor: bool = False) -> OverloadError:
+    def refusal(self, peer: Peer, reason: str, *, minor: bool = False) -> OverloadError:
         """Return a connection's error: a ShareError if it holds places, or the call is minor."""
-        has_share = is_one_connection(peer) and self.held(peer) > 0
+        has_share = peer.connection and self.held(peer) > 0
         kind = ShareError if minor or has_share else OverloadError
         return kind(f"{reason}; retry later")
 
@@ -114,8 +97,8 @@ class ConcurrencyLimit:
         """Return the call whose address, then connection, holds least; the first of equals."""
         first, least = None, (self._limit, self._limit)
         for call in waiting:
-            rank = (self._addresses[call.address], self.held(call.peer))
-            if rank < least and (rank[1] < self._peer_limit or not is_one_connection(call.peer)):
+            rank = (self._addresses[call.caller.address], self.held(call.caller))
+            if rank < least and (rank[1] < self._peer_limit or not call.caller.connection):
                 first, least = call, rank
                 if rank == (0, 0):
                     break
@@ -124,17 +107,17 @@ class ConcurrencyLimit:
     def _victim(self, newcomer: Holder) -> Holder | None:
         """Return the idle call to displace; None if nobody exceeds the newcomer's share."""
         found, most = None, (0, 0)
-        for calls in self._peers.values():
+        for calls in self._connections.values():
             call = next((call for call, is_idle in calls.items() if is_idle), None)
             if call is not None:
-                rank = (self._addresses[call.address], len(calls))
+                rank = (self._addresses[call.caller.address], len(calls))
                 if rank > most:
                     found, most = call, rank
         if found is None:
             return None
-        if found.address == newcomer.address:
-            return found if most[1] > self.held(newcomer.peer) + 1 else None
-        return found if most[0] > self._addresses[newcomer.address] + 1 else None
+        if found.caller.address == newcomer.caller.address:
+            return found if most[1] > self.held(newcomer.caller) + 1 else None
+        return found if most[0] > self._addresses[newcomer.caller.address] + 1 else None
 
 
 class Queue:
@@ -160,7 +143,7 @@ class Queue:
         if self._slots.take(call):
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(call.peer, {})[call] = turn
+        self._waiting.setdefault(call.caller.connection, {})[call] = turn
         try:
             async with asyncio.timeout(seconds):
                 await turn
@@ -169,7 +152,7 @@ class Queue:
             self.leave(call)
             if isinstance(failure, TimeoutError):
                 reason = f"the call was not read within {seconds:g} seconds"
-                raise self._slots.refusal(call.peer, reason) from failure
+                raise self._slots.refusal(call.caller, reason) from failure
             raise
 
     def settle(self, call: Holder) -> None:
@@ -191,8 +174,8 @@ class Queue:
 
     def _remove(self, call: Holder) -> asyncio.Future[None] | None:
         """End a call's wait, and its connection's turn."""
-        calls = self._waiting.pop(call.peer, {})
+        calls = self._waiting.pop(call.caller.connection, {})
         turn = calls.pop(call, None)
         if calls:
-            self._waiting[call.peer] = calls
+            self._waiting[call.caller.connection] = calls
         return turn

@@ -24,10 +24,12 @@ from common.crypto.secret import forbid_core_dumps
 from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
+from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import ComparedClock, SystemClock  # noqa: TID251  # an argument
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
+from common.runtime.peer import Networks
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
@@ -49,7 +51,7 @@ S = TypeVar("S", bound=ServiceSettings)
 _GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
 GRPC_SILENCE: Final = {"GRPC_VERBOSITY": "NONE"}
 """Environment variables that suppress gRPC's logs, such as those of failed handshakes."""
-_GRACE: Final = 10.0
+GRACE: Final = 10.0
 """Seconds that calls in flight have to finish when the service stops."""
 
 
@@ -120,9 +122,13 @@ class Service:
         name: str,
         *services: AddServices,
         operator_token: OperatorToken | None = None,
+        relays: Networks = (),
+        http: "ServeHttp | None" = None,
     ) -> None:
         """
         Bind, serve, publish the address, report healthy, and start the background work.
+
+        Calls from `relays` do not count as those of one address. `http` serves devices over HTTP.
 
         This uses up the confirmation of a restore, if there is one.
 
@@ -131,9 +137,14 @@ class Service:
         self._serve_metrics()
         running = list[asyncio.Task[None]]()
         self.closing.append(partial(_cancel, running))
-        self.address = await self._listen(
-            name, self.settings.listen, self.tls, services, operator_token=operator_token
+        admission = Admission(
+            token=operator_token, on_error=self.metrics.note_failure, relays=relays
         )
+        begun = len(self.closing)
+        if http is not None:
+            await http(self, name, services, admission)
+        self.address = await self._listen(name, self.settings.listen, self.tls, services, admission)
+        self.closing[begun:] = [partial(_together, self.closing[begun:])]
         running += [asyncio.create_task(run()) for run in self.background]
         StateDirectory.open(self.settings.state_directory).started()
 
@@ -149,7 +160,8 @@ class Service:
         tls = internal_identity(settings.internal_tls_directory, "coordinator", self.clock)
         self.metrics.watch_certificates(tls.files, internal=True)
         address = str(settings.coordinator_listen)
-        await self._listen(name, address, tls, self.internal, internal=True)
+        admission = Admission(on_error=self.metrics.note_failure)
+        await self._listen(name, address, tls, self.internal, admission, internal=True)
 
     async def _listen(
         self,
@@ -157,19 +169,17 @@ class Service:
         listen: str,
         tls: Tls | None,
         services: Iterable[AddServices],
+        admission: Admission,
         *,
-        operator_token: OperatorToken | None = None,
         internal: bool = False,
     ) -> str:
         """Bind, serve, publish the address, report healthy, and return the address."""
         ask = tls is not None and asks_for_certificates(name)
         certified = tls if ask and not listen.startswith("unix:") else None
-        admission = AdmissionInterceptor(
-            callers=VerifiedCallers(certified) if certified else None,
-            token=operator_token,
-            on_error=self.metrics.note_failure,
+        interceptor = AdmissionInterceptor(
+            admission, VerifiedCallers(certified) if certified else None
         )
-        server = make_server(admission, connections_of(name))
+        server = make_server(interceptor, connections_of(name))
         for add in services:
             add(server)
         checks = health.HealthServicer() if internal else self.checks
@@ -186,6 +196,11 @@ class Service:
         StateDirectory.open(self.settings.state_directory).publish(file, address)
         logs.event("serving", {"party": name, "address": address})
         return address
+
+    async def is_serving(self) -> bool:
+        """Return whether health checks are answered well."""
+        answer = await self.checks.Check(health_pb2.HealthCheckRequest(), None)
+        return answer is not None and answer.status == health_pb2.HealthCheckResponse.SERVING
 
     def _serve_metrics(self) -> None:
         settings = self.settings
@@ -210,10 +225,19 @@ class Service:
                 logs.event("not closed", logs.error_fields(error), level="ERROR")
 
 
+ServeHttp = Callable[[Service, str, Sequence[AddServices], Admission], Awaitable[None]]
+"""Serves services over HTTP beside gRPC; see `http_edge.serve_http`."""
+
+
 async def _stop(server: grpc.aio.Server, checks: health.HealthServicer) -> None:
-    """Report unhealthy, refuse new calls, and end running ones within _GRACE seconds."""
+    """Report unhealthy, refuse new calls, and end running ones within GRACE seconds."""
     await checks.enter_graceful_shutdown()
-    await server.stop(_GRACE)
+    await server.stop(GRACE)
+
+
+async def _together(endings: Sequence[Callable[[], Any]]) -> None:
+    """Stop several servers at once, within one period of grace."""
+    await asyncio.gather(*(ending() for ending in endings))
 
 
 async def _cancel(running: Sequence[asyncio.Task[None]]) -> None:

@@ -1,7 +1,6 @@
 """TLS between processes: create, check and reload a process's certificate."""
 
 import fcntl
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -20,7 +19,7 @@ from common.runtime.certificates import (
 )
 from common.runtime.clock import Clock
 from common.runtime.trust import Trust
-from common.runtime.validation import read_file
+from common.runtime.validation import file_version, read_file
 
 if TYPE_CHECKING:  # clients need no settings
     from common.runtime.settings import ServiceSettings
@@ -103,7 +102,7 @@ class TlsFiles:
     def version(self) -> tuple[tuple[int, int] | None, ...]:
         """Return a value that changes when a file is replaced."""
         return tuple(
-            _version_of(path) for path in (self.certificate, self.key, self.authority) if path
+            file_version(path) for path in (self.certificate, self.key, self.authority) if path
         )
 
 
@@ -184,15 +183,6 @@ class VerifiedCallers:
         if renewed := self._renewal.take():
             self._trust = Trust.parse(renewed.authority)
         return self._trust.verified(Certificate.parse(certificate))
-
-
-def _version_of(path: Path) -> tuple[int, int] | None:
-    """Return a value that changes when a file is replaced; None if it is missing."""
-    try:
-        file = os.stat(path)  # noqa: PTH116  # faster than Path.stat, at every call
-    except OSError:
-        return None
-    return (file.st_mtime_ns, file.st_ino)
 
 
 def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:

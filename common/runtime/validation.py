@@ -1,6 +1,7 @@
 """Strict checks of configuration files and environment variables; errors hide ill-typed values."""
 
 import codecs
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -46,6 +47,15 @@ def read_file(
     if max_bytes is not None and len(raw) > max_bytes:
         raise refusal(f"{path} is too long; at most {max_bytes} bytes are read")
     return raw.removeprefix(codecs.BOM_UTF8)
+
+
+def file_version(path: Path) -> tuple[int, int] | None:
+    """Return a value that changes when a file is replaced; None if it is missing."""
+    try:
+        file = os.stat(path)  # noqa: PTH116  # faster than Path.stat, at every call
+    except OSError:
+        return None
+    return (file.st_mtime_ns, file.st_ino)
 
 
 def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> dict[str, Any]:

@@ -183,6 +183,7 @@ _TABLES: Final = {"Certificates": "keys.md", "Limits": "running.md"}
 """Page of each section."""
 _CERTIFICATE: Final = {
     Caller.ANYONE: "none",
+    Caller.DEVICE: "none",
     Caller.SHUFFLER: "`shuffler`",
     Caller.FRONT_END: "`front-end`",
     Caller.WORKER: "`worker`",

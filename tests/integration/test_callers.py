@@ -11,6 +11,7 @@ from grpc_health.v1.health import aio as health
 
 from common.errors import SettingsError
 from common.runtime.access import CALLS, Caller, connections_of
+from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.certificates import FRONT_END, Authority, Certificate
 from common.runtime.clock import SystemClock
@@ -165,9 +166,7 @@ async def test_an_authority_certifies_no_other_organizations_party(services: Ser
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)
             assert status == await _status(stub.GetTask(request, timeout=DEADLINE))
 
-    server = make_server(
-        AdmissionInterceptor(callers=None, token=None), connections_of("shuffledp.v1.Shuffler")
-    )
+    server = make_server(AdmissionInterceptor(Admission()), connections_of("shuffledp.v1.Shuffler"))
     checks = health.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     files = TlsFiles.within(other, "shuffler")

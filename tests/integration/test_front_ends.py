@@ -72,7 +72,7 @@ async def test_front_ends_collect_one_batch_under_one_identity(services: ManySer
     assert (60, 120) == (result.n_users, result.n_reports)
     assert [] == list(services.directory.glob("*/batch-*.key"))
     for front_end in services.directory.glob("front-end-*"):
-        assert {"address", "lock"} >= {path.name for path in front_end.iterdir()}
+        assert {"address", "http_address", "lock"} >= {path.name for path in front_end.iterdir()}
 
 
 @pytest.mark.slow

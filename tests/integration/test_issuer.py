@@ -25,6 +25,8 @@ from common.transparency.merkle import EMPTY_ROOT
 from common.wire.issuance import MAX_BULK_TOKENS
 from deploy.clients.issuer import IssuerClient, fetch_tokens
 from issuer.settings import IssuerSettings
+from protos.shuffledp.v1 import issuer_pb2
+from tests.support.http_calls import HttpConnection
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER, signed
 from tests.support.issuers import CHALLENGE, ISSUER_NAME, SECRETS, pending, people_file
 from tests.support.scrapes import scrape
@@ -46,6 +48,7 @@ class _Issuer:
             "state_directory": self.folder / "issuer",
             "tls_directory": self.folder / "tls",
             "issuer_name": ISSUER_NAME,
+            "http_listen": "127.0.0.1:0",
         }
         self.service = await issuer.server.start(
             IssuerSettings(**settings | self.credentials | changes)
@@ -107,6 +110,30 @@ async def test_a_person_gets_one_token_even_if_the_issuer_restarts(running: _Iss
 
     assert first != second
     assert "UNAUTHENTICATED" == await _refusal(running.issue(key, 3, bytes(32)))
+
+
+async def test_a_person_gets_the_same_token_over_http(running: _Issuer) -> None:
+    """And a stranger none. No other method is there."""
+    key = await running.new_key(3600)
+    address = (running.folder / "issuer" / "http_address").read_text(encoding="ascii")
+    authority = (running.folder / "tls" / "authority.pem").read_bytes()
+    connection = await HttpConnection.open(address, authority, "issuer")
+    answers = []
+    for secret in (SECRETS["Ada"], bytes(32)):
+        request = issuer_pb2.IssueTokenRequest(
+            key_id=key.key_id,
+            blinded=pending(key, 1).blinded(),
+            credential=secret,
+        )
+        body = request.SerializeToString()
+        answers.append(await connection.post("/shuffledp.v1.Issuer/IssueToken", body))
+    answers.append(await connection.post("/shuffledp.v1.Issuer/IssueTokens", body))
+    connection.close()
+
+    signature = issuer_pb2.IssueTokenResponse.FromString(answers[0].body).blind_signature
+    assert signature == await running.issue(key, 1)
+    assert (401, "unauthenticated") == answers[1].error[:2]
+    assert (404, b"") == (answers[2].status, answers[2].body)
 
 
 async def test_many_people_get_their_tokens_in_one_call(running: _Issuer) -> None:

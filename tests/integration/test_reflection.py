@@ -11,6 +11,7 @@ import pytest_asyncio
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from common.runtime.access import CallKind, connections_of
+from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.rpc import bind, make_server
 from tests.support.services import Services
@@ -90,7 +91,7 @@ async def test_a_conversation_whose_answers_are_not_read_is_ended(
     """It ends at its time limit and frees its place; callers without a deadline get the reason."""
     short = replace(CallKind.REFLECTION.value, seconds=0.5)
     monkeypatch.setattr(CallKind.REFLECTION, "_value_", short)
-    interceptor = AdmissionInterceptor(callers=None, token=None)
+    interceptor = AdmissionInterceptor(Admission())
     server = make_server(interceptor, connections_of(_SHUFFLER))
     reflection.enable_server_reflection((reflection.SERVICE_NAME,), server)
     address = bind(server, "127.0.0.1:0", None)

@@ -12,6 +12,7 @@ import pytest
 
 from common.errors import OverloadError, ShareError
 from common.runtime.access import CALLS, CallKind, Connections, connections_of
+from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.rpc import bind, make_server, open_channel, reply
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
@@ -54,7 +55,7 @@ async def _server(
     connections: Connections = _LIMITS, on_error: Callable[[BaseException], None] = lambda _: None
 ) -> AsyncIterator[tuple[str, Answering]]:
     """Run a plaintext server behind the admission interceptor."""
-    interceptor = AdmissionInterceptor(callers=None, token=None, on_error=on_error)
+    interceptor = AdmissionInterceptor(Admission(on_error=on_error))
     server = make_server(interceptor, connections)
     servicer = Answering()
     shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)

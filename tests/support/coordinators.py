@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from common.runtime.access import connections_of
+from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.parts.jobs import OfferedJobs
 from common.runtime.rpc import bind, make_server
@@ -14,7 +15,7 @@ from protos.shuffledp.v1 import jobs_pb2_grpc
 @asynccontextmanager
 async def coordinator(tls: Tls, jobs: OfferedJobs) -> AsyncIterator[str]:
     """Serve jobs; yield the address."""
-    admission = AdmissionInterceptor(callers=VerifiedCallers(tls), token=None)
+    admission = AdmissionInterceptor(Admission(), VerifiedCallers(tls))
     server = make_server(admission, connections_of("shuffledp.v1.Jobs"))
     jobs_pb2_grpc.add_JobsServicer_to_server(jobs, server)
     address = bind(server, "127.0.0.1:0", tls, ask_for_certificates=True)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from common.runtime.admission_interceptor import read_message
+from common.runtime.admission import read_message
 from tests.support.mutation import Form
 
 _MODULES: Final = ("wire", "log", "byte", "text", "file", "key")

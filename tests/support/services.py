@@ -13,8 +13,10 @@ from common.crypto.signing import SignedTask
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import development_files
+from deploy.clients.local_parties import LOOPBACK
 from deploy.load.target import Target, connect
 from protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
+from tests.support.http_calls import HttpConnection
 from tests.support.tasks import draft
 
 _PUBLISHED: Final = itertools.count()
@@ -23,6 +25,16 @@ _PUBLISHED: Final = itertools.count()
 
 class Services(services.Services):
     """Analyzer, shuffler and user agent, for tests."""
+
+    def _settings(self, party: str) -> dict[str, Any]:
+        """Let devices call over HTTP too."""
+        over_http = {"http_listen": LOOPBACK} if party in {"shuffler", "issuer"} else {}
+        return super()._settings(party) | over_http
+
+    async def http(self, party: str = "shuffler") -> HttpConnection:
+        """Connect to a party over HTTP, as a device does."""
+        address = self.published(party, "http_address")
+        return await HttpConnection.open(address, self.authority.read_bytes(), party)
 
     async def start(self) -> None:
         """Start each service after the one that it calls."""

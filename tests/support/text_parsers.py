@@ -7,6 +7,9 @@ from typing import Final
 from common.crypto.signing import PublicIdentity
 from common.errors import TaskError
 from common.messages.submission import label_numbers, parse_item, parse_numbers, parse_pairs
+from common.runtime.forwarded import forwarded_address
+from common.runtime.http_edge import read_json
+from common.runtime.peer import networks
 from common.runtime.settings import load
 from common.transparency.checkpoint import NoteKey
 from deploy.commands.options import parse_cap, parse_shares, task_digest
@@ -16,6 +19,7 @@ from deploy.load.plan import ramp_from
 from deploy.load.usage import page_from, usage_from
 from deploy.tasks.value_parser import parse_breakdown, parse_range
 from lab.accountant.query import parse_distribution
+from protos.shuffledp.v1 import shuffler_pb2
 from shuffler.settings import ShufflerSettings
 from tests.support.parsers import Parser, typed
 from tests.support.transparency import SPECIFIED_KEY
@@ -49,6 +53,13 @@ def _environment(text: str) -> object:
     return load(ShufflerSettings, None, environment, _PREFIX)
 
 
+def _forwarded(text: str) -> object:
+    """Read both header fields, of which each has its own form."""
+    raw, proxies = text.encode("utf-8", "surrogateescape"), networks(["10.0.0.0/8"])
+    listed = forwarded_address({b"x-forwarded-for": raw}, proxies)
+    return listed, forwarded_address({b"forwarded": raw}, proxies)
+
+
 PARSERS: Final = (
     typed(
         "identity in hexadecimal",
@@ -74,6 +85,16 @@ PARSERS: Final = (
         *("data set by name", _data_set),
         *("zipf:20", "zipf:20,1.5", "uniform:30", "covid_us_states"),
         share=1,
+    ),
+    typed(
+        *("forwarded address", _forwarded, "192.0.2.1, 10.0.0.1", 'for="[2001:db8::1]:4711";by=x'),
+        "for=198.51.100.17, for=unknown",
+    ),
+    Parser(
+        name="request in JSON",
+        read=partial(read_json, shuffler_pb2.SubmitRequest.FromString),
+        seeds=(b'{"taskDigest": "AAEC", "envelope": "+/8=", "token": ""}', b"{}"),
+        form="json",
     ),
     Parser(name="page of metrics", read=usage_from, seeds=(_METRICS,), form="text"),
     typed("address of metrics", page_from, "shuffler=http://127.0.0.1:9/metrics", share=4),

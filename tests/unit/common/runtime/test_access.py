@@ -13,6 +13,7 @@ _TOKEN = OperatorToken(_SECRET.encode())
     ("allowed", "name", "shown", "refusal"),
     [
         (Caller.ANYONE, None, None, None),
+        (Caller.DEVICE, None, None, None),
         (Caller.ANYONE, "user_agent", None, None),
         (Caller.SHUFFLER, "shuffler", None, None),
         (Caller.SHUFFLER, "user_agent", None, CallerError),

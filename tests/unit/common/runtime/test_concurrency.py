@@ -5,7 +5,8 @@ from typing import Final
 import pytest
 
 from common.errors import OverloadError, ShareError
-from common.runtime.concurrency import ConcurrencyLimit, Queue, address_of
+from common.runtime.concurrency import ConcurrencyLimit, Queue
+from common.runtime.peer import Peer
 
 _LONG: Final = 60.0
 """Seconds that no test waits."""
@@ -15,16 +16,20 @@ _LONG: Final = 60.0
 class Caller:
     """A call that only notes that it was displaced."""
 
-    peer: str
-    address: str = field(init=False)
+    name: str
+    caller: Peer = field(init=False)
     is_displaced: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self.address = address_of(self.peer)
+        self.caller = _peer(self.name)
 
     def displace(self) -> None:
         """Note it."""
         self.is_displaced = True
+
+
+def _peer(name: str) -> Peer:
+    return Peer(name, name.partition(":")[0])
 
 
 def _take(limit: ConcurrencyLimit, *peers: str) -> list[Caller]:
@@ -35,24 +40,7 @@ def _take(limit: ConcurrencyLimit, *peers: str) -> list[Caller]:
 
 
 @pytest.mark.parametrize(
-    ("peer", "address"),
-    [
-        ("ipv4:192.0.2.7:5000", "ipv4:192.0.2.7"),
-        ("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:5000", "ipv6:20010db800010002"),
-        ("ipv6:%5B2001:db8:1:2::9%5D:80", "ipv6:20010db800010002"),
-        ("ipv6:%5Bfe80::1%25eth0%5D:80", "ipv6:fe80000000000000"),
-        ("unix:", "unix"),
-    ],
-)
-def test_an_address_is_a_peer_without_port_or_the_host_in_its_network(
-    peer: str, address: str
-) -> None:
-    """One host may have all 2^64 addresses of its IPv6 network."""
-    assert address == address_of(peer)
-
-
-@pytest.mark.parametrize(
-    ("peers", "share"), [(["a:1"], 4), ([f"a:{port}" for port in range(9)], 14), (["unix:"], 16)]
+    ("peers", "share"), [(["a:1"], 4), ([f"a:{port}" for port in range(9)], 14), ([""], 16)]
 )
 def test_connections_and_addresses_have_a_share(peers: list[str], share: int) -> None:
     """Four of sixteen places for a connection, seven eighths for an address; all for a socket."""
@@ -62,7 +50,7 @@ def test_connections_and_addresses_have_a_share(peers: list[str], share: int) ->
     assert share == sum(limit.take(call) for call in calls)
     for call in calls:
         limit.free(call)
-    assert (0, {}, {}) == (limit._taken, limit._addresses, limit._peers)
+    assert (0, {}, {}) == (limit._taken, limit._addresses, limit._connections)
 
 
 @pytest.mark.parametrize("peers", [["a:1"], ["a:1", "a:2"], ["a:1", "b:1", "c:1"]])
@@ -79,8 +67,8 @@ def test_calls_without_a_request_keep_no_other_address_or_connection_out(peers: 
         held += more
 
     assert limit._taken <= 16
-    assert limit._taken == sum(len(calls) for calls in limit._peers.values())
-    newest = [limit.held(peer) for peer in ("a:9", "z:1", "z:2")]
+    assert limit._taken == sum(len(calls) for calls in limit._connections.values())
+    newest = [limit.held(_peer(peer)) for peer in ("a:9", "z:1", "z:2")]
     assert [1, 1, 1] == newest
 
 
@@ -115,9 +103,9 @@ def test_all_places_in_use_by_requests_is_an_overload() -> None:
         limit.settle(call)
 
     assert not limit.take(Caller("d:1"))
-    assert OverloadError is type(limit.refusal("d:1", "full"))
-    assert ShareError is type(limit.refusal("a:1", "full"))
-    assert ShareError is type(limit.refusal("d:1", "full", minor=True))
+    assert OverloadError is type(limit.refusal(_peer("d:1"), "full"))
+    assert ShareError is type(limit.refusal(_peer("a:1"), "full"))
+    assert ShareError is type(limit.refusal(_peer("d:1"), "full", minor=True))
 
 
 async def _hold(queue: Queue, order: list[str], peer: str, release: asyncio.Event) -> None:
@@ -133,7 +121,7 @@ async def _hold(queue: Queue, order: list[str], peer: str, release: asyncio.Even
     ("share", "peers", "first"),
     [
         (2, ["a:1", "a:1", "a:1", "a:1", "b:1"], ["a:1", "a:1", "b:1"]),
-        (1, ["unix:", "unix:", "unix:", "unix:"], ["unix:", "unix:", "unix:"]),
+        (1, ["", "", "", ""], ["", "", ""]),
     ],
 )
 async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself(

@@ -9,6 +9,7 @@ import pytest
 
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
 from common.runtime.access import connections_of, is_local
+from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.certificates import PARTIES, Authority
 from common.runtime.rpc import bind, make_server, open_channel, reply
@@ -34,7 +35,7 @@ _MOST: Final = {
 def test_a_server_has_bounded_resources(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Admission is the last interceptor, and no other process can share the port."""
     given: dict[str, Any] = {}
-    interceptor = AdmissionInterceptor(callers=None, token=None)
+    interceptor = AdmissionInterceptor(Admission())
     monkeypatch.setattr(grpc.aio, "server", lambda **fields: given.update(fields))
     make_server(interceptor, connections_of(f"shuffledp.v1.{service}"))
     options = dict(given["options"])
@@ -100,7 +101,7 @@ def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> 
     """Neither caller nor log sees its text, which might repeat a user's input."""
     caplog.set_level(logging.DEBUG)
     noted: list[BaseException] = []
-    errors = AdmissionInterceptor(callers=None, token=None, on_error=noted.append)
+    errors = AdmissionInterceptor(Admission(on_error=noted.append))
     for error in (ValueError("198.51.100.7 sent 42"), RuntimeError("42"), MemoryError()):
         answer = errors._refusal(error)
         assert (grpc.StatusCode.INTERNAL, "internal error", ()) == answer

@@ -115,6 +115,57 @@ def test_settings_that_break_a_rule_stop_the_start(
         load(ShufflerSettings, None, {}, "SHUFFLEDP_SHUFFLER")
 
 
+_HTTP: Final = f"{_GOOD}http_listen = '127.0.0.1:0'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (_GOOD + "http_plain = true", "no use without http_listen"),
+        (_GOOD + "http_hosts = ['a']", "no use without http_listen"),
+        (_HTTP + "http_key = 'k'", "http_certificate and http_key go together"),
+        (_HTTP + "http_plain = true\nhttp_key = 'k'\nhttp_certificate = 'c'", "go together"),
+        (_HTTP.replace("127.0.0.1:0", "192.0.2.1:0") + "http_plain = true", "on loopback only, or"),
+        (_HTTP.replace("127.0.0.1:0", "0.0.0.0:0"), "on all addresses needs http_hosts"),
+        (_HTTP.replace("127.0.0.1:0", "[::]:0"), "on all addresses needs http_hosts"),
+        (_HTTP.replace('tls_directory = "tls"', "plaintext = true"), "http_listen needs http_cert"),
+        (_HTTP + "http_hosts = ['a.example:80']", "in lower case, without port"),
+        (_HTTP + "http_hosts = ['A.example']", "in lower case, without port"),
+        *(
+            (f"{_HTTP}http_origins = ['{origin}']", "such as https://page.example:8443")
+            for origin in ("null", "*", "https://a/", "ftp://a", "a", "https://")
+        ),
+        (_HTTP + "http_proxies = ['10.0.0.1/8']", "must be networks such as 192.0.2.0/24"),
+        (_GOOD + "relays = ['relay.example']", "must be networks such as 192.0.2.0/24"),
+    ],
+)
+def test_settings_of_http_that_break_a_rule_stop_the_start(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    """Above all, plain HTTP on a network without a proxy."""
+    with pytest.raises(SettingsError, match=message):
+        _load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        (_HTTP, {"localhost", "127.0.0.1", "[::1]"}),
+        (_HTTP.replace("127.0.0.1", "127.0.0.9"), {"localhost", "127.0.0.1", "127.0.0.9", "[::1]"}),
+        (_HTTP.replace("127.0.0.1:0", "Shuffler.example:443"), {"shuffler.example"}),
+        (_HTTP + "http_hosts = ['a.example']", {"a.example"}),
+        (
+            _HTTP.replace("127.0.0.1:0", "0.0.0.0:1")
+            + "http_plain = true\nhttp_proxies = ['10.0.0.0/8']\nhttp_hosts = ['[2001:db8::1]']",
+            {"[2001:db8::1]"},
+        ),
+    ],
+)
+def test_a_server_is_called_by_its_own_names(tmp_path: Path, text: str, hosts: set[str]) -> None:
+    """By default by the host that it listens on and, on loopback, all names of that."""
+    assert hosts == _load(tmp_path, text).accepted_hosts()
+
+
 @pytest.mark.parametrize("kind", ["analyzer_identity = 17", "analyzer_identity = ['s3cret']"])
 def test_a_value_of_the_wrong_type_is_never_repeated(tmp_path: Path, kind: str) -> None:
     """The value may be a secret."""

@@ -14,8 +14,8 @@ const MAX_COUNT = 10 ** 9;
  * Return an upper bound on the δ of a task's claimed central ε for its n_min users.
  *
  * The claim is true if the bound is at most the task's δ. null if this device has no formula: for
- * levels of a hierarchy, negative binomial dummies, noise by both the devices and the shuffler, and
- * batches too large for a second's work. Cost: at most about a second.
+ * levels of a hierarchy, negative binomial dummies, and noise by both the devices and the shuffler.
+ * Cost: at most about a second.
  */
 export function deltaAtClaim(task: Task): number | null {
   const { localEpsilon: local, centralEpsilon: epsilon, mechanism, dummies, noise } = task;

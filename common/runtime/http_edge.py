@@ -1,0 +1,342 @@
+"""
+A service's methods for devices over HTTP: Connect's unary protocol, as an ASGI application.
+
+The request is a POST to /shuffledp.v1.SERVICE/METHOD with a message as protocol buffer or JSON, see
+https://connectrpc.com/docs/protocol. Servicers, access table and admission are those of gRPC.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from common.errors import ConnectionLimitError, WireError
+from common.limits import MAX_ENVELOPE_BYTES
+from common.runtime import logs
+from common.runtime.access import CALLS, LONG_MESSAGE, Call, Caller
+from common.runtime.admission import FORESEEN, Admission, AdmittedCall, read_message
+from common.runtime.forwarded import forwarded_address
+from common.runtime.http_server import HttpServer, ServerCertificate, is_host
+from common.runtime.http_settings import HttpSettings
+from common.runtime.peer import Peer, is_from, is_within, networks, shared_address
+from common.runtime.service import GRACE, AddServices, Service
+from common.runtime.state_directory import StateDirectory
+
+MAX_BODY_BYTES: Final = 2 * MAX_ENVELOPE_BYTES
+"""Maximum bytes of a request: the longest envelope in JSON takes two thirds of them."""
+_WINDOW: Final = 300.0
+"""Seconds for which an address behind a proxy counts as one connection, as long as one lives."""
+_PIECE: Final = 64 * 1024
+"""Bytes of an answer that are sent at once."""
+_NO_JSON: Final = "the request is not a message of this call in JSON"
+_JSON_BLOCK: Final = 16
+"""JSON is padded to a multiple of this many bytes, since `true` is shorter than `false`."""
+_MAX_TIMEOUT_DIGITS: Final = 10
+
+_STATUSES: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "INVALID_ARGUMENT": 400,
+        "FAILED_PRECONDITION": 400,
+        "UNAUTHENTICATED": 401,
+        "PERMISSION_DENIED": 403,
+        "NOT_FOUND": 404,
+        "ALREADY_EXISTS": 409,
+        "ABORTED": 409,
+        "RESOURCE_EXHAUSTED": 429,
+        "INTERNAL": 500,
+        "DATA_LOSS": 500,
+        "UNIMPLEMENTED": 501,
+        "UNAVAILABLE": 503,
+        "DEADLINE_EXCEEDED": 504,
+    }
+)
+"""HTTP status of each status of an error, as Connect maps them."""
+Headers = tuple[tuple[bytes, bytes], ...]
+Fields = Mapping[bytes, bytes]
+_HEADERS: Final[Headers] = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_CROSS_ORIGIN: Final[Headers] = (
+    (b"access-control-expose-headers", b"shuffledp-foreseen, date"),
+    (b"vary", b"origin"),
+)
+_PREFLIGHT: Final[Headers] = (
+    (b"access-control-allow-methods", b"POST"),
+    (b"access-control-allow-headers", b"content-type, connect-protocol-version"),
+    (b"access-control-max-age", b"7200"),
+)
+_FORESEEN: Final = (FORESEEN[0].encode(), FORESEEN[1].encode())
+_CLOSE: Final = (b"connection", b"close")
+_ENCODINGS: Final = (b"content-encoding", b"connect-content-encoding")
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """A media type of messages."""
+
+    name: bytes
+    parse: Callable[[Callable[[bytes], Message], bytes], Message]
+    serialize: Callable[[Message], bytes]
+
+
+def read_json(parse: Callable[[bytes], Message], raw: bytes) -> Message:
+    """Parse a message in JSON, or raise WireError; unknown fields are none of a message."""
+    try:
+        if raw.lstrip()[:1] == b"{":  # otherwise an empty list would be an empty message
+            return json_format.Parse(raw, parse(b""))
+    except (json_format.ParseError, UnicodeDecodeError) as error:
+        raise WireError(_NO_JSON) from error
+    raise WireError(_NO_JSON)
+
+
+def _to_json(answer: Message) -> bytes:
+    text = json_format.MessageToJson(answer, indent=None).encode()
+    return text + b" " * (-len(text) % _JSON_BLOCK)
+
+
+_PROTO: Final = _Format(
+    b"application/proto", read_message, lambda answer: answer.SerializeToString()
+)
+_JSON: Final = _Format(b"application/json", read_json, _to_json)
+_FORMATS: Final = MappingProxyType(
+    {
+        _PROTO.name: _PROTO,
+        _JSON.name: _JSON,
+        b"application/json; charset=utf-8": _JSON,
+        b"application/json;charset=utf-8": _JSON,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    call: Call
+    parse: Callable[[bytes], Message]
+    run: Callable[[Message, object], Awaitable[Message]]
+
+
+class _Registry:
+    """Collects the methods that devices need from generated code, in place of a gRPC server."""
+
+    def __init__(self) -> None:
+        self.methods: dict[bytes, _Method] = {}
+
+    def add_generic_rpc_handlers(self, _handlers: object) -> None:
+        """Leave out what comes again, by name, in the next method."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """Keep the methods that the access table names for devices."""
+        for name, handler in handlers.items():
+            path = f"/{service}/{name}"
+            call = CALLS.get(path)
+            if call is not None and call.caller is Caller.DEVICE:
+                method = _Method(call, handler.request_deserializer, handler.unary_unary)
+                self.methods[path.encode()] = method
+
+
+class HttpEdge:
+    """The ASGI application."""
+
+    def __init__(
+        self,
+        services: Iterable[AddServices],
+        admission: Admission,
+        settings: HttpSettings,
+        is_serving: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """Serve the methods of `services` that devices need; `is_serving` answers balancers."""
+        registry = _Registry()
+        for add in services:
+            add(registry)  # type: ignore[arg-type]  # it has all that generated code calls
+        self._methods = registry.methods
+        self._admission = admission
+        self._hosts = frozenset(host.encode() for host in settings.accepted_hosts())
+        self._origins = frozenset(origin.encode() for origin in settings.http_origins)
+        self._proxies = networks(settings.http_proxies)
+        self._is_serving = is_serving
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's
+        """Answer a request."""
+        fields: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:  # a repeated one is a list, and so no known value
+            fields[name] = fields[name] + b", " + value if name in fields else value
+        origin, answer = fields.get(b"origin"), _Answer(send)
+        if not is_host(fields.get(b"host", b""), self._hosts):
+            await answer(403)
+            return
+        if origin is not None:
+            if origin not in self._origins:
+                await answer(403)
+                return
+            answer.headers += ((b"access-control-allow-origin", origin), *_CROSS_ORIGIN)
+        verb, path = scope["method"], scope["raw_path"]
+        method = None if scope["query_string"] else self._methods.get(path)
+        if method is not None and verb == "POST":
+            await self._serve(method, fields, scope, receive, answer)
+        elif method is not None and verb == "OPTIONS" and origin is not None:
+            await answer(204, more=_PREFLIGHT)
+        elif path == b"/healthz" and verb == "GET":
+            await answer(200 if await self._is_serving() else 503)
+        else:
+            await answer(404)
+
+    async def _serve(
+        self,
+        method: _Method,
+        fields: Fields,
+        scope: Any,  # noqa: ANN401  # ASGI's
+        receive: Any,  # noqa: ANN401
+        answer: "_Answer",
+    ) -> None:
+        """Answer a call, or why it is refused."""
+        form = _FORMATS.get(fields.get(b"content-type", b"").lower())
+        length = fields.get(b"content-length")
+        if form is None:
+            await answer(415)
+        elif length is None:
+            await answer(411)  # a chunked body too
+        elif any(fields.get(name, b"identity") != b"identity" for name in _ENCODINGS):
+            await answer(*_error("UNIMPLEMENTED", "a request must not be compressed"))
+        else:
+            try:
+                seconds = _checked_seconds(fields, int(length))
+                held = self._admission.admit(method.call, self._peer(scope, fields), seconds)
+                try:
+                    async with held.deadline:
+                        await _call(method, form, held, receive, answer)
+                finally:
+                    held.close()
+            except Exception as error:  # noqa: BLE001  # no details may reach the caller
+                status, message, is_foreseen = self._admission.refusal(error)
+                if not answer.has_begun:  # otherwise, the connection is closed
+                    more: Headers = (_FORESEEN,) if is_foreseen else ()
+                    if isinstance(error, ConnectionLimitError):
+                        more += (_CLOSE,)  # a client cannot choose another connection
+                    await answer(*_error(status, message), more=more)
+
+    def _peer(self, scope: Any, fields: Fields) -> Peer:  # noqa: ANN401  # ASGI's
+        """Return the connection's peer or, behind a proxy, the address that it forwards."""
+        peer: Peer = scope["state"]["peer"]
+        if not self._proxies or not is_from(scope["client"], self._proxies):
+            return peer
+        address = forwarded_address(fields, self._proxies)
+        if address is None:
+            return peer
+        if is_within(address, self._admission.relays):
+            return Peer()
+        shared = shared_address(address)
+        window = int(asyncio.get_running_loop().time() // _WINDOW)
+        return Peer(f"{shared} {window}", shared)
+
+
+async def serve_http(
+    service: Service, name: str, services: Iterable[AddServices], admission: Admission
+) -> None:
+    """
+    Serve the methods that devices need over HTTP too, if the settings say where.
+
+    `admission` is that of gRPC. Raises SettingsError if the address or a certificate is unusable.
+    """
+    settings = service.settings
+    if not isinstance(settings, HttpSettings) or settings.http_listen is None:
+        return
+    certificate, key = settings.http_certificate, settings.http_key
+    if service.tls is not None and certificate is None:
+        certificate, key = service.tls.files.certificate, service.tls.files.key
+    server = HttpServer(
+        HttpEdge(services, admission, settings, service.is_serving),
+        settings.http_listen,
+        None
+        if settings.http_plain or certificate is None or key is None
+        else ServerCertificate(certificate, key),
+        unshared=networks((*settings.http_proxies, *settings.relays)),
+    )
+    server.start()
+    service.closing.append(partial(server.stop, GRACE))
+    StateDirectory.open(settings.state_directory).publish("http_address", server.address)
+    logs.event("serving over HTTP", {"party": name, "address": server.address})
+
+
+class _Answer:
+    """Sends one answer."""
+
+    __slots__ = ("_send", "has_begun", "headers")
+
+    def __init__(self, send: Any) -> None:  # noqa: ANN401  # ASGI's
+        self.headers: Headers = _HEADERS
+        self.has_begun = False
+        self._send = send
+
+    async def __call__(
+        self, status: int, body: bytes = b"", kind: bytes = b"", more: Headers = ()
+    ) -> None:
+        """Send it, in pieces that wait until the caller has read earlier ones."""
+        headers = [*self.headers, *more]
+        if status != HTTPStatus.NO_CONTENT:
+            headers.append((b"content-length", b"%d" % len(body)))
+        if kind:
+            headers.append((b"content-type", kind))
+        self.has_begun = True
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        at = 0
+        while len(body) - at > _PIECE:
+            part = body[at : at + _PIECE]
+            await self._send({"type": "http.response.body", "body": part, "more_body": True})
+            at += _PIECE
+        await self._send({"type": "http.response.body", "body": body[at:]})
+
+
+async def _call(
+    method: _Method,
+    form: _Format,
+    held: AdmittedCall,
+    receive: Any,  # noqa: ANN401  # ASGI's
+    answer: _Answer,
+) -> None:
+    """Read, run and answer an admitted call."""
+    seconds = await held.wait_for_slot()
+    raw, more = b"", True
+    with held.deadline.reading(seconds):
+        while more:
+            part = await receive()
+            if part["type"] == "http.disconnect":
+                raise WireError("the request did not arrive completely")
+            raw, more = raw + part["body"], part["more_body"]
+    held.settle(len(raw))
+    request = form.parse(method.parse, raw)
+    del raw, part
+    sent = form.serialize(await method.run(request, held))
+    if len(sent) <= LONG_MESSAGE:
+        held.free_slot()
+    await answer(200, sent, form.name)
+
+
+def _checked_seconds(fields: Fields, length: int) -> float:
+    """Return the caller's own time limit; raise WireError if a header breaks a rule."""
+    if length > MAX_BODY_BYTES:
+        raise WireError(
+            f"the request has {length} bytes; the limit of this call is {MAX_BODY_BYTES}"
+        )
+    if fields.get(b"connect-protocol-version", b"1") != b"1":
+        raise WireError("connect-protocol-version must be 1")
+    timeout = fields.get(b"connect-timeout-ms")
+    if timeout is None:
+        return math.inf
+    if not timeout.isdigit() or len(timeout) > _MAX_TIMEOUT_DIGITS:
+        raise WireError(f"connect-timeout-ms must have 1 to {_MAX_TIMEOUT_DIGITS} digits")
+    return int(timeout) / 1000
+
+
+def _error(status: str, message: str) -> tuple[int, bytes, bytes]:
+    """Return the answer to a refused call: HTTP status, body and media type."""
+    body = json.dumps({"code": status.lower(), "message": message}).encode()
+    return _STATUSES[status], body, _JSON.name
