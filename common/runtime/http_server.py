@@ -24,7 +24,7 @@ from common.runtime.concurrency import ConcurrencyLimit
 from common.runtime.peer import Networks, Peer
 from common.runtime.validation import file_version
 
-MAX_CONNECTIONS: Final = 8192
+MAX_CONNECTIONS: Final = 4096
 HEADER_SECONDS: Final = 10.0
 """Maximum seconds of a TLS handshake, and again of a request's header."""
 IDLE_SECONDS: Final = 30.0

@@ -117,7 +117,10 @@ async def test_behind_a_proxy_the_forwarded_address_has_the_limits(
     services: Services, tmp_path: Path
 ) -> None:
     """What a client claims counts for nothing, and a relay's address neither."""
+    stopped = await services.http()
     await services.shuffler.stop()
+    assert b"" == await stopped.reader.read()
+    stopped.close()
     await services.start_shuffler(
         submissions_per_connection=2,
         http_plain=True,

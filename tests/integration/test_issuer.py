@@ -18,6 +18,7 @@ from common.crypto.privacy_tokens import TokenKey
 from common.crypto.signing import PROOF_BYTES, PublicIdentity
 from common.errors import PeerRefusalError
 from common.runtime.rpc import open_channel
+from common.runtime.tls import development_files
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import Checkpoint, NoteKey, log_key
@@ -113,11 +114,13 @@ async def test_a_person_gets_one_token_even_if_the_issuer_restarts(running: _Iss
 
 
 async def test_a_person_gets_the_same_token_over_http(running: _Issuer) -> None:
-    """And a stranger none. No other method is there."""
+    """And a stranger none. No other method is there. The certificate is one for browsers."""
+    await running.service.stop()
+    pair = development_files(running.folder / "browsers", "issuer", running.clock)
+    await running.start(http_certificate=pair.certificate, http_key=pair.key)
     key = await running.new_key(3600)
     address = (running.folder / "issuer" / "http_address").read_text(encoding="ascii")
-    authority = (running.folder / "tls" / "authority.pem").read_bytes()
-    connection = await HttpConnection.open(address, authority, "issuer")
+    connection = await HttpConnection.open(address, pair.authority.read_bytes(), "issuer")
     answers = []
     for secret in (SECRETS["Ada"], bytes(32)):
         request = issuer_pb2.IssueTokenRequest(
