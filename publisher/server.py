@@ -1,6 +1,5 @@
 """Composition root of the publisher."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,28 +12,10 @@ from publisher.core import Page
 from publisher.settings import PublisherSettings
 
 _BUNDLE: Final = Path(__file__).parents[1] / "user_agent" / "web" / "dist"
-_GRACE: Final = 5.0
-"""Seconds that requests have to finish when the publisher stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class Publisher:
-    """A running publisher."""
-
-    server: HttpServer
-
-    @property
-    def address(self) -> str:
-        """The listening address."""
-        return self.server.address
-
-    async def stop(self) -> None:
-        """Finish the requests, and close every connection."""
-        await self.server.stop(_GRACE)
-
-
-async def start(settings: PublisherSettings) -> Publisher:
-    """Serve the page, and publish the address; raise SettingsError if a file is unusable."""
+async def start(settings: PublisherSettings) -> HttpServer:
+    """Serve the page, publish its address, and return its server, to be stopped at the end."""
     services = [url for url in (settings.shuffler, settings.issuer) if url is not None]
     page = Page(
         settings.bundle or _BUNDLE, settings.constants(), services, settings.accepted_hosts()
@@ -43,7 +24,7 @@ async def start(settings: PublisherSettings) -> Publisher:
     server.start()
     StateDirectory.open(settings.state_directory).publish("address", server.address)
     logs.event("serving", {"party": "publisher", "address": server.address})
-    return Publisher(server)
+    return server
 
 
 def _certificate(settings: PublisherSettings) -> ServerCertificate | None:

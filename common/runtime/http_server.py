@@ -288,7 +288,7 @@ class HttpServer:
         self._sweeping = self.loop.create_task(self._sweep())
         self.loop.add_reader(self._socket, self._accept)
 
-    async def stop(self, grace: float) -> None:
+    async def stop(self, grace: float = _CLOSING_SECONDS) -> None:
         """Accept no more connections, and end requests within `grace` seconds."""
         if self._socket.fileno() >= 0:
             self.loop.remove_reader(self._socket)

@@ -23,7 +23,7 @@ _ROOM_LINES: Final = {
     "analyzer": 3_940,
     "issuer": 1_000,
     "witness": 60,
-    "publisher": 340,
+    "publisher": 320,
     "deploy": 12_860,
     "lab": 7_520,
     "audit": 7_110,

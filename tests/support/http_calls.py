@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
@@ -36,6 +36,8 @@ class AsgiCall:
     parts: Iterable[bytes] = (b"",)
     verb: str = "POST"
     fields: Mapping[str, str] = field(default_factory=dict)
+    again: Sequence[tuple[str, str]] = ()
+    """Fields that are repeated."""
     peer: Peer = field(default_factory=lambda: Peer("http 1", "ipv4:192.0.2.1"))
     client: str = "192.0.2.1"
     reads: int = 0
@@ -72,7 +74,7 @@ class AsgiCall:
             "query_string": query.encode(),
             "headers": [
                 (name.encode(), value.encode())
-                for name, value in {**known, **self.fields}.items()
+                for name, value in (*{**known, **self.fields}.items(), *self.again)
                 if value
             ],
             "client": (self.client, 5000),

@@ -22,7 +22,7 @@ export function byId(id: string): HTMLElement {
 
 /** Make a paragraph of a text; none of an empty one. */
 export function paragraph(text: string, className = ""): HTMLElement | null {
-  return text ? element("p", { className }, text) : null;
+  return text ? element("p", { className, dir: "auto" }, text) : null;
 }
 
 /** Make a section with a heading. */
@@ -34,6 +34,6 @@ export function section(title: string, ...children: readonly Child[]): HTMLEleme
 export function facts(rows: readonly Row[], className = "facts"): HTMLElement {
   const shown = rows.filter(([, value]) => value);
   const row = ([term, value]: Row) =>
-    element("div", {}, element("dt", {}, term), element("dd", {}, value));
+    element("div", {}, element("dt", {}, term), element("dd", { dir: "auto" }, value));
   return element("dl", { className }, ...shown.map(row));
 }

@@ -17,6 +17,9 @@ export interface Invitation {
   readonly arrivedAt: number;
 }
 
+/** What an address states of an invitation. */
+export type Opened = Pick<Invitation, "digest" | "credential" | "openedAt">;
+
 /** Keys of invitations begin with this. */
 const PREFIX = "invitation ";
 const DIGEST = /^[0-9a-f]{64}$/;
@@ -24,7 +27,7 @@ const EMPTY: Invitation = { digest: "", credential: "", openedAt: 0, title: "", 
 const CREDENTIAL = /^[!-~]{0,8192}$/;
 
 /** Read the fragment of an address; null if it is empty. Raises SettingsError. */
-export function readFragment(hash: string, now: number): Invitation | null {
+export function readFragment(hash: string, now: number): Opened | null {
   if (hash.length < 2) return null;
   const fields = new URLSearchParams(hash.slice(1));
   const digest = fields.get("task")?.toLowerCase() ?? "";
@@ -33,7 +36,7 @@ export function readFragment(hash: string, now: number): Invitation | null {
   if (!isWhole || !DIGEST.test(digest) || !CREDENTIAL.test(credential)) {
     throw new SettingsError("bad_invitation");
   }
-  return { ...EMPTY, digest, credential, openedAt: now };
+  return { digest, credential, openedAt: now };
 }
 
 /** Return the bytes of a credential: a secret in hexadecimal, or an ID token as it is. */
@@ -51,12 +54,7 @@ export class Invitations {
     return (found as Invitation[]).sort((one, other) => other.openedAt - one.openedAt);
   }
 
-  /** Keep an invitation; one that was known keeps its title and time of arrival. */
-  async accept({ digest, credential, openedAt }: Invitation): Promise<void> {
-    await this.change(digest, { openedAt, credential });
-  }
-
-  /** Change fields of an invitation, and return it; the credential of an arrived one is erased. */
+  /** Set fields of an invitation, new or known; once it arrived, its credential is erased. */
   change(digest: string, changes: Partial<Invitation>): Promise<Invitation> {
     return this.store.locked(async (records) => {
       const found = (await records.get(PREFIX + digest)) as Invitation | undefined;

@@ -22,7 +22,13 @@ import type { Value } from "../src/values";
 import { choicesOf } from "./choices";
 import { constants } from "./constants.js";
 import { byId, element, facts, paragraph, type Row, section } from "./dom";
-import { credentialBytes, type Invitation, Invitations, readFragment } from "./invitations";
+import {
+  credentialBytes,
+  type Invitation,
+  Invitations,
+  type Opened,
+  readFragment,
+} from "./invitations";
 import { leaving, protection, spending, vouching } from "./statement";
 import { asSentence, moment, word } from "./words";
 
@@ -61,7 +67,7 @@ function isElsewhere(error: unknown): boolean {
 }
 
 function show(title: string, ...parts: readonly (HTMLElement | null)[]): void {
-  const heading = element("h1", { tabIndex: -1 }, title);
+  const heading = element("h1", { tabIndex: -1, dir: "auto" }, title);
   const content = byId("content");
   const hadFocus = content.contains(document.activeElement);
   content.replaceChildren(heading, ...parts.filter((part) => part !== null));
@@ -118,8 +124,8 @@ class Page {
     this.#invitations = new Invitations(store);
   }
 
-  async start(given: Invitation | null): Promise<void> {
-    if (given) await this.#invitations.accept(given);
+  async start(given: Opened | null): Promise<void> {
+    if (given) await this.#invitations.change(given.digest, given);
     void this.store.persist().then(() => this.#showAccount());
     [this.#current] = await this.#invitations.all();
     await this.#refresh();
@@ -304,7 +310,7 @@ async function open(): Promise<void> {
     if (!isSecureContext) throw new SettingsError("old_browser");
     const store = await IndexedDbStore.open();
     const page = new Page(store, await settingsOf(store));
-    let given: Invitation | null = null;
+    let given: Opened | null = null;
     try {
       given = readFragment(hash, now());
     } catch (error) {

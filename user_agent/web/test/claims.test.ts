@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { performance } from "node:perf_hooks";
 import { test } from "node:test";
 import { deltaAtClaim } from "../src/accounting/claims";
 import { utf8 } from "../src/bytes";
@@ -11,9 +10,9 @@ import { vectors } from "./vectors";
 for (const { task: text, delta_at_claim: expected } of vectors("transcript_claims")) {
   const task = parseTask(utf8(text));
   test(`the claim of ${task.protocol} for ${task.nMin} users is confirmed`, () => {
-    const start = performance.now();
+    const start = process.cpuUsage();
     const found = deltaAtClaim(task) ?? 1;
-    assert.ok(performance.now() - start < 2000);
+    assert.ok(process.cpuUsage(start).user < 2e6);
     assert.ok(found <= task.delta, `${found} exceeds ${task.delta}`);
     assert.ok(found >= expected * 0.99 && found <= expected * 1.002, `${found} is not ${expected}`);
   });

@@ -45,7 +45,7 @@ test("errors keep the names and statuses of the Python device", () => {
 
 test("huge and deep texts are refused at once", () => {
   const encode = (text: string) => new TextEncoder().encode(text);
-  const start = performance.now();
+  const start = process.cpuUsage();
   for (const text of [
     "9".repeat(2e6),
     `"${"a".repeat(2e6)}"`,
@@ -55,5 +55,5 @@ test("huge and deep texts are refused at once", () => {
     assert.throws(() => parseTask(encode(text)), TaskError);
   }
   assert.throws(() => parseTask(encode(`${" ".repeat(3e6)}`)), TaskError);
-  assert.ok(performance.now() - start < 2000);
+  assert.ok(process.cpuUsage(start).user < 2e6);
 });

@@ -194,6 +194,24 @@ async def test_other_pages_are_refused_before_the_body_is_read(
             assert "shuffledp-foreseen, date" == answer.fields["access-control-expose-headers"]
 
 
+@pytest.mark.parametrize(
+    ("again", "status"),
+    [
+        (("host", "localhost"), 403),
+        (("origin", _PAGE), 403),
+        (("content-type", PROTO), 415),
+        (("connect-protocol-version", "1"), 400),
+    ],
+)
+async def test_a_repeated_header_is_not_taken_for_one(
+    edge: Edge, again: tuple[str, str], status: int
+) -> None:
+    """A proxy before the server may have read the other one."""
+    fields = {"origin": _PAGE, "connect-protocol-version": "1"}
+    call = AsgiCall(_SUBMIT, [_ENVELOPE], fields=fields, again=[again])
+    assert (status, 0) == ((await call.of(edge.app)).status, call.reads)
+
+
 async def test_a_preflight_allows_what_devices_send(edge: Edge) -> None:
     """And no cookies."""
     answer = await AsgiCall(_SUBMIT, verb="OPTIONS", fields={"origin": _PAGE}).of(edge.app)
