@@ -8,7 +8,6 @@ from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.http_edge import serve_http
 from common.runtime.key_store import load_identity
-from common.runtime.peer import networks
 from common.runtime.service import AddServices, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
@@ -61,11 +60,7 @@ async def start(settings: IssuerSettings) -> Service:
         servicer = IssuerServicer(issuance, settings.issuer_name, identity)
         services.append(partial(issuer_pb2_grpc.add_IssuerServicer_to_server, servicer))
         await service.serve(
-            "shuffledp.v1.Issuer",
-            *services,
-            operator_token=operator_token,
-            relays=networks(settings.relays),
-            http=serve_http,
+            "shuffledp.v1.Issuer", *services, operator_token=operator_token, http=serve_http
         )
     return service
 

@@ -23,7 +23,6 @@ from common.runtime.http_edge import serve_http
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.parts.dask_engine import open_executor
 from common.runtime.parts.executor import Executor
-from common.runtime.peer import networks
 from common.runtime.rpc import FreshChannel
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
@@ -114,7 +113,6 @@ async def _start_coordinator(
             partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, ShufflerServicer(core)),
             partial(log_pb2_grpc.add_WitnessServicer_to_server, witness),
             operator_token=operator_token,
-            relays=networks(settings.relays),
             http=serve_http,
         )
         coordinator = CoordinatorServicer(core)
@@ -160,12 +158,7 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
         service.background += [batches.run, core.refusals.run]
         servicer = ShufflerServicer(core)
         add_services = partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, servicer)
-        await service.serve(
-            "shuffledp.v1.Shuffler",
-            add_services,
-            relays=networks(settings.relays),
-            http=serve_http,
-        )
+        await service.serve("shuffledp.v1.Shuffler", add_services, http=serve_http)
     return service
 
 

@@ -54,6 +54,8 @@ class ConcurrencyLimit:
         if connection and self.held(call.caller) >= self._peer_limit:
             return False
         alone = connection and self._addresses[address] >= self._address_limit
+        if alone and self._peer_limit == 1:
+            return False  # its connections all hold one place
         if alone or self._taken >= self._limit:
             victim = self._victim(call)
             if victim is None:

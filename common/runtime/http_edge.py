@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import Any, Final
 
 from google.protobuf import json_format
@@ -41,24 +40,23 @@ _JSON_BLOCK: Final = 16
 """JSON is padded to a multiple of this many bytes, since `true` is shorter than `false`."""
 _MAX_TIMEOUT_DIGITS: Final = 10
 
-_STATUSES: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "INVALID_ARGUMENT": 400,
-        "FAILED_PRECONDITION": 400,
-        "UNAUTHENTICATED": 401,
-        "PERMISSION_DENIED": 403,
-        "NOT_FOUND": 404,
-        "ALREADY_EXISTS": 409,
-        "ABORTED": 409,
-        "RESOURCE_EXHAUSTED": 429,
-        "INTERNAL": 500,
-        "DATA_LOSS": 500,
-        "UNIMPLEMENTED": 501,
-        "UNAVAILABLE": 503,
-        "DEADLINE_EXCEEDED": 504,
-    }
-)
-"""HTTP status of each status of an error, as Connect maps them."""
+_STATUSES: Final = {
+    name: status
+    for status, names in (
+        (400, "INVALID_ARGUMENT FAILED_PRECONDITION"),
+        (401, "UNAUTHENTICATED"),
+        (403, "PERMISSION_DENIED"),
+        (404, "NOT_FOUND"),
+        (409, "ALREADY_EXISTS ABORTED"),
+        (429, "RESOURCE_EXHAUSTED"),
+        (500, "INTERNAL DATA_LOSS"),
+        (501, "UNIMPLEMENTED"),
+        (503, "UNAVAILABLE"),
+        (504, "DEADLINE_EXCEEDED"),
+    )
+    for name in names.split()
+}
+"""HTTP status of an error's status, as Connect maps them."""
 Headers = tuple[tuple[bytes, bytes], ...]
 Fields = Mapping[bytes, bytes]
 _HEADERS: Final[Headers] = (
@@ -81,9 +79,7 @@ _ENCODINGS: Final = (b"content-encoding", b"connect-content-encoding")
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """A media type of messages."""
-
-    name: bytes
+    media_type: bytes
     parse: Callable[[Callable[[bytes], Message], bytes], Message]
     serialize: Callable[[Message], bytes]
 
@@ -103,32 +99,21 @@ def _to_json(answer: Message) -> bytes:
     return text + b" " * (-len(text) % _JSON_BLOCK)
 
 
-_PROTO: Final = _Format(
-    b"application/proto", read_message, lambda answer: answer.SerializeToString()
-)
 _JSON: Final = _Format(b"application/json", read_json, _to_json)
-_FORMATS: Final = MappingProxyType(
-    {
-        _PROTO.name: _PROTO,
-        _JSON.name: _JSON,
-        b"application/json; charset=utf-8": _JSON,
-        b"application/json;charset=utf-8": _JSON,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    call: Call
-    parse: Callable[[bytes], Message]
-    run: Callable[[Message, object], Awaitable[Message]]
+_FORMATS: Final = {
+    b"application/proto": _Format(
+        b"application/proto", read_message, lambda answer: answer.SerializeToString()
+    ),
+    b"application/json": _JSON,
+    b"application/json; charset=utf-8": _JSON,
+}
 
 
 class _Registry:
     """Collects the methods that devices need from generated code, in place of a gRPC server."""
 
     def __init__(self) -> None:
-        self.methods: dict[bytes, _Method] = {}
+        self.methods: dict[bytes, tuple[Call, Any]] = {}
 
     def add_generic_rpc_handlers(self, _handlers: object) -> None:
         """Leave out what comes again, by name, in the next method."""
@@ -139,8 +124,7 @@ class _Registry:
             path = f"/{service}/{name}"
             call = CALLS.get(path)
             if call is not None and call.caller is Caller.DEVICE:
-                method = _Method(call, handler.request_deserializer, handler.unary_unary)
-                self.methods[path.encode()] = method
+                self.methods[path.encode()] = (call, handler)
 
 
 class HttpEdge:
@@ -191,13 +175,14 @@ class HttpEdge:
 
     async def _serve(
         self,
-        method: _Method,
+        method: tuple[Call, Any],
         fields: Fields,
         scope: Any,  # noqa: ANN401  # ASGI's
         receive: Any,  # noqa: ANN401
         answer: "_Answer",
     ) -> None:
         """Answer a call, or why it is refused."""
+        call, handler = method
         form = _FORMATS.get(fields.get(b"content-type", b"").lower())
         length = fields.get(b"content-length")
         if form is None:
@@ -209,10 +194,10 @@ class HttpEdge:
         else:
             try:
                 seconds = _checked_seconds(fields, int(length))
-                held = self._admission.admit(method.call, self._peer(scope, fields), seconds)
+                held = self._admission.admit(call, self._peer(scope, fields), seconds)
                 try:
                     async with held.deadline:
-                        await _call(method, form, held, receive, answer)
+                        await _call(handler, form, held, receive, answer)
                 finally:
                     held.close()
             except Exception as error:  # noqa: BLE001  # no details may reach the caller
@@ -296,7 +281,7 @@ class _Answer:
 
 
 async def _call(
-    method: _Method,
+    handler: Any,  # noqa: ANN401  # gRPC's types vary
     form: _Format,
     held: AdmittedCall,
     receive: Any,  # noqa: ANN401  # ASGI's
@@ -304,20 +289,21 @@ async def _call(
 ) -> None:
     """Read, run and answer an admitted call."""
     seconds = await held.wait_for_slot()
-    raw, more = b"", True
+    raw, more = bytearray(), True
     with held.deadline.reading(seconds):
         while more:
             part = await receive()
             if part["type"] == "http.disconnect":
                 raise WireError("the request did not arrive completely")
-            raw, more = raw + part["body"], part["more_body"]
+            raw += part["body"]
+            more = part["more_body"]
     held.settle(len(raw))
-    request = form.parse(method.parse, raw)
+    request = form.parse(handler.request_deserializer, bytes(raw))
     del raw, part
-    sent = form.serialize(await method.run(request, held))
+    sent = form.serialize(await handler.unary_unary(request, held))
     if len(sent) <= LONG_MESSAGE:
         held.free_slot()
-    await answer(200, sent, form.name)
+    await answer(200, sent, form.media_type)
 
 
 def _checked_seconds(fields: Fields, length: int) -> float:
@@ -339,4 +325,4 @@ def _checked_seconds(fields: Fields, length: int) -> float:
 def _error(status: str, message: str) -> tuple[int, bytes, bytes]:
     """Return the answer to a refused call: HTTP status, body and media type."""
     body = json.dumps({"code": status.lower(), "message": message}).encode()
-    return _STATUSES[status], body, _JSON.name
+    return _STATUSES[status], body, _JSON.media_type

@@ -24,7 +24,7 @@ from common.runtime.concurrency import ConcurrencyLimit
 from common.runtime.peer import Networks, Peer
 from common.runtime.validation import file_version
 
-MAX_CONNECTIONS: Final = 8192
+MAX_CONNECTIONS: Final = 4096
 HEADER_SECONDS: Final = 10.0
 """Maximum seconds of a TLS handshake, and again of a request's header."""
 IDLE_SECONDS: Final = 30.0
@@ -38,8 +38,6 @@ _MAX_UNREAD_BYTES: Final = 64 * 1024
 """Maximum bytes of a refused request's body that are skipped, so that its answer can be read."""
 _CLOSING_SECONDS: Final = 5.0
 _SWEEP_SECONDS: Final = 1.0
-_RETRY_SECONDS: Final = 1.0
-"""Pause when the process has no file or memory for another connection."""
 _BACKLOG: Final = 2048
 _ACCEPTED_AT_ONCE: Final = 64
 
@@ -145,11 +143,7 @@ class _Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             self._due = min(self._due, now + _CLOSING_SECONDS)
         if now >= self._due:
-            if self.transport.is_closing():
-                self.transport.abort()
-            else:
-                self._due = now + _CLOSING_SECONDS
-                self.transport.close()
+            (self.transport.abort if self.transport.is_closing() else self.transport.close)()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a header."""
@@ -184,7 +178,6 @@ class _Connection(HttpToolsProtocol):
             lines = [b"%s: %s\r\n" % header for header in self.server_state.default_headers]
             end = b"content-length: 0\r\nconnection: close\r\n\r\n"
             self.transport.write(b"".join([STATUS_LINE[status], *lines, end]))
-            self._due = self.loop.time() + _CLOSING_SECONDS
             self.transport.close()
         elif self.cycle.more_body:
             self.transport.abort()
@@ -278,30 +271,27 @@ class HttpServer:
         self._certificate = certificate
         self._unshared = unshared
         self._numbers = count(1)
-        self._opening: set[asyncio.Task[None]] = set()
         self._socket = _listening(listen)
         self.address = f"{listen.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
-        self._sweeping: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        """The sweep, and connections that open."""
 
     def start(self) -> None:
         """Accept connections."""
-        self._sweeping = self.loop.create_task(self._sweep())
-        self.loop.add_reader(self._socket, self._accept)
+        self._tasks.add(self.loop.create_task(self._sweep()))
 
     async def stop(self, grace: float = _CLOSING_SECONDS) -> None:
         """Accept no more connections, and end requests within `grace` seconds."""
         if self._socket.fileno() >= 0:
             self.loop.remove_reader(self._socket)
         self._socket.close()
-        for task in self._opening:
-            task.cancel()
         for connection in list(self.state.connections):
             connection.shutdown()
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 while self.state.connections:  # noqa: ASYNC110  # uvicorn has no event for it
                     await asyncio.sleep(0.02)
-        running = [*self._opening, *self.state.tasks, *filter(None, [self._sweeping])]
+        running = [*self._tasks, *self.state.tasks]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -315,8 +305,7 @@ class HttpServer:
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return
             except OSError:  # no file or memory is left
-                self.loop.remove_reader(self._socket)
-                self.loop.call_later(_RETRY_SECONDS, self._resume)
+                self.loop.remove_reader(self._socket)  # until the next sweep
                 return
             accepted.settimeout(0)
             peer = Peer.at(host, f"http {next(self._numbers)}", self._unshared)
@@ -324,14 +313,9 @@ class HttpServer:
             if not self.limit.take(connection):
                 accepted.close()
                 continue
-            opening = self.loop.create_task(self._open(connection, accepted))
-            connection.opening = opening
-            self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
-
-    def _resume(self) -> None:
-        if self._socket.fileno() >= 0:
-            self.loop.add_reader(self._socket, self._accept)
+            connection.opening = opening = self.loop.create_task(self._open(connection, accepted))
+            self._tasks.add(opening)
+            opening.add_done_callback(self._tasks.discard)
 
     async def _open(self, connection: _Connection, accepted: socket.socket) -> None:
         """Begin a connection, with its TLS handshake."""
@@ -351,13 +335,14 @@ class HttpServer:
                 raise
 
     async def _sweep(self) -> None:
-        """Close late connections, and keep the time of answers, once a second."""
+        """Once a second, close late connections, set the time of answers, and accept again."""
         while True:
             now = self.loop.time()
             self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             for connection in list(self.state.connections):
-                if isinstance(connection, _Connection):
-                    connection.sweep(now)
+                connection.sweep(now)  # type: ignore[union-attr]  # all are of this file
+            if self._socket.fileno() >= 0:
+                self.loop.add_reader(self._socket, self._accept)
             await asyncio.sleep(_SWEEP_SECONDS)
 
 

@@ -29,7 +29,7 @@ from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import ComparedClock, SystemClock  # noqa: TID251  # an argument
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
-from common.runtime.peer import Networks
+from common.runtime.peer import networks
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
@@ -133,13 +133,12 @@ class Service:
         name: str,
         *services: AddServices,
         operator_token: OperatorToken | None = None,
-        relays: Networks = (),
         http: "ServeHttp | None" = None,
     ) -> None:
         """
         Bind, serve, publish the address, report healthy, and start the background work.
 
-        Calls from `relays` do not count as those of one address. `http` serves devices over HTTP.
+        `http` serves devices over HTTP.
 
         This uses up the confirmation of a restore, if there is one.
 
@@ -149,7 +148,9 @@ class Service:
         running = list[asyncio.Task[None]]()
         self.closing.append(partial(_cancel, running))
         admission = Admission(
-            token=operator_token, on_error=self.metrics.note_failure, relays=relays
+            token=operator_token,
+            on_error=self.metrics.note_failure,
+            relays=networks(getattr(self.settings, "relays", ())),
         )
         begun = len(self.closing)
         if http is not None:

@@ -216,7 +216,9 @@ async def test_a_full_server_lets_a_newcomer_displace_an_idle_connection(
     ]
     await asyncio.sleep(0.1)
     assert 7 == len(server.state.connections)
-    for source in ("127.0.0.1", "127.0.0.3", "127.0.0.1"):
+    many.append(asyncio.create_task(_talk(server.address, _POST, source="127.0.0.3")))
+    await asyncio.sleep(0.1)
+    for source in ("127.0.0.1", "127.0.0.4", "127.0.0.1"):
         answer = await _talk(server.address, _LAST, source=source)
         assert answer.startswith(b"HTTP/1.1 200")
     await server.stop(0)
