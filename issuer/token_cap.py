@@ -55,9 +55,8 @@ class TokenCap:
         Raises SettingsError if a key is damaged or sealed under another state key.
         """
         self._state, self._most, self._days = state, most, days
-        start, end = _FILES.split("*")
-        names = [name.removeprefix(start).removesuffix(end) for name in state.names(_FILES)]
-        self._keys = {int(name): self._key(name) for name in names if name.isdecimal()}
+        ends = [name.removeprefix("period-").removesuffix(".key") for name in state.names(_FILES)]
+        self._keys = {int(end): self._key(end) for end in ends if end.isdecimal()}
 
     def charge(self, population: str, person: str, now: float) -> Charge | None:
         """
