@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from common.runtime.database import Database, Schema
 from issuer.token_cap import Charge
@@ -140,7 +140,9 @@ class IssuanceStore(Database):
         erased = False
         following = "SELECT min(key_id) FROM issued WHERE key_id > ?"
         while (key_id := (await self.fetch(following, after))[0][0]) is not None:
-            while key_id.hex() not in held and await self.run(_delete_some, key_id):
+            while key_id.hex() not in held and await self.run(
+                _delete_some, "issued WHERE key_id", key_id
+            ):
                 erased = True
             after = key_id
         if erased:
@@ -153,7 +155,7 @@ class IssuanceStore(Database):
     async def forget_counts(self, held: Collection[int]) -> None:
         """Erase the counts of all periods whose ends are not in `held`."""
         for end in await self.periods() - set(held):
-            while await self.run(_delete_counts, end):
+            while await self.run(_delete_some, "counted WHERE period", end):
                 pass
             await self.empty_log()
 
@@ -180,19 +182,15 @@ def _has_counted(connection: sqlite3.Connection, charge: Charge) -> bool:
     return counted.rowcount > 0
 
 
-def _delete_counts(connection: sqlite3.Connection, end: int) -> bool:
+def _delete_some(
+    connection: sqlite3.Connection,
+    where: Literal["issued WHERE key_id", "counted WHERE period"],
+    value: bytes | int,
+) -> bool:
+    """Delete at most _ROWS_AT_ONCE rows of a key or a period; return whether there were any."""
+    rows = f"{where} = :value"
     deleted = connection.execute(
-        "DELETE FROM counted WHERE period = :end AND person IN "
-        "(SELECT person FROM counted WHERE period = :end LIMIT :rows)",
-        {"end": end, "rows": _ROWS_AT_ONCE},
-    )
-    return deleted.rowcount > 0
-
-
-def _delete_some(connection: sqlite3.Connection, key_id: bytes) -> bool:
-    deleted = connection.execute(
-        "DELETE FROM issued WHERE key_id = :key AND person IN "
-        "(SELECT person FROM issued WHERE key_id = :key LIMIT :rows)",
-        {"key": key_id, "rows": _ROWS_AT_ONCE},
+        f"DELETE FROM {rows} AND person IN (SELECT person FROM {rows} LIMIT :most)",  # noqa: S608
+        {"value": value, "most": _ROWS_AT_ONCE},
     )
     return deleted.rowcount > 0

@@ -34,12 +34,14 @@ class Charge:
     person: bytes
     """The period's hash of the person and the population."""
     most: int
+    days: int
+    """The period's length."""
 
     def refusal(self) -> str:
         """Return the sentence for a person who has had them all."""
         return (
-            f"this person has had the {self.most} tokens that the issuer gives a person for this "
-            f"population in a period; the next period begins at {utc(self.end)}"
+            "this person has reached the issuer's cap of tokens for this population, "
+            f"{self.most} in {self.days} days; the next period begins at {utc(self.end)}"
         )
 
 
@@ -52,10 +54,9 @@ class TokenCap:
 
         Raises SettingsError if a key is damaged or sealed under another state key.
         """
-        self._state, self._most, self._seconds = state, most, (days or 0) * _DAY
-        start, end = _FILES.split("*")
-        names = [name.removeprefix(start).removesuffix(end) for name in state.names(_FILES)]
-        self._keys = {int(name): self._key(name) for name in names if name.isdecimal()}
+        self._state, self._most, self._days = state, most, days
+        ends = [name.removeprefix("period-").removesuffix(".key") for name in state.names(_FILES)]
+        self._keys = {int(end): self._key(end) for end in ends if end.isdecimal()}
 
     def charge(self, population: str, person: str, now: float) -> Charge | None:
         """
@@ -63,14 +64,15 @@ class TokenCap:
 
         The first call of a period stores its key, which takes milliseconds.
         """
-        if self._most is None:
+        if self._most is None or self._days is None:
             return None
-        end = (int(now) // self._seconds + 1) * self._seconds
+        seconds = self._days * _DAY
+        end = (int(now) // seconds + 1) * seconds
         if end not in self._keys:
             self._keys[end] = self._key(str(end))
         name = f"{population}\0{person}".encode(errors="surrogatepass")
         tag = hmac.digest(self._keys[end], _LABEL + name, sha256)
-        return Charge(end=end, person=tag, most=self._most)
+        return Charge(end=end, person=tag, most=self._most, days=self._days)
 
     def check_complete(self, counted: Iterable[int], now: float) -> None:
         """Raise SettingsError if the key of a period in which tokens were counted is missing."""

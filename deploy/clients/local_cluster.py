@@ -124,16 +124,20 @@ class Cluster(LocalParties[Child]):
 
 
 def kept_address(published: Path) -> str:
-    """
-    Return an address for a service that others must know before it starts.
-
-    It has the port that an earlier run has published in a file, if that is free.
-    """
-    earlier = published.read_text(encoding="utf-8") if published.exists() else ""
-    port = int(earlier.rpartition(":")[2] or 0)
-    while True:
+    """Return an address, with the port that an earlier run has published if it is free."""
+    if published.exists():
+        port = int(published.read_text(encoding="utf-8").rpartition(":")[2])
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port or random.SystemRandom().choice(_FIXED_PORTS)))
-            return f"127.0.0.1:{probe.getsockname()[1]}"
-        port = 0
+            probe.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"
+    return _unused_address()
+
+
+def _unused_address() -> str:
+    """Return an address for a service that others must know before it starts."""
+    while True:
+        port = random.SystemRandom().choice(_FIXED_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"

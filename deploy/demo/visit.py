@@ -78,6 +78,8 @@ class Visit:
                 await contribute(values, signed, cluster, bar)
             invited = cluster.invitations(signed.digest())[_VISITOR]
             pages: Pages = {"": (HTML, self.html.read_bytes)}
+            stop = asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
             with page_server(pages, secrets.token_urlsafe(16)) as address:
                 console.print(
                     f"\nThe result: {address}\nTake part yourself: {invited}\n"
@@ -91,7 +93,7 @@ class Visit:
                 if opener is not None:
                     show_in_browser(self.html.resolve().as_uri())
                     opener(invited)
-                await self._serve(cluster, signed, pages, address)
+                await self._serve(cluster, signed, pages, address, stop)
 
     def _draft(self) -> TaskDraft:
         """Ask again, everybody and the visitor."""
@@ -102,11 +104,15 @@ class Visit:
         return replace(draft, title=title, prompt=prompt, purpose=purpose)
 
     async def _serve(
-        self, cluster: PageCluster, signed: SignedTask, pages: Pages, address: str
+        self,
+        cluster: PageCluster,
+        signed: SignedTask,
+        pages: Pages,
+        address: str,
+        stop: asyncio.Event,
     ) -> None:
         """Wait for the visitor and for Ctrl-C; release the batch if there was a visitor."""
-        stop, closing = asyncio.Event(), math.inf
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+        closing = math.inf
         async with cluster.shuffler_operator() as shuffler:
             while not await _is_set(stop, _POLL_SECONDS) and time.monotonic() < closing:
                 cluster.check()

@@ -131,6 +131,22 @@ def test_at_a_terminal_a_visitor_is_counted(tmp_path: Path, *, is_visited: bool)
         assert 21 == result["n_users"]
 
 
+@pytest.mark.slow
+def test_a_kind_that_the_page_does_not_know_ends_with_the_result(tmp_path: Path) -> None:
+    """At a terminal too, with a sentence that says so."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ["PYTHONPATH"] = str(_ROOT)
+        os.chdir(tmp_path)
+        words = ["demo", "--task-kind", "mean", "--users", "20"]
+        os.execv(sys.executable, [*_COMMAND, *words])  # noqa: S606  # of this program
+    shown = _until(terminal, "\0")
+    _, status = os.waitpid(child, 0)
+
+    assert 0 == os.waitstatus_to_exitcode(status)
+    assert "no question of the kind mean yet" in " ".join(shown.split())
+
+
 def _until(terminal: int, text: str) -> str:
     """Return what a terminal shows until a text, or until its end."""
     shown = ""

@@ -45,7 +45,7 @@ async def test_a_person_gets_the_cap_of_each_population_in_each_period(capped: I
     other = await capped.create_key("", 40)
     first = await capped.issue(pending(keys[0], 1))
     await capped.issue(pending(keys[1], 2))
-    sentence = r"had the 2 tokens .* for this population .* begins at 2001-09-15 00:00:00 UTC"
+    sentence = "for this population, 2 in 30 days; .* begins at 2001-09-15 00:00:00 UTC"
     for _ in range(2):
         with pytest.raises(BudgetError, match=sentence) as refused:
             await capped.issue(pending(keys[2], 3))
