@@ -5,7 +5,7 @@
  */
 
 import { ValueRangeError } from "./errors";
-import { type Breakdown, GROUP_SEPARATOR } from "./task/domain";
+import { afterGroup, type Breakdown, GROUP_SEPARATOR } from "./task/domain";
 import { normalize } from "./task/readers";
 import type { Task } from "./task/task";
 
@@ -40,10 +40,6 @@ function numberOf(value: Value): number {
   if (typeof value === "number") return value;
   if (!NUMBER.test(value)) throw new ValueRangeError("not_a_number");
   return Number(value);
-}
-
-function afterGroup(label: string): string {
-  return label.split(GROUP_SEPARATOR).slice(1).join(GROUP_SEPARATOR);
 }
 
 /** Split `group / value`; of the groups A and A/B, A/B/7 could be either, and is refused. */

@@ -6,6 +6,11 @@ import * as read from "./readers";
 /** Between a group's name and a label or a value, as in `DE / flu`. */
 export const GROUP_SEPARATOR = " / ";
 
+/** Return a label without its group. */
+export function afterGroup(label: string): string {
+  return label.split(GROUP_SEPARATOR).slice(1).join(GROUP_SEPARATOR);
+}
+
 const MAX_BOUND = 1e12;
 const MIN_RELATIVE_WIDTH = 1e-6;
 const MAX_GIVEN_EDGES = 65_537;

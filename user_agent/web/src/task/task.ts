@@ -7,7 +7,7 @@
 import { SUITES, type SuiteName } from "../crypto/hpke";
 import { PolicyError, TaskError } from "../errors";
 import { parseCanonical } from "./canonical";
-import { breakdown, edges, GROUP_SEPARATOR, hierarchySizes } from "./domain";
+import { afterGroup, breakdown, edges, GROUP_SEPARATOR, hierarchySizes } from "./domain";
 import { type Dummies, dummies, ItemDummies, LevelDummies, UniformDummies } from "./dummies";
 import {
   drawsPerItem,
@@ -185,8 +185,7 @@ function checkDomain(task: Task): void {
   if (ofGroup * groups !== size) throw new TaskError("size_of_groups");
   labels.forEach((label, item) => {
     const group = task.breakdown?.groups[Math.floor(item / ofGroup)];
-    const first = labels[item % ofGroup] ?? "";
-    const value = first.split(GROUP_SEPARATOR).slice(1).join(GROUP_SEPARATOR);
+    const value = afterGroup(labels[item % ofGroup] ?? "");
     if (group !== undefined && label !== `${group}${GROUP_SEPARATOR}${value}`) {
       throw new TaskError("labels_of_groups");
     }
