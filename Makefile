@@ -111,7 +111,7 @@ lock: install  ## pin every dependency again, with hashes
 	$(BIN)/python -m pip install --quiet uv
 	$(LOCK) --extra research --extra scale --group dev pyproject.toml -o requirements.lock
 	$(LOCK) --constraint requirements.lock pyproject.toml -o deploy/docker/operator.lock
-	for party in shuffler analyzer issuer user_agent witness checking-witness shuffler-scale analyzer-scale; do \
+	for party in shuffler analyzer issuer user_agent witness checking-witness publisher shuffler-scale analyzer-scale; do \
 	    $(LOCK) --constraint requirements.lock --group pyproject.toml:$$party -o deploy/docker/$$party.lock || exit 1; \
 	done
 

@@ -38,6 +38,12 @@ def _up(deployment: Deployment) -> None:
     _print("starting the services")
     deployment.start(again=renewed)
     compose = f"{' '.join(deployment.engine.compose)} --file deploy/{deployment.file.name}"
+    page = f"""To answer in a browser on this machine, open the address that this prints:
+
+  {compose} run --rm loadgen issuer invite DIGEST --person anna \\
+      --credentials /run/secrets/anna.txt --page http://127.0.0.1:7004
+
+"""
     _print(
         f"""All services are healthy. Next, from this folder:
 
@@ -50,7 +56,7 @@ def _up(deployment: Deployment) -> None:
       --authority /run/secrets/authority.pem --shuffler-key /state/shuffler/state/envelope.pub \\
       --token-key /files/token-key.json
 
-`make down` stops them."""
+{"" if deployment.scale else page}`make down` stops them."""
     )
 
 

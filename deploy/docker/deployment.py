@@ -11,7 +11,7 @@ from typing import Final
 from deploy.docker.engine import ROOT, Engine, EngineError
 from deploy.docker.preparation import IDENTITY_FILE, PARTIES, WITNESS_FILE, WITNESSES
 
-SERVICES: Final = (*PARTIES, "user_agent")
+SERVICES: Final = (*PARTIES, "user_agent", "publisher")
 SCALE_GROUPS: Final = (
     ("postgres", "analyzer-scheduler", "shuffler-scheduler"),
     ("analyzer", "shuffler", "issuer"),
@@ -108,7 +108,8 @@ class Deployment:
 
     def stop(self) -> None:
         """Remove containers and networks of either deployment; keep volumes. Raises EngineError."""
-        replace(self, scale=True).compose("down", "--remove-orphans")  # its networks are all
+        for scale in (False, True):
+            replace(self, scale=scale).compose("down", "--remove-orphans")
 
     def compose(self, *arguments: str, text: str = "", check: bool = True) -> CompletedProcess[str]:
         """Run a compose command. Raises EngineError on a timeout or, if `check`, on a failure."""

@@ -14,7 +14,7 @@ from common.errors import ShuffleDpError
 ROOT: Final = Path(__file__).parents[2]
 IMAGES: Final = (
     *("shuffler", "analyzer", "issuer", "user_agent", "witness", "checking-witness"),
-    *("operator", "auditor"),
+    *("publisher", "operator", "auditor"),
 )
 """Targets of the Dockerfile; the auditor's packages are the operator's."""
 _VARIANTS: Final[Mapping[str, tuple[str, str]]] = {

@@ -14,12 +14,14 @@ import yaml
 from packaging.requirements import Requirement
 
 from analyzer.settings import AnalyzerSettings
+from common.runtime.http_settings import HttpSettings
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from deploy.docker.__main__ import DEFAULT_BASE
 from deploy.docker.deployment import SCALE_GROUPS
 from deploy.docker.engine import IMAGES, SCALE_IMAGES
 from deploy.docker.preparation import ROLES, WITNESSES
 from issuer.settings import IssuerSettings
+from publisher.settings import PublisherSettings
 from shuffler.settings import ShufflerSettings
 from tests.support.scrapes import DEFINITIONS
 from tests.support.tools import output_of
@@ -31,6 +33,7 @@ _SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
     "shuffler": ShufflerSettings,
     "issuer": IssuerSettings,
     "user_agent": UserAgentSettings,
+    "publisher": PublisherSettings,
 }
 
 
@@ -122,7 +125,7 @@ def test_the_compose_files_are_valid() -> None:
 
 def test_user_agent_and_analyzer_share_no_network() -> None:
     """
-    Only shuffler and issuer join networks of both; all are internal.
+    Only shuffler and issuer join networks of both. All are internal, but those of browsers.
 
     The issuer's witness is in a network that it shares with the analyzer alone.
     """
@@ -130,10 +133,14 @@ def test_user_agent_and_analyzer_share_no_network() -> None:
 
     metrics = {"metrics-analyzer", "metrics-shuffler", "metrics-issuer"}
     others = {"edge", "core", "operation", "tokens", "issuing", "witnessing"}
-    assert others | metrics == set(_COMPOSE["networks"])
-    assert all(network == {"internal": True} for network in _COMPOSE["networks"].values())
+    web = {f"web-{party}": party for party in ("shuffler", "issuer", "publisher")}
+    assert others | metrics | web.keys() == set(_COMPOSE["networks"])
+    _check_closed(_COMPOSE["networks"])
+    for network, party in web.items():
+        assert [party] == [name for name, one in services.items() if network in one]
+    assert {"web-publisher"} == services["publisher"]
     assert {"edge", "tokens"} == services["user_agent"]
-    assert {"tokens", "issuing", "witnessing", "metrics-issuer"} == services["issuer"]
+    assert {"tokens", "issuing", "witnessing", "metrics-issuer", "web-issuer"} == services["issuer"]
     assert not services["issuer"] & services["shuffler"]
     assert {"witnessing"} == services["issuer"] & services["analyzer"]
     assert ["analyzer", "issuer"] == [name for name, one in services.items() if "witnessing" in one]
@@ -145,6 +152,14 @@ def test_user_agent_and_analyzer_share_no_network() -> None:
     ]
 
 
+def _check_closed(networks: dict[str, Any]) -> None:
+    """Check that no network leads outside; those with published ports translate no address."""
+    untranslated = {"com.docker.network.bridge.enable_ip_masquerade": "false"}
+    for name, network in networks.items():
+        web = name.startswith("web-")
+        assert network == ({"driver_opts": untranslated} if web else {"internal": True})
+
+
 def test_the_insides_of_parties_never_meet() -> None:
     """In the scale deployment, parties share networks through their coordinators and haproxy."""
     party_of = {name: party for party, names in _INSIDES.items() for name in (party, *names)}
@@ -153,7 +168,7 @@ def test_the_insides_of_parties_never_meet() -> None:
     party_of |= {name: name for name in _SCALED if name.startswith("prepare_")}
 
     assert party_of.keys() == _SCALED.keys()
-    assert all(network == {"internal": True} for network in _SCALE["networks"].values())
+    _check_closed(_SCALE["networks"])
     assert _SCALE["networks"].keys() == set().union(*map(_networks, _SCALED.values()))
     shared = {
         (one, other): networks
@@ -276,7 +291,7 @@ def _environment(service: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("services", [_CONTAINERS, _SCALED], ids=["plain", "scale"])
 def test_analyzer_and_devices_name_the_same_witnesses(services: dict[str, dict[str, Any]]) -> None:
-    """Each has an address in a network that the analyzer shares with it; a device relies on all."""
+    """Each has an address in a network that the analyzer shares with it; devices rely on all."""
     folder = _ROOT / "deploy" / "settings"
     analyzer, device = services["analyzer"], services["user_agent"]
     environment = _environment(analyzer)
@@ -286,8 +301,10 @@ def test_analyzer_and_devices_name_the_same_witnesses(services: dict[str, dict[s
         UserAgentSettings, folder / "user_agent.toml", environment, "SHUFFLEDP_USER_AGENT"
     )
 
+    page = _page()
     assert ("shuffledp_shuffler_witness", "shuffledp_issuer_witness") == pinned.witnesses
     assert (0, False) == (pinned.witness_quorum, pinned.allow_unlogged_tasks)
+    assert (pinned.witnesses, 0) == (page.witnesses, page.witness_quorum)
     assert [*pinned.witnesses] == [one.key for one in asked.witnesses]
     for witness, name in zip(asked.witnesses, WITNESSES, strict=True):
         listen = _toml(f"deploy/settings/{name}.toml")["listen"]
@@ -303,12 +320,46 @@ def test_the_settings_of_containers_are_valid(party: str) -> None:
     service, file = _CONTAINERS[party], _ROOT / "deploy" / "settings" / f"{party}.toml"
     settings = load(_SETTINGS[party], file, _environment(service), f"SHUFFLEDP_{party.upper()}")
 
-    secrets = {one["target"] for one in service["secrets"]}
+    secrets = {one["target"] for one in service.get("secrets", ())}
     paths = (settings.tls_certificate, settings.tls_key, settings.tls_authority)
     others = (getattr(settings, key, None) for key in ("state_key", "people", "credential_file"))
     named = {path for path in (*paths, *others) if path}
     assert {Path("/run/secrets") / one for one in secrets} == named
     assert Path("/var/lib/shuffledp/state") == settings.state_directory
+
+
+def _page() -> PublisherSettings:
+    file, environment = "publisher.toml", _environment(_CONTAINERS["publisher"])
+    folder = _ROOT / "deploy" / "settings"
+    return load(PublisherSettings, folder / file, environment, "SHUFFLEDP_PUBLISHER")
+
+
+def test_this_machines_browser_reaches_the_page_and_the_services_that_it_calls() -> None:
+    """
+    The published ports are those of the page's addresses, on loopback alone.
+
+    Shuffler and issuer listen in their own network for them, and answer this page.
+    """
+    page = _page()
+    urls = {"publisher": "http://127.0.0.1:7004", "shuffler": page.shuffler, "issuer": page.issuer}
+    listening = {"publisher": f"0.0.0.0:{page.listen.rpartition(':')[2]}"}
+    for party in ("shuffler", "issuer"):
+        environment = _environment(_CONTAINERS[party])
+        file = _ROOT / "deploy" / "settings" / f"{party}.toml"
+        settings = load(_SETTINGS[party], file, environment, f"SHUFFLEDP_{party.upper()}")
+        assert isinstance(settings, HttpSettings)
+        assert ((urls["publisher"],), True) == (settings.http_origins, settings.http_plain)
+        assert {"127.0.0.1"} == settings.accepted_hosts() == {*page.accepted_hosts()}
+        [alias] = _CONTAINERS[party]["networks"][f"web-{party}"]["aliases"]
+        listening[party] = settings.http_listen or ""
+        assert alias == listening[party].partition(":")[0]
+
+    published = {name: one["ports"] for name, one in _CONTAINERS.items() if "ports" in one}
+    for party, url in urls.items():
+        port = listening[party].rpartition(":")[2]
+        assert f"http://127.0.0.1:{port}" == url
+        assert [f"127.0.0.1:{port}:{port}"] == published.pop(party)
+    assert {} == published
 
 
 @pytest.mark.parametrize(
@@ -363,7 +414,13 @@ def test_an_image_copies_only_its_partys_folders() -> None:
         )
         copied = re.findall(r"^COPY --from=code (\S+)", stage, re.MULTILINE)
         folder = party.removeprefix("checking-")
-        assert {"/app/protos", "/app/common", f"/app/{folder}"} == set(copied)
+        own = {"user_agent": "/app/user_agent/*.py"}.get(party, f"/app/{folder}")
+        if party == "publisher":
+            needed = ("*.py", "crypto", "runtime", "transparency", "wire")
+            page = {own, "/app/user_agent/web/dist"}
+            assert page | {f"/app/common/{part}" for part in needed} == set(copied)
+        else:
+            assert {"/app/protos", "/app/common", own} == set(copied)
 
 
 def test_a_build_context_excludes_secrets() -> None:

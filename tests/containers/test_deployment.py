@@ -118,7 +118,7 @@ def test_agents_and_the_analyzer_cannot_reach_each_other(
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str) -> None:
-    """All its networks are internal."""
+    """Its networks are internal or, for browsers, without translated addresses."""
     outside = [("192.0.2.1", 443), ("198.51.100.1", 53)]  # reserved for documentation
 
     assert {"unreachable"} == _attempts(deployment, service, outside)
@@ -155,6 +155,21 @@ def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: 
     )
 
     assert "# HELP shuffledp_" in page
+
+
+@pytest.mark.parametrize("path", ["7004/", "7012/healthz", "7013/healthz"])
+def test_this_machine_reaches_the_page_and_the_services_that_it_calls(
+    deployment: Deployment, path: str
+) -> None:
+    """On loopback; a container in the network of the engine's machine stands for a browser."""
+    status = deployment.engine.output(
+        *("run", "--rm", "--network=host", "--entrypoint=python3"),
+        *(f"shuffledp-operator:{TAG}", "-c"),
+        "from urllib.request import urlopen\n"
+        f"print(urlopen('http://127.0.0.1:{path}', timeout=5).status)",
+    )
+
+    assert "200" == status
 
 
 @pytest.mark.parametrize(
