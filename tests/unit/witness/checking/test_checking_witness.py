@@ -1,6 +1,7 @@
 """A checking witness: what it refuses, what it remembers, and how a log reaches it."""
 
 import asyncio
+import math
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -103,12 +104,12 @@ class _InlineChecks(TaskChecks):
     """Checks in this process."""
 
     def __init__(self) -> None:
-        super().__init__(_PUBLIC)
+        super().__init__(ManualClock(NOW))
         self.asked = 0
 
-    async def _ask(self, task_bytes: bytes) -> str:
+    async def _ask(self, task_bytes: bytes) -> tuple[str, float]:
         self.asked += 1
-        return refusal(task_bytes)
+        return refusal(task_bytes), math.inf
 
 
 @dataclass
@@ -121,7 +122,7 @@ class _Witness:
         self.checks = _InlineChecks()
         state = StateDirectory.open(self.path)
         head = CosignedHead(state, _PUBLIC, "witness", ManualClock(NOW), CHECKING)
-        self.servicer = CheckingServicer(head, self.checks)
+        self.servicer = CheckingServicer(_PUBLIC, head, self.checks)
         self.key = NoteKey.parse((self.path / "witness.pub").read_text(encoding="ascii"))
         self.calls = list[Growth]()
 
@@ -199,7 +200,6 @@ def _heavier(task: Task) -> Task:
     [
         (_FALSE, "do not satisfy its claim of central epsilon"),
         (_signed(_heavier(_task("sh"))), "do not satisfy its claim of local epsilon"),
-        (_signed(_CHEAP, SigningIdentity(bytes(32))), "not signed by the pinned analyzer"),
         (LOG_IDENTITY.sign(_TASKS[0].task_bytes[:-1]), "is not JSON"),
         (LOG_IDENTITY.sign(_TASKS[0].task_bytes + b" "), "not in canonical form"),
     ],
@@ -214,9 +214,23 @@ async def test_one_false_task_refuses_the_checkpoint_forever(
         with pytest.raises(PolicyError, match=f"{false.digest().hex()} is refused: .*{rule}"):
             await witness.add_entries(_growth(log[:size], 2))
         witness = witness.restarted()
-    with pytest.raises(PolicyError, match=rule):
-        await witness.check_task(false)
+    for _ in range(2):
+        with pytest.raises(PolicyError, match=rule):
+            await witness.check_task(false)
+    assert 1 == witness.checks.asked  # a refusal is remembered
     assert (2, None) == await witness.add_entries(_growth(log, 3))
+
+
+async def test_tasks_of_an_earlier_identity_are_checked_in_the_log(witness: _Witness) -> None:
+    """A false one is refused. Outside the log, a task needs the identity that is pinned now."""
+    old = SigningIdentity(bytes(32))
+    log: list[_Entry] = [_signed(_CHEAP, old), _KEYS[0], _TASKS[0]]
+    assert (await witness.add_entries(_growth(log, 0)))[1] is not None
+    log.append(old.sign(_FALSE.task_bytes))
+    with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
+        await witness.add_entries(_growth(log, 3))
+    with pytest.raises(ProofError, match="not signed by the pinned analyzer"):
+        await witness.check_task(_signed(_CHEAP, old))
 
 
 _LOG: Final[list[_Entry]] = [_KEYS[0], *_TASKS, _KEYS[1]]
@@ -323,11 +337,16 @@ def test_a_key_serves_one_kind_of_witness(tmp_path: Path, files: tuple[str, str]
 # --- the process that checks
 
 
-def _playing(monkeypatch: pytest.MonkeyPatch, program: str, seconds: float = 30.0) -> TaskChecks:
+def _playing(
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    seconds: float = 30.0,
+    clock: ManualClock | None = None,
+) -> TaskChecks:
     """Return checks in a process that runs another program."""
     monkeypatch.setattr(task_checks, "_PROGRAM", (sys.executable, "-c", program))
     monkeypatch.setattr(task_checks, "_SECONDS", seconds)
-    return TaskChecks(_PUBLIC)
+    return TaskChecks(clock or ManualClock())
 
 
 async def test_a_check_is_bounded_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -343,7 +362,7 @@ async def test_a_check_is_bounded_in_time(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert ticks > 20
     assert not await _lives(tmp_path / "pid")
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(checks.check(_TASKS[0]), 0.5)
+        await asyncio.wait_for(checks.check(_TASKS[1]), 0.5)
     assert not await _lives(tmp_path / "pid")
 
 
@@ -356,6 +375,20 @@ async def _lives(file: Path) -> bool:
     return True
 
 
+async def test_a_slow_task_that_is_sent_again_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is refused at once for a minute, and then checked again."""
+    ran, clock = tmp_path / "ran", ManualClock()
+    program = f"open({str(ran)!r}, 'a').write('.'); raise MemoryError"
+    checks = _playing(monkeypatch, program, clock=clock)
+    for seconds, times in ((0, 1), (59, 1), (60, 2), (61, 2)):
+        clock.seconds = ManualClock().seconds + seconds
+        with pytest.raises(PolicyError, match="cannot be checked within 30 seconds"):
+            await checks.check(_TASKS[0])
+        assert times == ran.stat().st_size
+
+
 async def test_a_check_that_fails_refuses_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when memory is short; what it printed until then does not count."""
     for program in ("raise MemoryError", "print(end='', flush=True); raise SystemExit(3)"):
@@ -365,7 +398,7 @@ async def test_a_check_that_fails_refuses_the_task(monkeypatch: pytest.MonkeyPat
 
 async def test_tasks_are_checked_in_a_process() -> None:
     """With the real program: one passes, and one does not."""
-    checks = TaskChecks(_PUBLIC)
+    checks = TaskChecks(ManualClock())
     await checks.check(_TASKS[0])
     with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
         await checks.check(_FALSE)
