@@ -101,12 +101,14 @@ class TaskLog:
 
     async def preview(self, signed: SignedTask) -> None:
         """
-        Have the checking witnesses check a task before it enters the log.
+        Have all checking witnesses check a task at once before it enters the log.
 
-        One that is away is passed over, as when it should cosign: tasks are completed with claims
-        that hold. Raises TaskError if one refuses the task: it could never cosign the log again.
+        One that does not answer is skipped, as when it should cosign: tasks are completed with
+        claims that hold. Raises TaskError if one refuses the task: it could never cosign the log
+        again.
         """
-        for one in self.checking:
+
+        async def ask(one: CheckingLink) -> None:
             try:
                 with suppress(PeerError):
                     await one.check_task(signed)
@@ -115,6 +117,8 @@ class TaskLog:
                     f"the checking witness {one.key.name} refuses the task, which is therefore not "
                     f"published: {error}"
                 ) from error
+
+        await asyncio.gather(*map(ask, self.checking))
 
     async def publish(self) -> dict[str, str]:
         """

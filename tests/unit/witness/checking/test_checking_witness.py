@@ -490,6 +490,21 @@ async def test_a_task_that_a_checking_witness_refuses_is_not_published(
     await service.stop()
 
 
+async def test_checking_witnesses_check_a_task_at_the_same_time(
+    core: AnalyzerCore, witness: _Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that hang cost their one timeout, whatever their number."""
+    met = asyncio.Barrier(2)
+
+    async def meet(_: SignedTask) -> None:
+        await asyncio.wait_for(met.wait(), 1)
+
+    monkeypatch.setattr(witness, "check_task", meet)
+    running = await _start(core, witness, witness)
+    assert await core.publish()
+    running.cancel()
+
+
 async def test_a_task_is_published_while_a_checking_witness_is_away(
     core: AnalyzerCore, witness: _Witness
 ) -> None:
