@@ -43,24 +43,24 @@ _GRACE: Final = 600.0
 """Seconds without an answer before a warning: a witness may start after the analyzer."""
 _UNTRIED: Final = "it has not answered yet"
 
-Answer = tuple[int, NoteSignature | None]
-"""A witness's size, and its cosignature, unless the log asked from another size."""
+Cosigned = tuple[int, NoteSignature | None]
+"""The size of a witness's last checkpoint, and its cosignature; None if asked from another size."""
 
 
 @dataclass(slots=True)
 class _Pushed:
-    """A witness, and what the log knows of it."""
+    """A witness, and its state as the log knows it."""
 
     key: NoteKey
-    ask: Callable[[int, LogTree, SignedCheckpoint], Awaitable[Answer]]
-    """Ask it, from its size on, to cosign the head of a tree."""
+    ask: Callable[[int, LogTree, SignedCheckpoint], Awaitable[Cosigned]]
+    """Ask it to cosign the head of a tree, given its own size."""
     cosigned: float
     """When it last cosigned, or when this log began to ask."""
     size: int = 0
     problem: str = _UNTRIED
     due: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once its answer about the newest checkpoint, or its absence, is known."""
+    """Set once it has answered, or failed to answer, about the newest checkpoint."""
 
 
 @dataclass(kw_only=True)
@@ -216,7 +216,7 @@ class TaskLog:
 
     async def _show(
         self, link: CheckingLink, old_size: int, tree: LogTree, signed: SignedCheckpoint
-    ) -> Answer:
+    ) -> Cosigned:
         """Show a checking witness all new entries, in as many calls as they need."""
         most = signed.checkpoint.size
         while True:
@@ -252,6 +252,6 @@ class TaskLog:
 
 async def _prove(
     link: WitnessLink, old_size: int, tree: LogTree, signed: SignedCheckpoint
-) -> Answer:
+) -> Cosigned:
     """Prove to a witness that the head of a tree continues its last one."""
     return await link.add_checkpoint(old_size, tree.prove_consistency(old_size), signed)
