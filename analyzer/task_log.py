@@ -30,12 +30,11 @@ from common.transparency.checkpoint import (
     SignedCheckpoint,
     log_key,
 )
-from common.transparency.growth import joined_root
+from common.transparency.growth import Growth, joined_root
 from common.transparency.log_copy import LogCopy
 from common.transparency.log_entry import LogEntry
 from common.transparency.merkle import LogTree
 from common.transparency.witness_policy import WEEK_SECONDS
-from common.wire.added_entries import Growth
 
 _PATIENCE_SECONDS: Final = 5.0
 """How long the creation of a task waits for witnesses."""

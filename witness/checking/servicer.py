@@ -29,7 +29,7 @@ class CheckingServicer(log_pb2_grpc.CheckingWitnessServicer):
         """
         growth = growth_from_wire(request)
         checks = map(self.tasks.check, growth.signed_tasks())
-        return await self.head.cosign(growth.checkpoint, growth.old_size, growth.proof(), checks)
+        return await self.head.cosign(growth.checkpoint, growth.old_size, growth.verify, checks)
 
     async def CheckTask(
         self, request: log_pb2.CheckTaskRequest, _context: object

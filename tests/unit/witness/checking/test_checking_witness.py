@@ -28,10 +28,10 @@ from common.transparency.checkpoint import (
     SignedCheckpoint,
     log_key,
 )
-from common.transparency.growth import joined_root
+from common.transparency.growth import MAX_ADDED, Growth, joined_root
 from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.merkle import LogTree, leaf_hash
-from common.wire.added_entries import MAX_ADDED, Growth, growth_from_wire, growth_to_wire
+from common.wire.added_entries import growth_from_wire, growth_to_wire
 from common.wire.tasks import signed_task_to_wire
 from common.wire.transparency import cosignature_from_wire
 from protos.shuffledp.v1 import log_pb2
@@ -296,7 +296,7 @@ def test_subtrees_and_leaves_make_up_the_root_at_every_size(size: int) -> None:
     assert LogTree(leaves[:size]).full_subtrees(size) == whole.full_subtrees(size)
     for end in range(size, len(leaves) + 1):
         growth = _growth(_KEYS[:end], size)
-        growth.proof()(size, LogTree(leaves[:size]).root, end, LogTree(leaves[:end]).root)
+        growth.verify(size, LogTree(leaves[:size]).root, end, LogTree(leaves[:end]).root)
 
 
 def test_a_call_is_bounded() -> None:
