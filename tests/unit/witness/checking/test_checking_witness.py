@@ -35,6 +35,7 @@ from common.wire.added_entries import growth_from_wire, growth_to_wire
 from common.wire.tasks import signed_task_to_wire
 from common.wire.transparency import cosignature_from_wire
 from protos.shuffledp.v1 import log_pb2
+from tests.benchmarks import bench_claims
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
@@ -402,6 +403,22 @@ async def test_tasks_are_checked_in_a_process() -> None:
     await checks.check(_TASKS[0])
     with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
         await checks.check(_FALSE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["signed, wide clusters", "hybrid, wide noise"])
+async def test_the_dearest_tasks_are_checked_in_half_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Libraries, which need most of it, may grow."""
+    half = "(check._MEMORY // 2, check._MEMORY // 2)"
+    program = (
+        "import resource, sys, witness.checking.check_process as check\n"
+        f"resource.setrlimit(resource.RLIMIT_AS, {half})\n"
+        "check.refusal(sys.stdin.buffer.read())\n"
+    )
+    task = replace(bench_claims.DEAR[name](), n_min=10**6, target_size=10**9)
+    await _playing(monkeypatch, program).check(_signed(task))
 
 
 # --- the analyzer's side
