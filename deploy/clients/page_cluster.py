@@ -1,17 +1,21 @@
 """The parties on this machine with HTTP for browsers, and the publisher's page to take part."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from common.errors import PeerError
+from common.errors import PeerError, ShuffleDpError
+from common.messages.batch import BatchProgress
 from common.runtime.service import GRPC_SILENCE
 from common.task_digest import TaskDigest
 from deploy.clients.local_cluster import Cluster, kept_address
 from deploy.clients.local_parties import PARTIES, Child
 from deploy.tasks.invitations import invitation
 from user_agent.credentials import CredentialFile
+
+_POLL_SECONDS: Final = 1.0
 
 
 class WebHost(NamedTuple):
@@ -88,6 +92,15 @@ class PageCluster(Cluster):
             status = child.process.returncode
             if status is not None:
                 raise PeerError(f"the {party} has ended with status {status}; see {child.log}")
+
+    async def watch(self, digest: TaskDigest) -> AsyncGenerator[BatchProgress]:
+        """Yield a batch's progress each second; raise PeerError if a party has ended by itself."""
+        async with self.shuffler_operator() as shuffler:
+            while True:
+                self.check()
+                with suppress(ShuffleDpError):  # nobody has fetched the task yet
+                    yield await shuffler.progress(digest)
+                await asyncio.sleep(_POLL_SECONDS)
 
     def addresses(self) -> dict[str, str]:
         """Return the parties' addresses, by the names of options, and those for browsers."""
