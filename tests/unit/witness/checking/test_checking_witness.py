@@ -476,6 +476,26 @@ async def test_a_new_witness_catches_up_with_a_long_log(
     running.cancel()
 
 
+async def test_after_a_renewed_identity_the_whole_log_is_cosigned(
+    tmp_path: Path, witness: _Witness
+) -> None:
+    """Under its new key, with the tasks that the earlier identity signed."""
+    state = StateDirectory.open(tmp_path / "renewed")
+    state.secret("identity.key", SigningIdentity(bytes(32)).private_bytes)
+    core = AnalyzerCore(state.path)
+    await core.start()
+    tasks = [await core.publish()]
+    state.destroy("identity.key")
+    (state.path / "identity.pub").unlink()
+    state.secret("identity.key", LOG_IDENTITY.private_bytes)
+    running = await _start(core, witness)
+    tasks.append(await core.publish())
+    assert {witness.key.name: ""} == await core.log.publish()
+    assert tasks == [task for one in witness.calls for task in one.signed_tasks()]
+    running.cancel()
+    await core.stop()
+
+
 def _lying(*arguments: Any, **named: Any) -> Task:
     """Complete a draft with a claim that is too low."""
     task = complete(*arguments, **named)
