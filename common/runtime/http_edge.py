@@ -22,10 +22,16 @@ from common.limits import MAX_ENVELOPE_BYTES
 from common.runtime import logs
 from common.runtime.access import CALLS, LONG_MESSAGE, Call, Caller
 from common.runtime.admission import FORESEEN, Admission, AdmittedCall, read_message
-from common.runtime.forwarded import forwarded_address
 from common.runtime.http_server import HttpServer, ServerCertificate, is_host
 from common.runtime.http_settings import HttpSettings
-from common.runtime.peer import Peer, is_from, is_within, networks, shared_address
+from common.runtime.peer import (
+    Peer,
+    forwarded_address,
+    is_from,
+    is_within,
+    networks,
+    shared_address,
+)
 from common.runtime.service import GRACE, AddServices, Service
 from common.runtime.state_directory import StateDirectory
 
@@ -192,9 +198,10 @@ class HttpEdge:
         elif any(fields.get(name, b"identity") != b"identity" for name in _ENCODINGS):
             await answer(*_error("UNIMPLEMENTED", "a request must not be compressed"))
         else:
+            peer = self._peer(scope, fields)
             try:
                 seconds = _checked_seconds(fields, int(length))
-                held = self._admission.admit(call, self._peer(scope, fields), seconds)
+                held = self._admission.admit(call, peer, seconds)
                 try:
                     async with held.deadline:
                         await _call(handler, form, held, receive, answer)
@@ -204,20 +211,25 @@ class HttpEdge:
                 status, message, is_foreseen = self._admission.refusal(error)
                 if not answer.has_begun:  # otherwise, the connection is closed
                     more: Headers = (_FORESEEN,) if is_foreseen else ()
-                    if isinstance(error, ConnectionLimitError):
+                    own = peer.connection == scope["state"]["peer"].connection
+                    if own and isinstance(error, ConnectionLimitError):
                         more += (_CLOSE,)  # a client cannot choose another connection
                     await answer(*_error(status, message), more=more)
 
     def _peer(self, scope: Any, fields: Fields) -> Peer:  # noqa: ANN401  # ASGI's
-        """Return the connection's peer or, behind a proxy, the address that it forwards."""
+        """
+        Return the connection's peer or, behind a proxy, the address that it forwards.
+
+        Calls that a proxy forwards without an address share one.
+        """
         peer: Peer = scope["state"]["peer"]
         if not self._proxies or not is_from(scope["client"], self._proxies):
             return peer
-        address = forwarded_address(fields, self._proxies)
+        address = forwarded_address(fields.get(b"x-forwarded-for", b""), self._proxies)
         if address is None:
-            return peer
+            return Peer(peer.connection)
         if is_within(address, self._admission.relays):
-            return Peer()
+            return peer
         shared = shared_address(address)
         window = int(asyncio.get_running_loop().time() // _WINDOW)
         return Peer(f"{shared} {window}", shared)
