@@ -206,7 +206,8 @@ class _Connection(HttpToolsProtocol):
         self._due = self.loop.time() + REQUEST_SECONDS
         self._server.limit.settle(self)
         super().on_headers_complete()
-        self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
+        if self.scope["method"] != "HEAD":  # its header stands alone
+            self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
         if self.parser.should_upgrade() or self.loop.time() > self._end:
             self.cycle.keep_alive = False
 

@@ -130,6 +130,19 @@ async def test_what_is_no_request_is_answered_once_and_closed(
     assert b"connection: close" in answer
 
 
+async def test_a_head_request_is_answered_by_its_header(echo: tuple[HttpServer, Echo]) -> None:
+    """At once, so that the next answer on the connection is not taken for it."""
+    host, _, port = echo[0].address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    async with asyncio.timeout(_PATIENCE):
+        for sent, body in ((b"HEAD / HTTP/1.1\r\nhost: a\r\n\r\n", b""), (_POST, b"hi")):
+            writer.write(sent)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert b"content-length: %d" % len(body) in answer
+            assert body == await reader.readexactly(len(body))
+    writer.close()
+
+
 async def test_only_the_first_of_pipelined_requests_is_answered(
     echo: tuple[HttpServer, Echo],
 ) -> None:
