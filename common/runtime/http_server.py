@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from asyncio import constants
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
@@ -34,6 +35,7 @@ REQUEST_SECONDS: Final = 60.0
 AGE_SECONDS: Final = 300.0
 """Seconds after which a connection is closed with its next answer."""
 MAX_HEADER_BYTES: Final = 16 * 1024
+MAX_FIELDS: Final = 100
 _MAX_UNREAD_BYTES: Final = 64 * 1024
 """Maximum bytes of a refused request's body that are skipped, so that its answer can be read."""
 _CLOSING_SECONDS: Final = 5.0
@@ -41,8 +43,12 @@ _SWEEP_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048
 _ACCEPTED_AT_ONCE: Final = 64
 
+_READ_BYTES: Final = 64 * 1024
+"""Maximum bytes of a body that are read before the application asks for it."""
+
 # asyncio allocates as much for every connection: 256 KiB by default, of which TLS uses 16.
 SSLProtocol.max_size = 16 * 1024
+constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = 16  # type: ignore[misc]  # KiB that it reads ahead
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 """
@@ -148,6 +154,7 @@ class _Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a header."""
         super().connection_made(transport)
+        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # without TLS, else unused
         self.opening = None
         self._due = self.loop.time() + HEADER_SECONDS
 
@@ -162,7 +169,9 @@ class _Connection(HttpToolsProtocol):
             return
         was_in_header = self._in_header
         super().data_received(data)
-        if was_in_header and self._in_header and not self._is_deaf:
+        if was_in_header and not self._in_header:
+            self.flow.pause_reading()  # until the application asks for the body
+        elif was_in_header and not self._is_deaf:
             self._header_bytes += len(data)
             if self._header_bytes > MAX_HEADER_BYTES:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -196,8 +205,8 @@ class _Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Run the application."""
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > MAX_HEADER_BYTES:
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > MAX_HEADER_BYTES or len(self.headers) > MAX_FIELDS:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise ValueError("the header is too long")
         if not self.url.startswith(b"/"):

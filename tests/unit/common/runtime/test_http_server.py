@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -24,11 +25,14 @@ class Echo:
     def __init__(self) -> None:
         self.peers: list[str] = []
         self.may_answer = asyncio.Event()
+        self.may_read = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
         self.peers.append(scope["state"]["peer"].connection)
         body, more = b"", scope["path"] != "/unread"
+        if scope["path"] == "/later":
+            await self.may_read.wait()
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -113,7 +117,9 @@ async def test_a_connection_is_kept_and_known_as_one(echo: tuple[HttpServer, Ech
         ([b"GET / HTTP/1.1\r\na: ", *[b"1" * 5_000] * 4], 431),
         ([b"GET / HTTP/1.1\r\na: " + b"1" * 17_000 + b"\r\n\r\n"], 431),
         ([b"GET /" + b"1" * 17_000 + b" HTTP/1.1\r\n\r\n"], 431),
-        ([b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 20_000 + b"\r\n"], 431),
+        ([b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 15_000 + b"\r\n"], 431),
+        ([b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 101 + b"\r\n"], 431),
+        ([b"GET / HTTP/1.1\r\nconnection: close\r\n" + b"a:\r\n" * 99 + b"\r\n"], 200),
         ([b"GET / HTTP/1.0\r\n\r\n"], 200),
         ([b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"], 200),
         ([b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"], 200),
@@ -207,6 +213,41 @@ async def test_an_unread_body_is_skipped_up_to_a_limit(echo: tuple[HttpServer, E
         answer = await _talk(server.address, head, bytes(size), _LAST)
         assert answered >= answer.count(b"HTTP/1.1 200")
         assert (answered == 2) == (answer.count(b"HTTP/1.1 200") == 2)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_a_body_is_not_read_before_the_application_asks(
+    tmp_path: Path, *, secure: bool
+) -> None:
+    """Thousands may wait for a read slot; then it arrives whole."""
+    files = development_files(tmp_path, "shuffler", SystemClock())
+    assert files.certificate
+    assert files.key
+    app = Echo()
+    certificate = ServerCertificate(files.certificate, files.key) if secure else None
+    server = HttpServer(app, "127.0.0.1:0", certificate)
+    server.start()
+    host, _, port = server.address.rpartition(":")
+    context = ssl.create_default_context(cafile=files.authority) if secure else None
+    reader, writer = await asyncio.open_connection(
+        host, int(port), ssl=context, server_hostname="shuffler" if secure else None
+    )
+    size = 3_000_000
+    writer.write(b"POST /later HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % size)
+    async with asyncio.timeout(_PATIENCE):
+        while not app.peers:
+            await asyncio.sleep(0.01)
+        writer.write(bytes(size))
+        await asyncio.sleep(0.2)
+        [connection] = server.state.connections
+        tls = connection.transport.__dict__.get("_ssl_protocol")
+        ahead = tls._incoming.pending if tls else 0
+        assert ahead + len(connection.cycle.body) <= 64 * 1024
+        app.may_read.set()
+        assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+        assert bytes(size) == await reader.readexactly(size)
+    writer.close()
+    await server.stop(0)
 
 
 async def test_a_failure_of_the_application_shows_nothing(
