@@ -378,7 +378,7 @@ async def test_a_slow_call_ends_in_time(
     assert (504, "deadline_exceeded") == (status, code)
     expected = {"body": "did not arrive completely", "answer": "within 0.05 seconds"}
     assert expected[slow] in message
-    assert 0 == edge.admission._limits[CallKind.SHORT]._taken
+    assert 0 == len(edge.admission._limits[CallKind.SHORT]._holding)
 
 
 async def test_both_edges_share_their_limits(edge: Edge) -> None:
