@@ -8,9 +8,8 @@ https://connectrpc.com/docs/protocol. Servicers, access table and admission are 
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -19,7 +18,6 @@ from google.protobuf.message import Message
 
 from common.errors import ConnectionLimitError, WireError
 from common.limits import MAX_ENVELOPE_BYTES
-from common.runtime import logs
 from common.runtime.access import CALLS, LONG_MESSAGE, Call, Caller
 from common.runtime.admission import FORESEEN, Admission, AdmittedCall, read_message
 from common.runtime.http_server import HttpServer, ServerCertificate, is_host
@@ -32,8 +30,8 @@ from common.runtime.peer import (
     networks,
     shared_address,
 )
-from common.runtime.service import GRACE, AddServices, Service
-from common.runtime.state_directory import StateDirectory
+from common.runtime.service import AddServices, IsServing
+from common.runtime.tls import TlsFiles
 
 MAX_BODY_BYTES: Final = 2 * MAX_ENVELOPE_BYTES
 """Maximum bytes of a request: the longest envelope in JSON takes two thirds of them."""
@@ -141,7 +139,7 @@ class HttpEdge:
         services: Iterable[AddServices],
         admission: Admission,
         settings: HttpSettings,
-        is_serving: Callable[[], Awaitable[bool]],
+        is_serving: IsServing,
     ) -> None:
         """Serve the methods of `services` that devices need; `is_serving` answers balancers."""
         registry = _Registry()
@@ -235,32 +233,29 @@ class HttpEdge:
         return Peer(f"{shared} {window}", shared)
 
 
-async def serve_http(
-    service: Service, name: str, services: Iterable[AddServices], admission: Admission
-) -> None:
+def serve_http(
+    settings: HttpSettings,
+    files: TlsFiles | None,
+    services: Iterable[AddServices],
+    admission: Admission,
+    is_serving: IsServing,
+) -> HttpServer:
     """
-    Serve the methods that devices need over HTTP too, if the settings say where.
+    Serve the methods that devices need, with gRPC's admission; in plaintext without TLS files.
 
-    `admission` is that of gRPC. Raises SettingsError if the address or a certificate is unusable.
+    Raises SettingsError if the address or the certificate is unusable.
     """
-    settings = service.settings
-    if not isinstance(settings, HttpSettings) or settings.http_listen is None:
-        return
-    certificate, key = settings.http_certificate, settings.http_key
-    if service.tls is not None and certificate is None:
-        certificate, key = service.tls.files.certificate, service.tls.files.key
+    certificate = None
+    if files and files.certificate and files.key:
+        certificate = ServerCertificate(files.certificate, files.key)
     server = HttpServer(
-        HttpEdge(services, admission, settings, service.is_serving),
-        settings.http_listen,
-        None
-        if settings.http_plain or certificate is None or key is None
-        else ServerCertificate(certificate, key),
+        HttpEdge(services, admission, settings, is_serving),
+        str(settings.http_listen),
+        certificate,
         unshared=networks((*settings.http_proxies, *settings.relays)),
     )
     server.start()
-    service.closing.append(partial(server.stop, GRACE))
-    StateDirectory.open(settings.state_directory).publish("http_address", server.address)
-    logs.event("serving over HTTP", {"party": name, "address": server.address})
+    return server
 
 
 class _Answer:

@@ -23,7 +23,8 @@ from common.errors import SettingsError
 from common.runtime import logs
 from common.runtime.concurrency import ConcurrencyLimit
 from common.runtime.peer import Networks, Peer
-from common.runtime.validation import file_version
+from common.runtime.service import GRACE
+from common.runtime.tls import Renewal, TlsFiles
 
 MAX_CONNECTIONS: Final = 4096
 HEADER_SECONDS: Final = 10.0
@@ -63,34 +64,22 @@ class ServerCertificate:
 
     def __init__(self, certificate: Path, key: Path) -> None:
         """Read the files, in PEM; raise SettingsError if they are unusable or do not match."""
-        self._files = (certificate, key)
-        self._version = self._versions()
+        self._files = TlsFiles(certificate=certificate, key=key)
+        self._renewal = Renewal(self._files)
+        self._files.read()
         self._context = self._read()
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection."""
-        if (version := self._versions()) != self._version:
-            self._version = version
-            try:
-                self._context = self._read()
-            except SettingsError as error:
-                logs.event("TLS files not used", logs.error_fields(error), level="ERROR")
+        if self._renewal.take() is not None:
+            self._context = self._read()
         return self._context
-
-    def _versions(self) -> tuple[tuple[int, int] | None, ...]:
-        return tuple(map(file_version, self._files))
 
     def _read(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        certificate, key = self._files
-        try:
-            context.load_cert_chain(certificate, key, password="")  # never ask for one
-        except (OSError, ValueError) as error:
-            raise SettingsError(
-                f"{certificate} and {key} are not a certificate and its key in PEM"
-            ) from error
+        context.load_cert_chain(str(self._files.certificate), self._files.key, password="")
         return context
 
 
@@ -290,7 +279,7 @@ class HttpServer:
         """Accept connections."""
         self._tasks.add(self.loop.create_task(self._sweep()))
 
-    async def stop(self, grace: float = _CLOSING_SECONDS) -> None:
+    async def stop(self, grace: float = GRACE) -> None:
         """Accept no more connections, and end requests within `grace` seconds."""
         if self._socket.fileno() >= 0:
             self.loop.remove_reader(self._socket)
@@ -330,13 +319,13 @@ class HttpServer:
     async def _open(self, connection: _Connection, accepted: socket.socket) -> None:
         """Begin a connection, with its TLS handshake."""
         tls: Mapping[str, Any] = {}
-        if self._certificate is not None:
-            tls = {
-                "ssl": self._certificate.context(),
-                "ssl_handshake_timeout": HEADER_SECONDS,
-                "ssl_shutdown_timeout": _CLOSING_SECONDS,
-            }
         try:
+            if self._certificate is not None:
+                tls = {
+                    "ssl": self._certificate.context(),
+                    "ssl_handshake_timeout": HEADER_SECONDS,
+                    "ssl_shutdown_timeout": _CLOSING_SECONDS,
+                }
             await self.loop.connect_accepted_socket(lambda: connection, accepted, **tls)
         except BaseException as error:
             accepted.close()

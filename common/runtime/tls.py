@@ -42,7 +42,8 @@ class TlsFiles:
 
     certificate: Path | None
     key: Path | None
-    authority: Path
+    authority: Path | None = None
+    """None of a server of browsers, which have their own authorities."""
 
     @classmethod
     def of(cls, settings: "ServiceSettings", party: str) -> Self | None:
@@ -71,11 +72,12 @@ class TlsFiles:
         identity = TlsIdentity(
             read_file(self.certificate) if self.certificate else b"",
             read_file(self.key) if self.key else b"",
-            read_file(self.authority),
+            read_file(self.authority) if self.authority else b"",
         )
         if self.certificate and not Certificate.read(self.certificate).matches_key(identity.key):
-            raise SettingsError("tls_key is not the key of tls_certificate")
-        Trust.read(self.authority)  # an empty one would silently refuse every peer
+            raise SettingsError(f"{self.key} is not the key of {self.certificate}")
+        if self.authority:
+            Trust.read(self.authority)  # an empty one would silently refuse every peer
         return identity
 
     def check(self, party: str, now: float) -> None:
@@ -83,21 +85,25 @@ class TlsFiles:
         if self.certificate is None:
             return
         certificate = Certificate.read(self.certificate)
+        if self.authority:
+            self._check_party(certificate, party, Trust.read(self.authority).authority(party))
+        days = certificate.days_left(now)
+        if days < 0:
+            renewing = "Renew it: shuffledp keys renew" if self.authority else "Renew it"
+            raise SettingsError(
+                f"the certificate expired on {certificate.end:%Y-%m-%d}. {renewing}"
+            )
+        if days < WARN_DAYS:
+            logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")
+
+    @staticmethod
+    def _check_party(certificate: Certificate, party: str, authority: Certificate | None) -> None:
         if party not in {certificate.name, *certificate.names}:
             raise SettingsError(
                 f"the certificate names {certificate.name or 'nobody'}; it must name {party}"
             )
-        authority = Trust.read(self.authority).authority(party)
         if authority is None or not certificate.is_issued_by(authority):
             logs.event("certificate is not by tls_authority", {"party": party}, level="WARNING")
-        days = certificate.days_left(now)
-        if days < 0:
-            raise SettingsError(
-                f"the certificate expired on {certificate.end:%Y-%m-%d}. Renew it: shuffledp keys "
-                "renew"
-            )
-        if days < WARN_DAYS:
-            logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")
 
     def version(self) -> tuple[tuple[int, int] | None, ...]:
         """Return a value that changes when a file is replaced."""
