@@ -222,9 +222,9 @@ async def test_refusals_and_turns_do_not_grow_with_the_calls_of_an_address() -> 
     assert all(map(limit.take, [Caller(f"b:{port}") for port in range(1096)]))
     waiting = [asyncio.create_task(queue.enter(call, _LONG)) for call in calls]
     await asyncio.sleep(0)
-    for each in (limit, queue._slots):
-        each._connections = Counted(each._connections)
-        each._addresses = Counted(each._addresses)
+    for places in (limit, queue._slots):
+        places._connections = Counted(places._connections)
+        places._addresses = Counted(places._addresses)
     for newcomer, has_place in (("a:9999", False), ("c:1", True)):
         assert has_place == limit.take(Caller(newcomer))
     queue.leave(calls[0])

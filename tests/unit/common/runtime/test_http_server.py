@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from common.errors import SettingsError
 from common.runtime import http_server
@@ -240,6 +241,7 @@ async def test_a_body_is_not_read_before_the_application_asks(
         writer.write(bytes(size))
         await asyncio.sleep(0.2)
         [connection] = server.state.connections
+        assert isinstance(connection, HttpToolsProtocol)
         tls = connection.transport.__dict__.get("_ssl_protocol")
         ahead = tls._incoming.pending if tls else 0
         assert ahead + len(connection.cycle.body) <= 64 * 1024
