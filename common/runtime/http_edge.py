@@ -7,9 +7,9 @@ https://connectrpc.com/docs/protocol. Servicers, access table and admission are 
 
 import asyncio
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -18,8 +18,8 @@ from google.protobuf.message import Message
 
 from common.errors import ConnectionLimitError, WireError
 from common.limits import MAX_ENVELOPE_BYTES
-from common.runtime.access import CALLS, LONG_MESSAGE, Call, Caller
-from common.runtime.admission import FORESEEN, Admission, AdmittedCall, read_message
+from common.runtime.access import CALLS, Call, Caller
+from common.runtime.admission import FORESEEN, NOT_ARRIVED, Admission, read_message
 from common.runtime.http_server import HttpServer, ServerCertificate, is_host
 from common.runtime.http_settings import HttpSettings
 from common.runtime.peer import (
@@ -42,7 +42,6 @@ _PIECE: Final = 64 * 1024
 _NO_JSON: Final = "the request is not a message of this call in JSON"
 _JSON_BLOCK: Final = 16
 """JSON is padded to a multiple of this many bytes, since `true` is shorter than `false`."""
-_MAX_TIMEOUT_DIGITS: Final = 10
 
 _STATUSES: Final = {
     name: status
@@ -198,11 +197,17 @@ class HttpEdge:
         else:
             peer = self._peer(scope, fields)
             try:
-                seconds = _checked_seconds(fields, int(length))
-                held = self._admission.admit(call, peer, seconds)
+                _check(fields, int(length))
+                held = self._admission.admit(call, peer)
                 try:
                     async with held.deadline:
-                        await _call(handler, form, held, receive, answer)
+                        sent = await held.run(
+                            partial(_body, receive),
+                            partial(form.parse, handler.request_deserializer),
+                            lambda request: handler.unary_unary(request, held),
+                            form.serialize,
+                        )
+                        await answer(200, sent, form.media_type)
                 finally:
                     held.close()
             except Exception as error:  # noqa: BLE001  # no details may reach the caller
@@ -287,46 +292,26 @@ class _Answer:
         await self._send({"type": "http.response.body", "body": body[at:]})
 
 
-async def _call(
-    handler: Any,  # noqa: ANN401  # gRPC's types vary
-    form: _Format,
-    held: AdmittedCall,
-    receive: Any,  # noqa: ANN401  # ASGI's
-    answer: _Answer,
-) -> None:
-    """Read, run and answer an admitted call."""
-    seconds = await held.wait_for_slot()
+async def _body(receive: Any) -> bytes:  # noqa: ANN401  # ASGI's
+    """Read a request's body; raise WireError if the caller ends before."""
     raw, more = bytearray(), True
-    with held.deadline.reading(seconds):
-        while more:
-            part = await receive()
-            if part["type"] == "http.disconnect":
-                raise WireError("the request did not arrive completely")
-            raw += part["body"]
-            more = part["more_body"]
-    held.settle(len(raw))
-    request = form.parse(handler.request_deserializer, bytes(raw))
-    del raw, part
-    sent = form.serialize(await handler.unary_unary(request, held))
-    if len(sent) <= LONG_MESSAGE:
-        held.free_slot()
-    await answer(200, sent, form.media_type)
+    while more:
+        part = await receive()
+        if part["type"] == "http.disconnect":
+            raise WireError(NOT_ARRIVED)
+        raw += part["body"]
+        more = part["more_body"]
+    return bytes(raw)
 
 
-def _checked_seconds(fields: Fields, length: int) -> float:
-    """Return the caller's own time limit; raise WireError if a header breaks a rule."""
+def _check(fields: Fields, length: int) -> None:
+    """Raise WireError if a header breaks a rule."""
     if length > MAX_BODY_BYTES:
         raise WireError(
             f"the request has {length} bytes; the limit of this call is {MAX_BODY_BYTES}"
         )
     if fields.get(b"connect-protocol-version", b"1") != b"1":
         raise WireError("connect-protocol-version must be 1")
-    timeout = fields.get(b"connect-timeout-ms")
-    if timeout is None:
-        return math.inf
-    if not timeout.isdigit() or len(timeout) > _MAX_TIMEOUT_DIGITS:
-        raise WireError(f"connect-timeout-ms must have 1 to {_MAX_TIMEOUT_DIGITS} digits")
-    return int(timeout) / 1000
 
 
 def _error(status: str, message: str) -> tuple[int, bytes, bytes]:
