@@ -18,9 +18,9 @@ from google.protobuf.message import Message
 
 from common.errors import ConnectionLimitError, WireError
 from common.limits import MAX_ENVELOPE_BYTES
-from common.runtime.access import CALLS, Call, Caller
+from common.runtime.access import AGE_SECONDS, CALLS, Call, Caller
 from common.runtime.admission import FORESEEN, NOT_ARRIVED, Admission, read_message
-from common.runtime.http_server import HttpServer, ServerCertificate, is_host
+from common.runtime.http_server import HttpServer, ServerCertificate
 from common.runtime.http_settings import HttpSettings
 from common.runtime.peer import (
     Peer,
@@ -35,8 +35,6 @@ from common.runtime.tls import TlsFiles
 
 MAX_BODY_BYTES: Final = 2 * MAX_ENVELOPE_BYTES
 """Maximum bytes of a request: the longest envelope in JSON takes two thirds of them."""
-_WINDOW: Final = 300.0
-"""Seconds for which an address behind a proxy counts as one connection, as long as one lives."""
 _PIECE: Final = 64 * 1024
 """Bytes of an answer that are sent at once."""
 _NO_JSON: Final = "the request is not a message of this call in JSON"
@@ -88,7 +86,7 @@ class _Format:
 
 
 def read_json(parse: Callable[[bytes], Message], raw: bytes) -> Message:
-    """Parse a message in JSON, or raise WireError; unknown fields are none of a message."""
+    """Parse a message in JSON; raise WireError, also for unknown fields."""
     try:
         if raw.lstrip()[:1] == b"{":  # otherwise an empty list would be an empty message
             return json_format.Parse(raw, parse(b""))
@@ -119,7 +117,7 @@ class _Registry:
         self.methods: dict[bytes, tuple[Call, Any]] = {}
 
     def add_generic_rpc_handlers(self, _handlers: object) -> None:
-        """Leave out what comes again, by name, in the next method."""
+        """Ignore them: generated code passes the same handlers to the next method."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Keep the methods that the access table names for devices."""
@@ -146,7 +144,6 @@ class HttpEdge:
             add(registry)  # type: ignore[arg-type]  # it has all that generated code calls
         self._methods = registry.methods
         self._admission = admission
-        self._hosts = frozenset(host.encode() for host in settings.accepted_hosts())
         self._origins = frozenset(origin.encode() for origin in settings.http_origins)
         self._proxies = networks(settings.http_proxies)
         self._is_serving = is_serving
@@ -154,12 +151,9 @@ class HttpEdge:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's
         """Answer a request."""
         fields: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:  # a repeated one is a list, and so no known value
+        for name, value in scope["headers"]:  # several values form no allowed one
             fields[name] = fields[name] + b", " + value if name in fields else value
         origin, answer = fields.get(b"origin"), _Answer(send)
-        if not is_host(fields.get(b"host", b""), self._hosts):
-            await answer(403)
-            return
         if origin is not None:
             if origin not in self._origins:
                 await answer(403)
@@ -234,7 +228,7 @@ class HttpEdge:
         if is_within(address, self._admission.relays):
             return peer
         shared = shared_address(address)
-        window = int(asyncio.get_running_loop().time() // _WINDOW)
+        window = int(asyncio.get_running_loop().time() // AGE_SECONDS)
         return Peer(f"{shared} {window}", shared)
 
 
@@ -257,6 +251,7 @@ def serve_http(
         HttpEdge(services, admission, settings, is_serving),
         str(settings.http_listen),
         certificate,
+        hosts=settings.accepted_hosts(),
         unshared=networks((*settings.http_proxies, *settings.relays)),
     )
     server.start()

@@ -6,10 +6,9 @@ import socket
 import ssl
 from asyncio import constants
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from email.utils import formatdate
-from functools import partial
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
@@ -20,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from common.errors import SettingsError
-from common.runtime import logs
+from common.runtime.access import AGE_SECONDS, CALLS, MARGIN_SECONDS, Caller
 from common.runtime.concurrency import ConcurrencyLimit
 from common.runtime.peer import Networks, Peer
 from common.runtime.service import GRACE
@@ -31,10 +30,10 @@ HEADER_SECONDS: Final = 10.0
 """Maximum seconds of a TLS handshake, and again of a request's header."""
 IDLE_SECONDS: Final = 30.0
 """Maximum seconds between two requests, in which an answer must be read."""
-REQUEST_SECONDS: Final = 60.0
-"""Maximum seconds of a request from its header to its answer: above those of any method."""
-AGE_SECONDS: Final = 300.0
-"""Seconds after which a connection is closed with its next answer."""
+REQUEST_SECONDS: Final = MARGIN_SECONDS + max(
+    call.kind.value.seconds for call in CALLS.values() if call.caller is Caller.DEVICE
+)
+"""Maximum seconds of a request from its header to its answer."""
 MAX_HEADER_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 100
 _MAX_UNREAD_BYTES: Final = 64 * 1024
@@ -55,7 +54,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 """
 An ASGI application for scopes of type http. `scope["state"]["peer"]` is the connection's Peer.
 
-An exception is logged without its text, and answered by 500 without details.
+An exception is answered by 500 without details.
 """
 
 
@@ -200,6 +199,9 @@ class _Connection(HttpToolsProtocol):
             raise ValueError("the header is too long")
         if not self.url.startswith(b"/"):
             raise ValueError("the target is no path")
+        if not self._server.is_named(value for name, value in self.headers if name == b"host"):
+            self._refusal = HTTPStatus.FORBIDDEN
+            raise ValueError("another server's name")
         self._in_header, self._unread_bytes = False, 0
         self._due = self.loop.time() + REQUEST_SECONDS
         self._server.limit.settle(self)
@@ -243,12 +245,14 @@ class HttpServer:
         listen: str,
         certificate: ServerCertificate | None = None,
         *,
+        hosts: Collection[str] | None = None,
         unshared: Networks = (),
     ) -> None:
         """
         Listen on host:port, in plaintext without a certificate, but accept nothing yet.
 
-        Connections from `unshared` networks, of proxies and relays, do not count by address.
+        Requests must name one of the `hosts`, without a port; None for any. Connections from
+        `unshared` networks, of proxies and relays, do not count by address.
 
         Raises SettingsError if the address cannot be listened on.
         """
@@ -256,7 +260,7 @@ class HttpServer:
         self.state = ServerState()
         self.limit = ConcurrencyLimit(MAX_CONNECTIONS, 1)
         self.config = uvicorn.Config(
-            partial(_guarded, app),
+            app,
             interface="asgi3",
             ws="none",
             lifespan="off",
@@ -268,12 +272,17 @@ class HttpServer:
         )
         self.config.load()
         self._certificate = certificate
+        self._hosts = None if hosts is None else frozenset(map(str.encode, hosts))
         self._unshared = unshared
         self._numbers = count(1)
         self._socket = _listening(listen)
         self.address = f"{listen.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
         self._tasks: set[asyncio.Task[None]] = set()
         """The sweep, and connections that open."""
+
+    def is_named(self, fields: Iterable[bytes]) -> bool:
+        """Return whether a request's Host fields may name this server: a website's may not."""
+        return self._hosts is None or is_host(b",".join(fields), self._hosts)
 
     def start(self) -> None:
         """Accept connections."""
@@ -349,14 +358,6 @@ def is_host(field: bytes, hosts: Collection[bytes]) -> bool:
     """Return whether a Host field, with or without a port, names one of the hosts."""
     name, _, port = field.rpartition(b":")
     return (name if port.isdigit() else field).lower() in hosts
-
-
-async def _guarded(app: App, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's
-    try:
-        await app(scope, receive, send)
-    except Exception as error:
-        logs.event("internal error", logs.error_fields(error), level="ERROR")
-        raise
 
 
 def _listening(listen: str) -> socket.socket:

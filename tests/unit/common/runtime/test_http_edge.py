@@ -139,35 +139,6 @@ async def test_a_long_answer_arrives_whole(edge: Edge) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("localhost", 200),
-        ("LOCALHOST:7002", 200),
-        ("127.0.0.1:80", 200),
-        ("[::1]", 200),
-        ("[::1]:443", 200),
-        ("", 403),
-        ("localhost.", 403),
-        ("localhost:7002:7002", 403),
-        ("localhost, localhost", 403),
-        ("::1", 403),
-        ("evil.example", 403),
-        ("localhost.evil.example:80", 403),
-        ("evil.example:localhost", 403),
-    ],
-)
-async def test_other_host_names_are_refused_before_the_body_is_read(
-    edge: Edge, host: str, status: int
-) -> None:
-    """A name of a website may resolve to this server."""
-    for path, verb in ((_SUBMIT, "POST"), ("/healthz", "GET"), ("/other", "GET")):
-        call = AsgiCall(path, [_ENVELOPE], verb, {"host": host})
-        answer = await call.of(edge.app)
-        assert answer.status == (404 if status == 200 and path == "/other" else status)
-        assert status == 200 or (call.reads, answer.body) == (0, b"")
-
-
-@pytest.mark.parametrize(
     ("origin", "status"),
     [
         (_PAGE, 200),
@@ -197,7 +168,6 @@ async def test_other_pages_are_refused_before_the_body_is_read(
 @pytest.mark.parametrize(
     ("again", "status"),
     [
-        (("host", "localhost"), 403),
         (("origin", _PAGE), 403),
         (("content-type", PROTO), 415),
         (("connect-protocol-version", "1"), 400),
