@@ -16,6 +16,7 @@ from common.runtime.clock import SystemClock
 from common.runtime.http_server import HttpServer, ServerCertificate
 from common.runtime.http_settings import host_names
 from common.runtime.tls import development_files
+from tests.support import http_attacks
 
 _PATIENCE: Final = 5.0
 
@@ -368,6 +369,15 @@ async def test_a_renewed_certificate_is_used_and_a_broken_one_is_not(
     assert await is_by(other.authority)
     assert not await is_by(files.authority)
     await server.stop(0)
+
+
+async def test_an_attack_that_nobody_answers_is_no_proof() -> None:
+    """The floods of other tests count what was answered."""
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(AssertionError):
+        await http_attacks._attack(address, None, 0, 100)
+    server.close()
 
 
 async def test_an_address_in_use_is_a_settings_error(echo: tuple[HttpServer, Echo]) -> None:
