@@ -119,15 +119,11 @@ class AdmittedCall:
         serialize: Callable[[A], bytes],
     ) -> bytes:
         """
-        Read one request in a read slot, and return its answer. To be called within the deadline.
+        Read one request in a read slot, and return its answer. Run within the deadline.
 
-        It is parsed when it is complete: parsed, it can take 20 times the memory. The slot is freed
-        once the request has arrived or, if it or answers of the kind may be long, once the answer
-        is known to be short.
+        The request is parsed when it is complete: parsed, it can take 20 times the memory.
 
-        Raises:
-            OverloadError: No read slot was free in time, or the call was displaced.
-            DeadlineError: No complete request arrived in time.
+        Raises OverloadError if no slot was free in time, or the call was displaced; DeadlineError.
         """
         seconds = await self.wait_for_slot()
         with self.deadline.reading(seconds):

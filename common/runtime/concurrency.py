@@ -39,21 +39,15 @@ class ConcurrencyLimit:
         self._peer_limit = peer_limit
         self._address_limit = limit - limit // _RESERVE
         self._holding: set[Holder] = set()
-        self._addresses: Counter[str] = Counter()
-        """Places by address."""
-        self._connections: Counter[str] = Counter()
-        """Places by connection."""
-        self._spread: Counter[str] = Counter()
+        self._addresses, self._connections = Counter[str](), Counter[str]()
+        """Places by address, and by connection."""
+        self._spread = Counter[str]()
         """Connections that hold places, by address."""
         self._idle: dict[str, dict[Holder, None]] = {}
         """Idle calls by address, from the one that is idle for longest."""
 
     def take(self, call: Holder) -> bool:
-        """
-        Give a call a place, and return whether there was one within its share.
-
-        Cost: constant; if all places are taken, that of `_victim`.
-        """
+        """Give a call a place, and return whether there was one within its share."""
         connection, address = call.caller.connection, call.caller.address
         if connection and self.held(call.caller) >= self._peer_limit:
             return False
@@ -89,16 +83,9 @@ class ConcurrencyLimit:
         self.settle(call)
         self._holding.remove(call)
         connection, address = call.caller.connection, call.caller.address
-        self._addresses[address] -= 1
-        self._connections[connection] -= 1
-        self._spread[address] -= not self._connections[connection]
-        for counts, name in (
-            (self._addresses, address),
-            (self._spread, address),
-            (self._connections, connection),
-        ):
-            if not counts[name]:
-                del counts[name]
+        _count_down(self._addresses, address)
+        if _count_down(self._connections, connection):
+            _count_down(self._spread, address)
 
     def held(self, peer: Peer) -> int:
         """Return the number of places that a connection holds."""
@@ -111,11 +98,7 @@ class ConcurrencyLimit:
         return kind(f"{reason}; retry later")
 
     def next_in_line(self, waiting: "Waiting") -> Holder | None:
-        """
-        Return the call whose address, then connection, holds least; the first of equals.
-
-        Cost: one pass over the addresses, and the connections of each that hold a place.
-        """
+        """Return the call whose address, then connection, holds least; the first of equals."""
         found, least = None, self._limit
         for address, connections in waiting.items():
             if self._addresses[address] >= least:
@@ -146,6 +129,12 @@ class ConcurrencyLimit:
         if found is None or address != own:
             return found
         return found if self.held(found.caller) >= self.held(newcomer.caller) + 2 else None
+
+
+def _count_down(counts: Counter[str], name: str) -> bool:
+    """Subtract one, and return whether none is left."""
+    counts[name] -= 1
+    return not counts[name] and counts.pop(name) == 0
 
 
 Waiting = dict[str, dict[str, dict[Holder, asyncio.Future[None]]]]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from types import SimpleNamespace
 from typing import Any, Final
 
 from google.protobuf import json_format
@@ -25,9 +26,9 @@ from common.runtime.http_settings import HttpSettings
 from common.runtime.peer import (
     Peer,
     forwarded_address,
-    is_from,
     is_within,
     networks,
+    parse_address,
     shared_address,
 )
 from common.runtime.service import AddServices, IsServing
@@ -110,24 +111,6 @@ _FORMATS: Final = {
 }
 
 
-class _Registry:
-    """Collects the methods that devices need from generated code, in place of a gRPC server."""
-
-    def __init__(self) -> None:
-        self.methods: dict[bytes, tuple[Call, Any]] = {}
-
-    def add_generic_rpc_handlers(self, _handlers: object) -> None:
-        """Ignore them: generated code passes the same handlers to the next method."""
-
-    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """Keep the methods that the access table names for devices."""
-        for name, handler in handlers.items():
-            path = f"/{service}/{name}"
-            call = CALLS.get(path)
-            if call is not None and call.caller is Caller.DEVICE:
-                self.methods[path.encode()] = (call, handler)
-
-
 class HttpEdge:
     """The ASGI application."""
 
@@ -139,14 +122,21 @@ class HttpEdge:
         is_serving: IsServing,
     ) -> None:
         """Serve the methods of `services` that devices need; `is_serving` answers balancers."""
-        registry = _Registry()
+        self._methods: dict[bytes, tuple[Call, Any]] = {}
+        registry: Any = SimpleNamespace(  # has what generated code calls of a gRPC server
+            add_generic_rpc_handlers=lambda _: None, add_registered_method_handlers=self._add
+        )
         for add in services:
-            add(registry)  # type: ignore[arg-type]  # it has all that generated code calls
-        self._methods = registry.methods
+            add(registry)
         self._admission = admission
         self._origins = frozenset(origin.encode() for origin in settings.http_origins)
         self._proxies = networks(settings.http_proxies)
         self._is_serving = is_serving
+
+    def _add(self, service: str, handlers: Mapping[str, Any]) -> None:
+        for path, handler in ((f"/{service}/{name}", each) for name, each in handlers.items()):
+            if path in CALLS and CALLS[path].caller is Caller.DEVICE:
+                self._methods[path.encode()] = (CALLS[path], handler)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's
         """Answer a request."""
@@ -214,13 +204,10 @@ class HttpEdge:
                     await answer(*_error(status, message), more=more)
 
     def _peer(self, scope: Any, fields: Fields) -> Peer:  # noqa: ANN401  # ASGI's
-        """
-        Return the connection's peer or, behind a proxy, the address that it forwards.
-
-        Calls that a proxy forwards without an address share one.
-        """
+        """Return the connection's peer or, behind a proxy, the address that it forwards, or one."""
         peer: Peer = scope["state"]["peer"]
-        if not self._proxies or not is_from(scope["client"], self._proxies):
+        host, *_ = scope["client"] or ("",)  # it may have gone
+        if not (self._proxies and is_within(parse_address(host), self._proxies)):
             return peer
         address = forwarded_address(fields.get(b"x-forwarded-for", b""), self._proxies)
         if address is None:

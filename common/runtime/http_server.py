@@ -6,7 +6,7 @@ import socket
 import ssl
 from asyncio import constants
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
@@ -37,25 +37,19 @@ REQUEST_SECONDS: Final = MARGIN_SECONDS + max(
 MAX_HEADER_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 100
 _MAX_UNREAD_BYTES: Final = 64 * 1024
-"""Maximum bytes of a refused request's body that are skipped, so that its answer can be read."""
+"""Maximum bytes of a body that are read before the application asks, or skipped after a refusal,
+so that its answer can be read."""
 _CLOSING_SECONDS: Final = 5.0
 _SWEEP_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048
 _ACCEPTED_AT_ONCE: Final = 64
-
-_READ_BYTES: Final = 64 * 1024
-"""Maximum bytes of a body that are read before the application asks for it."""
 
 # asyncio allocates as much for every connection: 256 KiB by default, of which TLS uses 16.
 SSLProtocol.max_size = 16 * 1024
 constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = 16  # type: ignore[misc]  # KiB that it reads ahead
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
-"""
-An ASGI application for scopes of type http. `scope["state"]["peer"]` is the connection's Peer.
-
-An exception is answered by 500 without details.
-"""
+"""ASGI for scopes of type http, whose state has the connection's Peer; 500 for an exception."""
 
 
 class ServerCertificate:
@@ -142,7 +136,7 @@ class _Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a header."""
         super().connection_made(transport)
-        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # without TLS, else unused
+        transport.max_size = _MAX_UNREAD_BYTES  # type: ignore[attr-defined]  # without TLS, else unused
         self.opening = None
         self._due = self.loop.time() + HEADER_SECONDS
 
@@ -199,7 +193,8 @@ class _Connection(HttpToolsProtocol):
             raise ValueError("the header is too long")
         if not self.url.startswith(b"/"):
             raise ValueError("the target is no path")
-        if not self._server.is_named(value for name, value in self.headers if name == b"host"):
+        host = b",".join(value for name, value in self.headers if name == b"host")
+        if self._server.hosts is not None and not is_host(host, self._server.hosts):
             self._refusal = HTTPStatus.FORBIDDEN
             raise ValueError("another server's name")
         self._in_header, self._unread_bytes = False, 0
@@ -272,17 +267,13 @@ class HttpServer:
         )
         self.config.load()
         self._certificate = certificate
-        self._hosts = None if hosts is None else frozenset(map(str.encode, hosts))
+        self.hosts = None if hosts is None else frozenset(map(str.encode, hosts))
         self._unshared = unshared
         self._numbers = count(1)
         self._socket = _listening(listen)
         self.address = f"{listen.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
         self._tasks: set[asyncio.Task[None]] = set()
         """The sweep, and connections that open."""
-
-    def is_named(self, fields: Iterable[bytes]) -> bool:
-        """Return whether a request's Host fields may name this server: a website's may not."""
-        return self._hosts is None or is_host(b",".join(fields), self._hosts)
 
     def start(self) -> None:
         """Accept connections."""

@@ -47,9 +47,9 @@ def networks(texts: Iterable[str]) -> Networks:
     return [ip_network(text) for text in texts]
 
 
-def is_within(address: Address, networks: Networks) -> bool:
+def is_within(address: Address | None, networks: Networks) -> bool:
     """Return whether an address is in one of the networks."""
-    return any(address in network for network in networks)
+    return address is not None and any(address in network for network in networks)
 
 
 def shared_address(address: Address) -> str:
@@ -57,12 +57,6 @@ def shared_address(address: Address) -> str:
     if isinstance(address, IPv4Address):
         return f"ipv4:{address}"
     return f"ipv6:{address.packed[:_IPV6_NETWORK_BYTES].hex()}"
-
-
-def is_from(client: tuple[str, int] | None, within: Networks) -> bool:
-    """Return whether a connection is from one of the networks."""
-    address = parse_address(client[0]) if client else None
-    return address is not None and is_within(address, within)
 
 
 def forwarded_address(listed: bytes, proxies: Networks) -> Address | None:
@@ -80,6 +74,6 @@ def forwarded_address(listed: bytes, proxies: Networks) -> Address | None:
         elif text.count(":") == 1:
             text = text.partition(":")[0]
         found = parse_address(text)
-        if found is None or not is_within(found, proxies):
+        if not is_within(found, proxies):
             break
     return found

@@ -85,8 +85,13 @@ class TlsFiles:
         if self.certificate is None:
             return
         certificate = Certificate.read(self.certificate)
-        if self.authority:
-            self._check_party(certificate, party, Trust.read(self.authority).authority(party))
+        if self.authority and party not in {certificate.name, *certificate.names}:
+            raise SettingsError(
+                f"the certificate names {certificate.name or 'nobody'}; it must name {party}"
+            )
+        authority = self.authority and Trust.read(self.authority).authority(party)
+        if self.authority and not (authority and certificate.is_issued_by(authority)):
+            logs.event("certificate is not by tls_authority", {"party": party}, level="WARNING")
         days = certificate.days_left(now)
         if days < 0:
             renewing = "Renew it: shuffledp keys renew" if self.authority else "Renew it"
@@ -95,15 +100,6 @@ class TlsFiles:
             )
         if days < WARN_DAYS:
             logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")
-
-    @staticmethod
-    def _check_party(certificate: Certificate, party: str, authority: Certificate | None) -> None:
-        if party not in {certificate.name, *certificate.names}:
-            raise SettingsError(
-                f"the certificate names {certificate.name or 'nobody'}; it must name {party}"
-            )
-        if authority is None or not certificate.is_issued_by(authority):
-            logs.event("certificate is not by tls_authority", {"party": party}, level="WARNING")
 
     def version(self) -> tuple[tuple[int, int] | None, ...]:
         """Return a value that changes when a file is replaced."""
