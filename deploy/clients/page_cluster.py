@@ -1,6 +1,7 @@
 """The parties on this machine with HTTP for browsers, and the publisher's page to take part."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -79,6 +80,15 @@ class PageCluster(Cluster):
             **pinned,
             **tls,
         )
+        self._publish_pins(pinned)
+
+    def _publish_pins(self, identities: dict[str, str]) -> None:
+        """Write what a person's own client pins, and where it calls, to be handed over."""
+        pins = {party: self.url(party) for party in ("shuffler", "issuer")} | identities
+        quorum = len(self._witness_keys)  # as in the page: all; none of them checks claims
+        more = {"witnesses": self._witness_keys, "witness_quorum": quorum, "checking_witnesses": []}
+        text = json.dumps(pins | more, indent=2)
+        (self.directory / "pins.json").write_text(f"{text}\n", encoding="utf-8")
 
     async def stop(self) -> None:
         """Stop all that were started, at once, since an interruption leaves little time."""

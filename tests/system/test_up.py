@@ -64,6 +64,14 @@ def test_up_serves_one_question_and_continues_in_its_folder(tmp_path: Path) -> N
         assert page == task.headers["access-control-allow-origin"]
         policy = _get(page).headers["content-security-policy"]
         assert f"connect-src {first['shuffler_url']} {first['issuer_url']};" in policy
+        pins = json.loads((folder / "pins.json").read_text(encoding="utf-8"))
+        assert [first["shuffler_url"], 2, 2] == [
+            pins["shuffler"],
+            pins["witness_quorum"],
+            len(pins["witnesses"]),
+        ]
+        pinned = (folder / "analyzer" / "identity.pub").read_text(encoding="utf-8")
+        assert pinned.strip() == pins["analyzer_identity"]
         said = _shuffledp(
             "contribute", digest, "--person", "person-2", text="car\n", profile=first["profile"]
         )
