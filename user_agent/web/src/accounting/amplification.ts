@@ -79,7 +79,7 @@ interface Sizes {
 }
 
 /** Return the bins of M = 1 + dummies + Bin(others, blanket) + Bin(random, chance). */
-function blanketSizes(blanket: number, set: AnonymitySet): Sizes {
+export function blanketSizes(blanket: number, set: AnonymitySet): Sizes {
   const users = binomialWindow(set.others, Math.min(blanket, 1));
   const random = binomialWindow(set.randomDummies, set.dummyChance);
   const least = 1 + set.dummies + users.first + random.first;
