@@ -24,7 +24,7 @@ import * as read from "./readers";
 
 export const SUBMISSION_ID_BYTES = 16;
 
-const MAX_TASK_BYTES = 2 * 1024 * 1024;
+export const MAX_TASK_BYTES = 2 * 1024 * 1024;
 const MAX_ENVELOPE_BYTES = 1024 * 1024;
 const MAX_USERS = 10 ** 9;
 const MAX_LOCAL_EPSILON = 20;
