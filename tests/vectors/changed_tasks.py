@@ -17,6 +17,12 @@ _VALUES: Final[tuple[Any, ...]] = (
     *("none", "fixed", "fractional", "binomial", "geometric", "each-item", "given", "clip"),
     *("\u00e9", "a / b", " a", "a\u0301", "\u200b", "\U0001f600"),
 )
+_NEAR: Final = (
+    (841146804577, 113836841041),
+    (569600638022431, 77087063678521),
+    (8554542153507166, 1157731385304435),
+)
+"""Weights whose odds are below e^2: by a relative 8e-25, 2e-30 and 5e-32."""
 _KEYS: Final = (
     *("title", "population", "series", "round", "labels", "edges", "breakdown", "tokens", "name"),
     *("one_length", "peak", "keep_weight", "unit", "outside", "spacing", "given", "trials"),
@@ -36,6 +42,17 @@ def changed_tasks(texts: Mapping[str, str], number: int) -> list[dict[str, Any]]
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         if text != texts[name]:
             found.append({"of": name, **difference(texts[name], text), **_judged(text)})
+    return found
+
+
+def near_promises(name: str, old: str) -> list[dict[str, Any]]:
+    """Return changes of a task at e^2 whose odds are so near that doubles cannot tell them."""
+    found = list[dict[str, Any]]()
+    for true, other in _NEAR:
+        fields = json.loads(old)
+        fields["mechanism"] |= {"true_weight": str(true), "other_weight": str(other)}
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+        found.append({"of": name, **difference(old, text), **_judged(text)})
     return found
 
 

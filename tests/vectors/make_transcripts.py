@@ -28,6 +28,7 @@ from common.crypto.hpke import split_every as split
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import KeyUse, digest_of, prove_key, sign_receipt, signed_envelope_key
 from common.crypto.token_signing import TokenSigningKey
+from common.errors import AccountingError
 from common.limits import MAX_UNIX_TIME
 from common.messages.inclusion_proof import leaf
 from common.messages.submission import Value, split_submission
@@ -48,7 +49,7 @@ from tests.support.leaves import GrownTree, commitment_over, some_leaves
 from tests.support.tasks import draft
 from tests.support.vectors import vectors
 from tests.vectors.changed_notes import changed_notes
-from tests.vectors.changed_tasks import changed_tasks
+from tests.vectors.changed_tasks import changed_tasks, near_promises
 from tests.vectors.odd_signatures import odd_signatures
 from tests.vectors.transcript_cases import ALL, CASES, FIVE, HIDDEN, OTHERS, Case
 from tests.vectors.transcript_log import (
@@ -387,6 +388,33 @@ _CLAIMED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
     ),
 )
 """Protocols and fields of tasks whose central claim every device can check in a second."""
+_FEW: Final = {**HIDDEN, "n_min": 100}
+_FALSE: Final[Sequence[tuple[str, dict[str, Any], Sequence[float]]]] = (
+    ("puredump", {**_FEW, "domain_size": 1000, "dummies_per_user": 1.0}, (4, 36, 37, 40, 100, 710)),
+    ("fe1", {**_FEW, "domain_size": 900, "buckets": 11, "dummies_per_user": 0.1}, (37, 100, 710)),
+    ("sh", {"domain_size": 16, "n_min": 50, "local_epsilon": 20.0}, (0.5, 8, 16)),
+    ("murs", {"domain_size": 100, "buckets": 7, "n_min": 50, "local_epsilon": 18.0}, (0.5, 8, 16)),
+    (
+        "aue",
+        {
+            **_FEW,
+            "domain_size": 300,
+            "dummies": ItemDummies(trials=300, extra_weight=2**27, most=40),
+        },
+        (4, 40, 100, 710),
+    ),
+    (
+        "sbin",
+        {
+            **HIDDEN,
+            **FIVE,
+            "shuffler": ShufflerSpec(keep_weight=2**30, noise=BinomialNoise(trials=24)),
+            "delta": 1e-9,
+        },
+        (12, 40, 100, 710),
+    ),
+)
+"""Protocols and fields of tasks, and central ε that they do not keep."""
 _SPENT: Final[Sequence[tuple[float, float, float]]] = (
     (2.0, 0.25, 1e-6),
     (1.0, 0.1, 1e-6),
@@ -398,11 +426,22 @@ _SPENT: Final[Sequence[tuple[float, float, float]]] = (
 
 
 def claims() -> list[dict[str, Any]]:
-    """Return tasks, with an upper bound on the δ of their claim."""
+    """Return tasks, with an upper bound on the δ of their claim; null if it is beyond any bound."""
+    tasks = [_completed(Case(protocol, changes, (), 0)) for protocol, changes in _CLAIMED]
+    for protocol, changes, claimed in _FALSE:
+        many = _completed(Case(protocol, {**changes, "n_min": 10**6, "delta": 0.01}, (), 0))
+        few = {name: changes[name] for name in ("n_min", "delta") if name in changes}
+        tasks += (
+            dataclasses.replace(many, **few, central_epsilon=float(each), budget_epsilon=1000.0)
+            for each in claimed
+        )
     found = []
-    for protocol, changes in _CLAIMED:
-        task = _completed(Case(protocol, changes, (), 0))
-        found.append({"task": task.to_bytes().decode(), "delta_at_claim": delta_at_claim(task)})
+    for task in tasks:
+        try:
+            delta = delta_at_claim(task)
+        except AccountingError:
+            delta = None
+        found.append({"task": task.to_bytes().decode(), "delta_at_claim": delta})
     return found
 
 
@@ -410,6 +449,7 @@ def budgets() -> list[dict[str, Any]]:
     """Return claims of several answers, with the totals that the Python device charges."""
     spent = [Claim(local_epsilon=a, central_epsilon=b, delta=c) for a, b, c in _SPENT]
     together = [*(spent[: n + 1] for n in range(len(spent))), 40 * spent[1:2], 7 * spent[2:3]]
+    together += [n * spent[4:] for n in (2, 3)]  # the sum of their delta is all, and more than all
     return [
         {
             "claims": [
@@ -460,7 +500,9 @@ def changes(tasks: Callable[[str], str]) -> list[dict[str, Any]]:
         {name: tasks(name) for name in map("transcript-{}".format, cases)}
         for cases in (CASES, OTHERS)
     )
-    return changed_tasks(first, 1200) + changed_tasks(more, 440)
+    grr = "transcript-grr"
+    changed = changed_tasks(first, 1200) + changed_tasks(more, 440)
+    return changed + near_promises(grr, first[grr])
 
 
 def files() -> dict[str, Any]:

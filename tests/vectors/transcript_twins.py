@@ -7,13 +7,25 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict, ParseDict
 
 from common.crypto.signing import KeyUse, SigningIdentity, digest_of, prove_key
 from common.limits import MAX_UNIX_TIME
+from common.messages.batch import BatchId
+from common.messages.inclusion_proof import (
+    BatchCommitment,
+    InclusionProof,
+    Tree,
+    bucket_hash,
+    prefix_of,
+    salted,
+)
 from common.task.specs import KeyValueSpec, MechanismSpec, RapporSpec
 from common.task.task import Task
+from common.task_digest import TaskDigest
+from common.wire.batches import proof_to_wire
 from common.wire.transparency import log_proof_to_wire
+from protos.shuffledp.v1 import shuffler_pb2
 from tests.vectors.transcript_log import ANALYZER, DAY, NOW, SHUFFLER, STRANGER, log_of, public
 
 Twins = Sequence[tuple[str, str, Mapping[str, Any]]]
@@ -226,10 +238,25 @@ def _proofs(good: Mapping[str, Any]) -> Twins:
             shown(commitment=commitment | {"root": _base64(bytes(32))}),
         ),
         ("another depth", "ProofError", shown(commitment=commitment | {"bits": 5})),
+        ("a deeper tree that the analyzer signed", "ProofError", {"inclusion": _deeper(good)}),
         ("a longer path", "ProofError", shown(path=_base64(bytes(64)))),
         ("a bucket without leaves", "ProofError", shown(bucket=_base64(bytes(4)))),
         ("a bucket that is cut", "WireError", shown(bucket=_base64(b"\0\0\1\0" + bytes(32)))),
     ]
+
+
+def _deeper(good: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the proof of a tree with one bucket beside the whole batch."""
+    found = ParseDict(good["inclusion"], shuffler_pb2.GetInclusionResponse())
+    bucket, commitment = found.bucket[4:], found.commitment
+    place = prefix_of(salted(commitment.salt, bytes.fromhex(good["leaf"])), 1)
+    hashes = bytes(32), bucket_hash(bucket)
+    tree = Tree(512, b"".join(hashes if place else reversed(hashes)))
+    tree.n_leaves = commitment.n_leaves
+    digest, batch_id = TaskDigest(commitment.task_digest), BatchId(commitment.batch_id)
+    signed = BatchCommitment.sign(ANALYZER, digest, batch_id, tree, commitment.salt)
+    proof = InclusionProof(commitment=signed, bucket=bucket, path=tree.path(place))
+    return MessageToDict(proof_to_wire(proof, len(bucket) // 32))
 
 
 def _tokens(good: Mapping[str, Any]) -> Twins:

@@ -1,5 +1,7 @@
 /** Bytes: joining, comparing, and their forms as hexadecimal, base64 and integers. */
 
+import { StorageError } from "./errors";
+
 /** Bytes in memory of their own, as WebCrypto takes them. */
 export type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -56,14 +58,19 @@ export function fromBase64(text: string): Bytes | null {
   }
 }
 
-/** Return bytes that this program wrote in hexadecimal. */
+/** Return bytes that this program wrote in hexadecimal; raise StorageError if they were damaged. */
 export function knownHex(text: string): Bytes {
-  return fromHex(text) ?? new Uint8Array();
+  return undamaged(fromHex(text));
 }
 
-/** Return bytes that this program wrote in base64. */
+/** Return bytes that this program wrote in base64; raise StorageError if they were damaged. */
 export function knownBase64(text: string): Bytes {
-  return fromBase64(text) ?? new Uint8Array();
+  return undamaged(fromBase64(text));
+}
+
+function undamaged(bytes: Bytes | null): Bytes {
+  if (bytes === null) throw new StorageError("storage_failed");
+  return bytes;
 }
 
 /** Read a big-endian integer. */

@@ -1,5 +1,5 @@
 /**
- * Answer a task: fetch and check it, charge the account, prepare, save and submit: agent.py.
+ * Answer a task: fetch and check it, charge the account, prepare, save and submit: user_agent/core.py.
  *
  * An answer is randomized once, and saved before it is submitted, so that every retry sends the
  * same bytes.

@@ -43,8 +43,8 @@ export async function checkTask(
   const { key, proof } = task.shuffler;
   await checkKey(policy.shuffler, ENVELOPE_KEY, task.suite, key, proof);
   await checkTokens(task, policy);
-  if (now >= task.deadline) throw new PolicyError("deadline_passed");
-  if (task.localEpsilon > policy.localEpsilonCap) {
+  if (!(now < task.deadline)) throw new PolicyError("deadline_passed");
+  if (!(task.localEpsilon <= policy.localEpsilonCap)) {
     const epsilon = String(task.localEpsilon);
     throw new PolicyError("local_cap", { epsilon, cap: policy.localEpsilonCap });
   }
@@ -59,7 +59,7 @@ export async function checkTask(
     if (needed < 1 || checkedBy < needed) {
       throw new PolicyError("claim_not_checked", { protocol, checkedBy, needed });
     }
-  } else if (found > delta) {
+  } else if (!(found <= delta)) {
     throw new PolicyError("false_central_claim", { epsilon, delta, found: roundedUp(found) });
   }
   return found !== null;
@@ -80,7 +80,7 @@ export function checkTotals(policy: Policy, spent: readonly Claim[], claim: Clai
   const together = [...spent, claim];
   const local = localTotal(together);
   const tasks = spent.length;
-  if (local > policy.totalLocalEpsilonCap) {
+  if (!(local <= policy.totalLocalEpsilonCap)) {
     const before = roundedUp(localTotal(spent));
     const more = roundedUp(claim.localEpsilon);
     throw new BudgetError("local_budget", {
@@ -91,7 +91,7 @@ export function checkTotals(policy: Policy, spent: readonly Claim[], claim: Clai
     });
   }
   const { totalCentralEpsilonCap: cap, totalDeltaCap: delta } = policy;
-  if (centralTotal(together, delta) > cap) {
+  if (!(centralTotal(together, delta) <= cap)) {
     const before = roundedUp(centralTotal(spent, delta));
     const more = roundedUp(claim.centralEpsilon);
     throw new BudgetError("central_budget", { cap, delta, before, tasks, more });

@@ -26,7 +26,7 @@ export function itemOf(task: Task, value: Value): number {
     [rest, first, size] = [text, group * ofGroup, ofGroup];
   }
   let item: number;
-  if (edges) item = edges.bucketOf(numberOf(rest));
+  if (edges) item = edges.bucketOf(numberFrom(rest));
   else if (typeof rest === "string") {
     const own = labels.slice(first, first + size);
     item = namedItem(rest, breakdown ? own.map(afterGroup) : own, size);
@@ -36,7 +36,7 @@ export function itemOf(task: Task, value: Value): number {
   return first + item;
 }
 
-function numberOf(value: Value): number {
+function numberFrom(value: Value): number {
   if (typeof value === "number") return value;
   if (!NUMBER.test(value)) throw new ValueRangeError("not_a_number");
   return Number(value);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deltaUpper } from "../src/accounting/amplification";
+import { blanketSizes, deltaUpper } from "../src/accounting/amplification";
+import { logMass } from "../src/accounting/binomial";
 import { vectors } from "./vectors";
 
 /** Vectors beyond the ε of any claim, or without any: nothing to hold the device to. */
@@ -36,6 +37,18 @@ for (const each of vectors("accounting").vectors.filter(isClaim)) {
     assert.ok(found <= delta * 1.001, `${found} is far above ${delta}`);
   });
 }
+
+test("the probability of fewer users in the blanket than any bin holds is charged", () => {
+  const set = { others: 10 ** 5, dummies: 7, randomDummies: 10 ** 4, dummyChance: 0.3 };
+  const bins = (changes: object) => blanketSizes(0.01, { ...set, ...changes });
+  for (const [{ sizes, missed }, trials, chance] of [
+    [bins({ randomDummies: 0 }), set.others, 0.01],
+    [bins({ others: 0 }), set.randomDummies, set.dummyChance],
+  ] as const) {
+    const largest = (sizes[0] ?? 0) - 1 - set.dummies - 1;
+    assert.ok(largest > 0 && missed >= Math.exp(logMass(largest, trials, chance)));
+  }
+});
 
 test("a large ε of many users takes no longer", () => {
   const reduction = { answers: 5, blanket: 5e-4, signal: 1 - 5e-4, isHashed: false };

@@ -11,6 +11,7 @@ import {
   toHex,
 } from "../src/bytes";
 import { ANALYZER, SHUFFLER } from "../src/crypto/hpke";
+import { Device } from "../src/device";
 import { SettingsError, type ShuffleDpError } from "../src/errors";
 import { MemoryStore, type Records, type Store } from "../src/store/store";
 import { parseTask } from "../src/task/task";
@@ -155,7 +156,7 @@ describe("a device", { concurrency: 24 }, () => {
       await assert.rejects(device.contribute(parties.digest, 1), isNamed);
     }));
 
-  test("budgets hold across tasks, and a loser of a race is not charged", () =>
+  test("budgets hold across tasks", () =>
     withParties("grr", async (parties) => {
       const policy = await parties.policy({ totalLocalEpsilonCap: 3 });
       const store = new MemoryStore();
@@ -194,7 +195,7 @@ describe("a device", { concurrency: 24 }, () => {
 
   test("an answer is found counted, missing, or not yet proven", () =>
     withParties("grr", async (parties) => {
-      const { answers, leaf, inclusion } = parties.shown;
+      const { answers, inclusion } = parties.shown;
       const device = await parties.device();
       await device.contribute(parties.digest, 1);
       const changes = { leaves: toBase64(concat(...answers[0].leaves.map(hex))) };
@@ -224,7 +225,6 @@ describe("a device", { concurrency: 24 }, () => {
       const lost = await other.account.find(parties.digest);
       assert.equal(lost?.inclusion, "missing");
       assert.notEqual(lost?.leaves, "");
-      assert.ok(leaf);
     }));
 
   test("an account holds no value", () =>
@@ -237,6 +237,42 @@ describe("a device", { concurrency: 24 }, () => {
       );
       const [saved] = await device.account.answers();
       assert.doesNotMatch(JSON.stringify(saved), /7654321/);
+    }));
+
+  test("a task that was read before its deadline is not answered after it", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      const read = await device.read(parties.digest);
+      parties.now = read.task.deadline;
+      const known = Object.assign(read, read.task) as never;
+      await assert.rejects(device.contribute(parties.digest, 1, known), (error) => {
+        return (error as ShuffleDpError).key === "deadline_passed";
+      });
+      assert.deepEqual(await device.account.answers(), []);
+    }));
+
+  test("a task with tokens is not charged without a credential", () =>
+    withParties("mixdump", async (parties) => {
+      const { credential: _, ...settings } = (await parties.device())["settings"];
+      const device = new Device(settings);
+      await assert.rejects(device.contribute(parties.digest, "bike"), failsWith("SettingsError"));
+      assert.deepEqual(await device.account.answers(), []);
+    }));
+
+  test("no redirect is followed, and no endless answer read", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      const location = `${parties.issuer.url}/shuffledp.v1.Shuffler/FetchTask`;
+      parties.issuer.methods.set("/shuffledp.v1.Shuffler/FetchTask", () => [
+        200,
+        parties.fetched("0"),
+      ]);
+      parties.reply("FetchTask", () => [307, "", { location }]);
+      await assert.rejects(device.read(parties.digest), failsWith("PeerError"));
+      assert.equal(parties.issuer.count, 0);
+      const padding = "a".repeat(8 * 1024 * 1024);
+      parties.reply("FetchTask", () => [200, { ...parties.fetched("0"), padding }]);
+      await assert.rejects(device.read(parties.digest), failsWith("PeerError"));
     }));
 
   test("an issuer's address needs its pin", async () => {

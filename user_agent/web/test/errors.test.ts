@@ -20,8 +20,15 @@ function sources(folder: string): string {
 test("every sentence is used, and every parameter of it is given", () => {
   const code = sources("src") + sources("page");
   for (const [key, text] of Object.entries(messages)) {
-    assert.ok(code.includes(`"${key}"`), key);
-    assert.doesNotMatch(text, /[{}](?!\w)(?<!\w})/);
+    const wanted = Array.from(text.matchAll(/\{(\w+)\}/g), ([, name = ""]) => name);
+    assert.doesNotMatch(text.replace(/\{\w+\}/g, ""), /[{}]/);
+    const uses = [...code.matchAll(new RegExp(`"${key}"(?:,\\s*(\\{[^}]*\\}|\\w+))?`, "g"))];
+    assert.ok(uses.length > 0, key);
+    for (const [use, given = ""] of uses) {
+      const defined = new RegExp(`\\b${given}\\b[^=\\n]*= \\[?(\\{[^}]*\\})`).exec(code)?.[1];
+      const literal = wanted.length > 0 && /^\w/.test(given) ? (defined ?? "") : given;
+      for (const name of wanted) assert.match(literal, new RegExp(`\\b${name}\\b`), use);
+    }
   }
 });
 

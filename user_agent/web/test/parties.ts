@@ -24,7 +24,10 @@ function privateKey(seed: number): KeyObject {
   return createPrivateKey({ key: raw, format: "der", type: "pkcs8" });
 }
 
-const SHUFFLER = privateKey(2);
+/** Sign as the party of this seed: 1 is the analyzer, 2 the shuffler. */
+export function signedBy(seed: number, message: Uint8Array): string {
+  return toBase64(new Uint8Array(sign(null, message, privateKey(seed))));
+}
 
 /** A party that answers by a table of methods, and keeps every request. */
 export class Party {
@@ -113,7 +116,7 @@ export class Parties {
     const bytes = (text: string) => knownBase64(text);
     const hash = createHash("sha256").update(bytes(envelope)).digest();
     const message = concat(utf8("shuffledp v1 receipt"), bytes(taskDigest), hash);
-    return toBase64(new Uint8Array(sign(null, message, SHUFFLER)));
+    return signedBy(2, message);
   }
 
   /** Answer every call of a method so. */

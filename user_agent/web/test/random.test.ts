@@ -15,17 +15,37 @@ for (const n of [2n, 3n, 5n, 13n, 64n, 2n ** 32n, 2n ** 32n + 1n, 3n * 2n ** 61n
   test(`integers below ${n} are uniform`, () => {
     const uniform = new SecureUniform();
     const cells = Number(n < 16n ? n : 16n);
-    const counts = new Array<number>(cells).fill(0);
+    const [high, low] = [0, 1].map(() => new Array<number>(cells).fill(0)) as [number[], number[]];
     for (let draw = 0; draw < DRAWS; draw++) {
       const drawn = uniform.below(n);
       assert.ok(drawn >= 0n && drawn < n);
       const cell = Number((drawn * BigInt(cells)) / n);
-      counts[cell] = (counts[cell] ?? 0) + 1;
+      high[cell] = (high[cell] ?? 0) + 1;
+      const rest = Number(drawn % BigInt(cells));
+      low[rest] = (low[rest] ?? 0) + 1;
     }
-    const found = chiSquared(counts, DRAWS);
-    assert.ok(found < most(cells), `${found}`);
+    for (const counts of [high, low]) {
+      const found = chiSquared(counts, DRAWS);
+      assert.ok(found < most(cells), `${found}`);
+    }
   });
 }
+
+test("every bit of a long draw is random", () => {
+  const uniform = new SecureUniform();
+  const counts = new Array<number>(2048).fill(0);
+  for (let draw = 0; draw < 400; draw++) {
+    const bits = uniform
+      .below(1n << 2048n)
+      .toString(2)
+      .padStart(2048, "0");
+    counts.forEach((count, at) => {
+      counts[at] = count + Number(bits[at]);
+    });
+  }
+  // Fails by chance with probability below 1e-20.
+  assert.ok(counts.every((count) => count > 100 && count < 300));
+});
 
 test("every order of four is as likely", () => {
   const uniform = new SecureUniform();

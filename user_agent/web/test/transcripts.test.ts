@@ -6,7 +6,7 @@ import { ANALYZER, SHUFFLER, sealContext, sealer } from "../src/crypto/hpke";
 import { Identity, isValidReceipt, verifyTask } from "../src/crypto/signing";
 import { PendingToken, tokenChallenge } from "../src/crypto/tokens";
 import { PeerError, PolicyError, ShuffleDpError, WireError } from "../src/errors";
-import { includes, leafOf } from "../src/inclusion/proof";
+import { includes, leafOf, verifyCommitment } from "../src/inclusion/proof";
 import { NoteKey, SignedCheckpoint } from "../src/log/checkpoint";
 import { DeviceLog, WitnessPolicy } from "../src/log/device_log";
 import { keepsPromise, mechanismOf } from "../src/mechanisms/registry";
@@ -105,8 +105,8 @@ async function received(shown: Transcript): Promise<void> {
 async function included(shown: Transcript): Promise<string | undefined> {
   const analyzer = Identity.fromHex(shown.pins.analyzer);
   const proof = inclusionProof(shown.inclusion);
-  const found = await includes(proof, hex(shown.leaf), analyzer, hex(shown.digest));
-  return found ? undefined : "absent";
+  await verifyCommitment(proof.commitment, analyzer, hex(shown.digest));
+  return (await includes(proof, hex(shown.leaf))) ? undefined : "absent";
 }
 
 async function token(shown: Transcript): Promise<void> {

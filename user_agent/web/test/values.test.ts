@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { utf8 } from "../src/bytes";
+import { knownBase64, knownHex, utf8 } from "../src/bytes";
 import { roundedUp } from "../src/decimal";
-import { TaskError, ValueRangeError } from "../src/errors";
+import { StorageError, TaskError, ValueRangeError } from "../src/errors";
 import { parseTask } from "../src/task/task";
 import { itemOf } from "../src/values";
 import { vectors } from "./vectors";
@@ -65,6 +65,13 @@ test("groups are named, and cannot be mistaken for values", () => {
   }
   const nameless = whole.replace('"attribute":"country",', "");
   assert.throws(() => parseTask(utf8(nameless)), TaskError);
+});
+
+test("damaged bytes of the storage are an error, not empty", () => {
+  assert.deepEqual([knownHex("00ff"), knownBase64("")], [Uint8Array.of(0, 255), new Uint8Array()]);
+  for (const read of [() => knownHex("0"), () => knownBase64("A")]) {
+    assert.throws(read, StorageError);
+  }
 });
 
 test("privacy figures are shown rounded up", () => {

@@ -9,7 +9,7 @@
  * `MARGIN`, and what lies beyond a window is charged in full.
  */
 
-import { binomialWindow, logMass, MARGIN, upperTails, type Window } from "./binomial";
+import { binomialWindow, logMass, MARGIN, MAX_EPSILON, upperTails, type Window } from "./binomial";
 
 /** A mechanism for items by its integer weights, with uniform dummies: reduction.py. */
 export interface Reduction {
@@ -36,12 +36,17 @@ const BIN_SHARE = 6e-5;
 /** Bins of less mass are charged in full. */
 const NEGLIGIBLE = 1e-24;
 
-/** Return an upper bound on δ at ε. Cost: at most half a second, for 10^9 users too. */
+/**
+ * Return an upper bound on δ at ε: 1 if ε is above MAX_EPSILON.
+ *
+ * Cost: at most half a second, for 10^9 users too.
+ */
 export function deltaUpper(
   reduction: Reduction,
   anonymitySet: AnonymitySet,
   epsilon: number,
 ): number {
+  if (!(epsilon <= MAX_EPSILON)) return 1;
   const [own, set, share] = onTwoItems(reduction, anonymitySet);
   const { masses, sizes, missed } = blanketSizes(share, set);
   let total = missed;
@@ -74,7 +79,7 @@ interface Sizes {
 }
 
 /** Return the bins of M = 1 + dummies + Bin(others, blanket) + Bin(random, chance). */
-function blanketSizes(blanket: number, set: AnonymitySet): Sizes {
+export function blanketSizes(blanket: number, set: AnonymitySet): Sizes {
   const users = binomialWindow(set.others, Math.min(blanket, 1));
   const random = binomialWindow(set.randomDummies, set.dummyChance);
   const least = 1 + set.dummies + users.first + random.first;
@@ -153,8 +158,9 @@ function exclusiveExcess(sums: Window, epsilon: number, shift: number): number {
   let total = sums.below * sums.first + 2 * sums.above * (last + 1);
   let tail: UpperTail | undefined;
   for (let sum = last; sum >= sums.first; sum--) {
-    const k = Math.floor((growth * sum + shift) / (1 + growth));
-    if (k >= sum) break;
+    if (shift >= sum) break;
+    // From e^ε = 2^53 on, the quotient is rounded to the sum itself.
+    const k = Math.min(sum - 1, Math.floor((growth * sum + shift) / (1 + growth)));
     tail = tail?.movedTo(sum, k) ?? UpperTail.of(sum, k);
     const rest = (k + 1 - sum) * growth + k + 1 - shift;
     const excess = rest * tail.mass + (1 + growth) * tail.loss;

@@ -7,6 +7,8 @@
 
 /** Relative margin on every sum of this folder: far above the error of a million roundings. */
 export const MARGIN = 1 + 1e-8;
+/** Largest central ε whose δ is computed: common/accounting/epsilon_search.py. */
+export const MAX_EPSILON = 100;
 /** Share of the mode's mass at which a window ends. */
 const END = 1e-26;
 

@@ -5,6 +5,7 @@ import { EXTRA_WEIGHT_SUM, ItemDummies, UniformDummies } from "../task/dummies";
 import { KEEP_SUM } from "../task/parts";
 import type { Task } from "../task/task";
 import { deltaUpper } from "./amplification";
+import { MARGIN } from "./binomial";
 import { binomialDelta, eachItemDelta, geometricDelta } from "./item_noise";
 
 /** Largest number of users, and of dummies, for which the bounds have been checked. */
@@ -21,7 +22,7 @@ export function deltaAtClaim(task: Task): number | null {
   const { localEpsilon: local, centralEpsilon: epsilon, mechanism, dummies, noise } = task;
   if (epsilon >= local) return 0;
   if (!task.row.isAmplified) {
-    return -Math.expm1(epsilon - local) / (1 + Math.exp(-local)); // [KOV15]
+    return (-Math.expm1(epsilon - local) / (1 + Math.exp(-local))) * MARGIN; // [KOV15]
   }
   const users = Math.max(1, shareOf(task.nMin, task.assumedHonestFraction));
   const isNoiseless = mechanism.otherWeight === 0n;

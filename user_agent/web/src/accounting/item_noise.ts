@@ -10,9 +10,8 @@
  */
 
 import { type GeometricNoise, RATIO_SUM } from "../task/parts";
-import { binomialWindow, MARGIN, upperTails } from "./binomial";
+import { binomialWindow, MARGIN, MAX_EPSILON, upperTails } from "./binomial";
 
-const MAX_EPSILON = 100;
 /** Largest probability, charged to δ, that more users are excluded than assumed. */
 const EXCLUDED_TAIL = 1e-20;
 

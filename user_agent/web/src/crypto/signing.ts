@@ -5,16 +5,7 @@
  * number [RFC8032, Section 5.1.7]; both are refused here before WebCrypto sees them.
  */
 
-import {
-  type Bytes,
-  concat,
-  equal,
-  fingerprint,
-  knownHex,
-  sha256,
-  toInteger,
-  utf8,
-} from "../bytes";
+import { type Bytes, concat, equal, fingerprint, fromHex, sha256, toInteger, utf8 } from "../bytes";
 import { ProofError, WireError } from "../errors";
 
 export const IDENTITY_BYTES = 32;
@@ -49,7 +40,7 @@ export class Identity {
 
   /** Parse 64 hexadecimal digits, or raise WireError. */
   static fromHex(text: string): Identity {
-    return Identity.of(knownHex(text.toLowerCase()));
+    return Identity.of(fromHex(text.toLowerCase()) ?? new Uint8Array());
   }
 
   /** Return whether this identity signed a message under a label. */

@@ -83,7 +83,7 @@ export class InclusionMonitor {
     const prefix = await prefixOf(commitment, leaf);
     const proof = await this.shuffler.inclusion(digest, prefix);
     if (!isSame(proof.commitment, commitment)) throw new ProofError("two_commitments");
-    return includes(proof, leaf, this.analyzer, digest);
+    return includes(proof, leaf);
   }
 }
 

@@ -82,16 +82,11 @@ function bitsFor(leaves: bigint): number {
 /**
  * Return whether the analyzer received a leaf; false is a proof of absence.
  *
- * Raises ProofError if the commitment is invalid, or the proof does not lead to the signed root.
+ * The proof's commitment must have been verified. Raises ProofError if the proof does not lead to
+ * its root.
  */
-export async function includes(
-  proof: InclusionProof,
-  leaf: Bytes,
-  analyzer: Identity,
-  digest: Bytes,
-): Promise<boolean> {
+export async function includes(proof: InclusionProof, leaf: Bytes): Promise<boolean> {
   const { commitment, bucket, path } = proof;
-  await verifyCommitment(commitment, analyzer, digest);
   const isLong = path.length === commitment.bits;
   if (!isLong || path.some((hash) => hash.length !== HASH_BYTES)) {
     throw new ProofError("path_length", { value: path.length, wanted: commitment.bits });

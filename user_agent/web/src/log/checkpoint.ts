@@ -20,7 +20,7 @@ import { IDENTITY_BYTES, Identity } from "../crypto/signing";
 import { ProofError, WireError } from "../errors";
 import { EMPTY_ROOT, HASH_BYTES, MAX_SIZE } from "./merkle";
 
-const MAX_NOTE_BYTES = 1 << 17;
+export const MAX_NOTE_BYTES = 1 << 17;
 const CHECKPOINT = 1;
 const COSIGNATURE = 4;
 const KEY_ID_BYTES = 4;

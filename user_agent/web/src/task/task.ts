@@ -24,7 +24,7 @@ import * as read from "./readers";
 
 export const SUBMISSION_ID_BYTES = 16;
 
-const MAX_TASK_BYTES = 2 * 1024 * 1024;
+export const MAX_TASK_BYTES = 2 * 1024 * 1024;
 const MAX_ENVELOPE_BYTES = 1024 * 1024;
 const MAX_USERS = 10 ** 9;
 const MAX_LOCAL_EPSILON = 20;
@@ -200,16 +200,16 @@ function checkClaims(task: Task): void {
   const isInfinite = local === Number.POSITIVE_INFINITY;
   const isLocal = local > 0 && (isInfinite || local <= MAX_LOCAL_EPSILON);
   const isShare = delta >= MIN_DELTA && delta < 1 && fraction > 0 && fraction <= 1;
-  if (!isLocal || !isShare || central < 0 || central > local) throw new TaskError("claim_range");
+  if (!isLocal || !isShare || !(central >= 0 && central <= local))
+    throw new TaskError("claim_range");
   const isNoiseless = task.mechanism.otherWeight === 0n;
   const isOwn = task.row.isAmplified || central === 0 || central === local;
   if (isInfinite !== isNoiseless || task.coalitionEpsilon !== local || !isOwn) {
     throw new TaskError("claim_of_noise");
   }
   const { budgetEpsilon: budget, budgetDelta } = task;
-  if (!(budget > 0) || budget < central || budgetDelta < delta || budgetDelta >= 1) {
-    throw new TaskError("budget_range");
-  }
+  const isBudget = budget > 0 && budget >= central && budgetDelta >= delta && budgetDelta < 1;
+  if (!isBudget) throw new TaskError("budget_range");
 }
 
 function checkKeysAndSizes(task: Task): void {

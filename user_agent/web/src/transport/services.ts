@@ -5,8 +5,9 @@ import { SIGNATURE_BYTES, type SignedTask } from "../crypto/signing";
 import { MODULUS_BYTES } from "../crypto/tokens";
 import { ProofError, WireError } from "../errors";
 import { type BatchCommitment, type InclusionProof, MAX_BITS } from "../inclusion/proof";
-import { SignedCheckpoint } from "../log/checkpoint";
+import { MAX_NOTE_BYTES, SignedCheckpoint } from "../log/checkpoint";
 import { HASH_BYTES, MAX_SIZE, type Path } from "../log/merkle";
+import { MAX_TASK_BYTES } from "../task/task";
 import {
   bytesField,
   type ConnectService,
@@ -16,8 +17,6 @@ import {
   wholeField,
 } from "./connect";
 
-const MAX_TASK_BYTES = 2 * 1024 * 1024;
-const MAX_NOTE_BYTES = 1 << 17;
 const MAX_BUCKET_BYTES = 4 * 1024 * 1024;
 const MAX_PATH = 128;
 

@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { test } from "node:test";
+import {
+  type Bytes,
+  concat,
+  fromBase64,
+  fromInteger,
+  splitEvery,
+  toBase64,
+  utf8,
+} from "../src/bytes";
+import { FORESEEN, type Parties, signedBy, withParties } from "./parties";
+import { hex } from "./vectors";
+
+const bytes = (text: string) => fromBase64(text) as Bytes;
+const NOT_YET = [400, { code: "failed_precondition", message: "not yet" }, FORESEEN] as const;
+
+/** Return a device with an answer that arrived, which has these leaves. */
+async function answered(parties: Parties, leaves: Bytes) {
+  const device = await parties.device();
+  await device.contribute(parties.digest, 1);
+  await device.account.change(parties.shown.digest, { leaves: toBase64(leaves) });
+  const inclusion = async () => (await device.account.find(parties.digest))?.inclusion;
+  return { device, inclusion };
+}
+
+/** Sign the transcript's commitment with changed fields, as its analyzer. */
+function committed(parties: Parties, changes: object) {
+  const commitment = { ...parties.shown.inclusion.commitment, ...changes };
+  const { taskDigest, batchId, nLeaves, bits = 0, salt, root } = commitment;
+  const message = concat(
+    utf8("shuffledp v1 batch commitment"),
+    bytes(taskDigest),
+    bytes(batchId),
+    fromInteger(BigInt(nLeaves), 8),
+    fromInteger(bits, 1),
+    bytes(salt),
+    bytes(root),
+  );
+  return { ...commitment, signature: signedBy(1, message) };
+}
+
+const asked = (parties: Parties): Bytes[] =>
+  parties
+    .bodies("GetInclusion")
+    .flatMap((body) => JSON.parse(body).prefix ?? [])
+    .map(bytes);
+
+test("of many reports 64 are drawn, once, before any prefix is sent", () =>
+  withParties("grr", async (parties) => {
+    const all = Array.from({ length: 300 }, (_, n) => createHash("sha256").update(`${n}`).digest());
+    const { device, inclusion } = await answered(parties, concat(...all));
+    const kept = async () => (await device.account.find(parties.digest))?.leaves ?? "";
+    const before: string[] = [];
+    parties.reply("GetInclusion", ({ prefix }) =>
+      prefix ? NOT_YET : [200, parties.shown.inclusion],
+    );
+    for (let round = 0; round < 3; round++) {
+      await device.monitor.checkDue();
+      before.push(await kept());
+    }
+    assert.equal(await inclusion(), "unchecked");
+    const drawn = splitEvery(bytes(before[0] ?? ""), 32).map(toBase64);
+    assert.equal(new Set(drawn).size, 64);
+    assert.ok(drawn.every((one) => all.some((leaf) => toBase64(leaf) === one)));
+    assert.equal(new Set(before).size, 1);
+  }));
+
+test("no prefix is sent for a commitment that does not verify", () =>
+  withParties("grr", async (parties) => {
+    const { inclusion: whole, answers } = parties.shown;
+    const { device, inclusion } = await answered(parties, hex(answers[0].leaves[0]));
+    const root = toBase64(new Uint8Array(32));
+    const commitment = { ...whole.commitment, root };
+    parties.reply("GetInclusion", () => [200, { ...whole, commitment }]);
+    await device.monitor.checkDue();
+    await device.monitor.checkDue();
+    assert.ok(parties.bodies("GetInclusion").length > 0);
+    assert.deepEqual(asked(parties), []);
+    assert.equal(await inclusion(), "unchecked");
+  }));
+
+test("a second commitment to one batch proves nothing, even if it is signed", () =>
+  withParties("grr", async (parties) => {
+    const { inclusion: whole, answers } = parties.shown;
+    const { device, inclusion } = await answered(parties, hex(answers[0].leaves[0]));
+    assert.deepEqual(committed(parties, {}), whole.commitment);
+    const commitment = committed(parties, { batchId: toBase64(new Uint8Array(16).fill(1)) });
+    parties.reply("GetInclusion", ({ prefix }) => [
+      200,
+      prefix ? { ...whole, commitment } : { ...whole, bucket: "" },
+    ]);
+    await device.monitor.checkDue();
+    assert.equal(asked(parties).length, 1);
+    assert.equal(await inclusion(), "unchecked");
+  }));
