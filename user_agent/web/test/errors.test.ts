@@ -51,6 +51,7 @@ test("huge and deep texts are refused at once", () => {
     `"${"a".repeat(2e6)}"`,
     "[".repeat(2e6),
     '{"a":'.repeat(3e5),
+    `{"${'\\"'.repeat(1e5)}`,
   ]) {
     assert.throws(() => parseTask(encode(text)), TaskError);
   }
