@@ -276,6 +276,43 @@ def test_a_person_whose_storage_was_cleared_answers_no_second_time(
 
 
 @pytest.mark.slow
+def test_another_persons_link_takes_over_no_answer(
+    parties: PageParties, visitor: Watched, browser: Browser
+) -> None:
+    """A saved answer keeps its own invitation, and the other person can answer elsewhere."""
+    signed, page = parties.publish(), visitor.page
+    own, other = parties.invite(signed), parties.invite(signed)
+    page.route("**/IssueToken", lambda route: route.abort())
+    page.goto(own)
+    _send(page)
+    _is_headed(page, "Saved, not sent yet")
+    expect(page.get_by_role("main")).not_to_contain_text("with another invitation")
+    page.unroute_all(behavior="wait")
+    for link in (f"{parties.page}#task={signed.digest().hex()}&credential={'ab' * 32}", other):
+        page.goto(link)
+        expect(page.get_by_role("main")).to_contain_text("with another invitation")
+        _is_headed(page, "Received")
+    for link, heading in ((other, "Received"), (own, "Refused")):
+        elsewhere = watch(browser)
+        elsewhere.page.goto(link)
+        _send(elsewhere.page)
+        _is_headed(elsewhere.page, heading)
+        elsewhere.close()
+
+
+@pytest.mark.slow
+def test_a_link_to_no_question_is_not_kept(parties: PageParties, visitor: Watched) -> None:
+    """Another website can leave nothing here: the next visit asks for an invitation again."""
+    page = visitor.page
+    page.goto(f"{parties.page}#task={'00' * 32}&credential=ab")
+    _is_headed(page, "This question cannot be answered now")
+    page.goto("about:blank")
+    page.goto(parties.page)
+
+    _is_headed(page, "You need an invitation")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("days", [-1, 30])
 def test_a_wrong_clock_is_named(parties: PageParties, visitor: Watched, days: int) -> None:
     """It is no fork."""

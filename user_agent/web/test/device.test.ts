@@ -6,9 +6,11 @@ import {
   concat,
   fromBase64,
   knownBase64,
+  sha256,
   splitEvery,
   toBase64,
   toHex,
+  utf8,
 } from "../src/bytes";
 import { ANALYZER, SHUFFLER } from "../src/crypto/hpke";
 import { SettingsError, type ShuffleDpError } from "../src/errors";
@@ -102,6 +104,38 @@ describe("a device", { concurrency: 24 }, () => {
       assert.equal((await later.account.find(parties.digest))?.state, "arrived");
       assert.equal(new Set(parties.bodies("Submit")).size, 1);
       assert.equal(parties.bodies("Submit").length, 4);
+    }));
+
+  test("an answer keeps its own credential, whoever sends it again", () =>
+    withParties("mixdump", async (parties) => {
+      const store = new MemoryStore();
+      const first = await parties.device({ store, credential: utf8("person 3") });
+      parties.reply("IssueToken", () => null);
+      await assert.rejects(first.contribute(parties.digest, "bike"), failsWith("PeerError"));
+      signTokens(parties);
+      const other = await parties.device({ store, credential: utf8("person 4") });
+      const { isRepeated, isSent, answer } = await other.contribute(parties.digest, "car");
+      assert.deepEqual([isRepeated, isSent, answer.credential], [true, true, ""]);
+      assert.equal(answer.credentialHash, toHex(await sha256(utf8("person 3"))));
+      const asked = parties.bodies("IssueToken").map((body) => JSON.parse(body).credential);
+      assert.deepEqual([...new Set(asked)], [toBase64(utf8("person 3"))]);
+    }));
+
+  test("only a task that this device has checked is answered without a connection", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      const checked = await device.read(parties.digest);
+      const other = await (await parties.device()).read(parties.digest);
+      parties.reply("FetchTask", () => [404, ""]);
+      const foreign = { ...checked, task: parseTask(Buffer.from(parties.shown.task)) };
+      for (const [digest, shown] of [
+        [parties.digest, foreign],
+        [parties.digest, other],
+        [new Uint8Array(32), checked],
+      ] as const) {
+        await assert.rejects(device.contribute(digest, 1, shown), failsWith("ForeignReplyError"));
+      }
+      assert.ok((await device.contribute(parties.digest, 1, checked)).isSent);
     }));
 
   test("a false receipt leaves the answer pending", () =>
