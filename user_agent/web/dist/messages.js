@@ -1,1 +1,1 @@
-import{a}from"./chunk-2VSXKZHV.js";export{a as messages};
+import{a}from"./chunk-FR26M474.js";export{a as messages};

@@ -5,6 +5,7 @@ import { knownBase64, knownHex, splitEvery, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
 import {
+  ForkError,
   PeerError,
   SettingsError,
   ShuffleDpError,
@@ -55,10 +56,12 @@ function warn(...texts: readonly string[]): void {
   }
 }
 
-/** Return the sentence of an error. */
-function explained(error: unknown): string {
-  if (!(error instanceof ShuffleDpError)) return asSentence(sentence("unforeseen"));
-  return asSentence(isElsewhere(error) ? sentence("answered_elsewhere") : error.message);
+/** Return the sentence of an error, and another party's own words apart from it. */
+function explained(error: unknown): string[] {
+  if (!(error instanceof ShuffleDpError)) return [asSentence(sentence("unforeseen"))];
+  if (isElsewhere(error)) return [asSentence(sentence("answered_elsewhere"))];
+  const { message, reason } = error;
+  return [asSentence(message), reason && word("reason", { reason })];
 }
 
 function isElsewhere(error: unknown): boolean {
@@ -159,7 +162,7 @@ class Page {
       if (this.#mayAsk && this.#current) await this.#ask(this.#current);
       await this.#refresh();
     } catch (error) {
-      warn(explained(error));
+      warn(...explained(error));
     } finally {
       this.#isBusy = false;
     }
@@ -176,7 +179,7 @@ class Page {
     } catch (error) {
       const isSaved = (await this.#account.find(digest)) !== null;
       if (isSaved && isElsewhere(error)) await this.#account.markRefused(name);
-      tell(explained(error), isSaved ? "" : word("untouched"));
+      tell(...explained(error), isSaved ? "" : word("untouched"));
     }
     this.#tabs.postMessage("");
   }
@@ -211,8 +214,8 @@ class Page {
         this.#mayAsk = true;
         void this.#catchUp();
       });
-      show(word("ask_failed"), again);
-      warn(explained(error), word("untouched"));
+      show(word("ask_failed"), again, error instanceof ForkError ? await this.#evidence() : null);
+      warn(...explained(error), word("untouched"));
     }
     say("");
     await this.#showAccount();
@@ -229,7 +232,7 @@ class Page {
       const value = choices.read();
       if (value === null) {
         form.querySelector<HTMLElement>("input, select")?.focus();
-        warn(explained(new ValueRangeError("no_choice")));
+        warn(...explained(new ValueRangeError("no_choice")));
         return;
       }
       const progress = element("progress", { ariaLabel: word("answer_sending"), tabIndex: -1 });
@@ -251,7 +254,7 @@ class Page {
       facts([
         [word("purpose"), task.purpose],
         [word("series"), series && word("series_round", { series, round })],
-        [word("until"), moment(task.deadline)],
+        [word("until"), word("until_latest", { moment: moment(task.deadline) })],
       ]),
       form,
       leaving(task),
@@ -279,10 +282,19 @@ class Page {
       paragraph(title, "prompt"),
       isAnother ? paragraph(word("another_invitation"), "caution") : null,
       paragraph(word(`text ${state}`)),
+      state === "missing" ? await this.#evidence(answer) : null,
       paragraph(word("answer_once")),
       element("details", {}, element("summary", {}, word("receipt")), facts(receipt)),
     );
     say(word(`text ${state}`), true);
+  }
+
+  /** Return a link that saves what this device saw of the log, and an answer that was lost. */
+  async #evidence(answer?: Answer): Promise<HTMLElement> {
+    const found = JSON.stringify({ answer, log: await this.#sender.evidence() }, null, 2);
+    const href = URL.createObjectURL(new Blob([found], { type: "application/json" }));
+    const link = element("a", { href, download: "evidence.json" }, word("evidence"));
+    return element("p", {}, link);
   }
 
   /** Return the invitation with which each task was answered; if it was not, any. */
@@ -324,11 +336,11 @@ async function open(): Promise<void> {
     try {
       given = await readFragment(hash, now());
     } catch (error) {
-      warn(explained(error));
+      warn(...explained(error));
     }
     await page.start(given);
   } catch (error) {
-    warn(explained(error));
+    warn(...explained(error));
   }
 }
 

@@ -50,6 +50,8 @@ export interface DeviceSettings {
   readonly now?: () => number;
   /** Average number of seconds between checks that an answer was counted. */
   readonly checkSeconds?: number;
+  /** Seconds since any moment, which never jump. */
+  readonly elapsed?: () => number;
 }
 
 /** A task that this device may answer, and who vouched for it. */
@@ -109,6 +111,7 @@ export class Device {
       this.uniform,
       this.now,
       settings.checkSeconds ?? CHECK_SECONDS,
+      settings.elapsed ?? (() => performance.now() / 1000),
     );
   }
 

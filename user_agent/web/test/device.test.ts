@@ -170,6 +170,23 @@ describe("a device", { concurrency: 24 }, () => {
       }));
   }
 
+  test("a refusal's reason is no part of the sentence, and cannot turn a line around", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      const message = `Call +1\u202e\n${"x".repeat(500)}`;
+      for (const [code, status] of [
+        ["call_us_now", "UNKNOWN"],
+        ["not_found", "NOT_FOUND"],
+      ]) {
+        parties.reply("FetchTask", () => [400, { code, message }, FORESEEN]);
+        await assert.rejects(device.read(parties.digest), (error: ShuffleDpError) => {
+          assert.equal(error.message, `the shuffler refused the call (${status})`);
+          assert.match(error.reason, /^Call \+1\?x{200,300}$/);
+          return true;
+        });
+      }
+    }));
+
   test("nothing is charged if the task is refused, or the value does not fit", () =>
     withParties("grr", async (parties) => {
       const device = await parties.device();
@@ -259,6 +276,20 @@ describe("a device", { concurrency: 24 }, () => {
       assert.equal(lost?.inclusion, "missing");
       assert.notEqual(lost?.leaves, "");
       assert.ok(leaf);
+    }));
+
+  test("checks are due by elapsed time, whatever the clock of the day does", () =>
+    withParties("grr", async (parties) => {
+      let seconds = 0;
+      const device = await parties.device({ checkSeconds: 10, elapsed: () => seconds });
+      await device.contribute(parties.digest, 1);
+      await device.monitor.checkDue();
+      parties.now += 1e5;
+      await device.monitor.checkDue();
+      assert.equal(parties.bodies("GetInclusion").length, 0);
+      seconds += 10;
+      await device.monitor.checkDue();
+      assert.notEqual(parties.bodies("GetInclusion").length, 0);
     }));
 
   test("an account holds no value", () =>

@@ -38,7 +38,8 @@ test("errors keep the names and statuses of the Python device", () => {
   assert.ok(fork instanceof ProofError);
   assert.ok(!(fork instanceof TaskError));
   const refusal = new PeerRefusalError("the shuffler", "ALREADY_EXISTS", "again");
-  assert.equal(refusal.message, "the shuffler refused the call (ALREADY_EXISTS): again");
+  assert.equal(refusal.message, "the shuffler refused the call (ALREADY_EXISTS)");
+  assert.equal(refusal.reason, "again");
   assert.equal(refusal.status, "ALREADY_EXISTS");
   assert.equal(sentence("deadline_passed"), "the task's deadline has passed");
 });
