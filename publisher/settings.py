@@ -20,7 +20,6 @@ from common.version import VERSION
 
 _OF_THE_SERVER: Final = {"hosts", "behind_proxy", "bundle"}
 """Settings that are no constants of the page."""
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _URL: Final = re.compile(r"(https://[a-z0-9.-]+|http://(localhost|127\.0\.0\.1))(:\d{1,5})?")
 
 
@@ -42,7 +41,10 @@ class PublisherSettings(ServiceSettings):
     """Settings of the publisher. Its pins and limits become constants of the page."""
 
     hosts: tuple[Host, ...] = ()
-    """Names, without a port, under which browsers reach the page; by default that of `listen`."""
+    """Names, without a port, under which browsers reach the page; by default that of `listen`.
+
+    A browser has an account, with limits of its own, under each name.
+    """
     behind_proxy: bool = False
     """Whether a proxy on a private network ends TLS, so that `plaintext` is allowed anywhere."""
     bundle: FilePath | None = None
@@ -65,6 +67,8 @@ class PublisherSettings(ServiceSettings):
     """Those of the witnesses that recompute every claim before they cosign."""
     checking_quorum: Annotated[int, Field(ge=0)] = 0
     """How many of them must have cosigned a task whose claim the page cannot check; 0 for all."""
+    trial: bool = False
+    """Tell people that one operator runs all parties, the publisher among them."""
     allow_tasks_without_tokens: bool = False
     """Answer tasks without tokens, to which anybody may submit any number of times."""
     local_epsilon_cap: Positive = 4.0
@@ -105,8 +109,7 @@ class PublisherSettings(ServiceSettings):
 
     def accepted_hosts(self) -> tuple[str, ...]:
         """Return the accepted Host names, without a port."""
-        own = self.listen.rpartition(":")[0].lower()
-        return self.hosts or (_LOOPBACK if is_local(self.listen) else (own,))
+        return self.hosts or (self.listen.rpartition(":")[0].lower(),)
 
     def constants(self) -> dict[str, object]:
         """
