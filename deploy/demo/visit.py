@@ -44,7 +44,7 @@ _POLL_SECONDS: Final = 1.0
 
 _OTHER_STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 QUESTIONS: Final[Mapping[Kind, tuple[str, str]]] = {
-    "categorical": ("A US state", "Which US state do you choose?"),
+    "categorical": ("A US state", "Which US state do you choose for yourself?"),
     "ordered": ("The size of a city", "How many people live in your city?"),
 }
 """Title and prompt of the demo's questions that the page can take an answer to."""
@@ -100,7 +100,7 @@ class Visit:
         n_users, (title, prompt) = len(self.people.values) + 1, QUESTIONS[self.people.kind]
         draft = closing_draft(self.people.draft, n_users, now=time.time(), shuffler_key=b"")
         draft = replace(draft, target_size=n_users + 1, suite=_SUITE)
-        purpose = f"The second round of a demo. {self.people.title}"
+        purpose = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
         return replace(draft, title=title, prompt=prompt, purpose=purpose)
 
     async def _serve(
