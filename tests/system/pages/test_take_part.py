@@ -209,8 +209,11 @@ def test_a_task_of_another_party_is_refused(
 def test_an_answer_beyond_a_limit_is_refused(parties: PageParties, visitor: Watched) -> None:
     """The page says which limit; and that of a trial that one operator runs all parties."""
     with parties.another_page(total_local_epsilon_cap=1.5, trial=True) as address:
-        visitor.page.goto(parties.invite(parties.publish(), address))
-        expect(visitor.page.get_by_role("main")).to_contain_text("one operator runs the analyzer")
+        signed = parties.publish(assumed_honest_fraction=0.4)
+        visitor.page.goto(parties.invite(signed, address))
+        main = visitor.page.get_by_role("main")
+        expect(main).to_contain_text("one operator runs the analyzer")
+        expect(main).to_contain_text("at least 1 honest person taking part")
         _send(visitor.page)
         _warns(visitor.page, "The limit of the total local epsilon is 1.5", _UNSENT)
 
