@@ -36,6 +36,7 @@ _QUIET: Final = (
     (b"x-content-type-options", b"nosniff"),
 )
 """Headers of every answer."""
+_STRICT: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Answer(NamedTuple):
@@ -60,13 +61,18 @@ class Page:
         constants: Mapping[str, object],
         services: Iterable[str],
         hosts: Iterable[str],
+        *,
+        has_tls: bool = False,
     ) -> None:
         """
         Read the bundle, and write the constants into it.
 
-        `services` are the addresses that the page may call, `hosts` names without a port. Raises
-        SettingsError if a file of the bundle cannot be read.
+        `services` are the addresses that the page may call, `hosts` names without a port. With TLS,
+        browsers are told not to use plaintext for a year.
+
+        Raises SettingsError if a file of the bundle cannot be read.
         """
+        self._common = (*_QUIET, *((_STRICT,) if has_tls else ()))
         self._hosts = frozenset(host.encode() for host in hosts)
         files = _files(bundle, f"export const constants = {json.dumps(constants)};\n".encode())
         integrity = {f"/{name}": _integrity(body, "sha384") for name, body in files.items()}
@@ -104,7 +110,7 @@ class Page:
         host = b" ".join(hosts)  # two are none
         status, headers, body = self.answer(scope["method"], scope["path"], host)
         length = (b"content-length", b"%d" % len(body))
-        headers = (*_QUIET, *headers, length)
+        headers = (*self._common, *headers, length)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": shown})

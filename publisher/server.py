@@ -17,10 +17,15 @@ _BUNDLE: Final = Path(__file__).parents[1] / "user_agent" / "web" / "dist"
 async def start(settings: PublisherSettings) -> HttpServer:
     """Serve the page, publish its address, and return its server, to be stopped at the end."""
     services = [url for url in (settings.shuffler, settings.issuer) if url is not None]
+    certificate = _certificate(settings)
     page = Page(
-        settings.bundle or _BUNDLE, settings.constants(), services, settings.accepted_hosts()
+        settings.bundle or _BUNDLE,
+        settings.constants(),
+        services,
+        settings.accepted_hosts(),
+        has_tls=certificate is not None,
     )
-    server = HttpServer(page, settings.listen, _certificate(settings))
+    server = HttpServer(page, settings.listen, certificate)
     server.start()
     StateDirectory.open(settings.state_directory).publish("address", server.address)
     logs.event("serving", {"party": "publisher", "address": server.address})

@@ -1,6 +1,5 @@
 """Settings of the publisher."""
 
-import math
 import re
 from dataclasses import fields
 from typing import Annotated, Final
@@ -12,15 +11,13 @@ from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.access import is_local
 from common.runtime.http_settings import Host
+from common.runtime.pin_settings import PinSettings
 from common.runtime.settings import FilePath, ServiceSettings
 from common.runtime.validation import STRICT
-from common.transparency.checkpoint import NoteKey, log_key
-from common.transparency.witness_policy import WitnessPolicy
 from common.version import VERSION
 
 _OF_THE_SERVER: Final = {"hosts", "behind_proxy", "bundle"}
 """Settings that are no constants of the page."""
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _URL: Final = re.compile(r"(https://[a-z0-9.-]+|http://(localhost|127\.0\.0\.1))(:\d{1,5})?")
 
 
@@ -34,15 +31,17 @@ def _service_url(url: str) -> str:
 
 
 ServiceUrl = Annotated[str, AfterValidator(_service_url)]
-Positive = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class PublisherSettings(ServiceSettings):
+class PublisherSettings(PinSettings):
     """Settings of the publisher. Its pins and limits become constants of the page."""
 
     hosts: tuple[Host, ...] = ()
-    """Names, without a port, under which browsers reach the page; by default that of `listen`."""
+    """Names, without a port, under which browsers reach the page; by default that of `listen`.
+
+    A browser has an account, with limits of its own, under each name.
+    """
     behind_proxy: bool = False
     """Whether a proxy on a private network ends TLS, so that `plaintext` is allowed anywhere."""
     bundle: FilePath | None = None
@@ -51,31 +50,14 @@ class PublisherSettings(ServiceSettings):
     """Address of the shuffler's HTTP, as browsers reach it."""
     issuer: ServiceUrl | None = None
     """Address of the issuer's HTTP, for tasks that require tokens."""
-    analyzer_identity: str
-    """The analyzer's signing identity that the page trusts: 64 hexadecimal digits."""
-    shuffler_identity: str
-    """The shuffler's signing identity that the page trusts: 64 hexadecimal digits."""
-    issuer_identity: str | None = None
-    """The issuer's signing identity that the page trusts: 64 hexadecimal digits."""
     witnesses: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Keys of the witnesses that the page trusts to see one log of tasks, as in witness.pub."""
-    witness_quorum: Annotated[int, Field(ge=0)] = 0
-    """How many of them must have cosigned a task's checkpoint; 0 for all."""
     checking_witnesses: tuple[str, ...] = ()
     """Those of the witnesses that recompute every claim before they cosign."""
     checking_quorum: Annotated[int, Field(ge=0)] = 0
     """How many of them must have cosigned a task whose claim the page cannot check; 0 for all."""
-    allow_tasks_without_tokens: bool = False
-    """Answer tasks without tokens, to which anybody may submit any number of times."""
-    local_epsilon_cap: Positive = 4.0
-    """Maximum local ε of one answer; infinite for no limit."""
-    total_local_epsilon_cap: Positive = 20.0
-    """Maximum sum of the local ε of a browser's answers; infinite for no limit."""
-    total_central_epsilon_cap: Annotated[float, Field(gt=0, lt=math.inf)] = 1.0
-    """Maximum central ε of a browser's answers together, at total_delta_cap."""
-    total_delta_cap: Annotated[float, Field(gt=0, lt=1)] = 1e-4
-    inclusion_check_seconds: Annotated[float, Field(gt=0, lt=math.inf)] = 3600.0
-    """Average number of seconds between checks that an answer was counted."""
+    trial: bool = False
+    """Tell people that one operator runs all parties, the publisher among them."""
+    local_epsilon_cap: Annotated[float, Field(gt=0)] = 4.0
 
     def __post_init__(self) -> None:
         pair = [file is not None for file in (self.tls_certificate, self.tls_key)]
@@ -105,8 +87,7 @@ class PublisherSettings(ServiceSettings):
 
     def accepted_hosts(self) -> tuple[str, ...]:
         """Return the accepted Host names, without a port."""
-        own = self.listen.rpartition(":")[0].lower()
-        return self.hosts or (_LOOPBACK if is_local(self.listen) else (own,))
+        return self.hosts or (self.listen.rpartition(":")[0].lower(),)
 
     def constants(self) -> dict[str, object]:
         """
@@ -114,13 +95,10 @@ class PublisherSettings(ServiceSettings):
 
         Raises WireError for a malformed key, and SettingsError for another breach of a rule.
         """
-        analyzer = PublicIdentity.from_hex(self.analyzer_identity, "analyzer_identity")
         PublicIdentity.from_hex(self.shuffler_identity, "shuffler_identity")
         if self.issuer_identity is not None:
             PublicIdentity.from_hex(self.issuer_identity, "issuer_identity")
-        witnesses = tuple(map(NoteKey.parse, self.witnesses))
-        quorum = self.witness_quorum or len(witnesses)
-        WitnessPolicy(log=log_key(analyzer), witnesses=witnesses, quorum=quorum)
+        quorum = self.witness_policy().quorum
         checking = self.checking_quorum or len(self.checking_witnesses)
         others = {each.name for each in fields(ServiceSettings)} | _OF_THE_SERVER
         own = {each.name: getattr(self, each.name) for each in fields(self)}

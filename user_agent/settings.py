@@ -7,54 +7,28 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
-from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.access import is_local
-from common.runtime.settings import FilePath, ServiceSettings
+from common.runtime.pin_settings import PinSettings
+from common.runtime.settings import FilePath
 from common.runtime.validation import STRICT
 from common.task.task import MAX_LOCAL_EPSILON
-from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.witness_policy import WitnessPolicy
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class UserAgentSettings(ServiceSettings):
+class UserAgentSettings(PinSettings):
     """Settings of one device."""
 
-    shuffler: str
-    """Address of the shuffler."""
-    analyzer_identity: str
-    """The analyzer's signing identity that this device trusts: 64 hexadecimal digits."""
-    shuffler_identity: str
-    """The shuffler's signing identity that this device trusts: 64 hexadecimal digits."""
-    witnesses: tuple[str, ...] = ()
-    """Keys of the witnesses that this device trusts to see one log of tasks, as in witness.pub."""
-    witness_quorum: Annotated[int, Field(ge=0)] = 0
-    """How many of them must have cosigned a task's checkpoint; 0 for all."""
     allow_unlogged_tasks: bool = False
     """Answer tasks without a proof that every device sees the same tasks."""
-    inclusion_check_seconds: Annotated[float, Field(gt=0, lt=math.inf)] = 3600.0
-    """Average number of seconds between checks that an answer was counted."""
-    local_epsilon_cap: float = 4.0
-    """Maximum local ε of one answer; infinite for no limit."""
-    total_local_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
-    """Maximum sum of the local ε of all answers of a person; infinite for no limit."""
-    total_central_epsilon_cap: Annotated[float, Field(gt=0, lt=math.inf)] = 1.0
-    """Maximum composed central ε of all answers of a person, at total_delta_cap."""
     total_delta_cap: Annotated[float, Field(ge=MIN_COMPOSED_DELTA, lt=1)] = 1e-4
     lasting_responses: bool = False
     """Answer questions that may be asked again with the same permanent noise. Their epsilon assumes
     that the person's answer stays the same; a change may become visible."""
-    issuer: str | None = None
-    """Address of the issuer of one-time tokens, for tasks that require tokens."""
-    issuer_identity: str | None = None
-    """The issuer's signing identity that this device trusts: 64 hexadecimal digits."""
     credential_file: FilePath | None = None
     """File of the credential that shows the issuer who asks: a secret of 64 hexadecimal digits or
     an ID token; for several persons, lines NAME CREDENTIAL."""
-    allow_tasks_without_tokens: bool = False
-    """Answer tasks without tokens, to which anybody may submit any number of times: the analyzer
-    alone can then leave you alone in a batch, and learn as much as from your report by itself."""
     several_persons: bool = False
     """Answer for several people, identified by their names. For tests and shared devices."""
 
@@ -85,15 +59,5 @@ class UserAgentSettings(ServiceSettings):
             )
 
     def log_policy(self) -> WitnessPolicy | None:
-        """
-        Return the pins of the log; None if tasks need not be logged.
-
-        Raises WireError for a malformed key, and SettingsError for another breach of a rule.
-        """
-        if self.allow_unlogged_tasks:
-            return None
-        return WitnessPolicy(
-            log=log_key(PublicIdentity.from_hex(self.analyzer_identity, "analyzer_identity")),
-            witnesses=tuple(map(NoteKey.parse, self.witnesses)),
-            quorum=self.witness_quorum or len(self.witnesses),
-        )
+        """Return the pins of the log, as `witness_policy`; None if tasks need not be logged."""
+        return None if self.allow_unlogged_tasks else self.witness_policy()

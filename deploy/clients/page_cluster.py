@@ -75,6 +75,7 @@ class PageCluster(Cluster):
             shuffler=self.url("shuffler"),
             issuer=self.url("issuer"),
             witnesses=self._witness_keys,
+            trial=True,
             total_central_epsilon_cap=10.0,  # small batches have hardly any amplification
             inclusion_check_seconds=2.0,
             **pinned,

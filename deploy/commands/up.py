@@ -15,6 +15,7 @@ from deploy.terminal.console import terminal
 
 if TYPE_CHECKING:
     from common.crypto.signing import SignedTask
+    from common.messages.batch import BatchState, TaskState
     from deploy.clients.page_cluster import PageCluster
 
 app = typer.Typer()
@@ -82,8 +83,18 @@ async def _serve(cluster: "PageCluster", draft: Path, *, json: bool) -> None:
             _show(cluster, signed, json=json)
             status.update("Nobody has opened the question yet.")
             status.start()
-            async for found in cluster.watch(signed.digest()):
-                status.update(f"Answers: {found.n_users:,}. The batch is {found.state}.")
+            async with cluster.operator() as operator:
+                async for found in cluster.watch(signed.digest()):
+                    _, summary = await operator.describe(signed.digest())
+                    status.update(_progress(found.n_users, found.state, summary.state))
+
+
+def _progress(n_users: int, batch: "BatchState", task: "TaskState") -> str:
+    """Return what happens: the batch's state, and once the analyzer has it, the result's."""
+    from deploy.tasks.task_view import DELIVERED
+
+    state = f"The result is {task}." if batch in DELIVERED else f"The batch is {batch}."
+    return f"Answers: {n_users:,}. {state}"
 
 
 async def _ask(cluster: "PageCluster", file: Path) -> "SignedTask":

@@ -39,7 +39,7 @@ _OPEN_SECONDS: Final = 180
 """Time from the visitor's answer to the end of the batch."""
 _OTHER_STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 QUESTIONS: Final[Mapping[Kind, tuple[str, str]]] = {
-    "categorical": ("A US state", "Which US state do you choose?"),
+    "categorical": ("A US state", "Which US state do you choose for yourself?"),
     "ordered": ("The size of a city", "How many people live in your city?"),
 }
 """Title and prompt of the demo's questions that the page can take an answer to."""
@@ -96,7 +96,7 @@ class Visit:
         n_users, (title, prompt) = len(self.people.values) + 1, QUESTIONS[self.people.kind]
         draft = closing_draft(self.people.draft, n_users, now=time.time(), shuffler_key=b"")
         draft = replace(draft, target_size=n_users + 1, suite=_SUITE)
-        purpose = f"The second round of a demo. {self.people.title}"
+        purpose = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
         return replace(draft, title=title, prompt=prompt, purpose=purpose)
 
     async def _serve(self, cluster: PageCluster, signed: SignedTask, stop: asyncio.Event) -> None:

@@ -17,6 +17,9 @@ from urllib.request import Request, urlopen
 import psutil
 import pytest
 
+from common.messages.batch import BatchState, TaskState
+from deploy.commands.up import _progress
+
 _COMMAND: Final = [sys.executable, "-c", "from deploy.terminal.start import main; main()"]
 _ROOT: Final = Path(__file__).parents[2]
 _SECONDS: Final = 60
@@ -28,6 +31,14 @@ def _shuffledp(*words: str, text: str = "", profile: str = "") -> str:
     return subprocess.run(
         command, input=text, capture_output=True, text=True, check=True, cwd=_ROOT
     ).stdout
+
+
+def test_up_says_when_the_result_is_released() -> None:
+    """The shuffler's batch is erased then, which would tell an operator nothing."""
+    assert "Answers: 2. The batch is closed." == _progress(2, BatchState.CLOSED, TaskState.OPEN)
+    assert "Answers: 2. The result is released." == _progress(
+        2, BatchState.ERASED, TaskState.RELEASED
+    )
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -57,7 +58,7 @@ def test_a_visitor_takes_part_and_is_counted(parties: PageParties, visitor: Watc
     """
     The task's texts and its guarantee are shown before, and the receipt after.
 
-    The invitation stays neither in the address nor in the history. No service is called but those
+    The invitation does not stay in the address. No service is called but those
     of the page, and the browser complains of nothing but that there was no proof at first.
     """
     signed, page = parties.publish(), visitor.page
@@ -71,6 +72,7 @@ def test_a_visitor_takes_part_and_is_counted(parties: PageParties, visitor: Watc
         *("How did you come to work today?", "A trial.", "Local epsilon", "Central epsilon"),
         *("2 of 2 witnesses", "recomputed both figures", "2 honest people"),
         *("With it go 3 dummy reports", "The issuer issuer.localhost", "2 of 10", "not promise"),
+        *("at the latest", "neither the analyzer, nor the shuffler, nor the issuer"),
     ):
         assert text in shown
     page.get_by_role("button", name="Send my answer").click()
@@ -130,7 +132,7 @@ def _tamper(page: Page, method: str, change: Callable[[Fields], None]) -> None:
     page.route(f"**/{method}", alter)
 
 
-_UNSENT: Final = "Nothing was sent, and nothing is spent."
+_UNSENT: Final = "Nothing of your answer was sent, and nothing is spent."
 
 
 @pytest.mark.parametrize(
@@ -205,9 +207,13 @@ def test_a_task_of_another_party_is_refused(
 
 @pytest.mark.slow
 def test_an_answer_beyond_a_limit_is_refused(parties: PageParties, visitor: Watched) -> None:
-    """The page says which limit."""
-    with parties.another_page(total_local_epsilon_cap=1.5) as address:
-        visitor.page.goto(parties.invite(parties.publish(), address))
+    """The page says which limit; and that of a trial that one operator runs all parties."""
+    with parties.another_page(total_local_epsilon_cap=1.5, trial=True) as address:
+        signed = parties.publish(assumed_honest_fraction=0.4)
+        visitor.page.goto(parties.invite(signed, address))
+        main = visitor.page.get_by_role("main")
+        expect(main).to_contain_text("one operator runs the analyzer")
+        expect(main).to_contain_text("at least 1 honest person taking part")
         _send(visitor.page)
         _warns(visitor.page, "The limit of the total local epsilon is 1.5", _UNSENT)
 
@@ -255,6 +261,54 @@ def test_an_answer_is_saved_offline_and_sent_later(parties: PageParties, visitor
         _is_headed(page, "Received")
 
 
+_CHANGE_RECORDS: Final = """([prefix, field, pattern, text]) => new Promise((resolve) => {
+  const opening = indexedDB.open("shuffledp", 1);
+  opening.onsuccess = () => {
+    const records = opening.result.transaction("records", "readwrite").objectStore("records");
+    const cursor = records.openCursor(IDBKeyRange.bound(prefix, prefix + "z"));
+    cursor.onsuccess = () => {
+      if (!cursor.result) return resolve();
+      const { value } = cursor.result;
+      const isEncoded = field === "checkpoint";
+      const old = isEncoded ? atob(value[field]) : value[field];
+      const changed = old.replace(new RegExp(pattern), text);
+      cursor.result.update({ ...value, [field]: isEncoded ? btoa(changed) : changed });
+      cursor.result.continue();
+    };
+  };
+})"""
+
+
+@pytest.mark.slow
+def test_evidence_of_a_fork_or_of_a_lost_answer_can_be_saved(
+    parties: PageParties, visitor: Watched
+) -> None:
+    """It holds what the browser saw of the log, and the receipt; no secret."""
+    page, signed = visitor.page, parties.publish()
+    page.goto(parties.invite(signed))
+    _send(page)
+    _is_headed(page, "Received")
+    page.evaluate(_CHANGE_RECORDS, ["answer ", "inclusion", ".+", "missing"])
+    page.reload()
+    _is_headed(page, "Lost")
+    lost = _saved(page)
+    page.evaluate(_CHANGE_RECORDS, ["log ", "checkpoint", "[^\\n]{43}=", f"{'A' * 43}="])
+    page.goto(parties.invite(parties.publish()))
+    _warns(page, "shows others another history", _UNSENT)
+    forked = _saved(page)
+
+    assert (signed.digest().hex(), "") == (lost["answer"]["digest"], lost["answer"]["credential"])
+    assert lost["answer"]["receipt"]
+    assert [False] == [entry["refused"] for entry in lost["log"]]
+    assert {False, True} == {entry["refused"] for entry in forked["log"]}
+
+
+def _saved(page: Page) -> Fields:
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Save the evidence").click()
+    return json.loads(download.value.path().read_text(encoding="utf-8"))
+
+
 @pytest.mark.slow
 def test_a_person_whose_storage_was_cleared_answers_no_second_time(
     parties: PageParties, visitor: Watched
@@ -273,6 +327,43 @@ def test_a_person_whose_storage_was_cleared_answers_no_second_time(
 
     _warns(page, "A person answers once", "before the storage was cleared")
     _is_headed(page, "Refused")
+
+
+@pytest.mark.slow
+def test_another_persons_link_takes_over_no_answer(
+    parties: PageParties, visitor: Watched, browser: Browser
+) -> None:
+    """A saved answer keeps its own invitation, and the other person can answer elsewhere."""
+    signed, page = parties.publish(), visitor.page
+    own, other = parties.invite(signed), parties.invite(signed)
+    page.route("**/IssueToken", lambda route: route.abort())
+    page.goto(own)
+    _send(page)
+    _is_headed(page, "Saved, not sent yet")
+    expect(page.get_by_role("main")).not_to_contain_text("with another invitation")
+    page.unroute_all(behavior="wait")
+    for link in (f"{parties.page}#task={signed.digest().hex()}&credential={'ab' * 32}", other):
+        page.goto(link)
+        expect(page.get_by_role("main")).to_contain_text("with another invitation")
+        _is_headed(page, "Received")
+    for link, heading in ((other, "Received"), (own, "Refused")):
+        elsewhere = watch(browser)
+        elsewhere.page.goto(link)
+        _send(elsewhere.page)
+        _is_headed(elsewhere.page, heading)
+        elsewhere.close()
+
+
+@pytest.mark.slow
+def test_a_link_to_no_question_is_not_kept(parties: PageParties, visitor: Watched) -> None:
+    """Another website can leave nothing here: the next visit asks for an invitation again."""
+    page = visitor.page
+    page.goto(f"{parties.page}#task={'00' * 32}&credential=ab")
+    _is_headed(page, "This question cannot be answered now")
+    page.goto("about:blank")
+    page.goto(parties.page)
+
+    _is_headed(page, "You need an invitation")
 
 
 @pytest.mark.slow
@@ -372,9 +463,15 @@ def test_a_long_list_is_searched(parties: PageParties, visitor: Watched) -> None
     signed = parties.publish(**changes, suite=DEFAULT_SUITE, shuffler_key=key)
     page = visitor.page
     page.goto(parties.invite(signed))
-    page.get_by_label("Search the answers").fill("TY 25")
-    expect(page.get_by_role("main")).to_contain_text("11 possible answers found")
-    page.get_by_label("Your answer").select_option("city 250")
+    search, main = page.get_by_label("Search the answers"), page.get_by_role("main")
+    expect(main).to_contain_text("300 possible answers found; 200 are listed.")
+    search.fill("TY 25")
+    expect(main).to_contain_text("11 possible answers found.")
+    search.fill("ty 250")
+    search.press("Enter")
+    expect(page.get_by_label("Your answer")).to_be_focused()
+    expect(page.get_by_label("Your answer")).to_have_value("250")
+    expect(page.get_by_role("alert")).to_be_empty()
     assert not any("/mod-" in url for url in visitor.requests)
     page.get_by_role("button", name="Send my answer").click()
 

@@ -21,7 +21,7 @@ _IDENTITY: Final = SigningIdentity.generate().public_identity().raw.hex()
 
 @pytest.mark.parametrize("way", ["plaintext", "tls_directory", "tls_certificate"])
 async def test_the_page_is_served_at_the_published_address(tmp_path: Path, way: str) -> None:
-    """With a certificate over TLS; after the stop, by nobody."""
+    """With a certificate over TLS, and then never without; after the stop, by nobody."""
     tls = tmp_path / "tls"
     files = development_files(tls, "publisher", SystemClock())
     ways: dict[str, dict[str, Any]] = {
@@ -42,16 +42,17 @@ async def test_the_page_is_served_at_the_published_address(tmp_path: Path, way: 
     publisher = await start(settings)
     address = (tmp_path / "state" / "address").read_text(encoding="ascii")
     trusted = None if way == "plaintext" else ssl.create_default_context(cafile=files.authority)
-    status, body = await asyncio.to_thread(_get, address, trusted)
+    status, body, strict = await asyncio.to_thread(_get, address, trusted)
     await publisher.stop()
 
     assert (200, publisher.address) == (status, address)
     assert b"Take part" in body
+    assert (None if way == "plaintext" else "max-age=31536000") == strict
     with pytest.raises(OSError, match="refused"):
         await asyncio.to_thread(_get, address, trusted)
 
 
-def _get(address: str, trusted: ssl.SSLContext | None) -> tuple[int, bytes]:
+def _get(address: str, trusted: ssl.SSLContext | None) -> tuple[int, bytes, str | None]:
     connection = (
         http.client.HTTPSConnection(address, context=trusted, timeout=10)
         if trusted
@@ -60,6 +61,6 @@ def _get(address: str, trusted: ssl.SSLContext | None) -> tuple[int, bytes]:
     try:
         connection.request("GET", "/")
         answer = connection.getresponse()
-        return answer.status, answer.read()
+        return answer.status, answer.read(), answer.getheader("strict-transport-security")
     finally:
         connection.close()

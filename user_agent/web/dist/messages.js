@@ -1,1 +1,1 @@
-import{a}from"./chunk-2N6VAH4D.js";export{a as messages};
+import{a}from"./chunk-XEXMCYZW.js";export{a as messages};

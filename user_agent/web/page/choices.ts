@@ -103,8 +103,16 @@ function searchOf(labels: readonly string[]): Control<number> {
     const found = [...lower.keys()].filter((item) => lower[item]?.includes(wanted));
     select.replaceChildren(...optionsOf(labels, found.slice(0, MOST_SHOWN)));
     const all = counted(found.length, "possible answer");
-    count.textContent = word("answer_found", { found: all, most: MOST_SHOWN });
+    const isCut = found.length > MOST_SHOWN;
+    const text = isCut ? "answer_found_most" : "answer_found";
+    count.textContent = word(text, { found: all, most: MOST_SHOWN });
   };
+  search.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    select.focus();
+    if (select.options.length === 1) select.selectedIndex = 0;
+  });
   search.addEventListener("input", show);
   show();
   const title = element("label", { htmlFor: "search" }, word("answer_find"));

@@ -13,6 +13,8 @@ export interface Constants {
   /** Those of the witnesses that recompute every claim, and how many must have cosigned. */
   readonly checking_witnesses: readonly string[];
   readonly checking_quorum: number;
+  /** Whether one operator runs all parties. */
+  readonly trial: boolean;
   readonly allow_tasks_without_tokens: boolean;
   readonly local_epsilon_cap: number;
   readonly total_local_epsilon_cap: number;

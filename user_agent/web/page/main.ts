@@ -5,6 +5,7 @@ import { knownBase64, knownHex, splitEvery, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
 import {
+  ForkError,
   PeerError,
   SettingsError,
   ShuffleDpError,
@@ -17,7 +18,6 @@ import { NoteKey } from "../src/log/checkpoint";
 import { WitnessPolicy } from "../src/log/device_log";
 import { HASH_BYTES } from "../src/log/merkle";
 import { IndexedDbStore } from "../src/store/store";
-import type { Task } from "../src/task/task";
 import type { Value } from "../src/values";
 import { choicesOf } from "./choices";
 import { constants } from "./constants.js";
@@ -56,10 +56,12 @@ function warn(...texts: readonly string[]): void {
   }
 }
 
-/** Return the sentence of an error. */
-function explained(error: unknown): string {
-  if (!(error instanceof ShuffleDpError)) return asSentence(sentence("unforeseen"));
-  return asSentence(isElsewhere(error) ? sentence("answered_elsewhere") : error.message);
+/** Return the sentence of an error, and another party's own words apart from it. */
+function explained(error: unknown): string[] {
+  if (!(error instanceof ShuffleDpError)) return [asSentence(sentence("unforeseen"))];
+  if (isElsewhere(error)) return [asSentence(sentence("answered_elsewhere"))];
+  const { message, reason } = error;
+  return [asSentence(message), reason && word("reason", { reason })];
 }
 
 function isElsewhere(error: unknown): boolean {
@@ -103,12 +105,14 @@ async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
 }
 
 class Page {
+  /** Sends saved answers, each with its own credential. */
+  readonly #sender: Device;
   readonly #account: Account;
   readonly #monitor: InclusionMonitor;
   readonly #invitations: Invitations;
   readonly #devices = new Map<string, Device>();
   readonly #tabs = new BroadcastChannel("shuffledp");
-  #current: Invitation | undefined;
+  #current: Opened | undefined;
   #shown = "";
   /** The cost of the question that is shown. */
   #asked: Claim | null = null;
@@ -120,14 +124,15 @@ class Page {
     private readonly store: IndexedDbStore,
     private readonly settings: DeviceSettings,
   ) {
-    ({ account: this.#account, monitor: this.#monitor } = new Device(settings));
+    this.#sender = new Device(settings);
+    ({ account: this.#account, monitor: this.#monitor } = this.#sender);
     this.#invitations = new Invitations(store);
   }
 
   async start(given: Opened | null): Promise<void> {
-    if (given) await this.#invitations.change(given.digest, given);
     void this.store.persist().then(() => this.#showAccount());
-    [this.#current] = await this.#invitations.all();
+    const [last] = await this.#invitations.all();
+    this.#current = given ?? last;
     await this.#refresh();
     await this.#catchUp(true);
     this.#tabs.addEventListener("message", () => void this.#refresh());
@@ -136,10 +141,11 @@ class Page {
     setInterval(() => void this.#catchUp(), 1000 * seconds);
   }
 
-  #device({ digest, credential }: Invitation): Device {
+  #device({ credential, credentialHash }: Opened): Device {
     const secret = credential && { credential: credentialBytes(credential) };
-    const device = this.#devices.get(digest) ?? new Device({ ...this.settings, ...secret });
-    this.#devices.set(digest, device);
+    const known = this.#devices.get(credentialHash);
+    const device = known ?? new Device({ ...this.settings, ...secret });
+    this.#devices.set(credentialHash, device);
     return device;
   }
 
@@ -148,34 +154,32 @@ class Page {
     if (this.#isBusy || !navigator.onLine) return;
     this.#isBusy = true;
     try {
-      for (const invitation of await this.#invitations.all()) {
-        const answer = await this.#account.find(knownHex(invitation.digest));
-        if (answer?.state === "pending") await this.#send(invitation, null);
-        if (isStart && answer && stateOf(answer) === "unchecked") await this.#monitor.check(answer);
+      for (const answer of await this.#account.answers()) {
+        if (answer.state === "pending") await this.#send(this.#sender, answer.digest);
+        if (isStart && stateOf(answer) === "unchecked") await this.#monitor.check(answer);
       }
       await this.#monitor.checkDue();
       if (this.#mayAsk && this.#current) await this.#ask(this.#current);
       await this.#refresh();
     } catch (error) {
-      warn(explained(error));
+      warn(...explained(error));
     } finally {
       this.#isBusy = false;
     }
   }
 
-  /** Answer a task, or send its saved answer again if `value` is null. */
-  async #send(invitation: Invitation, value: Value | null, task?: Task): Promise<void> {
-    const digest = knownHex(invitation.digest);
-    const tell = invitation.digest === this.#current?.digest ? warn : () => undefined;
+  /** Answer a task, or send its saved answer again if there is no value. */
+  async #send(device: Device, name: string, value?: Value, task?: CheckedTask): Promise<void> {
+    const digest = knownHex(name);
+    const tell = name === this.#current?.digest ? warn : () => undefined;
     try {
-      const outcome = await this.#device(invitation).contribute(digest, value ?? "", task);
-      const { isRepeated, isSent } = outcome;
-      if (isSent) await this.#invitations.change(invitation.digest, { arrivedAt: now() });
-      tell(isRepeated && value !== null ? word("answer_again") : "");
+      const { isRepeated, isSent, answer } = await device.contribute(digest, value ?? "", task);
+      if (isSent) await this.#invitations.arrived(name, answer.credentialHash, now());
+      tell(isRepeated && value !== undefined ? word("answer_again") : "");
     } catch (error) {
       const isSaved = (await this.#account.find(digest)) !== null;
-      if (isSaved && isElsewhere(error)) await this.#account.markRefused(invitation.digest);
-      tell(explained(error), isSaved ? "" : word("untouched"));
+      if (isSaved && isElsewhere(error)) await this.#account.markRefused(name);
+      tell(...explained(error), isSaved ? "" : word("untouched"));
     }
     this.#tabs.postMessage("");
   }
@@ -194,15 +198,14 @@ class Page {
   }
 
   /** Fetch and check a task, and show its question. */
-  async #ask(invitation: Invitation): Promise<void> {
+  async #ask(invitation: Opened): Promise<void> {
     say(word("asking"));
     try {
       const checked = await this.#device(invitation).read(knownHex(invitation.digest));
       const { title, prompt } = checked.task;
-      const named = { title: title || prompt };
-      this.#current = await this.#invitations.change(invitation.digest, named);
+      await this.#invitations.keep(invitation, title || prompt);
       this.#mayAsk = false;
-      this.#showQuestion(this.#current, checked);
+      this.#showQuestion(invitation, checked);
       warn();
     } catch (error) {
       this.#mayAsk = error instanceof PeerError || error instanceof WitnessQuorumError;
@@ -211,14 +214,14 @@ class Page {
         this.#mayAsk = true;
         void this.#catchUp();
       });
-      show(word("ask_failed"), again);
-      warn(explained(error), word("untouched"));
+      show(word("ask_failed"), again, error instanceof ForkError ? await this.#evidence() : null);
+      warn(...explained(error), word("untouched"));
     }
     say("");
     await this.#showAccount();
   }
 
-  #showQuestion(invitation: Invitation, checked: CheckedTask): void {
+  #showQuestion(invitation: Opened, checked: CheckedTask): void {
     const { task } = checked;
     const { title, prompt, series, round } = task;
     const choices = choicesOf(task);
@@ -229,7 +232,7 @@ class Page {
       const value = choices.read();
       if (value === null) {
         form.querySelector<HTMLElement>("input, select")?.focus();
-        warn(explained(new ValueRangeError("no_choice")));
+        warn(...explained(new ValueRangeError("no_choice")));
         return;
       }
       const progress = element("progress", { ariaLabel: word("answer_sending"), tabIndex: -1 });
@@ -237,7 +240,7 @@ class Page {
       progress.focus();
       say(word("answer_sending"));
       this.#isBusy = true;
-      await this.#send(invitation, value, task);
+      await this.#send(this.#device(invitation), invitation.digest, value, checked);
       this.#isBusy = false;
       say("");
       progress.replaceWith(send);
@@ -251,7 +254,7 @@ class Page {
       facts([
         [word("purpose"), task.purpose],
         [word("series"), series && word("series_round", { series, round })],
-        [word("until"), moment(task.deadline)],
+        [word("until"), word("until_latest", { moment: moment(task.deadline) })],
       ]),
       form,
       leaving(task),
@@ -262,8 +265,10 @@ class Page {
 
   async #showAnswer(answer: Answer): Promise<void> {
     [this.#asked, this.#mayAsk] = [null, false];
-    const { title, arrivedAt } = await this.#invitations.change(answer.digest, {});
+    const { title = "", arrivedAt = 0 } = (await this.#known()).get(answer.digest) ?? {};
     const state = stateOf(answer);
+    const { credentialHash: used } = answer;
+    const isAnother = used !== "" && used !== this.#current?.credentialHash;
     const leaves = splitEvery(knownBase64(answer.leaves), HASH_BYTES).map(toHex);
     const receipt: Row[] = [
       [word("receipt_time"), arrivedAt ? moment(arrivedAt) : ""],
@@ -275,16 +280,33 @@ class Page {
     show(
       word(`state ${state}`),
       paragraph(title, "prompt"),
+      isAnother ? paragraph(word("another_invitation"), "caution") : null,
       paragraph(word(`text ${state}`)),
+      state === "missing" ? await this.#evidence(answer) : null,
       paragraph(word("answer_once")),
       element("details", {}, element("summary", {}, word("receipt")), facts(receipt)),
     );
     say(word(`text ${state}`), true);
   }
 
+  /** Return a link that saves what this device saw of the log, and an answer that was lost. */
+  async #evidence(answer?: Answer): Promise<HTMLElement> {
+    const found = JSON.stringify({ answer, log: await this.#sender.evidence() }, null, 2);
+    const href = URL.createObjectURL(new Blob([found], { type: "application/json" }));
+    const link = element("a", { href, download: "evidence.json" }, word("evidence"));
+    return element("p", {}, link);
+  }
+
+  /** Return the invitation with which each task was answered; if it was not, any. */
+  async #known(): Promise<Map<string, Invitation>> {
+    const all = await this.#invitations.all();
+    const sorted = all.toSorted((one, other) => one.arrivedAt - other.arrivedAt);
+    return new Map(sorted.map((one) => [one.digest, one]));
+  }
+
   async #showAccount(): Promise<void> {
     const answers = await this.#account.answers();
-    const known = new Map((await this.#invitations.all()).map((one) => [one.digest, one]));
+    const known = await this.#known();
     const others = answers.filter(({ digest }) => digest !== this.#current?.digest);
     const rows = others.map((answer): Row => {
       const { title, arrivedAt } = known.get(answer.digest) ?? {};
@@ -300,7 +322,7 @@ class Page {
   }
 }
 
-/** Take the invitation out of the address before anything else, so that it stays nowhere. */
+/** Take the invitation out of the address before anything else; the history may have kept it. */
 async function open(): Promise<void> {
   const { hash } = location;
   history.replaceState(null, "", location.pathname);
@@ -312,13 +334,13 @@ async function open(): Promise<void> {
     const page = new Page(store, await settingsOf(store));
     let given: Opened | null = null;
     try {
-      given = readFragment(hash, now());
+      given = await readFragment(hash, now());
     } catch (error) {
-      warn(explained(error));
+      warn(...explained(error));
     }
     await page.start(given);
   } catch (error) {
-    warn(explained(error));
+    warn(...explained(error));
   }
 }
 

@@ -8,7 +8,7 @@ import { KEEP_SUM } from "../src/task/parts";
 import type { Task } from "../src/task/task";
 import { type Constants, constants } from "./constants.js";
 import { facts, paragraph, section } from "./dom";
-import { counted, percent, rough, word } from "./words";
+import { counted, oneIn, percent, word } from "./words";
 
 const witnesses = (count: number) => counted(count, "witness", "witnesses");
 
@@ -61,7 +61,7 @@ export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTML
   const { localEpsilon: local, centralEpsilon: central, delta } = task;
   const odds = (epsilon: number) => roundedUp(Math.exp(epsilon));
   const people = counted(
-    shareOf(task.nMin, task.assumedHonestFraction),
+    Math.max(1, shareOf(task.nMin, task.assumedHonestFraction)),
     "honest person",
     "honest people",
   );
@@ -69,7 +69,7 @@ export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTML
     people,
     odds: odds(central),
     delta: roundedUp(delta),
-    chance: rough(1 / delta),
+    chance: oneIn(1 / delta),
   };
   const alone = Number.isFinite(local) ? word("protected_alone", { odds: odds(local) }) : "";
   return section(
@@ -95,11 +95,11 @@ export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTML
 
 /** Say who vouches for the task, and who has to be trusted with the page itself. */
 export function vouching({ cosigners }: CheckedTask): HTMLElement {
-  const { witnesses: all, witness_quorum: quorum }: Constants = constants;
+  const { witnesses: all, witness_quorum: quorum, trial }: Constants = constants;
   return section(
     word("vouched"),
     paragraph(word("vouched_log", { cosigners, witnesses: witnesses(all.length), quorum })),
-    paragraph(word("vouched_publisher", { host: location.host })),
+    paragraph(word(trial ? "vouched_trial" : "vouched_publisher", { host: location.host })),
   );
 }
 

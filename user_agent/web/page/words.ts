@@ -3,7 +3,8 @@
 import { filled, type Parameters } from "../src/errors";
 import words from "./words.json";
 
-const COUNT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const DOWN = { maximumSignificantDigits: 3, roundingMode: "floor" };
+const COUNT = new Intl.NumberFormat("en", DOWN as Intl.NumberFormatOptions);
 
 /** Return a text with its parameters filled in. */
 export function word(key: keyof typeof words, parameters: Parameters = {}): string {
@@ -26,12 +27,15 @@ export function counted(count: number, noun: string, plural = `${noun}s`): strin
   return `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
 }
 
-/** Write a number of at least 1 with three digits. */
-export function rough(number: number): string {
+/** Write the n of a chance of one in n, with three digits, rounded down: the chance is no larger. */
+export function oneIn(number: number): string {
   return COUNT.format(number);
 }
 
-/** Write a probability as a percentage. */
+/** Write a probability as a percentage, with three digits of what is smaller, it or the rest. */
 export function percent(part: bigint, whole: bigint): string {
-  return `${Number(((100 * Number(part)) / Number(whole)).toPrecision(3))}%`;
+  const share = (each: bigint) => (100 * Number(each)) / Number(whole);
+  const least = Math.min(share(part), share(whole - part)) || 1;
+  const places = Math.min(100, Math.max(0, 2 - Math.floor(Math.log10(least))));
+  return `${Number(share(part).toFixed(places))}%`;
 }

@@ -34,9 +34,20 @@ export interface Answer {
   /** The token key in hexadecimal, empty without tokens. */
   readonly tokenKey: string;
   readonly issuer: string;
-  /** The secrets of a token that was not received yet; erased with its receipt. */
+  /** The secrets of a token that was not received yet, and the credential to ask for it with. */
   readonly pendingToken: string;
+  readonly credential: string;
+  /** SHA-256 of the credential in hexadecimal, which stays; empty without tokens. */
+  readonly credentialHash: string;
   readonly token: string;
+}
+
+/** The token of a new answer: what to ask for, and with which credential. */
+export interface NewToken {
+  readonly key: Bytes;
+  readonly issuer: string;
+  readonly pending: Bytes;
+  readonly credential: Bytes;
 }
 
 /** What to save of a new answer. */
@@ -46,7 +57,7 @@ export interface NewAnswer {
   /** Whether the task lets the shuffler drop reports, so that a missing one proves nothing. */
   readonly isSampled: boolean;
   readonly deadline: number;
-  readonly tokens: { readonly key: Bytes; readonly issuer: string; readonly pending: Bytes } | null;
+  readonly tokens: NewToken | null;
 }
 
 /** Keys of answers begin with this. */
@@ -83,7 +94,8 @@ export class Account {
       const answers = await all(records);
       check(answers.map((answer) => answer.claim));
       const fresh = await prepare();
-      const tokenKey = fresh.tokens ? toHex(fresh.tokens.key) : "";
+      const { tokens } = fresh;
+      const tokenKey = tokens ? toHex(tokens.key) : "";
       if (tokenKey && answers.some((answer) => answer.tokenKey === tokenKey)) {
         throw new PolicyError("token_key_again");
       }
@@ -99,8 +111,10 @@ export class Account {
         deadline: fresh.deadline,
         receipt: "",
         tokenKey,
-        issuer: fresh.tokens?.issuer ?? "",
-        pendingToken: toBase64(fresh.tokens?.pending ?? new Uint8Array()),
+        issuer: tokens?.issuer ?? "",
+        pendingToken: toBase64(tokens?.pending ?? new Uint8Array()),
+        credential: toBase64(tokens?.credential ?? new Uint8Array()),
+        credentialHash: tokens ? toHex(await sha256(tokens.credential)) : "",
         token: "",
       };
       await records.put(`${PREFIX}${answer.digest}`, answer);
@@ -149,7 +163,7 @@ async function change(
   const changed = { ...answer, ...changes(answer) };
   if (changed.state === "arrived") {
     // Whoever was late with another tab's token or receipt must not bring a secret back.
-    Object.assign(changed, { token: "", pendingToken: "" });
+    Object.assign(changed, { token: "", pendingToken: "", credential: "" });
     if (FINISHED.has(changed.inclusion)) changed.envelope = "";
   }
   await records.put(`${PREFIX}${digest}`, changed);

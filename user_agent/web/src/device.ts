@@ -5,7 +5,7 @@
  * same bytes.
  */
 
-import { Account, type Answer } from "./account";
+import { Account, type Answer, type NewToken } from "./account";
 import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
 import { isValidReceipt, type SignedTask, verifyTask } from "./crypto/signing";
@@ -39,7 +39,7 @@ export interface DeviceSettings {
   readonly store: Store;
   readonly shufflerUrl: string;
   readonly issuerUrl?: string;
-  /** Shows the issuer who asks: a person's secret or an ID token. */
+  /** Shows the issuer who asks: a person's secret or an ID token. An answer keeps its own. */
   readonly credential?: Bytes;
   /** The log that every task must be in. */
   readonly log: WitnessPolicy;
@@ -50,6 +50,8 @@ export interface DeviceSettings {
   readonly now?: () => number;
   /** Average number of seconds between checks that an answer was counted. */
   readonly checkSeconds?: number;
+  /** Seconds since any moment, which never jump. */
+  readonly elapsed?: () => number;
 }
 
 /** A task that this device may answer, and who vouched for it. */
@@ -82,6 +84,8 @@ export class Device {
   private readonly issuer: Issuer | null;
   private readonly uniform: Uniform;
   private readonly now: () => number;
+  /** What `read` returned, for which digest. */
+  readonly #checked = new WeakMap<CheckedTask, { digest: string; task: Task }>();
   readonly #underWay = new Map<string, Promise<boolean>>();
 
   constructor(private readonly settings: DeviceSettings) {
@@ -107,6 +111,7 @@ export class Device {
       this.uniform,
       this.now,
       settings.checkSeconds ?? CHECK_SECONDS,
+      settings.elapsed ?? (() => performance.now() / 1000),
     );
   }
 
@@ -126,7 +131,9 @@ export class Device {
     const checking = new Set(checkingWitnesses.map((key) => toHex(key.identity.raw)));
     const checkedBy = [...checking].filter((key) => cosigners.has(key)).length;
     const isRecomputed = await checkTask(task, policy, this.now(), checkedBy);
-    return { task, cosigners: cosigners.size, checkedBy, isRecomputed };
+    const checked = { task, cosigners: cosigners.size, checkedBy, isRecomputed };
+    this.#checked.set(checked, { digest: toHex(digest), task });
+    return checked;
   }
 
   /** Return only the task of `read`. */
@@ -137,16 +144,18 @@ export class Device {
   /**
    * Answer a task. If an answer is saved already, `value` is ignored.
    *
-   * Given the task that `read` returned, it needs no connection until the answer is saved. Raises
-   * what `read` does; ValueRangeError if the value does not fit; BudgetError if a total would be
+   * Given what `read` returned for this digest, it needs no connection until the answer is saved;
+   * anything else is read again. Raises what `read` does; ValueRangeError if the value does not fit; BudgetError if a total would be
    * exceeded. Until the answer is saved nothing is charged; afterwards `resendPending` sends the
    * same bytes.
    */
-  async contribute(digest: Bytes, value: Value, checked?: Task): Promise<Outcome> {
+  async contribute(digest: Bytes, value: Value, checked?: CheckedTask): Promise<Outcome> {
     let answer = await this.account.find(digest);
     let isRepeated = answer !== null;
     if (answer === null) {
-      const task = checked ?? (await this.task(digest));
+      const known = checked && this.#checked.get(checked);
+      const isKnown = known?.digest === toHex(digest);
+      const task = isKnown ? known.task : await this.task(digest);
       if (this.now() >= task.deadline) throw new PolicyError("deadline_passed");
       itemOf(task, value);
       ({ answer, isRepeated } = await this.#prepare(task, digest, value));
@@ -191,7 +200,7 @@ export class Device {
 
   #prepare(task: Task, digest: Bytes, value: Value) {
     const { localEpsilon, centralEpsilon, delta, tokens } = task;
-    if (tokens && !this.settings.credential) throw new SettingsError("no_credential");
+    const { credential } = this.settings;
     const claim = { localEpsilon, centralEpsilon, delta };
     const check = checkTotals.bind(null, this.settings.policy);
     return this.account.charge(
@@ -199,10 +208,12 @@ export class Device {
       claim,
       (spent) => check(spent, claim),
       async () => {
-        let saved: { key: Bytes; issuer: string; pending: Bytes } | null = null;
+        let saved: NewToken | null = null;
         if (tokens) {
+          if (!credential) throw new SettingsError("no_credential");
           const { key, issuer } = tokens;
-          saved = { key: key.der, issuer, pending: PendingToken.draw(key, this.uniform) };
+          const pending = PendingToken.draw(key, this.uniform);
+          saved = { key: key.der, issuer, pending, credential };
         }
         const prepared = await prepare(task, digest, value, this.uniform);
         const isSampled = task.shuffler.keepWeight < KEEP_SUM;
@@ -252,15 +263,15 @@ export class Device {
       await this.account.markRefused(answer.digest);
       throw new PolicyError("deadline_before_token");
     }
-    const { credential } = this.settings;
+    const credential = knownBase64(answer.credential);
     const key = TokenKey.of(knownHex(answer.tokenKey));
-    if (!this.issuer || !credential || !key) throw new SettingsError("no_credential");
+    if (!this.issuer || !credential.length || !key) throw new SettingsError("no_credential");
     const challenge = tokenChallenge(digest, answer.issuer);
     const pending = new PendingToken(key, challenge, knownBase64(answer.pendingToken));
     const blinded = await pending.blinded();
     const signature = await this.issuer.issue(await key.keyId(), blinded, credential);
     const token = await pending.finalize(signature);
-    const kept = { token: toBase64(token), pendingToken: "" };
+    const kept = { token: toBase64(token), pendingToken: "", credential: "" };
     await this.account.change(answer.digest, kept);
     return token;
   }

@@ -15,13 +15,16 @@ export class ShuffleDpError extends Error {
   override readonly name: string = "ShuffleDpError";
   /** Name of the gRPC status. */
   readonly status: string = "INTERNAL";
+  /** What another party wrote as its reason, which no sentence of this device repeats. */
+  readonly reason: string;
 
   constructor(
     readonly key: MessageKey,
-    parameters: Parameters = {},
+    { reason = "", ...parameters }: Parameters = {},
     options?: ErrorOptions,
   ) {
     super(sentence(key, parameters), options);
+    this.reason = String(reason);
   }
 }
 

@@ -6,9 +6,11 @@ import {
   concat,
   fromBase64,
   knownBase64,
+  sha256,
   splitEvery,
   toBase64,
   toHex,
+  utf8,
 } from "../src/bytes";
 import { ANALYZER, SHUFFLER } from "../src/crypto/hpke";
 import { Device } from "../src/device";
@@ -105,6 +107,38 @@ describe("a device", { concurrency: 24 }, () => {
       assert.equal(parties.bodies("Submit").length, 4);
     }));
 
+  test("an answer keeps its own credential, whoever sends it again", () =>
+    withParties("mixdump", async (parties) => {
+      const store = new MemoryStore();
+      const first = await parties.device({ store, credential: utf8("person 3") });
+      parties.reply("IssueToken", () => null);
+      await assert.rejects(first.contribute(parties.digest, "bike"), failsWith("PeerError"));
+      signTokens(parties);
+      const other = await parties.device({ store, credential: utf8("person 4") });
+      const { isRepeated, isSent, answer } = await other.contribute(parties.digest, "car");
+      assert.deepEqual([isRepeated, isSent, answer.credential], [true, true, ""]);
+      assert.equal(answer.credentialHash, toHex(await sha256(utf8("person 3"))));
+      const asked = parties.bodies("IssueToken").map((body) => JSON.parse(body).credential);
+      assert.deepEqual([...new Set(asked)], [toBase64(utf8("person 3"))]);
+    }));
+
+  test("only a task that this device has checked is answered without a connection", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      const checked = await device.read(parties.digest);
+      const other = await (await parties.device()).read(parties.digest);
+      parties.reply("FetchTask", () => [404, ""]);
+      const foreign = { ...checked, task: parseTask(Buffer.from(parties.shown.task)) };
+      for (const [digest, shown] of [
+        [parties.digest, foreign],
+        [parties.digest, other],
+        [new Uint8Array(32), checked],
+      ] as const) {
+        await assert.rejects(device.contribute(digest, 1, shown), failsWith("ForeignReplyError"));
+      }
+      assert.ok((await device.contribute(parties.digest, 1, checked)).isSent);
+    }));
+
   test("a false receipt leaves the answer pending", () =>
     withParties("grr", async (parties) => {
       const device = await parties.device();
@@ -136,6 +170,23 @@ describe("a device", { concurrency: 24 }, () => {
         assert.equal((await device.account.find(parties.digest))?.state, state);
       }));
   }
+
+  test("a refusal's reason is no part of the sentence, and cannot turn a line around", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      const message = `Call +1\u202e\n${"x".repeat(500)}`;
+      for (const [code, status] of [
+        ["call_us_now", "UNKNOWN"],
+        ["not_found", "NOT_FOUND"],
+      ]) {
+        parties.reply("FetchTask", () => [400, { code, message }, FORESEEN]);
+        await assert.rejects(device.read(parties.digest), (error: ShuffleDpError) => {
+          assert.equal(error.message, `the shuffler refused the call (${status})`);
+          assert.match(error.reason, /^Call \+1\?x{200,300}$/);
+          return true;
+        });
+      }
+    }));
 
   test("nothing is charged if the task is refused, or the value does not fit", () =>
     withParties("grr", async (parties) => {
@@ -225,6 +276,20 @@ describe("a device", { concurrency: 24 }, () => {
       const lost = await other.account.find(parties.digest);
       assert.equal(lost?.inclusion, "missing");
       assert.notEqual(lost?.leaves, "");
+    }));
+
+  test("checks are due by elapsed time, whatever the clock of the day does", () =>
+    withParties("grr", async (parties) => {
+      let seconds = 0;
+      const device = await parties.device({ checkSeconds: 10, elapsed: () => seconds });
+      await device.contribute(parties.digest, 1);
+      await device.monitor.checkDue();
+      parties.now += 1e5;
+      await device.monitor.checkDue();
+      assert.equal(parties.bodies("GetInclusion").length, 0);
+      seconds += 10;
+      await device.monitor.checkDue();
+      assert.notEqual(parties.bodies("GetInclusion").length, 0);
     }));
 
   test("an account holds no value", () =>

@@ -45,7 +45,8 @@ test("errors keep the names and statuses of the Python device", () => {
   assert.ok(fork instanceof ProofError);
   assert.ok(!(fork instanceof TaskError));
   const refusal = new PeerRefusalError("the shuffler", "ALREADY_EXISTS", "again");
-  assert.equal(refusal.message, "the shuffler refused the call (ALREADY_EXISTS): again");
+  assert.equal(refusal.message, "the shuffler refused the call (ALREADY_EXISTS)");
+  assert.equal(refusal.reason, "again");
   assert.equal(refusal.status, "ALREADY_EXISTS");
   assert.equal(sentence("deadline_passed"), "the task's deadline has passed");
 });
@@ -58,6 +59,7 @@ test("huge and deep texts are refused at once", () => {
     `"${"a".repeat(2e6)}"`,
     "[".repeat(2e6),
     '{"a":'.repeat(3e5),
+    `{"${'\\"'.repeat(1e5)}`,
   ]) {
     assert.throws(() => parseTask(encode(text)), TaskError);
   }

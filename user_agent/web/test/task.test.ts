@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { utf8 } from "../src/bytes";
+import { concat, utf8 } from "../src/bytes";
 import { PolicyError, TaskError } from "../src/errors";
 import { mechanismOf } from "../src/mechanisms/registry";
 import { writeDouble } from "../src/task/canonical";
@@ -37,6 +37,12 @@ for (const [why, text] of Object.entries(refused)) {
     assert.throws(() => parseTask(utf8(text)), TaskError);
   });
 }
+
+test("a byte order mark before a task is refused", () => {
+  const task = utf8(accepted["mixdump"]?.bytes ?? "");
+  assert.ok(parseTask(task));
+  assert.throws(() => parseTask(concat(Uint8Array.of(0xef, 0xbb, 0xbf), task)), TaskError);
+});
 
 test("doubles are written as Python writes them", () => {
   const known = {

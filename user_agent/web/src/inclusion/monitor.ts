@@ -25,6 +25,8 @@ export class InclusionMonitor {
     private readonly now: () => number,
     /** Average number of seconds between two checks of an answer. */
     private readonly pause: number,
+    /** Seconds since any moment: the clock of the day may jump. */
+    private readonly elapsed: () => number,
   ) {}
 
   /** Check the answers that are due, each on its own random schedule; record the outcomes. */
@@ -32,7 +34,7 @@ export class InclusionMonitor {
     for (const answer of await this.account.answers()) {
       const isOpen = answer.state === "arrived";
       if (!isOpen || answer.inclusion !== "unchecked") continue;
-      const now = this.now();
+      const now = this.elapsed();
       const due = this.#notBefore.get(answer.digest) ?? now + this.pause * this.#share();
       this.#notBefore.set(answer.digest, due);
       if (now >= due) await this.check(answer);
@@ -41,7 +43,7 @@ export class InclusionMonitor {
 
   /** Check one answer now; record and return the outcome. */
   async check(answer: Answer): Promise<Inclusion> {
-    this.#notBefore.set(answer.digest, this.now() + this.pause * (0.5 + this.#share()));
+    this.#notBefore.set(answer.digest, this.elapsed() + this.pause * (0.5 + this.#share()));
     const drawn = await this.#draw(answer);
     const found = await this.#ask(drawn);
     if (found !== "unchecked") {

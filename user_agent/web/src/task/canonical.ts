@@ -12,14 +12,15 @@ export type Json = null | boolean | bigint | number | string | readonly Json[] |
 export type JsonTable = ReadonlyMap<string, Json>;
 
 const MAX_DEPTH = 16;
-const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?[0-9][0-9.e+-]*/g;
+/** An open string runs to the end of the text, so that it is not searched again from its middle. */
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*(?:"|$)|-?[0-9][0-9.e+-]*/g;
 /** No number of a task is longer; reading millions of digits would take long. */
 const MAX_NUMBER_CHARACTERS = 40;
 
 /** Parse canonical JSON; raise TaskError for any other bytes. */
 export function parseCanonical(raw: Uint8Array): Json {
-  const text = new TextDecoder().decode(raw);
   try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(raw);
     const found = JSON.parse(text.replace(STRING_OR_NUMBER, kept), revived);
     if (written(found, 0) === text) return found;
   } catch (error) {

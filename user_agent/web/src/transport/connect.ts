@@ -22,6 +22,20 @@ const REPEATS = 2;
 const FIRST_PAUSE_MILLISECONDS = 250;
 /** Header of every error that a service foresees, except overload. */
 const FORESEEN = "shuffledp-foreseen";
+const MAX_REASON_CHARACTERS = 300;
+/** Connect's codes of refusals. */
+const REFUSALS = new Set([
+  "invalid_argument",
+  "not_found",
+  "already_exists",
+  "permission_denied",
+  "unauthenticated",
+  "resource_exhausted",
+  "failed_precondition",
+  "out_of_range",
+  "unimplemented",
+  "data_loss",
+]);
 const RETRYABLE = new Set([
   "unavailable",
   "deadline_exceeded",
@@ -99,7 +113,7 @@ export class ConnectService {
   #refusal(response: Response, answer: Message | null): ShuffleDpError {
     const { whom } = this;
     const code = typeof answer?.["code"] === "string" ? answer["code"] : "";
-    const reason = typeof answer?.["message"] === "string" ? answer["message"].slice(0, 500) : "";
+    const reason = typeof answer?.["message"] === "string" ? printable(answer["message"]) : "";
     const isForeseen = response.headers.get(FORESEEN) === "1" && /^[a-z_]{1,40}$/.test(code);
     const isExhausted = code === "resource_exhausted" || response.status === 429;
     if (isForeseen && (code === "resource_exhausted" || !RETRYABLE.has(code))) {
@@ -113,9 +127,14 @@ export class ConnectService {
   }
 }
 
-/** Return gRPC's name of a status. */
+/** Return gRPC's name of a status; UNKNOWN for a text that is none. */
 function statusOf(code: string): string {
-  return code === "canceled" ? "CANCELLED" : code.toUpperCase();
+  return REFUSALS.has(code) ? code.toUpperCase() : "UNKNOWN";
+}
+
+/** Shorten a text from elsewhere to printable ASCII, which cannot turn around what follows it. */
+function printable(text: string): string {
+  return text.slice(0, MAX_REASON_CHARACTERS).replace(/[^ -~]+/g, "?");
 }
 
 async function readText(response: Response, whom: string): Promise<string> {

@@ -1,0 +1,58 @@
+"""Settings of whoever answers tasks: what it pins, and the limits of its answers."""
+
+import math
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from common.crypto.signing import PublicIdentity
+from common.runtime.settings import ServiceSettings
+from common.runtime.validation import STRICT
+from common.transparency.checkpoint import NoteKey, log_key
+from common.transparency.witness_policy import WitnessPolicy
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PinSettings(ServiceSettings):
+    """Settings of a user agent, and of the publisher of a page that is one."""
+
+    shuffler: str
+    """Address of the shuffler."""
+    issuer: str | None = None
+    """Address of the issuer of one-time tokens, for tasks that require tokens."""
+    analyzer_identity: str
+    """The analyzer's signing identity that devices trust: 64 hexadecimal digits."""
+    shuffler_identity: str
+    """The shuffler's signing identity that devices trust: 64 hexadecimal digits."""
+    issuer_identity: str | None = None
+    """The issuer's signing identity that devices trust: 64 hexadecimal digits."""
+    witnesses: tuple[str, ...] = ()
+    """Keys of the witnesses that devices trust to see one log of tasks, as in witness.pub."""
+    witness_quorum: Annotated[int, Field(ge=0)] = 0
+    """How many of them must have cosigned a task's checkpoint; 0 for all."""
+    allow_tasks_without_tokens: bool = False
+    """Answer tasks without tokens, to which anybody may submit any number of times: the analyzer
+    alone can then leave a person alone in a batch, and learn as much as from that report by
+    itself."""
+    local_epsilon_cap: float = 4.0
+    """Maximum local ε of one answer; infinite for no limit."""
+    total_local_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
+    """Maximum sum of the local ε of all answers of a person; infinite for no limit."""
+    total_central_epsilon_cap: Annotated[float, Field(gt=0, lt=math.inf)] = 1.0
+    """Maximum composed central ε of all answers of a person, at total_delta_cap."""
+    total_delta_cap: Annotated[float, Field(gt=0, lt=1)] = 1e-4
+    inclusion_check_seconds: Annotated[float, Field(gt=0, lt=math.inf)] = 3600.0
+    """Average number of seconds between checks that an answer was counted."""
+
+    def witness_policy(self) -> WitnessPolicy:
+        """
+        Return the pins of the log.
+
+        Raises WireError for a malformed key, and SettingsError for another breach of a rule.
+        """
+        return WitnessPolicy(
+            log=log_key(PublicIdentity.from_hex(self.analyzer_identity, "analyzer_identity")),
+            witnesses=tuple(map(NoteKey.parse, self.witnesses)),
+            quorum=self.witness_quorum or len(self.witnesses),
+        )

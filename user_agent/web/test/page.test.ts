@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Invitations, readFragment } from "../page/invitations";
+import { oneIn, percent } from "../page/words";
+import { MemoryStore } from "../src/store/store";
+
+const DIGEST = "ab".repeat(32);
+
+async function opened(credential: string, now: number, digest = DIGEST) {
+  const found = await readFragment(`#task=${digest}&credential=${credential}`, now);
+  assert.ok(found);
+  return found;
+}
+
+test("invitations to one task with two credentials are two, and one opened again is one", async () => {
+  const invitations = new Invitations(new MemoryStore());
+  const [own, other] = [await opened("own", 1), await opened("other", 2)];
+  for (const each of [own, other, { ...own, openedAt: 3 }]) await invitations.keep(each, "Title");
+  const credentials = async () => (await invitations.all()).map(({ credential }) => credential);
+  assert.deepEqual(await credentials(), ["own", "other"]);
+  await invitations.arrived(DIGEST, own.credentialHash, 4);
+  assert.deepEqual(await credentials(), ["", "other"]);
+  assert.deepEqual(
+    (await invitations.all()).map(({ arrivedAt }) => arrivedAt),
+    [4, 0],
+  );
+  await invitations.arrived(DIGEST, "", 5);
+  assert.deepEqual(await credentials(), ["", ""]);
+});
+
+test("the hundred invitations that were opened last are kept", async () => {
+  const invitations = new Invitations(new MemoryStore());
+  for (let at = 0; at < 102; at++) await invitations.keep(await opened(`person-${at}`, at), "");
+  const kept = await invitations.all();
+  assert.equal(kept.length, 100);
+  assert.deepEqual([kept[0]?.openedAt, kept.at(-1)?.openedAt], [101, 2]);
+});
+
+test("a chance is never written smaller than it is, nor a share as all", () => {
+  assert.equal(oneIn(1 / 1.5e-6), "666,000");
+  assert.equal(oneIn(1e6), "1,000,000");
+  const written = (part: bigint) => [percent(part, 100000n), percent(100000n - part, 100000n)];
+  assert.deepEqual(written(1n), ["0.001%", "99.999%"]);
+  assert.deepEqual(written(50000n), ["50%", "50%"]);
+  assert.deepEqual(written(33333n), ["33.3%", "66.7%"]);
+  assert.deepEqual(written(0n), ["0%", "100%"]);
+});
