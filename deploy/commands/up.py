@@ -3,13 +3,14 @@
 import asyncio
 import shlex
 import sys
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from common.errors import UsageError
+from common.errors import ShuffleDpError, UsageError
 from deploy.commands import options
 from deploy.terminal.console import terminal
 
@@ -85,8 +86,9 @@ async def _serve(cluster: "PageCluster", draft: Path, *, json: bool) -> None:
             status.start()
             async with cluster.operator() as operator:
                 async for found in cluster.watch(signed.digest()):
-                    _, summary = await operator.describe(signed.digest())
-                    status.update(_progress(found.n_users, found.state, summary.state))
+                    with suppress(ShuffleDpError):  # the analyzer may be away for a moment
+                        _, summary = await operator.describe(signed.digest())
+                        status.update(_progress(found.n_users, found.state, summary.state))
 
 
 def _progress(n_users: int, batch: "BatchState", task: "TaskState") -> str:
