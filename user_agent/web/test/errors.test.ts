@@ -22,8 +22,8 @@ test("every sentence is used, and every parameter of it is given", () => {
   for (const [key, text] of Object.entries(messages)) {
     const wanted = Array.from(text.matchAll(/\{(\w+)\}/g), ([, name = ""]) => name);
     assert.doesNotMatch(text.replace(/\{\w+\}/g, ""), /[{}]/);
-    const uses = [...code.matchAll(new RegExp(`"${key}"(?:,\\s*(\\{[^}]*\\}|\\w+))?`, "g"))];
-    assert.ok(uses.length > 0, key);
+    const uses = [...code.matchAll(new RegExp(`\\(\\s*"${key}"(?:,\\s*(\\{[^}]*\\}|\\w+))?`, "g"))];
+    assert.ok(code.includes(`"${key}"`) && uses.length >= Math.sign(wanted.length), key);
     for (const [use, given = ""] of uses) {
       const defined = new RegExp(`\\b${given}\\b[^=\\n]*= \\[?(\\{[^}]*\\})`).exec(code)?.[1];
       const literal = wanted.length > 0 && /^\w/.test(given) ? (defined ?? "") : given;
