@@ -15,3 +15,11 @@ class WitnessSettings(ServiceSettings):
     state_key: FilePath | None = None
     """File of the 32-byte key that encrypts the secrets in state_directory; created on first start.
     By default, the directory's path with .key appended."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class CheckingWitnessSettings(WitnessSettings):
+    """Settings of one checking witness."""
+
+    earlier_identities: tuple[str, ...] = ()
+    """Identities that the analyzer had before, which signed tasks that are in its log too."""

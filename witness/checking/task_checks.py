@@ -4,10 +4,12 @@ import asyncio
 import math
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
-from common.crypto.signing import SignedTask
-from common.errors import PolicyError
+from common.crypto.signing import PublicIdentity, SignedTask
+from common.errors import PolicyError, ProofError
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
@@ -22,9 +24,11 @@ _PROGRAM: Final = (sys.executable, "-m", "witness.checking.check_process")
 
 
 class TaskChecks:
-    """Checks tasks, one at a time."""
+    """Checks the tasks of one analyzer, one at a time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, signers: Sequence[PublicIdentity], clock: Clock) -> None:
+        """Check tasks that one of the analyzer's identities, earlier ones too, must have signed."""
+        self._signers = signers
         self._clock = clock
         self._checking = asyncio.Lock()
         self._known: dict[TaskDigest, tuple[str, float]] = {}
@@ -32,12 +36,14 @@ class TaskChecks:
 
     async def check(self, signed: SignedTask) -> None:
         """
-        Check a task's validity, weights and claims, as a device does; not its signature.
+        Check a task's signature, validity, weights and claims, as a device does.
 
         Raises PolicyError, which names the task and the rule, if one is broken or the check takes
         too long.
         """
         digest = signed.digest()
+        if not self._is_signed(signed):
+            raise _refused(digest, "it is not signed by a pinned identity of the analyzer")
         async with self._checking:
             refusal, until = self._known.get(digest, ("", -math.inf))
             if until <= self._clock.elapsed():
@@ -46,8 +52,14 @@ class TaskChecks:
                 if len(self._known) > _REMEMBERED:
                     del self._known[next(iter(self._known))]
         if refusal:
-            logs.event("task refused", {"task_digest": digest.hex()}, level="WARNING")
-            raise PolicyError(f"the task {digest.hex()} is refused: {refusal}")
+            raise _refused(digest, refusal)
+
+    def _is_signed(self, signed: SignedTask) -> bool:
+        for signer in self._signers:
+            with suppress(ProofError):
+                signer.verify(signed)
+                return True
+        return False
 
     async def _ask(self, task_bytes: bytes) -> tuple[str, float]:
         """Return why a new process refuses a task, empty if not, and for how many seconds."""
@@ -65,3 +77,8 @@ class TaskChecks:
             return refusal.decode(), math.inf
         rule = f"its claims cannot be checked within {_SECONDS:g} seconds and bounded memory"
         return rule, _PAUSE_SECONDS
+
+
+def _refused(digest: TaskDigest, rule: str) -> PolicyError:
+    logs.event("task refused", {"task_digest": digest.hex()}, level="WARNING")
+    return PolicyError(f"the task {digest.hex()} is refused: {rule}")

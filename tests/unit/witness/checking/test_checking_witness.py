@@ -45,7 +45,7 @@ from witness.checking import server, task_checks
 from witness.checking.check_process import refusal
 from witness.checking.servicer import CheckingServicer
 from witness.checking.task_checks import TaskChecks
-from witness.settings import WitnessSettings
+from witness.settings import CheckingWitnessSettings
 
 _PUBLIC: Final = LOG_IDENTITY.public_identity()
 
@@ -105,7 +105,8 @@ class _InlineChecks(TaskChecks):
     """Checks in this process."""
 
     def __init__(self) -> None:
-        super().__init__(ManualClock(NOW))
+        self.signers = [_PUBLIC]
+        super().__init__(self.signers, ManualClock(NOW))
         self.asked = 0
 
     async def _ask(self, task_bytes: bytes) -> tuple[str, float]:
@@ -123,7 +124,7 @@ class _Witness:
         self.checks = _InlineChecks()
         state = StateDirectory.open(self.path)
         head = CosignedHead(state, _PUBLIC, "witness", ManualClock(NOW), CHECKING)
-        self.servicer = CheckingServicer(_PUBLIC, head, self.checks)
+        self.servicer = CheckingServicer(head, self.checks)
         self.key = NoteKey.parse((self.path / "witness.pub").read_text(encoding="ascii"))
         self.calls = list[Growth]()
 
@@ -222,16 +223,19 @@ async def test_one_false_task_refuses_the_checkpoint_forever(
     assert (2, None) == await witness.add_entries(_growth(log, 3))
 
 
-async def test_tasks_of_an_earlier_identity_are_checked_in_the_log(witness: _Witness) -> None:
-    """A false one is refused. Outside the log, a task needs the identity that is pinned now."""
+async def test_a_task_needs_the_signature_of_an_identity_of_the_analyzer(
+    witness: _Witness,
+) -> None:
+    """In the log and before. One that the settings name as an earlier one will do."""
     old = SigningIdentity(bytes(32))
     log: list[_Entry] = [_signed(_CHEAP, old), _KEYS[0], _TASKS[0]]
-    assert (await witness.add_entries(_growth(log, 0)))[1] is not None
-    log.append(old.sign(_FALSE.task_bytes))
-    with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
-        await witness.add_entries(_growth(log, 3))
-    with pytest.raises(ProofError, match="not signed by the pinned analyzer"):
+    with pytest.raises(PolicyError, match=r"[0-9a-f]{64} is refused: it is not signed by a pinned"):
+        await witness.add_entries(_growth(log, 0))
+    with pytest.raises(PolicyError, match="not signed by a pinned"):
         await witness.check_task(_signed(_CHEAP, old))
+    assert 0 == witness.checks.asked
+    witness.checks.signers.append(old.public_identity())
+    assert (await witness.add_entries(_growth(log, 0)))[1] is not None
 
 
 _LOG: Final[list[_Entry]] = [_KEYS[0], *_TASKS, _KEYS[1]]
@@ -347,7 +351,7 @@ def _playing(
     """Return checks in a process that runs another program."""
     monkeypatch.setattr(task_checks, "_PROGRAM", (sys.executable, "-c", program))
     monkeypatch.setattr(task_checks, "_SECONDS", seconds)
-    return TaskChecks(clock or ManualClock())
+    return TaskChecks([_PUBLIC], clock or ManualClock())
 
 
 async def test_a_check_is_bounded_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -399,7 +403,7 @@ async def test_a_check_that_fails_refuses_the_task(monkeypatch: pytest.MonkeyPat
 
 async def test_tasks_are_checked_in_a_process() -> None:
     """With the real program: one passes, and one does not."""
-    checks = TaskChecks(ManualClock())
+    checks = TaskChecks([_PUBLIC], ManualClock())
     await checks.check(_TASKS[0])
     with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
         await checks.check(_FALSE)
@@ -480,6 +484,7 @@ async def test_after_a_renewed_identity_the_whole_log_is_cosigned(
     tmp_path: Path, witness: _Witness
 ) -> None:
     """Under its new key, with the tasks that the earlier identity signed."""
+    witness.checks.signers.append(SigningIdentity(bytes(32)).public_identity())
     state = StateDirectory.open(tmp_path / "renewed")
     state.secret("identity.key", SigningIdentity(bytes(32)).private_bytes)
     core = AnalyzerCore(state.path)
@@ -507,7 +512,7 @@ async def test_a_task_that_a_checking_witness_refuses_is_not_published(
 ) -> None:
     """Over gRPC. The sentence names witness, task and rule; afterwards true tasks are cosigned."""
     service = await server.start(
-        WitnessSettings(
+        CheckingWitnessSettings(
             state_directory=tmp_path / "service",
             plaintext=True,
             analyzer_identity=_PUBLIC.raw.hex(),
