@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 from common.errors import CredentialError, PeerRefusalError, SettingsError
 from common.messages.submission import Value
 from common.runtime.rpc import LONG_DEADLINE, open_channel
+from common.task.task import MOST_CHARACTERS
 from common.task_digest import TaskDigest
 from common.wire.submissions import contribution_to_wire
 from deploy.clients.base import reply_or_advice
@@ -20,7 +21,8 @@ _REFUSED_ADVICE: Final = (
 async def ask_for_question(agent: str, digest: TaskDigest) -> Mapping[str, str]:
     """Return a task's texts by field; raise PeerRefusalError if the agent refuses the task."""
     request = user_agent_pb2.GetQuestionRequest(task_digest=digest)
-    return dict((await _call(agent, "GetQuestion", request)).texts)
+    texts = (await _call(agent, "GetQuestion", request)).texts  # in no order
+    return {name: texts[name] for name in (*MOST_CHARACTERS, *sorted(texts)) if name in texts}
 
 
 async def send(
