@@ -73,9 +73,9 @@ def test_a_profile_of_the_environment_is_named_and_read_only_where_it_serves(
     """In another folder a relative path leads nowhere; `up` and `demo` need no profile."""
     monkeypatch.setenv("SHUFFLEDP_PROFILE", str(tmp_path / "none.toml"))
 
-    with pytest.raises(SettingsError, match="none.toml cannot be read: .* SHUFFLEDP_PROFILE names"):
+    with pytest.raises(SettingsError, match=r"none.toml cannot be .* SHUFFLEDP_PROFILE names"):
         shown("task", "list")
-    with pytest.raises(SettingsError, match="other.toml cannot be read: [^.]*$"):
+    with pytest.raises(SettingsError, match=r"other.toml cannot be read: [^.]*$"):
         shown("--profile", str(tmp_path / "other.toml"), "task", "list")
     with pytest.raises(UsageError, match="over HTTPS only"):
         shown("up", "--host", "poll.example")
