@@ -30,12 +30,11 @@ from common.transparency.checkpoint import (
     SignedCheckpoint,
     log_key,
 )
-from common.transparency.growth import joined_root
+from common.transparency.growth import Growth, joined_root
 from common.transparency.log_copy import LogCopy
 from common.transparency.log_entry import LogEntry
 from common.transparency.merkle import LogTree
 from common.transparency.witness_policy import WEEK_SECONDS
-from common.wire.added_entries import Growth
 
 _PATIENCE_SECONDS: Final = 5.0
 """How long the creation of a task waits for witnesses."""
@@ -43,24 +42,24 @@ _GRACE: Final = 600.0
 """Seconds without an answer before a warning: a witness may start after the analyzer."""
 _UNTRIED: Final = "it has not answered yet"
 
-Answer = tuple[int, NoteSignature | None]
-"""A witness's size, and its cosignature, unless the log asked from another size."""
+Cosigned = tuple[int, NoteSignature | None]
+"""The size of a witness's last checkpoint, and its cosignature; None if asked from another size."""
 
 
 @dataclass(slots=True)
 class _Pushed:
-    """A witness, and what the log knows of it."""
+    """A witness, and its state as the log knows it."""
 
     key: NoteKey
-    ask: Callable[[int, LogTree, SignedCheckpoint], Awaitable[Answer]]
-    """Ask it, from its size on, to cosign the head of a tree."""
+    ask: Callable[[int, LogTree, SignedCheckpoint], Awaitable[Cosigned]]
+    """Ask it to cosign the head of a tree, given its own size."""
     cosigned: float
     """When it last cosigned, or when this log began to ask."""
     size: int = 0
     problem: str = _UNTRIED
     due: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once its answer about the newest checkpoint, or its absence, is known."""
+    """Set once it has answered, or failed to answer, about the newest checkpoint."""
 
 
 @dataclass(kw_only=True)
@@ -101,12 +100,14 @@ class TaskLog:
 
     async def preview(self, signed: SignedTask) -> None:
         """
-        Have the checking witnesses check a task before it enters the log.
+        Have all checking witnesses check a task at once before it enters the log.
 
-        One that is away is passed over, as when it should cosign: tasks are completed with claims
-        that hold. Raises TaskError if one refuses the task: it could never cosign the log again.
+        One that does not answer is skipped, as when it should cosign: tasks are completed with
+        claims that hold. Raises TaskError if one refuses the task: it could never cosign the log
+        again.
         """
-        for one in self.checking:
+
+        async def ask(one: CheckingLink) -> None:
             try:
                 with suppress(PeerError):
                     await one.check_task(signed)
@@ -115,6 +116,8 @@ class TaskLog:
                     f"the checking witness {one.key.name} refuses the task, which is therefore not "
                     f"published: {error}"
                 ) from error
+
+        await asyncio.gather(*map(ask, self.checking))
 
     async def publish(self) -> dict[str, str]:
         """
@@ -212,7 +215,7 @@ class TaskLog:
 
     async def _show(
         self, link: CheckingLink, old_size: int, tree: LogTree, signed: SignedCheckpoint
-    ) -> Answer:
+    ) -> Cosigned:
         """Show a checking witness all new entries, in as many calls as they need."""
         most = signed.checkpoint.size
         while True:
@@ -248,6 +251,6 @@ class TaskLog:
 
 async def _prove(
     link: WitnessLink, old_size: int, tree: LogTree, signed: SignedCheckpoint
-) -> Answer:
+) -> Cosigned:
     """Prove to a witness that the head of a tree continues its last one."""
     return await link.add_checkpoint(old_size, tree.prove_consistency(old_size), signed)

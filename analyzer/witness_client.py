@@ -9,8 +9,9 @@ from common.crypto.signing import SignedTask
 from common.runtime.access import CallKind
 from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
 from common.transparency.checkpoint import NoteKey, NoteSignature, SignedCheckpoint
+from common.transparency.growth import Growth
 from common.transparency.merkle import Path
-from common.wire.added_entries import Growth, growth_to_wire
+from common.wire.added_entries import growth_to_wire
 from common.wire.tasks import signed_task_to_wire
 from common.wire.transparency import checkpoint_to_wire, cosignature_from_wire
 from protos.shuffledp.v1 import log_pb2, log_pb2_grpc

@@ -131,7 +131,7 @@ class ShareError(OverloadError):
 
 
 class ConnectionLimitError(ShuffleDpError, status="UNAVAILABLE"):
-    """A connection has reached its limit of submissions; retry on a new connection."""
+    """A connection, or an address behind a proxy, has reached its limit of submissions."""
 
 
 class DeadlineError(ShuffleDpError, status="DEADLINE_EXCEEDED"):

@@ -26,9 +26,9 @@ from common.errors import (
 from common.runtime.clock import Clock, repeat
 from common.runtime.shared_calls import GroupCommit
 from issuer.entitlements import Entitlements
-from issuer.issuance_store import IssuanceStore, Issued, Settled, Wanted
+from issuer.issuance_store import IssuanceStore, Issued, Refused, Settled, Wanted
 from issuer.metrics import TokenOutcome
-from issuer.token_cap import Charge, TokenCap
+from issuer.token_cap import TokenCap
 from issuer.token_keys import HeldKey, TokenKeys
 
 _TICK: Final = 600.0
@@ -116,8 +116,8 @@ class Issuance:
         try:
             wanted = [await self._wanted(*each) for each in asked]
             for each, settled in zip(wanted, await self._commits.append(wanted), strict=True):
-                if isinstance(settled, Charge):
-                    raise BudgetError(settled.refusal())
+                if isinstance(settled, Refused):
+                    raise BudgetError(settled.rule)
                 if settled.request != each.request:
                     raise ConflictError(
                         "this person already has a token of this key, which another device asked "

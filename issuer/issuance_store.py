@@ -1,5 +1,5 @@
 """
-The issuer's database: one row for each person and token key, and counts of persons' tokens.
+The issuer's database: one row per person and token key, and counts of people's tokens.
 
 A row holds no name and no time, and rows are ordered by a keyed hash. Restoring an old copy of the
 database would let people who are missing from it get a second token.
@@ -64,8 +64,15 @@ class Wanted:
     """Counts the token, if the issuer has a cap."""
 
 
-Settled = list[Issued | Charge]
-"""The stored signature of each request of a call, or the charge of which the person has no more."""
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request of a person who has had all tokens."""
+
+    rule: str
+
+
+Settled = list[Issued | Refused]
+"""The stored signature of each request of a call, or its refusal."""
 
 
 class IssuanceStore(Database):
@@ -109,8 +116,8 @@ class IssuanceStore(Database):
         for each in chain.from_iterable(calls):
             people.setdefault((each.key_id, each.person), each)
 
-        def settle(connection: sqlite3.Connection) -> dict[tuple[bytes, bytes], Issued | Charge]:
-            found = dict[tuple[bytes, bytes], Issued | Charge]()
+        def settle(connection: sqlite3.Connection) -> dict[tuple[bytes, bytes], Issued | Refused]:
+            found = dict[tuple[bytes, bytes], Issued | Refused]()
             missing = list[Wanted]()
             for place, each in people.items():
                 if issued := _find(connection, *place):
@@ -118,16 +125,16 @@ class IssuanceStore(Database):
                 elif each.charge is None or _has_counted(connection, each.charge):
                     missing.append(each)
                 else:
-                    found[place] = each.charge
+                    found[place] = Refused(each.charge.refusal())
             for each, signature in zip(missing, sign(missing), strict=True):
                 issued = Issued(request=each.request, signature=signature, is_new=True)
                 _insert(connection, each.key_id, each.person, issued)
                 found[each.key_id, each.person] = issued
             return found
 
-        def answer(each: Wanted) -> Issued | Charge:
+        def answer(each: Wanted) -> Issued | Refused:
             settled = found[each.key_id, each.person]
-            if isinstance(settled, Charge) or each is people[each.key_id, each.person]:
+            if isinstance(settled, Refused) or each is people[each.key_id, each.person]:
                 return settled
             return replace(settled, is_new=False)
 

@@ -1,8 +1,8 @@
 """
-The issuer's cap: how many tokens a person gets of one population in one period.
+The issuer's cap on the tokens of one person for one population in one period.
 
-Periods follow each other without a gap, the same for everybody. A person is counted under a hash
-keyed by the period; with its key, nothing can relate the counts to persons any more.
+Periods follow each other without a gap and are the same for everybody. People are counted under a
+hash with the period's key. Once the key is destroyed, counts cannot be linked to people.
 """
 
 import hmac
@@ -21,7 +21,7 @@ _FILES: Final = "period-*.key"
 _KEY_BYTES: Final = 32
 _DAY: Final = 86_400
 _KEPT_AFTER_END: Final = 600
-"""Seconds for which an ended period's key is kept: requests of its last moment are under way."""
+"""Seconds for which an ended period's key is kept, for requests that began before its end."""
 _LABEL: Final = b"shuffledp v1 tokens of a person\x00"
 
 
@@ -38,7 +38,7 @@ class Charge:
     """The period's length."""
 
     def refusal(self) -> str:
-        """Return the sentence for a person who has had them all."""
+        """Return the error message for a person who has had all tokens."""
         return (
             "this person has reached the issuer's cap of tokens for this population, "
             f"{self.most} in {self.days} days; the next period begins at {utc(self.end)}"
@@ -60,7 +60,7 @@ class TokenCap:
 
     def charge(self, population: str, person: str, now: float) -> Charge | None:
         """
-        Return what one more token costs a person, or None without a cap.
+        Return the charge for one more token of a person, or None without a cap.
 
         The first call of a period stores its key, which takes milliseconds.
         """
@@ -85,14 +85,14 @@ class TokenCap:
                 )
 
     def destroy_ended(self, now: float) -> None:
-        """Destroy the keys of the periods that are over."""
+        """Destroy the keys of ended periods."""
         for end in [end for end in self._keys if _is_over(end, now)]:
             self._state.destroy(_FILES.replace("*", str(end)))
             del self._keys[end]
             logs.event("period of tokens ended", {})
 
     def held(self) -> frozenset[int]:
-        """Return the ends of the periods whose keys are held."""
+        """Return the ends of the periods with a key."""
         return frozenset(self._keys)
 
     def _key(self, end: str) -> bytes:

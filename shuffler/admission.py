@@ -80,7 +80,8 @@ class ConnectionLimit:
         count = self._counts.get(peer, 0) + submissions
         if count > self._most:
             raise ConnectionLimitError(
-                f"a connection may make {self._most} submissions; retry later on a new connection"
+                f"a connection, or an address behind a proxy, may make {self._most} submissions; "
+                "retry on a new connection or in five minutes"
             )
         self._counts[peer] = count
         self._counts.move_to_end(peer)

@@ -137,7 +137,7 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
     ) as service:
         clock = service.clock
         own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
-        service.metrics.watch_certificates(own.files, internal=True)
+        service.metrics.watch_certificates(own.files, "internal ")
         channel = service.opened(FreshChannel(str(settings.coordinator), "coordinator", own))
         coordinator = CoordinatorClient(channel)
         identity = await coordinator.get_identity()

@@ -69,7 +69,7 @@ class Caller(Enum):
 
 
 OPEN: Final = frozenset({Caller.ANYONE, Caller.DEVICE})
-"""Callers of whom nothing is asked."""
+"""Callers who need no certificate and no token."""
 _CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.FRONT_END, Caller.WORKER, Caller.OPERATOR})
 _WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 
@@ -210,10 +210,11 @@ class Connections:
     """Seconds from that age until the connection is closed."""
 
 
-_AGE: Final = 300.0
+AGE_SECONDS: Final = 300.0
+"""Maximum age of a device's connection, and the period for which an address counts as one."""
 _CERTIFIED_AGE: Final = 3600.0
 """Seconds; also the maximum time for which an expired certificate is still accepted."""
-_MARGIN: Final = 10.0
+MARGIN_SECONDS: Final = 10.0
 """Seconds added to the longest call, for its answer to arrive."""
 
 
@@ -222,8 +223,8 @@ def connections_of(service: str) -> Connections:
     kinds = [call.kind.value for call in _calls_of(service)]
     return Connections(
         streams=max(kind.peer_calls for kind in kinds),
-        age_seconds=_CERTIFIED_AGE if asks_for_certificates(service) else _AGE,
-        grace_seconds=max(kind.seconds for kind in kinds) + _MARGIN,
+        age_seconds=_CERTIFIED_AGE if asks_for_certificates(service) else AGE_SECONDS,
+        grace_seconds=max(kind.seconds for kind in kinds) + MARGIN_SECONDS,
     )
 
 

@@ -5,8 +5,7 @@ Limits hold in total, per address and per connection.
 """
 
 import asyncio
-import math
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, Self, TypeVar
 
@@ -19,6 +18,7 @@ from common.runtime.concurrency import ConcurrencyLimit, Queue
 from common.runtime.peer import Networks, Peer
 
 M = TypeVar("M")
+A = TypeVar("A")
 FORESEEN: Final = ("shuffledp-foreseen", "1")
 """Sent with every ShuffleDpError except OverloadError. RESOURCE_EXHAUSTED without it means a
 temporary limit, and clients retry; with it, a budget is spent, and they must not."""
@@ -82,11 +82,10 @@ class AdmittedCall:
         queue: Queue | None,
         kind: CallKind,
         caller: Peer,
-        seconds: float = math.inf,
     ) -> None:
         """Admit a call; raise OverloadError, or ShareError beyond its share or if it is minor."""
         self.caller = caller
-        self.deadline = Deadline(min(kind.value.seconds, seconds), _NOT_FINISHED)
+        self.deadline = Deadline(kind.value.seconds, _NOT_FINISHED)
         self._kind = kind.value
         self._limit = limit
         self._queue = queue
@@ -111,6 +110,31 @@ class AdmittedCall:
         await self._queue.enter(self, seconds)
         self._has_slot = True
         return seconds / _HASTE if self._queue.is_waiting else seconds
+
+    async def run(
+        self,
+        read: Callable[[], Awaitable[bytes]],
+        parse: Callable[[bytes], M],
+        answer: Callable[[M], Awaitable[A]],
+        serialize: Callable[[A], bytes],
+    ) -> bytes:
+        """
+        Read one request in a read slot, and return its answer. Run within the deadline.
+
+        The request is parsed when it is complete: parsed, it can take 20 times the memory.
+
+        Raises OverloadError if no slot was free in time, or the call was displaced; DeadlineError.
+        """
+        seconds = await self.wait_for_slot()
+        with self.deadline.reading(seconds):
+            raw = await read()
+        self.settle(len(raw))
+        request = parse(raw)
+        del raw
+        sent = serialize(await answer(request))
+        if len(sent) <= LONG_MESSAGE:
+            self.free_slot()
+        return sent
 
     def settle(self, request_bytes: int = 0) -> None:
         """Keep the place, and a slot if request or answer may be long: the request has arrived."""
@@ -169,14 +193,10 @@ class Admission:
         """Check a caller's certificate and token as `access.check_caller` does."""
         check_caller(call.caller, names, shown, self._token)
 
-    def admit(self, call: Call, peer: Peer, seconds: float = math.inf) -> AdmittedCall:
-        """
-        Admit a call, which may take at most `seconds`, or less by its kind.
-
-        Raises the errors of `AdmittedCall`.
-        """
+    def admit(self, call: Call, peer: Peer) -> AdmittedCall:
+        """Admit a call, or raise the errors of `AdmittedCall`."""
         kind = call.kind
-        return AdmittedCall(self._limits[kind], self._queues.get(kind), kind, peer, seconds)
+        return AdmittedCall(self._limits[kind], self._queues.get(kind), kind, peer)
 
     def refusal(self, error: Exception) -> tuple[str, str, bool]:
         """Report an error; return its status, a message without details, and if it is foreseen."""

@@ -1,6 +1,7 @@
 """Admission of calls at a gRPC server; see `admission.py`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -97,21 +98,20 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             context.add_done_callback(held.close)
             try:
                 async with held.deadline:
-                    if handler.request_streaming:
-                        held.settle()
-                        answer = await handler.stream_unary(_messages(parse, requests), context)
-                    else:
-                        raw = await read_request(requests, held)
-                        request = read_message(parse, raw)
-                        del raw
-                        answer = await handler.unary_unary(request, held if ours else context)
+                    if not handler.request_streaming:
+                        return await held.run(
+                            partial(_only, requests),
+                            partial(read_message, parse),
+                            lambda request: handler.unary_unary(request, held if ours else context),
+                            serialize,
+                        )
+                    held.settle()
+                    answer = await handler.stream_unary(_messages(parse, requests), context)
                     sent: bytes = serialize(answer)
+                    return sent
             except BaseException:
                 held.close()
                 raise
-            if len(sent) <= LONG_MESSAGE:
-                held.free_slot()
-            return sent
 
         return behaviour
 
@@ -170,25 +170,13 @@ async def _refused(_requests: object, _context: object) -> None:
     raise CallerError("the access table does not list this method")
 
 
-async def read_request(requests: AsyncIterator[bytes], held: AdmittedCall) -> bytes:
-    """
-    Wait for a read slot and read one request, unparsed: parsed, it can take 20 times the memory.
-
-    The slot is freed here unless the request is long or the answer may be.
-
-    Raises:
-        OverloadError: No read slot was free in time, or the call was displaced.
-        DeadlineError: No complete request arrived in time.
-        WireError: The call holds no request, or several.
-    """
-    seconds = await held.wait_for_slot()
-    with held.deadline.reading(seconds):
-        raw = await anext(requests, None)
-        if raw is None:
-            raise WireError("the call holds 0 requests; it must hold 1")
-        if await anext(requests, None) is not None:
-            raise WireError("the call holds several requests; it must hold 1")
-    held.settle(len(raw))
+async def _only(requests: AsyncIterator[bytes]) -> bytes:
+    """Read the only request of a call; raise WireError if it holds none, or several."""
+    raw = await anext(requests, None)
+    if raw is None:
+        raise WireError("the call holds 0 requests; it must hold 1")
+    if await anext(requests, None) is not None:
+        raise WireError("the call holds several requests; it must hold 1")
     return raw
 
 

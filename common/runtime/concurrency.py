@@ -7,7 +7,6 @@ share of peers whose connection is unknown, as on a Unix socket, is not limited.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final, Protocol
 
 from common.errors import OverloadError, ShareError
@@ -39,55 +38,58 @@ class ConcurrencyLimit:
         self._limit = limit
         self._peer_limit = peer_limit
         self._address_limit = limit - limit // _RESERVE
-        self._taken = 0
-        self._addresses: Counter[str] = Counter()
-        self._connections: dict[str, dict[Holder, bool]] = {}
-        """By connection, its calls from the oldest, and whether each is idle."""
+        self._holding: set[Holder] = set()
+        self._addresses, self._connections = Counter[str](), Counter[str]()
+        """Places by address, and by connection."""
+        self._spread = Counter[str]()
+        """Connections that hold places, by address."""
+        self._idle: dict[str, dict[Holder, None]] = {}
+        """Idle calls by address, from the one that is idle for longest."""
 
     def take(self, call: Holder) -> bool:
-        """
-        Give a call a place, and return whether there was one within its share.
-
-        Cost: constant; if all places are taken, one pass over the connections that hold them.
-        """
+        """Give a call a place, and return whether there was one within its share."""
         connection, address = call.caller.connection, call.caller.address
         if connection and self.held(call.caller) >= self._peer_limit:
             return False
         alone = connection and self._addresses[address] >= self._address_limit
-        if alone and self._peer_limit == 1:
-            return False  # its connections all hold one place
-        if alone or self._taken >= self._limit:
+        if alone or len(self._holding) >= self._limit:
             victim = self._victim(call)
             if victim is None:
                 return False
             self.free(victim)
             victim.displace()
-        self._taken += 1
+        self._holding.add(call)
         self._addresses[address] += 1
-        self._connections.setdefault(connection, {})[call] = True
+        self._spread[address] += not self._connections[connection]
+        self._connections[connection] += 1
+        self.settle(call, idle=True)
         return True
 
     def settle(self, call: Holder, *, idle: bool = False) -> None:
         """Note that a call's request has arrived, so that it keeps its place; or that it waits."""
-        if call in (calls := self._connections.get(call.caller.connection, {})):
-            calls[call] = idle
+        if call not in self._holding:
+            return
+        calls = self._idle.setdefault(call.caller.address, {})
+        calls.pop(call, None)
+        if idle:
+            calls[call] = None
+        elif not calls:
+            del self._idle[call.caller.address]
 
     def free(self, call: Holder) -> None:
         """Free a call's place, if it holds one."""
-        connection, address = call.caller.connection, call.caller.address
-        calls = self._connections.get(connection, {})
-        if calls.pop(call, None) is None:
+        if call not in self._holding:
             return
-        self._taken -= 1
-        self._addresses[address] -= 1
-        if not self._addresses[address]:
-            del self._addresses[address]
-        if not calls:
-            del self._connections[connection]
+        self.settle(call)
+        self._holding.remove(call)
+        connection, address = call.caller.connection, call.caller.address
+        _count_down(self._addresses, address)
+        if _count_down(self._connections, connection):
+            _count_down(self._spread, address)
 
     def held(self, peer: Peer) -> int:
         """Return the number of places that a connection holds."""
-        return len(self._connections.get(peer.connection, ()))
+        return self._connections[peer.connection]
 
     def refusal(self, peer: Peer, reason: str, *, minor: bool = False) -> OverloadError:
         """Return a connection's error: a ShareError if it holds places, or the call is minor."""
@@ -95,31 +97,48 @@ class ConcurrencyLimit:
         kind = ShareError if minor or has_share else OverloadError
         return kind(f"{reason}; retry later")
 
-    def next_in_line(self, waiting: Iterable[Holder]) -> Holder | None:
+    def next_in_line(self, waiting: "Waiting") -> Holder | None:
         """Return the call whose address, then connection, holds least; the first of equals."""
-        first, least = None, (self._limit, self._limit)
-        for call in waiting:
-            rank = (self._addresses[call.caller.address], self.held(call.caller))
-            if rank < least and (rank[1] < self._peer_limit or not call.caller.connection):
-                first, least = call, rank
-                if rank == (0, 0):
+        found, least = None, self._limit
+        for address, connections in waiting.items():
+            if self._addresses[address] >= least:
+                continue
+            free = (name for name in connections if not self._connections[name])
+            connection = next(free, None) or min(connections, key=self._connections.__getitem__)
+            if self._connections[connection] < self._peer_limit or not connection:
+                found, least = next(iter(connections[connection])), self._addresses[address]
+                if not least:
                     break
-        return first
+        return found
 
     def _victim(self, newcomer: Holder) -> Holder | None:
-        """Return the idle call to displace; None if nobody exceeds the newcomer's share."""
-        found, most = None, (0, 0)
-        for calls in self._connections.values():
-            call = next((call for call, is_idle in calls.items() if is_idle), None)
-            if call is not None:
-                rank = (self._addresses[call.caller.address], len(calls))
-                if rank > most:
-                    found, most = call, rank
-        if found is None:
-            return None
-        if found.caller.address == newcomer.caller.address:
-            return found if most[1] > self.held(newcomer.caller) + 1 else None
-        return found if most[0] > self._addresses[newcomer.caller.address] + 1 else None
+        """
+        Return the idle call to displace; None if nobody exceeds the newcomer's share.
+
+        Cost: one pass over the addresses of idle calls; and over these calls of one address, if its
+        connections hold several places each.
+        """
+        own = newcomer.caller.address
+        address = max(self._idle, key=self._addresses.__getitem__, default=own)
+        if self._addresses[address] < self._addresses[own] + 2:
+            address = own
+        idle = self._idle.get(address, {})
+        if self._addresses[address] == self._spread[address]:
+            return None if address == own else next(iter(idle))
+        found = max(idle, key=lambda call: self.held(call.caller), default=None)
+        if found is None or address != own:
+            return found
+        return found if self.held(found.caller) >= self.held(newcomer.caller) + 2 else None
+
+
+def _count_down(counts: Counter[str], name: str) -> bool:
+    """Subtract one, and return whether none is left."""
+    counts[name] -= 1
+    return not counts[name] and counts.pop(name) == 0
+
+
+Waiting = dict[str, dict[str, dict[Holder, asyncio.Future[None]]]]
+"""Calls that wait, from the oldest, by address and connection, which are in the order of turns."""
 
 
 class Queue:
@@ -127,8 +146,7 @@ class Queue:
 
     def __init__(self, slots: int, peer_slots: int) -> None:
         self._slots = ConcurrencyLimit(slots, peer_slots)
-        self._waiting: dict[str, dict[Holder, asyncio.Future[None]]] = {}
-        """By connection, its calls from the oldest; connections in the order of their turns."""
+        self._waiting: Waiting = {}
 
     @property
     def is_waiting(self) -> bool:
@@ -145,7 +163,8 @@ class Queue:
         if self._slots.take(call):
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(call.caller.connection, {})[call] = turn
+        connections = self._waiting.setdefault(call.caller.address, {})
+        connections.setdefault(call.caller.connection, {})[call] = turn
         try:
             async with asyncio.timeout(seconds):
                 await turn
@@ -165,7 +184,7 @@ class Queue:
         """Free a call's slot, if it holds one, for the next in line."""
         self._slots.free(call)
         while self._waiting:
-            following = self._slots.next_in_line(next(iter(c)) for c in self._waiting.values())
+            following = self._slots.next_in_line(self._waiting)
             if following is None or not self._slots.take(following):
                 return
             turn = self._remove(following)
@@ -175,9 +194,13 @@ class Queue:
                 turn.set_result(None)
 
     def _remove(self, call: Holder) -> asyncio.Future[None] | None:
-        """End a call's wait, and its connection's turn."""
-        calls = self._waiting.pop(call.caller.connection, {})
+        """End a call's wait, and the turn of its connection and address."""
+        address, connection = call.caller.address, call.caller.connection
+        connections = self._waiting.pop(address, {})
+        calls = connections.pop(connection, {})
         turn = calls.pop(call, None)
         if calls:
-            self._waiting[call.caller.connection] = calls
+            connections[connection] = calls
+        if connections:
+            self._waiting[address] = connections
         return turn

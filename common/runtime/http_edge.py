@@ -7,11 +7,11 @@ https://connectrpc.com/docs/protocol. Servicers, access table and admission are 
 
 import asyncio
 import json
-import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from types import SimpleNamespace
 from typing import Any, Final
 
 from google.protobuf import json_format
@@ -19,26 +19,28 @@ from google.protobuf.message import Message
 
 from common.errors import ConnectionLimitError, WireError
 from common.limits import MAX_ENVELOPE_BYTES
-from common.runtime import logs
-from common.runtime.access import CALLS, LONG_MESSAGE, Call, Caller
-from common.runtime.admission import FORESEEN, Admission, AdmittedCall, read_message
-from common.runtime.forwarded import forwarded_address
-from common.runtime.http_server import HttpServer, ServerCertificate, is_host
+from common.runtime.access import AGE_SECONDS, CALLS, Call, Caller
+from common.runtime.admission import FORESEEN, NOT_ARRIVED, Admission, read_message
+from common.runtime.http_server import HttpServer, ServerCertificate
 from common.runtime.http_settings import HttpSettings
-from common.runtime.peer import Peer, is_from, is_within, networks, shared_address
-from common.runtime.service import GRACE, AddServices, Service
-from common.runtime.state_directory import StateDirectory
+from common.runtime.peer import (
+    Peer,
+    forwarded_address,
+    is_within,
+    networks,
+    parse_address,
+    shared_address,
+)
+from common.runtime.service import AddServices, IsServing
+from common.runtime.tls import TlsFiles
 
 MAX_BODY_BYTES: Final = 2 * MAX_ENVELOPE_BYTES
 """Maximum bytes of a request: the longest envelope in JSON takes two thirds of them."""
-_WINDOW: Final = 300.0
-"""Seconds for which an address behind a proxy counts as one connection, as long as one lives."""
 _PIECE: Final = 64 * 1024
 """Bytes of an answer that are sent at once."""
 _NO_JSON: Final = "the request is not a message of this call in JSON"
 _JSON_BLOCK: Final = 16
 """JSON is padded to a multiple of this many bytes, since `true` is shorter than `false`."""
-_MAX_TIMEOUT_DIGITS: Final = 10
 
 _STATUSES: Final = {
     name: status
@@ -85,7 +87,7 @@ class _Format:
 
 
 def read_json(parse: Callable[[bytes], Message], raw: bytes) -> Message:
-    """Parse a message in JSON, or raise WireError; unknown fields are none of a message."""
+    """Parse a message in JSON; raise WireError, also for unknown fields."""
     try:
         if raw.lstrip()[:1] == b"{":  # otherwise an empty list would be an empty message
             return json_format.Parse(raw, parse(b""))
@@ -109,24 +111,6 @@ _FORMATS: Final = {
 }
 
 
-class _Registry:
-    """Collects the methods that devices need from generated code, in place of a gRPC server."""
-
-    def __init__(self) -> None:
-        self.methods: dict[bytes, tuple[Call, Any]] = {}
-
-    def add_generic_rpc_handlers(self, _handlers: object) -> None:
-        """Leave out what comes again, by name, in the next method."""
-
-    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """Keep the methods that the access table names for devices."""
-        for name, handler in handlers.items():
-            path = f"/{service}/{name}"
-            call = CALLS.get(path)
-            if call is not None and call.caller is Caller.DEVICE:
-                self.methods[path.encode()] = (call, handler)
-
-
 class HttpEdge:
     """The ASGI application."""
 
@@ -135,28 +119,31 @@ class HttpEdge:
         services: Iterable[AddServices],
         admission: Admission,
         settings: HttpSettings,
-        is_serving: Callable[[], Awaitable[bool]],
+        is_serving: IsServing,
     ) -> None:
         """Serve the methods of `services` that devices need; `is_serving` answers balancers."""
-        registry = _Registry()
+        self._methods: dict[bytes, tuple[Call, Any]] = {}
+        registry: Any = SimpleNamespace(  # has what generated code calls of a gRPC server
+            add_generic_rpc_handlers=lambda _: None, add_registered_method_handlers=self._add
+        )
         for add in services:
-            add(registry)  # type: ignore[arg-type]  # it has all that generated code calls
-        self._methods = registry.methods
+            add(registry)
         self._admission = admission
-        self._hosts = frozenset(host.encode() for host in settings.accepted_hosts())
         self._origins = frozenset(origin.encode() for origin in settings.http_origins)
         self._proxies = networks(settings.http_proxies)
         self._is_serving = is_serving
 
+    def _add(self, service: str, handlers: Mapping[str, Any]) -> None:
+        for path, handler in ((f"/{service}/{name}", each) for name, each in handlers.items()):
+            if path in CALLS and CALLS[path].caller is Caller.DEVICE:
+                self._methods[path.encode()] = (CALLS[path], handler)
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's
         """Answer a request."""
         fields: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:  # a repeated one is a list, and so no known value
+        for name, value in scope["headers"]:  # several values form no allowed one
             fields[name] = fields[name] + b", " + value if name in fields else value
         origin, answer = fields.get(b"origin"), _Answer(send)
-        if not is_host(fields.get(b"host", b""), self._hosts):
-            await answer(403)
-            return
         if origin is not None:
             if origin not in self._origins:
                 await answer(403)
@@ -192,63 +179,70 @@ class HttpEdge:
         elif any(fields.get(name, b"identity") != b"identity" for name in _ENCODINGS):
             await answer(*_error("UNIMPLEMENTED", "a request must not be compressed"))
         else:
+            peer = self._peer(scope, fields)
             try:
-                seconds = _checked_seconds(fields, int(length))
-                held = self._admission.admit(call, self._peer(scope, fields), seconds)
+                _check(fields, int(length))
+                held = self._admission.admit(call, peer)
                 try:
                     async with held.deadline:
-                        await _call(handler, form, held, receive, answer)
+                        sent = await held.run(
+                            partial(_body, receive),
+                            partial(form.parse, handler.request_deserializer),
+                            lambda request: handler.unary_unary(request, held),
+                            form.serialize,
+                        )
+                        await answer(200, sent, form.media_type)
                 finally:
                     held.close()
             except Exception as error:  # noqa: BLE001  # no details may reach the caller
                 status, message, is_foreseen = self._admission.refusal(error)
                 if not answer.has_begun:  # otherwise, the connection is closed
                     more: Headers = (_FORESEEN,) if is_foreseen else ()
-                    if isinstance(error, ConnectionLimitError):
+                    own = peer.connection == scope["state"]["peer"].connection
+                    if own and isinstance(error, ConnectionLimitError):
                         more += (_CLOSE,)  # a client cannot choose another connection
                     await answer(*_error(status, message), more=more)
 
     def _peer(self, scope: Any, fields: Fields) -> Peer:  # noqa: ANN401  # ASGI's
-        """Return the connection's peer or, behind a proxy, the address that it forwards."""
+        """Return the connection's peer or, behind a proxy, the address that it forwards, or one."""
         peer: Peer = scope["state"]["peer"]
-        if not self._proxies or not is_from(scope["client"], self._proxies):
+        host, *_ = scope["client"] or ("",)  # it may have gone
+        if not (self._proxies and is_within(parse_address(host), self._proxies)):
             return peer
-        address = forwarded_address(fields, self._proxies)
+        address = forwarded_address(fields.get(b"x-forwarded-for", b""), self._proxies)
         if address is None:
-            return peer
+            return Peer(peer.connection)
         if is_within(address, self._admission.relays):
-            return Peer()
+            return peer
         shared = shared_address(address)
-        window = int(asyncio.get_running_loop().time() // _WINDOW)
+        window = int(asyncio.get_running_loop().time() // AGE_SECONDS)
         return Peer(f"{shared} {window}", shared)
 
 
-async def serve_http(
-    service: Service, name: str, services: Iterable[AddServices], admission: Admission
-) -> None:
+def serve_http(
+    settings: HttpSettings,
+    files: TlsFiles | None,
+    services: Iterable[AddServices],
+    admission: Admission,
+    is_serving: IsServing,
+) -> HttpServer:
     """
-    Serve the methods that devices need over HTTP too, if the settings say where.
+    Serve the methods that devices need, with gRPC's admission; in plaintext without TLS files.
 
-    `admission` is that of gRPC. Raises SettingsError if the address or a certificate is unusable.
+    Raises SettingsError if the address or the certificate is unusable.
     """
-    settings = service.settings
-    if not isinstance(settings, HttpSettings) or settings.http_listen is None:
-        return
-    certificate, key = settings.http_certificate, settings.http_key
-    if service.tls is not None and certificate is None:
-        certificate, key = service.tls.files.certificate, service.tls.files.key
+    certificate = None
+    if files and files.certificate and files.key:
+        certificate = ServerCertificate(files.certificate, files.key)
     server = HttpServer(
-        HttpEdge(services, admission, settings, service.is_serving),
-        settings.http_listen,
-        None
-        if settings.http_plain or certificate is None or key is None
-        else ServerCertificate(certificate, key),
+        HttpEdge(services, admission, settings, is_serving),
+        str(settings.http_listen),
+        certificate,
+        hosts=settings.accepted_hosts(),
         unshared=networks((*settings.http_proxies, *settings.relays)),
     )
     server.start()
-    service.closing.append(partial(server.stop, GRACE))
-    StateDirectory.open(settings.state_directory).publish("http_address", server.address)
-    logs.event("serving over HTTP", {"party": name, "address": server.address})
+    return server
 
 
 class _Answer:
@@ -280,46 +274,26 @@ class _Answer:
         await self._send({"type": "http.response.body", "body": body[at:]})
 
 
-async def _call(
-    handler: Any,  # noqa: ANN401  # gRPC's types vary
-    form: _Format,
-    held: AdmittedCall,
-    receive: Any,  # noqa: ANN401  # ASGI's
-    answer: _Answer,
-) -> None:
-    """Read, run and answer an admitted call."""
-    seconds = await held.wait_for_slot()
+async def _body(receive: Any) -> bytes:  # noqa: ANN401  # ASGI's
+    """Read a request's body; raise WireError if the caller ends before."""
     raw, more = bytearray(), True
-    with held.deadline.reading(seconds):
-        while more:
-            part = await receive()
-            if part["type"] == "http.disconnect":
-                raise WireError("the request did not arrive completely")
-            raw += part["body"]
-            more = part["more_body"]
-    held.settle(len(raw))
-    request = form.parse(handler.request_deserializer, bytes(raw))
-    del raw, part
-    sent = form.serialize(await handler.unary_unary(request, held))
-    if len(sent) <= LONG_MESSAGE:
-        held.free_slot()
-    await answer(200, sent, form.media_type)
+    while more:
+        part = await receive()
+        if part["type"] == "http.disconnect":
+            raise WireError(NOT_ARRIVED)
+        raw += part["body"]
+        more = part["more_body"]
+    return bytes(raw)
 
 
-def _checked_seconds(fields: Fields, length: int) -> float:
-    """Return the caller's own time limit; raise WireError if a header breaks a rule."""
+def _check(fields: Fields, length: int) -> None:
+    """Raise WireError if a header breaks a rule."""
     if length > MAX_BODY_BYTES:
         raise WireError(
             f"the request has {length} bytes; the limit of this call is {MAX_BODY_BYTES}"
         )
     if fields.get(b"connect-protocol-version", b"1") != b"1":
         raise WireError("connect-protocol-version must be 1")
-    timeout = fields.get(b"connect-timeout-ms")
-    if timeout is None:
-        return math.inf
-    if not timeout.isdigit() or len(timeout) > _MAX_TIMEOUT_DIGITS:
-        raise WireError(f"connect-timeout-ms must have 1 to {_MAX_TIMEOUT_DIGITS} digits")
-    return int(timeout) / 1000
 
 
 def _error(status: str, message: str) -> tuple[int, bytes, bytes]:

@@ -4,11 +4,11 @@ import asyncio
 import logging
 import socket
 import ssl
+from asyncio import constants
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from email.utils import formatdate
-from functools import partial
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
@@ -19,23 +19,26 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from common.errors import SettingsError
-from common.runtime import logs
+from common.runtime.access import AGE_SECONDS, CALLS, MARGIN_SECONDS, Caller
 from common.runtime.concurrency import ConcurrencyLimit
 from common.runtime.peer import Networks, Peer
-from common.runtime.validation import file_version
+from common.runtime.service import GRACE
+from common.runtime.tls import Renewal, TlsFiles
 
 MAX_CONNECTIONS: Final = 4096
 HEADER_SECONDS: Final = 10.0
 """Maximum seconds of a TLS handshake, and again of a request's header."""
 IDLE_SECONDS: Final = 30.0
 """Maximum seconds between two requests, in which an answer must be read."""
-REQUEST_SECONDS: Final = 60.0
-"""Maximum seconds of a request from its header to its answer: above those of any method."""
-AGE_SECONDS: Final = 300.0
-"""Seconds after which a connection is closed with its next answer."""
+REQUEST_SECONDS: Final = MARGIN_SECONDS + max(
+    call.kind.value.seconds for call in CALLS.values() if call.caller is Caller.DEVICE
+)
+"""Maximum seconds of a request from its header to its answer."""
 MAX_HEADER_BYTES: Final = 16 * 1024
+MAX_FIELDS: Final = 100
 _MAX_UNREAD_BYTES: Final = 64 * 1024
-"""Maximum bytes of a refused request's body that are skipped, so that its answer can be read."""
+"""Maximum bytes of a body that are read before the application asks, or skipped after a refusal,
+so that its answer can be read."""
 _CLOSING_SECONDS: Final = 5.0
 _SWEEP_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048
@@ -43,13 +46,10 @@ _ACCEPTED_AT_ONCE: Final = 64
 
 # asyncio allocates as much for every connection: 256 KiB by default, of which TLS uses 16.
 SSLProtocol.max_size = 16 * 1024
+constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = 16  # type: ignore[misc]  # KiB that it reads ahead
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
-"""
-An ASGI application for scopes of type http. `scope["state"]["peer"]` is the connection's Peer.
-
-An exception is logged without its text, and answered by 500 without details.
-"""
+"""ASGI for scopes of type http, whose state has the connection's Peer; 500 for an exception."""
 
 
 class ServerCertificate:
@@ -57,34 +57,22 @@ class ServerCertificate:
 
     def __init__(self, certificate: Path, key: Path) -> None:
         """Read the files, in PEM; raise SettingsError if they are unusable or do not match."""
-        self._files = (certificate, key)
-        self._version = self._versions()
+        self._files = TlsFiles(certificate=certificate, key=key)
+        self._renewal = Renewal(self._files)
+        self._files.read()
         self._context = self._read()
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection."""
-        if (version := self._versions()) != self._version:
-            self._version = version
-            try:
-                self._context = self._read()
-            except SettingsError as error:
-                logs.event("TLS files not used", logs.error_fields(error), level="ERROR")
+        if self._renewal.take() is not None:
+            self._context = self._read()
         return self._context
-
-    def _versions(self) -> tuple[tuple[int, int] | None, ...]:
-        return tuple(map(file_version, self._files))
 
     def _read(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        certificate, key = self._files
-        try:
-            context.load_cert_chain(certificate, key, password="")  # never ask for one
-        except (OSError, ValueError) as error:
-            raise SettingsError(
-                f"{certificate} and {key} are not a certificate and its key in PEM"
-            ) from error
+        context.load_cert_chain(str(self._files.certificate), self._files.key, password="")
         return context
 
 
@@ -148,6 +136,7 @@ class _Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a header."""
         super().connection_made(transport)
+        transport.max_size = _MAX_UNREAD_BYTES  # type: ignore[attr-defined]  # without TLS, else unused
         self.opening = None
         self._due = self.loop.time() + HEADER_SECONDS
 
@@ -162,7 +151,9 @@ class _Connection(HttpToolsProtocol):
             return
         was_in_header = self._in_header
         super().data_received(data)
-        if was_in_header and self._in_header and not self._is_deaf:
+        if was_in_header and not self._in_header:
+            self.flow.pause_reading()  # until the application asks for the body
+        elif was_in_header and not self._is_deaf:
             self._header_bytes += len(data)
             if self._header_bytes > MAX_HEADER_BYTES:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -196,17 +187,22 @@ class _Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Run the application."""
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > MAX_HEADER_BYTES:
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > MAX_HEADER_BYTES or len(self.headers) > MAX_FIELDS:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise ValueError("the header is too long")
         if not self.url.startswith(b"/"):
             raise ValueError("the target is no path")
+        host = b",".join(value for name, value in self.headers if name == b"host")
+        if self._server.hosts is not None and not is_host(host, self._server.hosts):
+            self._refusal = HTTPStatus.FORBIDDEN
+            raise ValueError("another server's name")
         self._in_header, self._unread_bytes = False, 0
         self._due = self.loop.time() + REQUEST_SECONDS
         self._server.limit.settle(self)
         super().on_headers_complete()
-        self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
+        if self.scope["method"] != "HEAD":  # its header stands alone
+            self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
         if self.parser.should_upgrade() or self.loop.time() > self._end:
             self.cycle.keep_alive = False
 
@@ -244,12 +240,14 @@ class HttpServer:
         listen: str,
         certificate: ServerCertificate | None = None,
         *,
+        hosts: Collection[str] | None = None,
         unshared: Networks = (),
     ) -> None:
         """
         Listen on host:port, in plaintext without a certificate, but accept nothing yet.
 
-        Connections from `unshared` networks, of proxies and relays, do not count by address.
+        Requests must name one of the `hosts`, without a port; None for any. Connections from
+        `unshared` networks, of proxies and relays, do not count by address.
 
         Raises SettingsError if the address cannot be listened on.
         """
@@ -257,7 +255,7 @@ class HttpServer:
         self.state = ServerState()
         self.limit = ConcurrencyLimit(MAX_CONNECTIONS, 1)
         self.config = uvicorn.Config(
-            partial(_guarded, app),
+            app,
             interface="asgi3",
             ws="none",
             lifespan="off",
@@ -269,6 +267,7 @@ class HttpServer:
         )
         self.config.load()
         self._certificate = certificate
+        self.hosts = None if hosts is None else frozenset(map(str.encode, hosts))
         self._unshared = unshared
         self._numbers = count(1)
         self._socket = _listening(listen)
@@ -280,7 +279,7 @@ class HttpServer:
         """Accept connections."""
         self._tasks.add(self.loop.create_task(self._sweep()))
 
-    async def stop(self, grace: float = _CLOSING_SECONDS) -> None:
+    async def stop(self, grace: float = GRACE) -> None:
         """Accept no more connections, and end requests within `grace` seconds."""
         if self._socket.fileno() >= 0:
             self.loop.remove_reader(self._socket)
@@ -320,13 +319,13 @@ class HttpServer:
     async def _open(self, connection: _Connection, accepted: socket.socket) -> None:
         """Begin a connection, with its TLS handshake."""
         tls: Mapping[str, Any] = {}
-        if self._certificate is not None:
-            tls = {
-                "ssl": self._certificate.context(),
-                "ssl_handshake_timeout": HEADER_SECONDS,
-                "ssl_shutdown_timeout": _CLOSING_SECONDS,
-            }
         try:
+            if self._certificate is not None:
+                tls = {
+                    "ssl": self._certificate.context(),
+                    "ssl_handshake_timeout": HEADER_SECONDS,
+                    "ssl_shutdown_timeout": _CLOSING_SECONDS,
+                }
             await self.loop.connect_accepted_socket(lambda: connection, accepted, **tls)
         except BaseException as error:
             accepted.close()
@@ -350,14 +349,6 @@ def is_host(field: bytes, hosts: Collection[bytes]) -> bool:
     """Return whether a Host field, with or without a port, names one of the hosts."""
     name, _, port = field.rpartition(b":")
     return (name if port.isdigit() else field).lower() in hosts
-
-
-async def _guarded(app: App, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's
-    try:
-        await app(scope, receive, send)
-    except Exception as error:
-        logs.event("internal error", logs.error_fields(error), level="ERROR")
-        raise
 
 
 def _listening(listen: str) -> socket.socket:

@@ -1,6 +1,7 @@
 """Settings of a service that devices may call over HTTP too."""
 
 import re
+from collections.abc import Collection
 from typing import Annotated, Final
 
 from pydantic import AfterValidator
@@ -66,9 +67,9 @@ class HttpSettings(ServiceSettings):
     http_origins: tuple[Origin, ...] = ()
     """Origins of web pages that may call, such as https://page.example:8443; by default none."""
     http_proxies: tuple[Network, ...] = ()
-    """Networks of proxies that are believed whose calls they forward."""
+    """Networks of trusted proxies, which forward the client's address in X-Forwarded-For."""
     relays: tuple[Network, ...] = ()
-    """Networks whose calls, over gRPC or HTTP, do not count as those of one address."""
+    """Networks of relays. Their calls, over gRPC or HTTP, have no common share by address."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,12 +85,20 @@ class HttpSettings(ServiceSettings):
         own = self.tls_directory or self.tls_certificate
         if not (self.http_plain or own or any(pair)):
             raise SettingsError("http_listen needs http_certificate with http_key, or http_plain")
-        if self.http_listen.startswith(_ALL_ADDRESSES) and not self.http_hosts:
-            raise SettingsError("http_listen on all addresses needs http_hosts")
+        self.accepted_hosts()
 
     def accepted_hosts(self) -> frozenset[str]:
-        """Return the names that a request may call this server by."""
-        if self.http_hosts or self.http_listen is None:
-            return frozenset(self.http_hosts)
-        host = self.http_listen.rpartition(":")[0].lower()
-        return frozenset({host, *(_LOOPBACK_NAMES if is_local(self.http_listen) else ())})
+        """Return the names by which requests may call this server."""
+        return host_names(str(self.http_listen), self.http_hosts, "http_")
+
+
+def host_names(listen: str, hosts: Collection[str], prefix: str = "") -> frozenset[str]:
+    """
+    Return the names by which requests may call a server: `hosts`, or else that of `listen`.
+
+    `prefix` is that of both settings. Raises SettingsError if `listen` has no name.
+    """
+    if not hosts and listen.startswith(_ALL_ADDRESSES):
+        raise SettingsError(f"{prefix}listen on all addresses needs {prefix}hosts")
+    host = listen.rpartition(":")[0].lower()
+    return frozenset(hosts or (host, *(_LOOPBACK_NAMES if is_local(listen) else ())))

@@ -68,7 +68,7 @@ OF_ALL: Final = (
     MetricRow(
         "shuffledp_certificate_days_left",
         "Whole days until a certificate expires; negative afterwards.",
-        {"certificate": ("own", "authority", "internal own", "internal authority")},
+        {"certificate": ("own", "authority", "internal own", "internal authority", "http own")},
         absent=True,
     ),
     MetricRow(
@@ -320,9 +320,8 @@ class ProcessMetrics:
             for state in KeyState:
                 self.metrics.set("shuffledp_keys", states.count(state), {"state": state.value})
 
-    def watch_certificates(self, files: TlsFiles, *, internal: bool = False) -> None:
+    def watch_certificates(self, files: TlsFiles, prefix: str = "") -> None:
         """Measure the certificates' remaining time at each reading, since they may be renewed."""
-        prefix = "internal " * internal
 
         @self.metrics.on_collect
         def measure_days_left() -> None:

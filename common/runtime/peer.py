@@ -47,9 +47,9 @@ def networks(texts: Iterable[str]) -> Networks:
     return [ip_network(text) for text in texts]
 
 
-def is_within(address: Address, networks: Networks) -> bool:
+def is_within(address: Address | None, networks: Networks) -> bool:
     """Return whether an address is in one of the networks."""
-    return any(address in network for network in networks)
+    return address is not None and any(address in network for network in networks)
 
 
 def shared_address(address: Address) -> str:
@@ -59,7 +59,21 @@ def shared_address(address: Address) -> str:
     return f"ipv6:{address.packed[:_IPV6_NETWORK_BYTES].hex()}"
 
 
-def is_from(client: tuple[str, int] | None, within: Networks) -> bool:
-    """Return whether a connection is from one of the networks."""
-    address = parse_address(client[0]) if client else None
-    return address is not None and is_within(address, within)
+def forwarded_address(listed: bytes, proxies: Networks) -> Address | None:
+    """
+    Return the client's address in the X-Forwarded-For of a request that a trusted proxy forwards.
+
+    It is the last hop that is no trusted proxy, or the first if all are; earlier ones are the
+    client's own word. None if it is no address.
+    """
+    found = None
+    for hop in reversed(listed.decode("latin-1").split(",")):
+        text = hop.strip()
+        if text.startswith("["):
+            text = text[1:].partition("]")[0]
+        elif text.count(":") == 1:
+            text = text.partition(":")[0]
+        found = parse_address(text)
+        if not is_within(found, proxies):
+            break
+    return found

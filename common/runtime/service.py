@@ -28,12 +28,13 @@ from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import ComparedClock, SystemClock  # noqa: TID251  # an argument
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
+from common.runtime.http_settings import HttpSettings
 from common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
 from common.runtime.peer import networks
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import Tls, VerifiedCallers, identity_for, internal_identity
+from common.runtime.tls import Tls, TlsFiles, VerifiedCallers, identity_for, internal_identity
 
 
 class Closable(Protocol):
@@ -56,6 +57,11 @@ class Running(Protocol):
 
 AddServices = Callable[[grpc.aio.Server], None]
 """Adds a service to a server, as generated functions do."""
+IsServing = Callable[[], Awaitable[bool]]
+ServeHttp = Callable[
+    [HttpSettings, TlsFiles | None, Iterable[AddServices], Admission, IsServing], Running
+]
+"""Serves devices over HTTP; see `http_edge.serve_http`."""
 C = TypeVar("C", bound=Closable)
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -133,32 +139,47 @@ class Service:
         name: str,
         *services: AddServices,
         operator_token: OperatorToken | None = None,
-        http: "ServeHttp | None" = None,
+        http: ServeHttp | None = None,
     ) -> None:
         """
         Bind, serve, publish the address, report healthy, and start the background work.
 
-        `http` serves devices over HTTP.
+        `http` serves devices over HTTP too, if the settings say where.
 
         This uses up the confirmation of a restore, if there is one.
 
-        Raises SettingsError if the server or the metrics cannot listen on their address.
+        Raises SettingsError if a server cannot listen on its address, or a certificate is unusable.
         """
+        settings = self.settings if isinstance(self.settings, HttpSettings) else None
         self._serve_metrics()
         running = list[asyncio.Task[None]]()
         self.closing.append(partial(_cancel, running))
         admission = Admission(
             token=operator_token,
             on_error=self.metrics.note_failure,
-            relays=networks(getattr(self.settings, "relays", ())),
+            relays=networks(settings.relays if settings else ()),
         )
         begun = len(self.closing)
-        if http is not None:
-            await http(self, name, services, admission)
+        if http and settings and settings.http_listen:
+            server = http(
+                settings, self._http_files(settings), services, admission, self.is_serving
+            )
+            self.closing.append(server.stop)
+            StateDirectory.open(settings.state_directory).publish("http_address", server.address)
+            logs.event("serving over HTTP", {"party": name, "address": server.address})
         self.address = await self._listen(name, self.settings.listen, self.tls, services, admission)
         self.closing[begun:] = [partial(_together, self.closing[begun:])]
         running += [asyncio.create_task(run()) for run in self.background]
         StateDirectory.open(self.settings.state_directory).started()
+
+    def _http_files(self, settings: HttpSettings) -> TlsFiles | None:
+        """Return the TLS files for HTTP, and check and watch a pair of its own."""
+        if settings.http_plain or settings.http_certificate is None:
+            return self.tls.files if self.tls and not settings.http_plain else None
+        own = TlsFiles(certificate=settings.http_certificate, key=settings.http_key)
+        own.check("", self.clock.now())
+        self.metrics.watch_certificates(own, "http ")
+        return own
 
     async def serve_internal(self, name: str) -> None:
         """
@@ -170,7 +191,7 @@ class Service:
         if not isinstance(settings, KeyHolderSettings) or settings.internal_tls_directory is None:
             return
         tls = internal_identity(settings.internal_tls_directory, "coordinator", self.clock)
-        self.metrics.watch_certificates(tls.files, internal=True)
+        self.metrics.watch_certificates(tls.files, "internal ")
         address = str(settings.coordinator_listen)
         admission = Admission(on_error=self.metrics.note_failure)
         await self._listen(name, address, tls, self.internal, admission, internal=True)
@@ -210,7 +231,7 @@ class Service:
         return address
 
     async def is_serving(self) -> bool:
-        """Return whether health checks are answered well."""
+        """Return whether the service is healthy."""
         answer = await self.checks.Check(health_pb2.HealthCheckRequest(), None)
         return answer is not None and answer.status == health_pb2.HealthCheckResponse.SERVING
 
@@ -235,10 +256,6 @@ class Service:
                     await ending
             except Exception as error:  # noqa: BLE001  # what is left must be closed too
                 logs.event("not closed", logs.error_fields(error), level="ERROR")
-
-
-ServeHttp = Callable[[Service, str, Sequence[AddServices], Admission], Awaitable[None]]
-"""Serves services over HTTP beside gRPC; see `http_edge.serve_http`."""
 
 
 async def _stop(server: grpc.aio.Server, checks: health.HealthServicer) -> None:

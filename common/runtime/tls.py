@@ -42,7 +42,8 @@ class TlsFiles:
 
     certificate: Path | None
     key: Path | None
-    authority: Path
+    authority: Path | None = None
+    """None of a server of browsers, which have their own authorities."""
 
     @classmethod
     def of(cls, settings: "ServiceSettings", party: str) -> Self | None:
@@ -71,11 +72,12 @@ class TlsFiles:
         identity = TlsIdentity(
             read_file(self.certificate) if self.certificate else b"",
             read_file(self.key) if self.key else b"",
-            read_file(self.authority),
+            read_file(self.authority) if self.authority else b"",
         )
         if self.certificate and not Certificate.read(self.certificate).matches_key(identity.key):
-            raise SettingsError("tls_key is not the key of tls_certificate")
-        Trust.read(self.authority)  # an empty one would silently refuse every peer
+            raise SettingsError(f"{self.key} is not the key of {self.certificate}")
+        if self.authority:
+            Trust.read(self.authority)  # an empty one would silently refuse every peer
         return identity
 
     def check(self, party: str, now: float) -> None:
@@ -83,18 +85,18 @@ class TlsFiles:
         if self.certificate is None:
             return
         certificate = Certificate.read(self.certificate)
-        if party not in {certificate.name, *certificate.names}:
+        if self.authority and party not in {certificate.name, *certificate.names}:
             raise SettingsError(
                 f"the certificate names {certificate.name or 'nobody'}; it must name {party}"
             )
-        authority = Trust.read(self.authority).authority(party)
-        if authority is None or not certificate.is_issued_by(authority):
+        authority = self.authority and Trust.read(self.authority).authority(party)
+        if self.authority and not (authority and certificate.is_issued_by(authority)):
             logs.event("certificate is not by tls_authority", {"party": party}, level="WARNING")
         days = certificate.days_left(now)
         if days < 0:
+            renewing = "Renew it: shuffledp keys renew" if self.authority else "Renew it"
             raise SettingsError(
-                f"the certificate expired on {certificate.end:%Y-%m-%d}. Renew it: shuffledp keys "
-                "renew"
+                f"the certificate expired on {certificate.end:%Y-%m-%d}. {renewing}"
             )
         if days < WARN_DAYS:
             logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")

@@ -82,6 +82,7 @@ class CosignedHead:
         self._file = files.replace("*", analyzer.raw.hex()[:_NAME_DIGITS])
         self._last = self._read()
         self._cosigning = asyncio.Lock()
+        self._storing: asyncio.Task[None] | None = None
 
     async def cosign(
         self,
@@ -96,6 +97,8 @@ class CosignedHead:
         Once the proof holds, `checks` are awaited, which may raise errors of their own.
         """
         async with self._cosigning:
+            if self._storing is not None:  # its caller may have given up
+                await asyncio.wait([self._storing])
             cosignature = self._witness.cosign(
                 self._last,
                 signed,
@@ -107,10 +110,15 @@ class CosignedHead:
             for check in checks if cosignature is not None else ():
                 await check
             if cosignature is not None and last != self._last:
-                await asyncio.to_thread(self._state.publish, self._file, last.text().decode())
-                self._state.destroy(self._files.replace("*", _NEW))
-                self._last = last
+                self._storing = asyncio.create_task(self._store(last))
+                await asyncio.shield(self._storing)
             return cosignature_to_wire(self._last.size, cosignature)
+
+    async def _store(self, last: Checkpoint) -> None:
+        """Store a head. Never cancelled: its thread would overwrite a later head."""
+        await asyncio.to_thread(self._state.publish, self._file, last.text().decode())
+        self._state.destroy(self._files.replace("*", _NEW))
+        self._last = last
 
     def _read(self) -> Checkpoint:
         path = self._state.path / self._file

@@ -1,8 +1,8 @@
 """
 The rule by which a witness cosigns checkpoints of one log [C2SP, tlog-witness]. Pure.
 
-A witness never cosigns two roots of one size or a smaller size than before. It has the state stored
-before it sends the cosignature, and lets no other request of the log in between; else it could
+A witness never cosigns two roots of one size, or a smaller size than before. It stores its state
+before it sends the cosignature and handles one request of a log at a time; otherwise it could
 cosign two histories.
 """
 
@@ -14,7 +14,7 @@ from common.errors import SettingsError
 from common.transparency.checkpoint import Checkpoint, NoteKey, NoteSignature, SignedCheckpoint
 
 Proof = Callable[[int, bytes, int, bytes], None]
-"""Raises ProofError unless a tree, the last size and root, extends an old one, the first two."""
+"""Checks (old size, old root, new size, new root); raises ProofError unless new extends old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,14 @@
 """The parties on this machine with HTTP for browsers, and the publisher's page to take part."""
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from common.errors import PeerError, SettingsError
+from common.errors import PeerError, SettingsError, ShuffleDpError
+from common.messages.batch import BatchProgress
 from common.runtime.certificates import Certificate
 from common.runtime.service import GRPC_SILENCE
 from common.runtime.validation import read_file
@@ -17,6 +20,7 @@ from user_agent.credentials import CredentialFile
 
 PAGE_CAP: Final = 4.0
 """The page's cap of an answer's local ε, as of devices by default."""
+_POLL_SECONDS: Final = 1.0
 
 
 class WebHost(NamedTuple):
@@ -97,6 +101,15 @@ class PageCluster(Cluster):
             **pinned,
             **tls,
         )
+        self._publish_pins(pinned)
+
+    def _publish_pins(self, identities: dict[str, str]) -> None:
+        """Write what a person's own client pins, and where it calls, to be handed over."""
+        pins = {party: self.url(party) for party in ("shuffler", "issuer")} | identities
+        quorum = len(self._witness_keys)  # as in the page: all; none of them checks claims
+        more = {"witnesses": self._witness_keys, "witness_quorum": quorum, "checking_witnesses": []}
+        text = json.dumps(pins | more, indent=2)
+        (self.directory / "pins.json").write_text(f"{text}\n", encoding="utf-8")
 
     async def stop(self) -> None:
         """Stop all that were started, at once, since an interruption leaves little time."""
@@ -110,6 +123,15 @@ class PageCluster(Cluster):
             status = child.process.returncode
             if status is not None:
                 raise PeerError(f"the {party} has ended with status {status}; see {child.log}")
+
+    async def watch(self, digest: TaskDigest) -> AsyncGenerator[BatchProgress]:
+        """Yield a batch's progress each second; raise PeerError if a party has ended by itself."""
+        async with self.shuffler_operator() as shuffler:
+            while True:
+                self.check()
+                with suppress(ShuffleDpError):  # nobody has fetched the task yet
+                    yield await shuffler.progress(digest)
+                await asyncio.sleep(_POLL_SECONDS)
 
     def addresses(self) -> dict[str, str]:
         """Return the parties' addresses, by the names of options, and those for browsers."""

@@ -184,17 +184,18 @@ def invite(
         person: Only this person's address.
         out: File for lines NAME ADDRESS, which only you can read.
     """
-    from deploy.tasks.invitations import invitation
+    from deploy.tasks.invitations import invitation, lines
 
     file = CredentialFile(credentials)
     people = [("", file.of(person))] if person else file.people()
-    lines = [f"{name} {invitation(page, task, secret)}".strip() for name, secret in people]
+    invited = {name: invitation(page, task, secret) for name, secret in people}
     if out is None:
-        terminal().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        shown = lines(invited)
+        terminal().print(shown, end="", markup=False, highlight=False, soft_wrap=True)
         return
     with writing(out):
-        atomic_write(out, "".join(f"{line}\n" for line in lines).encode(), 0o600)
-    terminal().print(f"Invitations written to {out}: {len(lines)}.", markup=False, soft_wrap=True)
+        atomic_write(out, lines(invited).encode(), 0o600)
+    terminal().print(f"Invitations written to {out}: {len(invited)}.", markup=False, soft_wrap=True)
 
 
 def _names(raw: bytes) -> list[str]:

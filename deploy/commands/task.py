@@ -42,7 +42,7 @@ def create(
     A dry run needs no service: it computes the guarantees locally.
 
     Options:
-        draft: A TOML file: your own, or from shuffledp plan.
+        draft: A TOML file: your own, with the keys of docs/tasks.md, or from shuffledp plan.
         token_key: The task's token key, from `shuffledp issuer new-key`. Without it anybody may
             submit any number of times, and devices refuse the task by default.
         dry_run: Print the task's guarantees; publish nothing.

@@ -3,14 +3,13 @@
 import asyncio
 import shlex
 import sys
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from common.errors import ShuffleDpError, UsageError
+from common.errors import UsageError
 from deploy.commands import options
 from deploy.terminal.console import terminal
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _DRAFT: Final = Path(__file__).parents[1] / "drafts" / "commute.toml"
-_POLL_SECONDS: Final = 2.0
 _MAX_PEOPLE: Final = 10_000
 _OWNER_ONLY: Final = 0o600
 
@@ -88,13 +86,8 @@ async def _serve(cluster: "PageCluster", draft: Path, *, json: bool) -> None:
             _show(cluster, signed, json=json)
             status.update("Nobody has opened the question yet.")
             status.start()
-            async with cluster.shuffler_operator() as shuffler:
-                while True:
-                    cluster.check()
-                    with suppress(ShuffleDpError):  # nobody has fetched the task yet
-                        found = await shuffler.progress(signed.digest())
-                        status.update(f"Answers: {found.n_users:,}. The batch is {found.state}.")
-                    await asyncio.sleep(_POLL_SECONDS)
+            async for found in cluster.watch(signed.digest()):
+                status.update(f"Answers: {found.n_users:,}. The batch is {found.state}.")
 
 
 async def _ask(cluster: "PageCluster", file: Path) -> "SignedTask":
@@ -123,14 +116,13 @@ def _show(cluster: "PageCluster", signed: "SignedTask", *, json: bool) -> None:
     from common.task.task import Task
     from deploy.clients.page_cluster import PAGE_CAP
     from deploy.commands.profile import DEFAULT_PROFILE, profile_of
-    from deploy.tasks.invitations import is_for_browsers
+    from deploy.tasks.invitations import is_for_browsers, lines
     from deploy.terminal.json_output import dumps
 
     task, digest, folder = Task.from_bytes(signed.task_bytes), signed.digest(), cluster.directory
     invited = cluster.invitations(digest)
     file, profile = folder / "invitations.txt", folder / DEFAULT_PROFILE
-    lines = "".join(f"{name} {address}\n" for name, address in invited.items())
-    atomic_write(file, lines.encode(), _OWNER_ONLY)
+    atomic_write(file, lines(invited).encode(), _OWNER_ONLY)
     atomic_write(profile, profile_of(folder, {}).encode(), _OWNER_ONLY)
     name, first = next(iter(invited.items()))
     warnings = []

@@ -6,7 +6,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from common.task.task import Task
 from deploy.clients.page_cluster import PageCluster
 from deploy.datasets.sample_people import SamplePeople
 from deploy.demo.demo import DemoRun, collect_in, contribute, names, progress_bar, released
-from deploy.pages.live_server import HTML, Pages, page_server
+from deploy.pages.live_server import HTML, page_server
 from deploy.pages.result_page import result_page
 from deploy.results.distribution_view import Questions
 from deploy.results.export import as_json
@@ -37,11 +37,6 @@ _SUITE: Final = "x25519-hkdf-sha256-aes128gcm"
 _VISITOR: Final = "visitor"
 _OPEN_SECONDS: Final = 180
 """Time from the visitor's answer to the end of the batch."""
-_READ_SECONDS: Final = 60.0
-"""Time after an end by Ctrl-C for the visitor's page to find the answer counted."""
-_POLL_SECONDS: Final = 1.0
-
-
 _OTHER_STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 QUESTIONS: Final[Mapping[Kind, tuple[str, str]]] = {
     "categorical": ("A US state", "Which US state do you choose?"),
@@ -77,10 +72,11 @@ class Visit:
             with progress_bar(console) as bar:
                 await contribute(values, signed, cluster, bar)
             invited = cluster.invitations(signed.digest())[_VISITOR]
-            pages: Pages = {"": (HTML, self.html.read_bytes)}
             stop = asyncio.Event()
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
-            with page_server(pages, secrets.token_urlsafe(16)) as address:
+            with page_server(
+                {"": (HTML, self.html.read_bytes)}, secrets.token_urlsafe(16)
+            ) as address:
                 console.print(
                     f"\nThe result: {address}\nTake part yourself: {invited}\n"
                     "The demo's people have answered again, and wait for you. The demo plays the "
@@ -93,7 +89,7 @@ class Visit:
                 if opener is not None:
                     show_in_browser(self.html.resolve().as_uri())
                     opener(invited)
-                await self._serve(cluster, signed, pages, address, stop)
+                await self._serve(cluster, signed, stop)
 
     def _draft(self) -> TaskDraft:
         """Ask again, everybody and the visitor."""
@@ -103,50 +99,34 @@ class Visit:
         purpose = f"The second round of a demo. {self.people.title}"
         return replace(draft, title=title, prompt=prompt, purpose=purpose)
 
-    async def _serve(
-        self,
-        cluster: PageCluster,
-        signed: SignedTask,
-        pages: Pages,
-        address: str,
-        stop: asyncio.Event,
-    ) -> None:
+    async def _serve(self, cluster: PageCluster, signed: SignedTask, stop: asyncio.Event) -> None:
         """Wait for the visitor and for Ctrl-C; release the batch if there was a visitor."""
-        closing = math.inf
-        async with cluster.shuffler_operator() as shuffler:
-            while not await _is_set(stop, _POLL_SECONDS) and time.monotonic() < closing:
-                cluster.check()
-                found = await shuffler.progress(signed.digest())
-                if found.n_users > len(self.people.values) and closing == math.inf:
+        digest, closing, n_people = signed.digest(), math.inf, len(self.people.values)
+        async with aclosing(cluster.watch(digest)) as watching:
+            async for found in watching:
+                if found.n_users > n_people and closing == math.inf:
                     closing = time.monotonic() + _OPEN_SECONDS
                     self.console.print("Your answer has arrived.")
-            found = await shuffler.progress(signed.digest())
-            if found.n_users <= len(self.people.values):
-                self.console.print("Nobody took part: the second batch is dropped.")
-                return
-            await shuffler.close_batch(signed.digest())
-        by_hand = stop.is_set()
+                if stop.is_set() or time.monotonic() >= closing:
+                    break
+        if found.n_users <= n_people:
+            self.console.print("Nobody took part: the second batch is dropped.")
+            return
+        async with cluster.shuffler_operator() as shuffler:
+            await shuffler.close_batch(digest)
         stop.clear()
         html = self.html.with_stem(f"{self.html.stem}-with-you")
-        _, result = await released(cluster, signed.digest())
+        _, result = await released(cluster, digest)
         task = Task.from_bytes(signed.task_bytes)
         asked = Questions(batch=result, task=task)
         view = result_view(result.estimate, task, most=MAX_ROWS, questions=asked)
         write(html.with_suffix(".json"), dumps({**as_json(result), "labels": task.labels}))
         write(html, result_page(result, task, view))
-        pages["with-you"] = (HTML, html.read_bytes)
         print_written([html.with_suffix(".json"), html], self.console)
         self.console.print(
-            f"The result with your answer: {address}with-you\n"
+            f"The result with your answer: {html.resolve().as_uri()}\n"
             "Your page finds your answer counted. Ctrl-C ends.",
             soft_wrap=True,
             highlight=False,
         )
-        await _is_set(stop, _READ_SECONDS if by_hand else None)
-
-
-async def _is_set(stop: asyncio.Event, seconds: float | None) -> bool:
-    """Wait for an event, at most some seconds; return whether it has happened."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
-    return stop.is_set()
+        await stop.wait()

@@ -42,11 +42,7 @@ def live_server(page: bytes, feed: LiveFeed, secret: str, port: int = 0) -> Iter
 
 @contextmanager
 def page_server(pages: Pages, secret: str, port: int = 0) -> Iterator[str]:
-    """
-    Serve pages to this machine alone, below a secret path; yield the address of the page "".
-
-    Pages that are added later are served too.
-    """
+    """Serve pages to this machine alone, below a secret path; yield the address of the page ""."""
     try:
         server = _Server((_LOOPBACK, port), partial(_Handler, pages, secret))
     except OSError as error:

@@ -1,5 +1,6 @@
 """Invitations: addresses of the publisher's page, each with a task and a person's credential."""
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
@@ -26,6 +27,11 @@ def invitation(page: str, digest: TaskDigest, credential: bytes) -> str:
     secret = len(credential) == SECRET_BYTES
     fields = {"task": digest.hex(), "credential": credential.hex() if secret else credential}
     return f"{page.rstrip('/')}/#{urlencode(fields)}"
+
+
+def lines(invited: Mapping[str, str]) -> str:
+    """Return lines NAME ADDRESS; the address alone for an empty name."""
+    return "".join(f"{name} {address}".lstrip() + "\n" for name, address in invited.items())
 
 
 def is_for_browsers(task: Task) -> bool:

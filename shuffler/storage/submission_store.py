@@ -64,7 +64,9 @@ class StoredBatch:
 def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
     """Build a batch from the one row; raise the errors of `SubmissionStore.get`."""
     if not rows:
-        raise UnknownTaskError("this shuffler has no batch for this task")
+        raise UnknownTaskError(
+            "this shuffler has no batch for this task: no device has asked for it yet"
+        )
     [(batch_id, digest, task, signature, state, n_users, n_reports, by_length, seconds)] = rows
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:

@@ -117,10 +117,11 @@ async def test_a_person_gets_the_same_token_over_http(running: _Issuer) -> None:
     """And a stranger none. No other method is there. The certificate is one for browsers."""
     await running.service.stop()
     pair = development_files(running.folder / "browsers", "issuer", running.clock)
+    authority = (running.folder / "browsers" / "authority.pem").read_bytes()
     await running.start(http_certificate=pair.certificate, http_key=pair.key)
     key = await running.new_key(3600)
     address = (running.folder / "issuer" / "http_address").read_text(encoding="ascii")
-    connection = await HttpConnection.open(address, pair.authority.read_bytes(), "issuer")
+    connection = await HttpConnection.open(address, authority, "issuer")
     answers = []
     for secret in (SECRETS["Ada"], bytes(32)):
         request = issuer_pb2.IssueTokenRequest(

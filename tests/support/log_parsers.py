@@ -10,12 +10,13 @@ from audit.harness.clock import ManualClock
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
+from common.transparency.growth import Growth
 from common.transparency.log_copy import LogCopy
 from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.log_evidence import find_fork
 from common.transparency.merkle import LogTree
 from common.wire import transparency
-from common.wire.added_entries import Growth, growth_from_wire, growth_to_wire
+from common.wire.added_entries import growth_from_wire, growth_to_wire
 from common.wire.tasks import task_question_from_wire
 from deploy.commands.log import read_evidence
 from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
@@ -72,7 +73,7 @@ def _proved(message: log_pb2.AddEntriesRequest) -> None:
     """Parse a request, and check that its entries are the log's."""
     growth = growth_from_wire(message)
     head = growth.checkpoint.checkpoint
-    growth.proof()(5, _LOG.head().checkpoint.root, head.size, head.root)
+    growth.verify(5, _LOG.head().checkpoint.root, head.size, head.root)
 
 
 _STATE_FILE: Final = (

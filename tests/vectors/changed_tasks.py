@@ -10,7 +10,6 @@ from common.errors import ShuffleDpError
 from common.mechanisms.registry import randomizer_of
 from common.task.task import Task
 
-_CHANGES: Final = 1200
 _VALUES: Final[tuple[Any, ...]] = (
     *(0, 1, 2, 3, 7, 13, 100, -1, 2**20, 2**20 + 1, 2**24, 2**24 + 1, 2**32, 2**40, 10**9 + 1),
     *("0", "1", "2", str(2**32), str(2**32 - 1), str(2**63), "x", "", "Aa", "aa" * 32, "inf"),
@@ -25,11 +24,11 @@ _KEYS: Final = (
 )
 
 
-def changed_tasks(texts: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return changes of tasks, each of one stretch of the text, and whether Python accepts them."""
+def changed_tasks(texts: Mapping[str, str], number: int) -> list[dict[str, Any]]:
+    """Return changes of tasks, each of one stretch of the text, and whether Python accepts it."""
     rng, found = random.Random(20), list[dict[str, Any]]()  # noqa: S311  # not for secrets
     parsed = {name: json.loads(text) for name, text in texts.items()}
-    while len(found) < _CHANGES:
+    while len(found) < number:
         name = rng.choice(sorted(parsed))
         fields = copy.deepcopy(parsed[name])
         for _ in range(rng.choice((1, 1, 1, 2))):

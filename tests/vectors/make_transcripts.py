@@ -50,7 +50,7 @@ from tests.support.vectors import vectors
 from tests.vectors.changed_notes import changed_notes
 from tests.vectors.changed_tasks import changed_tasks
 from tests.vectors.odd_signatures import odd_signatures
-from tests.vectors.transcript_cases import ALL, CASES, FIVE, HIDDEN, Case
+from tests.vectors.transcript_cases import ALL, CASES, FIVE, HIDDEN, OTHERS, Case
 from tests.vectors.transcript_log import (
     ANALYZER,
     DAY,
@@ -454,17 +454,25 @@ def notes() -> list[dict[str, Any]]:
     return changed_notes(log_of(signed)[1].checkpoint.to_bytes(), keys)
 
 
+def changes(tasks: Callable[[str], str]) -> list[dict[str, Any]]:
+    """Return changes of the tasks of both lists of cases, by the names of their files."""
+    first, more = (
+        {name: tasks(name) for name in map("transcript-{}".format, cases)}
+        for cases in (CASES, OTHERS)
+    )
+    return changed_tasks(first, 1200) + changed_tasks(more, 440)
+
+
 def files() -> dict[str, Any]:
     """Return the content of every file by its name."""
     found: dict[str, Any] = {f"transcript-{name}": make(name) for name in ALL}
-    texts = {name: found[name]["task"] for name in map("transcript-{}".format, CASES)}
     return found | {
         "transcript_signatures": odd_signatures(),
         "transcript_edges": edges(),
         "transcript_claims": claims(),
         "transcript_budgets": budgets(),
         "transcript_notes": notes(),
-        "transcript_changes": changed_tasks(texts),
+        "transcript_changes": changes(lambda name: found[name]["task"]),
     }
 
 

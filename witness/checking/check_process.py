@@ -14,8 +14,9 @@ from common.accounting.claims import check_central_claim, check_local_claim
 from common.errors import ShuffleDpError
 from common.task.task import Task
 
-_MEMORY: Final = 4 << 30
-"""Maximum address space in bytes; beyond it the process fails."""
+_MEMORY: Final = 1 << 30
+"""Maximum address space in bytes, beyond which the process fails: three times what the dearest
+valid task needs, most of it for libraries."""
 _MAX_CHARACTERS: Final = 1000
 
 

@@ -21,7 +21,7 @@ async def start(settings: WitnessSettings) -> Service:
     async with Service.starting(settings, "witness", OF_SERVERS, SystemClock(), state) as service:
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
         head = CosignedHead(state, pinned, WITNESS, service.clock, CHECKING)
-        servicer = CheckingServicer(head, TaskChecks(pinned))
+        servicer = CheckingServicer(pinned, head, TaskChecks(service.clock))
         add_services = partial(log_pb2_grpc.add_CheckingWitnessServicer_to_server, servicer)
         await service.serve("shuffledp.v1.CheckingWitness", add_services)
     return service

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from common.crypto.signing import PublicIdentity
 from common.runtime.witness_service import CosignedHead
 from common.wire.added_entries import growth_from_wire
 from common.wire.tasks import signed_task_from_wire
@@ -13,6 +14,7 @@ from witness.checking.task_checks import TaskChecks
 class CheckingServicer(log_pb2_grpc.CheckingWitnessServicer):
     """Answers one analyzer; anyone may send what it signed."""
 
+    analyzer: PublicIdentity
     head: CosignedHead
     tasks: TaskChecks
 
@@ -23,14 +25,17 @@ class CheckingServicer(log_pb2_grpc.CheckingWitnessServicer):
         Cosign a checkpoint whose new entries are all here and true, or return the last one's size.
 
         A false task stays in the log, so that no later checkpoint of it can be cosigned either.
+        The log's signature covers its tasks, those that an earlier identity signed too.
         """
         growth = growth_from_wire(request)
         checks = map(self.tasks.check, growth.signed_tasks())
-        return await self.head.cosign(growth.checkpoint, growth.old_size, growth.proof(), checks)
+        return await self.head.cosign(growth.checkpoint, growth.old_size, growth.verify, checks)
 
     async def CheckTask(
         self, request: log_pb2.CheckTaskRequest, _context: object
     ) -> log_pb2.CheckTaskResponse:
-        """Check a task before it enters the log."""
-        await self.tasks.check(signed_task_from_wire(request.task))
+        """Check a task, which the analyzer must have signed, before it enters the log."""
+        signed = signed_task_from_wire(request.task)
+        self.analyzer.verify(signed)
+        await self.tasks.check(signed)
         return log_pb2.CheckTaskResponse()

@@ -13,8 +13,7 @@ import pytest
 from common.crypto.privacy_tokens import TokenKey
 from common.errors import BudgetError, SettingsError
 from common.runtime.database import Database, Schema
-from issuer.issuance_store import _TABLE, Issued, Wanted
-from issuer.token_cap import Charge
+from issuer.issuance_store import _TABLE, Issued, Refused, Wanted
 from issuer.token_keys import HeldKey
 from tests.support.faults import Crash, Faults
 from tests.support.issuers import DAY, IssuerCore, pending
@@ -73,7 +72,7 @@ async def test_of_concurrent_requests_no_more_than_the_cap_are_charged(capped: I
         tag = person.encode()
         return Wanted(key_id=bytes([key]), person=tag, request=b"r", sign=bytes, charge=charge)
 
-    async def settle(key: int, person: str) -> Issued | Charge:
+    async def settle(key: int, person: str) -> Issued | Refused:
         [[settled]] = await capped.store.settle([[wanted(key, person)]], _sign)
         return settled
 

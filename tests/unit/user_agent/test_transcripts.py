@@ -26,10 +26,18 @@ from common.wire.transparency import log_proof_from_wire
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.policies import generous
 from tests.support.vectors import vectors
-from tests.vectors.changed_tasks import changed_tasks
-from tests.vectors.make_transcripts import FOLDER, Draws, budgets, dense, edges, make, notes
+from tests.vectors.make_transcripts import (
+    FOLDER,
+    Draws,
+    budgets,
+    changes,
+    dense,
+    edges,
+    make,
+    notes,
+)
 from tests.vectors.odd_signatures import odd_signatures
-from tests.vectors.transcript_cases import ALL, CASES
+from tests.vectors.transcript_cases import ALL
 from user_agent.contribution import Contributor
 from user_agent.policy import Claim, check, check_totals
 
@@ -156,10 +164,7 @@ def test_there_is_a_file_for_every_case() -> None:
 
 def test_changed_tasks_are_accepted_or_refused_as_before() -> None:
     """What one reader accepts, every reader accepts."""
-    names = [f"transcript-{name}" for name in CASES]
-    texts = {name: vectors(name)["task"] for name in names}
-
-    assert vectors("transcript_changes") == changed_tasks(texts)
+    assert vectors("transcript_changes") == changes(lambda name: vectors(name)["task"])
 
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])

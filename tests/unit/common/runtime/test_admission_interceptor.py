@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_network
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import pytest
 from common.errors import DeadlineError, OverloadError, ShareError
 from common.runtime.access import CALLS, CallKind
 from common.runtime.admission import Admission, AdmittedCall
-from common.runtime.admission_interceptor import AdmissionInterceptor, peer_of, read_request
+from common.runtime.admission_interceptor import AdmissionInterceptor, peer_of
 from common.runtime.concurrency import ConcurrencyLimit
 from common.runtime.peer import Peer
 
@@ -38,11 +39,18 @@ def _admitted(admission: Admission, peer: str) -> AdmittedCall:
     return admission.admit(CALLS["/shuffledp.v1.Shuffler/Submit"], _peer(peer))
 
 
+async def _run(held: AdmittedCall, requests: AsyncIterator[bytes]) -> bytes:
+    async def echo(request: bytes) -> bytes:
+        return request
+
+    return await held.run(partial(anext, requests), bytes, echo, bytes)
+
+
 async def _read(admission: Admission, peer: str, requests: AsyncIterator[bytes]) -> bytes:
     held = _admitted(admission, peer)
     try:
         async with held.deadline:
-            return await read_request(requests, held)
+            return await _run(held, requests)
     finally:
         held.close()
 
@@ -101,7 +109,7 @@ async def test_a_displaced_call_is_refused_at_once(admission: Admission, moment:
 
     async def read() -> bytes:
         async with held.deadline:
-            return await read_request(requests(), held)
+            return await _run(held, requests())
 
     reading = asyncio.create_task(read())
     await asyncio.sleep(0.01)
@@ -122,7 +130,7 @@ async def test_a_request_that_has_arrived_keeps_its_place(
     for number in range(CallKind.SHORT.value.calls):
         held = _admitted(admission, f"{number % 32}:{number // 64}")
         async with held.deadline:
-            await read_request(_sent_after(0), held)
+            await _run(held, _sent_after(0))
     with pytest.raises(OverloadError, match="share of 2048 calls of this kind"):
         _admitted(admission, "one more:1")
     limit.free(held)

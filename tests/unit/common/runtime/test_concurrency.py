@@ -1,4 +1,5 @@
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,7 +51,9 @@ def test_connections_and_addresses_have_a_share(peers: list[str], share: int) ->
     assert share == sum(limit.take(call) for call in calls)
     for call in calls:
         limit.free(call)
-    assert (0, {}, {}) == (limit._taken, limit._addresses, limit._connections)
+    assert not any(vars(limit)[name] for name in ("_holding", "_addresses", "_connections"))
+    assert not limit._spread
+    assert not limit._idle
 
 
 @pytest.mark.parametrize("peers", [["a:1"], ["a:1", "a:2"], ["a:1", "b:1", "c:1"]])
@@ -66,8 +69,8 @@ def test_calls_without_a_request_keep_no_other_address_or_connection_out(peers: 
         assert not any(limit.take(call) for call in more if len(peers) == 1)
         held += more
 
-    assert limit._taken <= 16
-    assert limit._taken == sum(len(calls) for calls in limit._connections.values())
+    assert len(limit._holding) <= 16
+    assert len(limit._holding) == limit._connections.total() == limit._addresses.total()
     newest = [limit.held(_peer(peer)) for peer in ("a:9", "z:1", "z:2")]
     assert [1, 1, 1] == newest
 
@@ -82,7 +85,7 @@ def test_the_longest_idle_call_of_the_largest_holder_is_displaced() -> None:
     assert [False, True, False] == [call.is_displaced for call in (first, second, third)]
     assert not any(call.is_displaced for call in others)
     limit.free(second)  # again: its place is another's now
-    assert 6 == limit._taken
+    assert 6 == len(limit._holding)
 
 
 def test_equal_shares_displace_nobody() -> None:
@@ -137,7 +140,7 @@ async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself
     await asyncio.gather(*holding)
     assert sorted(peers) == sorted(order)
     assert not queue.is_waiting
-    assert 0 == queue._slots._taken
+    assert 0 == len(queue._slots._holding)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +148,7 @@ async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself
     [
         (["b:1", "a:1", "a:2"], ["a:3", "c:1", "b:2"], ["c:1", "b:2", "a:3"]),
         (["z:1", "a:1", "a:1", "b:1"], ["a:1", "b:1", "a:2"], ["b:1", "a:2", "a:1"]),
-        (["z:1"], ["a:1", "a:1", "b:1", "a:2", "b:1"], ["a:1", "b:1", "a:2", "a:1", "b:1"]),
+        (["z:1"], ["a:1", "a:1", "b:1", "a:2", "b:1"], ["a:1", "b:1", "a:2", "b:1", "a:1"]),
     ],
     ids=["address", "connection", "turns"],
 )
@@ -182,7 +185,7 @@ async def test_a_call_that_waits_too_long_is_refused() -> None:
 
     queue.leave(one)
     queue.leave(two)
-    assert (0, False) == (queue._slots._taken, queue.is_waiting)
+    assert (0, False) == (len(queue._slots._holding), queue.is_waiting)
 
 
 @pytest.mark.parametrize("has_turn", [False, True])
@@ -200,4 +203,33 @@ async def test_a_cancelled_call_frees_its_slot(*, has_turn: bool) -> None:
     await asyncio.gather(waiting[0], return_exceptions=True)
     await asyncio.wait_for(waiting[1], 1)
 
-    assert (1, False) == (queue._slots._taken, queue.is_waiting)
+    assert (1, False) == (len(queue._slots._holding), queue.is_waiting)
+
+
+async def test_refusals_and_turns_do_not_grow_with_the_calls_of_an_address() -> None:
+    """A server with thousands of connections refuses another, and passes slots on, at once."""
+
+    class Counted(Counter[str]):
+        reads = 0
+
+        def __getitem__(self, name: str) -> int:
+            Counted.reads += 1
+            return super().__getitem__(name)
+
+    limit, queue = ConcurrencyLimit(4096, 64), Queue(1, 1)
+    calls = [Caller(f"a:{port}") for port in range(3000)]
+    assert all(map(limit.take, calls))
+    assert all(map(limit.take, [Caller(f"b:{port}") for port in range(1096)]))
+    waiting = [asyncio.create_task(queue.enter(call, _LONG)) for call in calls]
+    await asyncio.sleep(0)
+    for places in (limit, queue._slots):
+        places._connections = Counted(places._connections)
+        places._addresses = Counted(places._addresses)
+    for newcomer, has_place in (("a:9999", False), ("c:1", True)):
+        assert has_place == limit.take(Caller(newcomer))
+    queue.leave(calls[0])
+    await waiting[1]
+    assert Counted.reads < 100
+    for each in waiting[2:]:
+        each.cancel()
+    await asyncio.gather(*waiting[2:], return_exceptions=True)

@@ -130,7 +130,7 @@ def test_the_fullest_disk_and_internal_certificates_are_shown(
     process = ProcessMetrics("shuffler", METRICS, clock)
     process.watch_disks(*_directories(settings))
     process.watch_certificates(development_files(tmp_path, "shuffler", clock))
-    process.watch_certificates(development_files(tmp_path, "coordinator", clock), internal=True)
+    process.watch_certificates(development_files(tmp_path, "coordinator", clock), "internal ")
     series = series_of(process.metrics)
 
     assert (50, 1000) == (

@@ -10,10 +10,15 @@ from audit.harness.clock import ManualClock
 from audit.harness.services import Services
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, StorageError
+from common.runtime.certificates import DEVELOPMENT_DAYS
+from common.runtime.http_edge import serve_http
+from common.runtime.http_settings import HttpSettings
 from common.runtime.metrics import OF_SERVERS, ProcessMetrics
 from common.runtime.service import Service
 from common.runtime.settings import ServiceSettings
+from common.runtime.tls import development_files
 from tests.support.issuers import people_file
+from tests.support.scrapes import series_of, value
 
 _IDENTITY: Final = SigningIdentity(bytes(32)).public_identity().raw.hex()
 _OF_DEVICES: Final = {
@@ -50,6 +55,36 @@ async def test_a_service_that_cannot_listen_closes_its_databases(
 
     assert list((tmp_path / party).glob("*.sqlite"))
     assert set() == _databases() - before, caught  # its traceback keeps alive what is not closed
+
+
+async def test_a_certificate_for_http_alone_is_checked_and_watched(tmp_path: Path) -> None:
+    """It names hosts, and is no party's; an expired one stops the start."""
+    clock = ManualClock()
+    files = development_files(tmp_path / "tls", "shuffler", clock)
+    settings = HttpSettings(
+        state_directory=tmp_path,
+        plaintext=True,
+        http_listen="127.0.0.1:0",
+        http_certificate=files.certificate,
+        http_key=files.key,
+    )
+    service = Service(
+        settings=settings,
+        clock=clock,
+        tls=None,
+        metrics=ProcessMetrics("issuer", OF_SERVERS, clock),
+    )
+    await service.serve("shuffledp.v1.Issuer", http=serve_http)
+    assert (tmp_path / "http_address").read_text(encoding="ascii").startswith("127.0.0.1:")
+    series = series_of(service.metrics.metrics)
+    days = "shuffledp_certificate_days_left"
+    assert DEVELOPMENT_DAYS == value(series, days, certificate="http own")
+    await service.stop()
+
+    clock.seconds += 400 * 86_400
+    with pytest.raises(SettingsError, match=r"the certificate expired on 2002-09-09\. Renew it$"):
+        await service.serve("shuffledp.v1.Issuer", http=serve_http)
+    await service.stop()
 
 
 async def test_every_part_is_closed_though_some_cannot_be(

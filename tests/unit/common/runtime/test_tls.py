@@ -53,11 +53,11 @@ _UNKNOWN_KEY = base64.b64encode(bytes.fromhex("301302010030070605 2a030405060405
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("analyzer.key", b"", "tls_key is not the key of tls_certificate"),
+        ("analyzer.key", b"", r"analyzer\.key is not the key of .*analyzer\.pem"),
         (
             "analyzer.key",
             b"-----BEGIN PRIVATE KEY-----\n%s\n-----END PRIVATE KEY-----\n" % _UNKNOWN_KEY,
-            "tls_key is not the key of tls_certificate",
+            r"analyzer\.key is not the key of .*analyzer\.pem",
         ),
         ("authority.pem", b"", r"authority\.pem does not hold a certificate"),
     ],

@@ -1,5 +1,7 @@
 """A party's witness: what it stores before it answers, and what stops its start."""
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,28 @@ async def test_nothing_is_cosigned_that_is_not_stored(
         with pytest.raises(StorageError):
             await _cosign(witness, 0, 3)
     assert (await _cosign(witness, 0, 4, first=1))[1] is not None
+
+
+async def test_a_write_that_outlives_its_call_overwrites_no_later_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a slow disk: once it ends, its head counts, and a fork of it is refused."""
+    witness, publish, disk = _witness(tmp_path / "state"), StateDirectory.publish, threading.Event()
+
+    def slow(*arguments: str) -> None:
+        disk.wait()
+        publish(*arguments)  # type: ignore[arg-type]  # self too
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StateDirectory, "publish", slow)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(_cosign(witness, 0, 2), 0.05)
+        fork = asyncio.create_task(_cosign(witness, 0, 4, first=1))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(fork), 0.05)
+        disk.set()
+        assert (2, None) == await fork
+    assert (await _cosign(_witness(tmp_path / "state"), 2, 3))[1] is not None
 
 
 async def test_a_witness_without_its_last_checkpoint_does_not_start(tmp_path: Path) -> None:

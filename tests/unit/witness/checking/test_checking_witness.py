@@ -1,6 +1,7 @@
 """A checking witness: what it refuses, what it remembers, and how a log reaches it."""
 
 import asyncio
+import math
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,13 +28,14 @@ from common.transparency.checkpoint import (
     SignedCheckpoint,
     log_key,
 )
-from common.transparency.growth import joined_root
+from common.transparency.growth import MAX_ADDED, Growth, joined_root
 from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.merkle import LogTree, leaf_hash
-from common.wire.added_entries import MAX_ADDED, Growth, growth_from_wire, growth_to_wire
+from common.wire.added_entries import growth_from_wire, growth_to_wire
 from common.wire.tasks import signed_task_to_wire
 from common.wire.transparency import cosignature_from_wire
 from protos.shuffledp.v1 import log_pb2
+from tests.benchmarks import bench_claims
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
@@ -103,12 +105,12 @@ class _InlineChecks(TaskChecks):
     """Checks in this process."""
 
     def __init__(self) -> None:
-        super().__init__(_PUBLIC)
+        super().__init__(ManualClock(NOW))
         self.asked = 0
 
-    async def _ask(self, task_bytes: bytes) -> str:
+    async def _ask(self, task_bytes: bytes) -> tuple[str, float]:
         self.asked += 1
-        return refusal(task_bytes)
+        return refusal(task_bytes), math.inf
 
 
 @dataclass
@@ -121,7 +123,7 @@ class _Witness:
         self.checks = _InlineChecks()
         state = StateDirectory.open(self.path)
         head = CosignedHead(state, _PUBLIC, "witness", ManualClock(NOW), CHECKING)
-        self.servicer = CheckingServicer(head, self.checks)
+        self.servicer = CheckingServicer(_PUBLIC, head, self.checks)
         self.key = NoteKey.parse((self.path / "witness.pub").read_text(encoding="ascii"))
         self.calls = list[Growth]()
 
@@ -199,7 +201,6 @@ def _heavier(task: Task) -> Task:
     [
         (_FALSE, "do not satisfy its claim of central epsilon"),
         (_signed(_heavier(_task("sh"))), "do not satisfy its claim of local epsilon"),
-        (_signed(_CHEAP, SigningIdentity(bytes(32))), "not signed by the pinned analyzer"),
         (LOG_IDENTITY.sign(_TASKS[0].task_bytes[:-1]), "is not JSON"),
         (LOG_IDENTITY.sign(_TASKS[0].task_bytes + b" "), "not in canonical form"),
     ],
@@ -214,9 +215,23 @@ async def test_one_false_task_refuses_the_checkpoint_forever(
         with pytest.raises(PolicyError, match=f"{false.digest().hex()} is refused: .*{rule}"):
             await witness.add_entries(_growth(log[:size], 2))
         witness = witness.restarted()
-    with pytest.raises(PolicyError, match=rule):
-        await witness.check_task(false)
+    for _ in range(2):
+        with pytest.raises(PolicyError, match=rule):
+            await witness.check_task(false)
+    assert 1 == witness.checks.asked  # a refusal is remembered
     assert (2, None) == await witness.add_entries(_growth(log, 3))
+
+
+async def test_tasks_of_an_earlier_identity_are_checked_in_the_log(witness: _Witness) -> None:
+    """A false one is refused. Outside the log, a task needs the identity that is pinned now."""
+    old = SigningIdentity(bytes(32))
+    log: list[_Entry] = [_signed(_CHEAP, old), _KEYS[0], _TASKS[0]]
+    assert (await witness.add_entries(_growth(log, 0)))[1] is not None
+    log.append(old.sign(_FALSE.task_bytes))
+    with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
+        await witness.add_entries(_growth(log, 3))
+    with pytest.raises(ProofError, match="not signed by the pinned analyzer"):
+        await witness.check_task(_signed(_CHEAP, old))
 
 
 _LOG: Final[list[_Entry]] = [_KEYS[0], *_TASKS, _KEYS[1]]
@@ -282,7 +297,7 @@ def test_subtrees_and_leaves_make_up_the_root_at_every_size(size: int) -> None:
     assert LogTree(leaves[:size]).full_subtrees(size) == whole.full_subtrees(size)
     for end in range(size, len(leaves) + 1):
         growth = _growth(_KEYS[:end], size)
-        growth.proof()(size, LogTree(leaves[:size]).root, end, LogTree(leaves[:end]).root)
+        growth.verify(size, LogTree(leaves[:size]).root, end, LogTree(leaves[:end]).root)
 
 
 def test_a_call_is_bounded() -> None:
@@ -323,11 +338,16 @@ def test_a_key_serves_one_kind_of_witness(tmp_path: Path, files: tuple[str, str]
 # --- the process that checks
 
 
-def _playing(monkeypatch: pytest.MonkeyPatch, program: str, seconds: float = 30.0) -> TaskChecks:
+def _playing(
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    seconds: float = 30.0,
+    clock: ManualClock | None = None,
+) -> TaskChecks:
     """Return checks in a process that runs another program."""
     monkeypatch.setattr(task_checks, "_PROGRAM", (sys.executable, "-c", program))
     monkeypatch.setattr(task_checks, "_SECONDS", seconds)
-    return TaskChecks(_PUBLIC)
+    return TaskChecks(clock or ManualClock())
 
 
 async def test_a_check_is_bounded_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -343,7 +363,7 @@ async def test_a_check_is_bounded_in_time(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert ticks > 20
     assert not await _lives(tmp_path / "pid")
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(checks.check(_TASKS[0]), 0.5)
+        await asyncio.wait_for(checks.check(_TASKS[1]), 0.5)
     assert not await _lives(tmp_path / "pid")
 
 
@@ -356,6 +376,20 @@ async def _lives(file: Path) -> bool:
     return True
 
 
+async def test_a_slow_task_that_is_sent_again_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is refused at once for a minute, and then checked again."""
+    ran, clock = tmp_path / "ran", ManualClock()
+    program = f"open({str(ran)!r}, 'a').write('.'); raise MemoryError"
+    checks = _playing(monkeypatch, program, clock=clock)
+    for seconds, times in ((0, 1), (59, 1), (60, 2), (61, 2)):
+        clock.seconds = ManualClock().seconds + seconds
+        with pytest.raises(PolicyError, match="cannot be checked within 30 seconds"):
+            await checks.check(_TASKS[0])
+        assert times == ran.stat().st_size
+
+
 async def test_a_check_that_fails_refuses_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when memory is short; what it printed until then does not count."""
     for program in ("raise MemoryError", "print(end='', flush=True); raise SystemExit(3)"):
@@ -365,10 +399,26 @@ async def test_a_check_that_fails_refuses_the_task(monkeypatch: pytest.MonkeyPat
 
 async def test_tasks_are_checked_in_a_process() -> None:
     """With the real program: one passes, and one does not."""
-    checks = TaskChecks(_PUBLIC)
+    checks = TaskChecks(ManualClock())
     await checks.check(_TASKS[0])
     with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
         await checks.check(_FALSE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["signed, wide clusters", "hybrid, wide noise"])
+async def test_the_dearest_tasks_are_checked_in_half_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Libraries, which need most of it, may grow."""
+    half = "(check._MEMORY // 2, check._MEMORY // 2)"
+    program = (
+        "import resource, sys, witness.checking.check_process as check\n"
+        f"resource.setrlimit(resource.RLIMIT_AS, {half})\n"
+        "check.refusal(sys.stdin.buffer.read())\n"
+    )
+    task = replace(bench_claims.DEAR[name](), n_min=10**6, target_size=10**9)
+    await _playing(monkeypatch, program).check(_signed(task))
 
 
 # --- the analyzer's side
@@ -426,6 +476,26 @@ async def test_a_new_witness_catches_up_with_a_long_log(
     running.cancel()
 
 
+async def test_after_a_renewed_identity_the_whole_log_is_cosigned(
+    tmp_path: Path, witness: _Witness
+) -> None:
+    """Under its new key, with the tasks that the earlier identity signed."""
+    state = StateDirectory.open(tmp_path / "renewed")
+    state.secret("identity.key", SigningIdentity(bytes(32)).private_bytes)
+    core = AnalyzerCore(state.path)
+    await core.start()
+    tasks = [await core.publish()]
+    state.destroy("identity.key")
+    (state.path / "identity.pub").unlink()
+    state.secret("identity.key", LOG_IDENTITY.private_bytes)
+    running = await _start(core, witness)
+    tasks.append(await core.publish())
+    assert {witness.key.name: ""} == await core.log.publish()
+    assert tasks == [task for one in witness.calls for task in one.signed_tasks()]
+    running.cancel()
+    await core.stop()
+
+
 def _lying(*arguments: Any, **named: Any) -> Task:
     """Complete a draft with a claim that is too low."""
     task = complete(*arguments, **named)
@@ -455,6 +525,21 @@ async def test_a_task_that_a_checking_witness_refuses_is_not_published(
     assert [] == list((tmp_path / "service").glob(PLAIN))
     running.cancel()
     await service.stop()
+
+
+async def test_checking_witnesses_check_a_task_at_the_same_time(
+    core: AnalyzerCore, witness: _Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that hang cost their one timeout, whatever their number."""
+    met = asyncio.Barrier(2)
+
+    async def meet(_: SignedTask) -> None:
+        await asyncio.wait_for(met.wait(), 1)
+
+    monkeypatch.setattr(witness, "check_task", meet)
+    running = await _start(core, witness, witness)
+    await core.publish()
+    running.cancel()
 
 
 async def test_a_task_is_published_while_a_checking_witness_is_away(
