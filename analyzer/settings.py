@@ -5,7 +5,8 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from common.runtime.settings import KeyHolderSettings, Processes
+from common.errors import SettingsError
+from common.runtime.settings import KeyHolderSettings, Processes, TcpAddress
 from common.runtime.validation import STRICT
 
 MAX_WITNESSES: Final = 16
@@ -15,7 +16,7 @@ MAX_WITNESSES: Final = 16
 class WitnessAddress:
     """A witness of the log: its address, and its key as in witness.pub."""
 
-    address: str
+    address: TcpAddress
     key: str
     checking: bool = False
     """Whether it checks every task: it is sent them, before they are published too."""
@@ -44,3 +45,8 @@ class AnalyzerSettings(KeyHolderSettings):
     """The shuffler's signing identity, which is then logged: 64 hexadecimal digits."""
     issuer_identity: str | None = None
     """The issuer's, which is then logged too."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len({one.key for one in self.witnesses}) < len(self.witnesses):
+            raise SettingsError("witnesses must each have a key of their own")

@@ -150,7 +150,8 @@ def shuffledp(
     """Collect statistics with differential privacy: no party sees both a person and the answer."""
     from deploy.commands.profile import profile_defaults  # noqa: PLC0415  # help needs none
 
-    context.default_map = profile_defaults(profile)
+    if context.invoked_subcommand not in {"demo", "up"}:  # they take nothing from it
+        context.default_map = profile_defaults(profile)
 
 
 def main() -> None:

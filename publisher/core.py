@@ -125,7 +125,7 @@ def _files(bundle: Path, constants: bytes) -> dict[str, bytes]:
         files[name] = read_file(bundle / name)
         imported = {each.decode() for each in _IMPORTED.findall(files[name])}
         wanted += imported - files.keys()
-    return files
+    return dict(sorted(files.items()))  # the same page at every start
 
 
 def _integrity(body: bytes, algorithm: str) -> str:

@@ -15,6 +15,7 @@ wants.
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self
@@ -78,12 +79,14 @@ class PublicIdentity:
     @classmethod
     def from_hex(cls, text: str, whose: str) -> Self:
         """Parse 64 hexadecimal digits, or raise WireError; `whose` describes the identity."""
-        try:
-            return cls(bytes.fromhex(text))
-        except ValueError as error:
+        raw = b""
+        with suppress(ValueError):
+            raw = bytes.fromhex(text)
+        if len(raw) != IDENTITY_BYTES:
             raise WireError(
                 f"{whose} must be {2 * IDENTITY_BYTES} hexadecimal digits, as in identity.pub"
-            ) from error
+            )
+        return cls(raw)
 
     def verify(self, signed: SignedTask) -> None:
         """Check that this identity signed the task; raise ProofError if it did not."""

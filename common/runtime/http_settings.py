@@ -27,15 +27,19 @@ def _host(name: str) -> str:
 def _origin(origin: str) -> str:
     scheme, _, host = origin.partition("://")
     if scheme not in {"http", "https"} or not _HOST.fullmatch(re.sub(r":\d+$", "", host)):
-        raise ValueError("must be such as https://page.example:8443")
+        raise ValueError("must be such as https://page.example:8443, without / at the end")
+    if origin.endswith({"https": ":443", "http": ":80"}[scheme]):
+        raise ValueError("must be without the scheme's own port, which browsers leave out")
     return origin
 
 
 def _network(text: str) -> str:
     try:
-        networks([text])
+        [network] = networks([text])
     except ValueError as error:
-        raise ValueError("must be networks such as 192.0.2.0/24") from error
+        raise ValueError("must be networks such as 192.0.2.0/24, not addresses in one") from error
+    if not network.prefixlen:
+        raise ValueError("must not be all addresses, of which any could name another")
     return text
 
 

@@ -290,7 +290,7 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Run
     prefix = f"SHUFFLEDP_{party.upper()}"
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",
-        description=f"Run the {party.replace('_', ' ')}.",
+        description=f"Run the {' '.join(reversed(module.split('.'))).replace('_', ' ')}.",
         epilog=f"Example: python -m {module} --settings {party}.toml. "
         f"Every setting may also be given as {prefix}_NAME in the environment.",
     )

@@ -32,7 +32,7 @@ def _file_name(given: object) -> object:
 def _tcp_address(address: str) -> str:
     host, _, port = address.rpartition(":")
     digits = port.isascii() and port.isdecimal() and len(port) <= len(str(MAX_PORT))
-    if not (host and digits and int(port) <= MAX_PORT):
+    if not (host and "/" not in host and digits and int(port) <= MAX_PORT):
         raise ValueError(f"must be host:port, with a port of 0 .. {MAX_PORT}")
     return address
 

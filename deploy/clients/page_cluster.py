@@ -7,15 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from common.errors import PeerError, ShuffleDpError
+from common.errors import PeerError, SettingsError, ShuffleDpError
 from common.messages.batch import BatchProgress
+from common.runtime.certificates import Certificate
 from common.runtime.service import GRPC_SILENCE
+from common.runtime.validation import read_file
 from common.task_digest import TaskDigest
 from deploy.clients.local_cluster import Cluster, kept_address
 from deploy.clients.local_parties import PARTIES, Child
 from deploy.tasks.invitations import invitation
 from user_agent.credentials import CredentialFile
 
+PAGE_CAP: Final = 4.0
+"""The page's cap of an answer's local ε, as of devices by default."""
 _POLL_SECONDS: Final = 1.0
 
 
@@ -31,6 +35,18 @@ class WebHost(NamedTuple):
         files = {f"{tls}certificate": str(self.certificate), f"{tls}key": str(self.key)}
         return {**files, hosts: [self.name]}
 
+    def check(self) -> None:
+        """Raise SettingsError unless the certificate is of this name, and the key is its own."""
+        certificate = Certificate.read(self.certificate)
+        names = [name.lower() for name in certificate.names]
+        if not {self.name.strip("[]"), f"*.{self.name.partition('.')[2]}"} & {*names}:
+            raise SettingsError(
+                f"--host is {self.name}; it must be one of the names that {self.certificate} is "
+                f"for, without scheme and port: {', '.join(names) or 'it has none'}"
+            )
+        if not certificate.matches_key(read_file(self.key)):
+            raise SettingsError(f"{self.key} is not the key of {self.certificate}")
+
 
 class PageCluster(Cluster):
     """The parties and a publisher, for browsers on this machine or, with a host, on others."""
@@ -42,10 +58,14 @@ class PageCluster(Cluster):
         """Use the folder's keys, people and ports, if there are any; see `Cluster`."""
         super().__init__(directory, GRPC_SILENCE, people)
         self._host = host
+        earlier = directory / "publisher" / "address"
+        known = earlier.read_text(encoding="utf-8").rpartition(":")[2] if earlier.exists() else ""
         published = {"shuffler": "http_address", "issuer": "http_address", "publisher": "address"}
         self._web = {
             party: kept_address(directory / party / name) for party, name in published.items()
         }
+        self.moved = known not in {"", self._web["publisher"].rpartition(":")[2]}
+        """Whether the page's earlier port is in use, so that earlier invitations lead nowhere."""
         if host is not None:
             self._web = {
                 party: address.replace("127.0.0.1", "0.0.0.0")  # noqa: S104  # for other devices
@@ -78,6 +98,7 @@ class PageCluster(Cluster):
             trial=True,
             total_central_epsilon_cap=10.0,  # small batches have hardly any amplification
             inclusion_check_seconds=2.0,
+            local_epsilon_cap=PAGE_CAP,
             **pinned,
             **tls,
         )

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from common.errors import CredentialError, PeerRefusalError, SettingsError
+from common.errors import ConflictError, CredentialError, PeerRefusalError, SettingsError
 from common.messages.submission import Value
 from common.runtime.rpc import LONG_DEADLINE, open_channel
+from common.task.task import MOST_CHARACTERS
 from common.task_digest import TaskDigest
 from common.wire.submissions import contribution_to_wire
 from deploy.clients.base import reply_or_advice
@@ -15,12 +16,18 @@ _REFUSED_ADVICE: Final = (
     "Put a valid credential into the file that the agent's setting credential_file names. The "
     "agent has saved the answer, has charged its epsilon, and will send it unchanged"
 )
+_CONFLICT_ADVICE: Final = (
+    "If this person has answered already, in a browser or on another device, that answer counts "
+    "and this one never will; else correct the credential in credential_file"
+)
+_ADVICE: Final = {CredentialError.status: _REFUSED_ADVICE, ConflictError.status: _CONFLICT_ADVICE}
 
 
 async def ask_for_question(agent: str, digest: TaskDigest) -> Mapping[str, str]:
     """Return a task's texts by field; raise PeerRefusalError if the agent refuses the task."""
     request = user_agent_pb2.GetQuestionRequest(task_digest=digest)
-    return dict((await _call(agent, "GetQuestion", request)).texts)
+    texts = (await _call(agent, "GetQuestion", request)).texts  # in no order
+    return {name: texts[name] for name in (*MOST_CHARACTERS, *sorted(texts)) if name in texts}
 
 
 async def send(
@@ -31,9 +38,9 @@ async def send(
     try:
         return cast("user_agent_pb2.ContributeResponse", await _call(agent, "Contribute", request))
     except PeerRefusalError as error:
-        if error.status != CredentialError.status:
+        if error.status not in _ADVICE:
             raise
-        raise PeerRefusalError(error.status, f"{error}. {_REFUSED_ADVICE}") from error
+        raise PeerRefusalError(error.status, f"{error}. {_ADVICE[error.status]}") from error
 
 
 async def ask_for_receipt(

@@ -87,7 +87,12 @@ def read_profile(file: Path | None) -> dict[str, str]:
 
 def profile_defaults(file: Path | None) -> dict[str, Any]:
     """Return the options' defaults by command, or raise SettingsError."""
-    profile = read_profile(file)
+    try:
+        profile = read_profile(file)
+    except SettingsError as error:
+        if file is None or os.environ.get("SHUFFLEDP_PROFILE") != str(file):
+            raise
+        raise SettingsError(f"{error}. SHUFFLEDP_PROFILE names this file") from error
     return {name: dict.fromkeys(inner, profile) or profile for name, inner in _COMMANDS.items()}
 
 

@@ -68,6 +68,10 @@ def up(
     from deploy.terminal.interruption import until_stopped
 
     web = WebHost(host.lower(), web_certificate, web_key) if web_certificate and web_key else None
+    if web is not None:
+        web.check()
+    if folder.is_file():
+        raise UsageError(f"--folder is {folder}, a file")
     names = [f"person-{number}" for number in range(1, people + 1)]
     with StateDirectory.open(folder).held():
         cluster = PageCluster(folder, names, web)
@@ -123,6 +127,7 @@ def _show(cluster: "PageCluster", signed: "SignedTask", *, json: bool) -> None:
     """Write invitations and profile, and print how to go on."""
     from common.runtime.state_directory import atomic_write
     from common.task.task import Task
+    from deploy.clients.page_cluster import PAGE_CAP
     from deploy.commands.profile import DEFAULT_PROFILE, profile_of
     from deploy.tasks.invitations import is_for_browsers, lines
     from deploy.terminal.json_output import dumps
@@ -136,12 +141,20 @@ def _show(cluster: "PageCluster", signed: "SignedTask", *, json: bool) -> None:
     warnings = []
     if task.n_min > len(invited):
         warnings.append(f"a result needs {task.n_min} people: --people {task.n_min}")
-    if not is_for_browsers(task):
+    if cluster.moved:
+        warnings.append("another program has the page's port: use the new invitations")
+    for_page = is_for_browsers(task) and task.local_epsilon <= PAGE_CAP
+    if task.local_epsilon > PAGE_CAP:
+        warnings.append(
+            f"the page refuses a local epsilon over {PAGE_CAP}; `shuffledp contribute` can answer"
+        )
+    elif not for_page:
         warnings.append("the page cannot answer such a question yet; `shuffledp contribute` can")
     notes = "".join(f"\nWarning: {each}." for each in warnings)
     command = f"  shuffledp --profile {shlex.quote(str(profile))}"
+    opened = f" To answer as {name}, open\n\n  {first}\n\n" if for_page else "\n\n"
     text = (
-        f"All parties run; their files are in {folder}. To answer as {name}, open\n\n  {first}\n\n"
+        f"All parties run; their files are in {folder}.{opened}"
         f"All invitations, one a person: {file}. Then, in another terminal:\n\n"
         f"{command} task close {digest.hex()}\n{command} result {digest.hex()}\n\n"
         "Ctrl-C stops all."

@@ -59,6 +59,7 @@ def test_index_html_states_the_hash_of_every_file(page: Page) -> None:
     scripts = json.loads(imports)["integrity"]
 
     assert {"/style.css", "/page.js"} == tags.keys()
+    assert sorted(scripts) == list(scripts)  # one hash at every start
     assert f"/{CONSTANTS}" in scripts
     assert all(path in tags or path in scripts for path in re.findall(r'="(/[^"]+)"', text))
     for path, integrity in (tags | scripts).items():

@@ -38,7 +38,7 @@ def test_a_pinned_identity_is_64_hexadecimal_digits() -> None:
 
     assert public == PublicIdentity.from_hex(public.raw.hex(), "it")
     for text in ("", "zz" * 32, public.raw.hex()[:-1], public.raw.hex() + "00"):
-        with pytest.raises(WireError):
+        with pytest.raises(WireError, match=r"^it must be 64 hexadecimal digits"):
             PublicIdentity.from_hex(text, "it")
 
 

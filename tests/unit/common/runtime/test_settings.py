@@ -136,6 +136,9 @@ _HTTP: Final = f"{_GOOD}http_listen = '127.0.0.1:0'\n"
             for origin in ("null", "*", "https://a/", "ftp://a", "a", "https://")
         ),
         (_HTTP + "http_proxies = ['10.0.0.1/8']", "must be networks such as 192.0.2.0/24"),
+        (_HTTP + "http_proxies = ['0.0.0.0/0']", "must not be all addresses"),
+        (_HTTP + "http_origins = ['https://a.example:443']", "without the scheme's own port"),
+        (_HTTP + "http_origins = ['http://a.example:80']", "without the scheme's own port"),
         (_GOOD + "relays = ['relay.example']", "must be networks such as 192.0.2.0/24"),
     ],
 )
@@ -318,3 +321,24 @@ def test_every_default_is_reviewed(
     assert snapshot == {
         field.name: field.default for field in fields if field.default is not dataclasses.MISSING
     }
+
+
+@pytest.mark.parametrize(
+    ("witnesses", "message"),
+    [
+        ("[{address = 'w.example', key = 'k'}]", r"witnesses.0.address must be host:port"),
+        (
+            "[{address = 'w.example:1', key = 'k'}, {address = 'v.example:1', key = 'k'}]",
+            "witnesses must each have a key of their own",
+        ),
+    ],
+)
+def test_witnesses_that_cannot_work_stop_the_analyzers_start(
+    tmp_path: Path, witnesses: str, message: str
+) -> None:
+    """It would start, and every call to them fail."""
+    file = tmp_path / "analyzer.toml"
+    text = f"state_directory = 's'\nplaintext = true\nwitnesses = {witnesses}\n"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match=message):
+        load(AnalyzerSettings, file, {}, "SHUFFLEDP_ANALYZER")

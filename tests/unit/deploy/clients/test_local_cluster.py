@@ -5,6 +5,7 @@ from pathlib import Path
 
 from deploy.clients.issuer import draw_people
 from deploy.clients.local_cluster import kept_address
+from deploy.clients.page_cluster import PageCluster
 from issuer.entitlements import parse_people
 
 
@@ -16,6 +17,17 @@ def test_a_port_is_kept_if_it_is_free(tmp_path: Path) -> None:
     assert first == kept_address(file)
     with socket.create_server(("127.0.0.1", int(first.rpartition(":")[2]))):
         assert first != kept_address(file)
+
+
+def test_a_page_that_must_move_says_so(tmp_path: Path) -> None:
+    """A new one does not, nor one whose port is free."""
+    assert not PageCluster(tmp_path, ["Ada"]).moved
+    (tmp_path / "publisher").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        (tmp_path / "publisher" / "address").write_text(address, encoding="utf-8")
+        assert PageCluster(tmp_path, ["Ada"]).moved
+    assert not PageCluster(tmp_path, ["Ada"]).moved
 
 
 def test_people_keep_their_secrets() -> None:

@@ -13,7 +13,7 @@ from common.runtime.admission_interceptor import SERVICE_ERROR
 from common.task_digest import TaskDigest
 from deploy.cli import app
 from deploy.clients.base import read_token
-from deploy.clients.user_agent import send
+from deploy.clients.user_agent import ask_for_question, send
 from deploy.commands.options import page_beside
 from deploy.commands.person import describe_contribution, describe_texts, show_receipt
 from protos.shuffledp.v1 import user_agent_pb2
@@ -45,6 +45,43 @@ async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilo
     setting = UserAgentSettings.__dataclass_fields__["credential_file"].name
     for part in ("a token is asked for", f"setting {setting}", "saved the answer", "its epsilon"):
         assert part in str(caught.value)
+
+
+async def test_a_person_who_has_answered_elsewhere_is_told_so(tmp_path: Path) -> None:
+    """The issuer's conflict is about tokens, of which people know nothing."""
+
+    async def refuse(_request: object, context: Any) -> None:
+        await context.abort(grpc.StatusCode.ALREADY_EXISTS, "already has a token", SERVICE_ERROR)
+
+    server = grpc.aio.server()
+    calls: dict[str, Any] = {"Contribute": grpc.unary_unary_rpc_method_handler(refuse)}
+    service = grpc.method_handlers_generic_handler("shuffledp.v1.UserAgent", calls)
+    server.add_generic_rpc_handlers((service,))
+    server.add_insecure_port(f"unix:{tmp_path}/agent")
+    await server.start()
+    with pytest.raises(PeerRefusalError, match=r"already has a token\. If .* on another device"):
+        await send(f"unix:{tmp_path}/agent", TaskDigest(bytes(32)), 1, "")
+    await server.stop(None)
+
+
+async def test_texts_come_in_the_order_of_the_task(tmp_path: Path) -> None:
+    """The wire's map has no order; texts of a later version come last."""
+    texts = {"added": "x", "series": "", "purpose": "care", "prompt": "Ill?", "title": "Flu"}
+
+    async def state(_request: object, _context: object) -> bytes:
+        return user_agent_pb2.GetQuestionResponse(texts=texts).SerializeToString()
+
+    server = grpc.aio.server()
+    calls: dict[str, Any] = {"GetQuestion": grpc.unary_unary_rpc_method_handler(state)}
+    service = grpc.method_handlers_generic_handler("shuffledp.v1.UserAgent", calls)
+    server.add_generic_rpc_handlers((service,))
+    server.add_insecure_port(f"unix:{tmp_path}/agent")
+    await server.start()
+    found = await ask_for_question(f"unix:{tmp_path}/agent", TaskDigest(bytes(32)))
+    await server.stop(None)
+
+    assert ["title", "prompt", "purpose", "series", "added"] == list(found)
+    assert texts == found
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import SettingsError
+from common.errors import SettingsError, UsageError
 from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults, read_profile
 from tests.support.command_line import shown
 from tests.support.commands import COMMANDS
@@ -65,6 +65,20 @@ def test_a_command_takes_its_defaults_from_the_profile(
         shown(*command)
     with pytest.raises(SettingsError, match=r"^third.token"):
         shown(*command, "--token-file", "third.token")
+
+
+def test_a_profile_of_the_environment_is_named_and_read_only_where_it_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another folder a relative path leads nowhere; `up` and `demo` need no profile."""
+    monkeypatch.setenv("SHUFFLEDP_PROFILE", str(tmp_path / "none.toml"))
+
+    with pytest.raises(SettingsError, match=r"none.toml cannot be .* SHUFFLEDP_PROFILE names"):
+        shown("task", "list")
+    with pytest.raises(SettingsError, match=r"other.toml cannot be read: [^.]*$"):
+        shown("--profile", str(tmp_path / "other.toml"), "task", "list")
+    with pytest.raises(UsageError, match="over HTTPS only"):
+        shown("up", "--host", "poll.example")
 
 
 def test_each_operator_has_a_token_of_their_own(tmp_path: Path) -> None:

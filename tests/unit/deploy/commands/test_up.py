@@ -1,8 +1,12 @@
 """`shuffledp up`: options that cannot work."""
 
+from pathlib import Path
+
 import pytest
 
-from common.errors import UsageError
+from common.errors import SettingsError, UsageError
+from common.runtime.certificates import Authority
+from deploy.clients.page_cluster import WebHost
 from tests.support.command_line import shown
 
 
@@ -18,3 +22,48 @@ def test_a_host_needs_a_certificate(options: tuple[str, ...], rule: str) -> None
     """The sentence says why; nothing is started."""
     with pytest.raises(UsageError, match=rule):
         shown("up", *options)
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> Path:
+    """A folder with a certificate of poll.example and *.wild.example."""
+    authority = Authority.make(tmp_path, "authority", 1e9)
+    authority.issue(tmp_path, "poll", 1e9, ["poll.example", "*.wild.example"])
+    return tmp_path
+
+
+@pytest.mark.parametrize("host", ["poll.example", "a.wild.example"])
+def test_a_host_of_the_certificate_passes(certified: Path, host: str) -> None:
+    """Also one of a wildcard."""
+    WebHost(host, certified / "poll.pem", certified / "poll.key").check()
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["other.example", "a.b.wild.example", "192.0.2.1", "https://poll.example", "poll.example:8"],
+)
+def test_another_host_than_the_certificates_is_refused(certified: Path, host: str) -> None:
+    """Browsers would refuse the page; the message names the option."""
+    pair = ("--certificate", str(certified / "poll.pem"), "--key", str(certified / "poll.key"))
+
+    with pytest.raises(SettingsError, match=rf"--host is {host}; .* without scheme .*poll.example"):
+        shown("up", "--host", host, *pair, "--folder", str(certified / "up"))
+    assert not (certified / "up").exists()
+
+
+def test_the_key_of_another_certificate_is_refused(certified: Path) -> None:
+    """And a missing file is told from a wrong one."""
+    certificate = certified / "poll.pem"
+
+    with pytest.raises(SettingsError, match=r"authority.key is not the key of .*poll.pem"):
+        WebHost("poll.example", certificate, certified / "authority.key").check()
+    with pytest.raises(SettingsError, match=r"none.key cannot be read: No such file"):
+        WebHost("poll.example", certificate, certified / "none.key").check()
+
+
+def test_the_folder_is_none_of_files(tmp_path: Path) -> None:
+    """The message names the option."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(UsageError, match=r"--folder is .*, a file"):
+        shown("up", "--folder", str(tmp_path / "file"))
