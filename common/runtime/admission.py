@@ -74,17 +74,17 @@ class Deadline:
 class AdmittedCall:
     """A call that counts towards the limits until it is answered, and may hold a read slot."""
 
-    __slots__ = ("_has_slot", "_kind", "_limit", "_queue", "caller", "deadline")
+    __slots__ = ("_has_slot", "_kind", "_limit", "_queue", "deadline", "source")
 
     def __init__(
         self,
         limit: ConcurrencyLimit,
         queue: Queue | None,
         kind: CallKind,
-        caller: Peer,
+        source: Peer,
     ) -> None:
         """Admit a call; raise OverloadError, or ShareError beyond its share or if it is minor."""
-        self.caller = caller
+        self.source = source
         self.deadline = Deadline(kind.value.seconds, _NOT_FINISHED)
         self._kind = kind.value
         self._limit = limit
@@ -93,14 +93,14 @@ class AdmittedCall:
         if not limit.take(self):
             number = self._kind.calls
             raise limit.refusal(
-                caller,
+                source,
                 f"no place is free in this connection's share of {number} calls of this kind",
                 minor=self._kind.minor,
             )
 
     def peer(self) -> str:
         """Identify the connection, for servicers; empty if it cannot be told from others."""
-        return self.caller.connection
+        return self.source.connection
 
     async def wait_for_slot(self) -> float:
         """Wait for a read slot, if calls of this kind queue; return the seconds to send in."""

@@ -19,7 +19,7 @@ _RESERVE: Final = 8
 class Holder(Protocol):
     """A call, or a connection, that holds or wants a place."""
 
-    caller: Peer
+    source: Peer
 
     def displace(self) -> None:
         """End the call, which has lost its place."""
@@ -48,8 +48,8 @@ class ConcurrencyLimit:
 
     def take(self, call: Holder) -> bool:
         """Give a call a place, and return whether there was one within its share."""
-        connection, address = call.caller.connection, call.caller.address
-        if connection and self.held(call.caller) >= self._peer_limit:
+        connection, address = call.source.connection, call.source.address
+        if connection and self.held(call.source) >= self._peer_limit:
             return False
         alone = connection and self._addresses[address] >= self._address_limit
         if alone or len(self._holding) >= self._limit:
@@ -69,12 +69,12 @@ class ConcurrencyLimit:
         """Note that a call's request has arrived, so that it keeps its place; or that it waits."""
         if call not in self._holding:
             return
-        calls = self._idle.setdefault(call.caller.address, {})
+        calls = self._idle.setdefault(call.source.address, {})
         calls.pop(call, None)
         if idle:
             calls[call] = None
         elif not calls:
-            del self._idle[call.caller.address]
+            del self._idle[call.source.address]
 
     def free(self, call: Holder) -> None:
         """Free a call's place, if it holds one."""
@@ -82,7 +82,7 @@ class ConcurrencyLimit:
             return
         self.settle(call)
         self._holding.remove(call)
-        connection, address = call.caller.connection, call.caller.address
+        connection, address = call.source.connection, call.source.address
         _count_down(self._addresses, address)
         if _count_down(self._connections, connection):
             _count_down(self._spread, address)
@@ -118,17 +118,17 @@ class ConcurrencyLimit:
         Cost: one pass over the addresses of idle calls; and over these calls of one address, if its
         connections hold several places each.
         """
-        own = newcomer.caller.address
+        own = newcomer.source.address
         address = max(self._idle, key=self._addresses.__getitem__, default=own)
         if self._addresses[address] < self._addresses[own] + 2:
             address = own
         idle = self._idle.get(address, {})
         if self._addresses[address] == self._spread[address]:
             return None if address == own else next(iter(idle))
-        found = max(idle, key=lambda call: self.held(call.caller), default=None)
+        found = max(idle, key=lambda call: self.held(call.source), default=None)
         if found is None or address != own:
             return found
-        return found if self.held(found.caller) >= self.held(newcomer.caller) + 2 else None
+        return found if self.held(found.source) >= self.held(newcomer.source) + 2 else None
 
 
 def _count_down(counts: Counter[str], name: str) -> bool:
@@ -163,8 +163,8 @@ class Queue:
         if self._slots.take(call):
             return
         turn = asyncio.get_running_loop().create_future()
-        connections = self._waiting.setdefault(call.caller.address, {})
-        connections.setdefault(call.caller.connection, {})[call] = turn
+        connections = self._waiting.setdefault(call.source.address, {})
+        connections.setdefault(call.source.connection, {})[call] = turn
         try:
             async with asyncio.timeout(seconds):
                 await turn
@@ -173,7 +173,7 @@ class Queue:
             self.leave(call)
             if isinstance(failure, TimeoutError):
                 reason = f"the call was not read within {seconds:g} seconds"
-                raise self._slots.refusal(call.caller, reason) from failure
+                raise self._slots.refusal(call.source, reason) from failure
             raise
 
     def settle(self, call: Holder) -> None:
@@ -195,7 +195,7 @@ class Queue:
 
     def _remove(self, call: Holder) -> asyncio.Future[None] | None:
         """End a call's wait, and the turn of its connection and address."""
-        address, connection = call.caller.address, call.caller.connection
+        address, connection = call.source.address, call.source.connection
         connections = self._waiting.pop(address, {})
         calls = connections.pop(connection, {})
         turn = calls.pop(call, None)

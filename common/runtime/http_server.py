@@ -108,7 +108,7 @@ class _Connection(HttpToolsProtocol):
 
     def __init__(self, server: "HttpServer", peer: Peer) -> None:
         super().__init__(server.config, server.state, {"peer": peer}, server.loop)
-        self.caller = peer
+        self.source = peer
         self.opening: asyncio.Task[None] | None = None
         self._server = server
         self._end = server.loop.time() + AGE_SECONDS

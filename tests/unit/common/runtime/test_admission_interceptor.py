@@ -177,7 +177,7 @@ def test_a_call_from_a_relay_is_admitted_as_of_its_own_address() -> None:
 
     async def address_of(name: str) -> str:
         interceptor = AdmissionInterceptor(Admission(relays=relays))
-        return interceptor._admit(call, SimpleNamespace(peer=lambda: name)).caller.address
+        return interceptor._admit(call, SimpleNamespace(peer=lambda: name)).source.address
 
     for name, address in (
         ("ipv4:192.0.2.1:1", "ipv4:192.0.2.1:1"),

@@ -18,11 +18,11 @@ class Caller:
     """A call that only notes that it was displaced."""
 
     name: str
-    caller: Peer = field(init=False)
+    source: Peer = field(init=False)
     is_displaced: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self.caller = _peer(self.name)
+        self.source = _peer(self.name)
 
     def displace(self) -> None:
         """Note it."""

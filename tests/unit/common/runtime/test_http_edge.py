@@ -42,7 +42,7 @@ class Servicer(ShufflerServicer):
 
     async def Submit(self, request: Any, call: Any) -> Any:  # noqa: N802  # as in the .proto file
         """Answer a submission."""
-        self.callers.append(call.caller)
+        self.callers.append(call.source)
         await asyncio.sleep(self.pause)
         if self.error is not None:
             raise self.error
