@@ -17,19 +17,19 @@ from tests.support.tools import output_of
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
     "protos": 80,
-    "common": 26_100,
+    "common": 26_300,
     "user_agent": 2_210,
     "shuffler": 4_900,
     "analyzer": 3_940,
-    "issuer": 1_000,
-    "witness": 60,
-    "publisher": 320,
-    "deploy": 12_860,
+    "issuer": 1_180,
+    "witness": 270,
+    "publisher": 310,
+    "deploy": 13_000,
     "lab": 7_520,
     "audit": 7_110,
-    "tests": 61_250,
+    "tests": 65_000,
 }
-_WITNESS_LINES: Final = 6_100
+_WITNESS_LINES: Final = 6_500
 """Lines of a witness of its own and of all that it imports."""
 _EVERY_PARTY_HAS: Final = {"core.py", "server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
