@@ -49,6 +49,6 @@ async def test_a_connection_has_a_limit_without_tokens(services: Services) -> No
     await services.start_shuffler(listen=address, submissions_per_connection=3)
     signed = await services.publish(n_min=10, target_size=10)
     users = envelopes(signed, 5)
-    with pytest.raises(PeerUnableError, match="may make 3 submissions; retry later on a new"):
+    with pytest.raises(PeerUnableError, match="may make 3 submissions; retry on a new"):
         await reply(submit(services, signed, *users), "the shuffler")
     await submit(services, signed, users[4])
