@@ -3,14 +3,14 @@
 import asyncio
 import shlex
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from common.errors import ShuffleDpError, UsageError
+from common.errors import SettingsError, ShuffleDpError, UsageError
 from deploy.commands import options
 from deploy.terminal.console import terminal
 
@@ -73,7 +73,11 @@ def up(
     if folder.is_file():
         raise UsageError(f"--folder is {folder}, a file")
     names = [f"person-{number}" for number in range(1, people + 1)]
-    with StateDirectory.open(folder).held():
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(StateDirectory.open(folder).held())
+        except SettingsError as error:
+            raise SettingsError(f"{folder}: {error}. Another up needs another --folder") from error
         cluster = PageCluster(folder, names, web)
         asyncio.run(until_stopped(_serve(cluster, draft or _DRAFT, json=json)))
 

@@ -6,6 +6,7 @@ import pytest
 
 from common.errors import SettingsError, UsageError
 from common.runtime.certificates import Authority
+from common.runtime.state_directory import StateDirectory
 from deploy.clients.page_cluster import WebHost
 from tests.support.command_line import shown
 
@@ -67,3 +68,12 @@ def test_the_folder_is_none_of_files(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match=r"--folder is .*, a file"):
         shown("up", "--folder", str(tmp_path / "file"))
+
+
+def test_a_second_up_in_a_folder_is_refused(tmp_path: Path) -> None:
+    """The message names the folder and the option."""
+    with (
+        StateDirectory.open(tmp_path).held(),
+        pytest.raises(SettingsError, match=rf"{tmp_path}: .* in use .* --folder"),
+    ):
+        shown("up", "--folder", str(tmp_path))
