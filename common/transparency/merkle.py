@@ -22,7 +22,7 @@ EMPTY_ROOT: Final = hashlib.sha256().digest()
 MAX_SIZE: Final = (1 << 63) - 1
 """Maximum number of leaves [C2SP, tlog-witness: at most 63 hashes prove consistency]."""
 
-OLD_COPY: Final = "its database is an old copy, or it shows others another history"
+OLD_COPY: Final = "its database is an old copy, or it shows others a different history"
 """Why a log may not continue its last head, or lack an entry; documented for operators."""
 
 Path = Sequence[bytes]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
@@ -116,36 +117,43 @@ def _get(url: str, **request: Any) -> Any:
         return answer
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """Return a folder in which a demo's sockets have names that are short enough."""
+    with TemporaryDirectory(prefix="d-") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("is_visited", [True, False])
-def test_at_a_terminal_a_visitor_is_counted(tmp_path: Path, *, is_visited: bool) -> None:
+def test_at_a_terminal_a_visitor_is_counted(short_path: Path, *, is_visited: bool) -> None:
     """The second batch is released with the visitor alone; Ctrl-C ends with status 0."""
     child, terminal = pty.fork()
     if child == 0:
-        os.environ |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(_ROOT)}
-        os.chdir(tmp_path)
+        os.environ |= {"TMPDIR": str(short_path), "PYTHONPATH": str(_ROOT)}
+        os.chdir(short_path)
         os.execv(sys.executable, [*_COMMAND, "demo", "--users", "20"])  # noqa: S606  # of this program
     shown = _until(terminal, "nothing is released")
     if is_visited:
         [digest] = re.findall("#task=([0-9a-f]+)&", shown)
-        [folder] = tmp_path.glob("shuffledp-demo-*")
+        [folder] = short_path.glob("shuffledp-demo-*")
         agent = f"unix:{folder}/user_agent.sock"
         _shuffledp("contribute", digest, "--person", "visitor", "--agent", agent, text="Texas\n")
         _until(terminal, "has arrived")
     os.write(terminal, b"\x03")
     if is_visited:
         shown = _until(terminal, "Ctrl-C ends.")
-        assert f"{(tmp_path / 'result-with-you.html').as_uri()}" in shown
+        assert f"{(short_path / 'result-with-you.html').as_uri()}" in shown
         os.write(terminal, b"\x03")
     _until(terminal, "\0")
     _, status = os.waitpid(child, 0)
 
     assert 0 == os.waitstatus_to_exitcode(status)
-    written = {file.name for file in tmp_path.iterdir()}
+    written = {file.name for file in short_path.iterdir()}
     more = {"result-with-you.json", "result-with-you.html"} if is_visited else set()
     assert {"result.json", "result.html"} | more == written
     if is_visited:
-        result = json.loads((tmp_path / "result-with-you.json").read_text(encoding="utf-8"))
+        result = json.loads((short_path / "result-with-you.json").read_text(encoding="utf-8"))
         assert 21 == result["n_users"]
 
 

@@ -294,7 +294,7 @@ def test_evidence_of_a_fork_or_of_a_lost_answer_can_be_saved(
     lost = _saved(page)
     page.evaluate(_CHANGE_RECORDS, ["log ", "checkpoint", "[^\\n]{43}=", f"{'A' * 43}="])
     page.goto(parties.invite(parties.publish()))
-    _warns(page, "shows others another history", _UNSENT)
+    _warns(page, "shows others a different history", _UNSENT)
     forked = _saved(page)
 
     assert (signed.digest().hex(), "") == (lost["answer"]["digest"], lost["answer"]["credential"])
