@@ -177,7 +177,8 @@ class HttpEdge:
         elif length is None:
             await answer(411)  # a chunked body too
         elif any(fields.get(name, b"identity") != b"identity" for name in _ENCODINGS):
-            await answer(*_error("UNIMPLEMENTED", "a request must not be compressed"))
+            compressed = _error("UNIMPLEMENTED", "a request must not be compressed")
+            await answer(*compressed, more=(_FORESEEN,))
         else:
             peer = self._peer(scope, fields)
             try:
