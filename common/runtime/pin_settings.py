@@ -1,4 +1,4 @@
-"""Settings of whoever answers tasks: what it pins, and the limits of its answers."""
+"""Settings of a party that answers tasks: its pins, and the limits of its answers."""
 
 import math
 from typing import Annotated

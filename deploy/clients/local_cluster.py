@@ -94,7 +94,7 @@ class Cluster(LocalParties[Child]):
         own = {"listen": listen, "state_directory": str(state), **self._shared}
         file, log = self.directory / f"{name}.toml", self.directory / f"{name}.log"
         # JSON with " = " in tables is also valid TOML.
-        lines = ["# Written anew at each start.\n"]
+        lines = ["# Rewritten at each start.\n"]
         lines += [
             f"{key} = {json.dumps(value, separators=(', ', ' = '), ensure_ascii=False)}\n"
             for key, value in (own | settings).items()

@@ -45,7 +45,7 @@ def up(
 
     Prints an address where a first question is answered, and the commands that close it and show
     its result. The next start in the same folder has the same keys, people and, if they are free,
-    ports. For trials: whoever runs all parties can learn as much as all of them together.
+    ports. For trials: one operator of all parties can learn as much as all of them together.
 
     Options:
         folder: Folder for keys, people, settings, logs and the profile; made if missing.

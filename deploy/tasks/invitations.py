@@ -5,13 +5,18 @@ from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from common.errors import UsageError
-from common.protocols import Kind
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from user_agent.credentials import SECRET_BYTES
 
-_KINDS: Final[tuple[Kind, ...]] = ("categorical", "ordered")
-_OTHER_PROTOCOLS: Final = ("signed",)
+BROWSER_PROTOCOLS: Final = frozenset(
+    (
+        *("ldp-warner", "ldp-grr", "ldp-sue", "ldp-oue", "ldp-blh", "ldp-olh", "sh", "murs"),
+        *("hp-sdp", "ddps", "aue", "puredump", "hierarchy", "mixdump", "od-hp", "fe1", "sbin"),
+        *("sageo", "hybrid"),
+    )
+)
+"""What the device in TypeScript answers: user_agent/web/src/task/protocols.ts."""
 
 
 def invitation(page: str, digest: TaskDigest, credential: bytes) -> str:
@@ -35,5 +40,5 @@ def lines(invited: Mapping[str, str]) -> str:
 
 
 def is_for_browsers(task: Task) -> bool:
-    """Return whether the device in TypeScript can answer a task; see user_agent/web/README.md."""
-    return task.kind in _KINDS and task.protocol not in _OTHER_PROTOCOLS
+    """Return whether the device in TypeScript can answer a task."""
+    return task.protocol in BROWSER_PROTOCOLS

@@ -52,7 +52,7 @@ def test_the_page_may_load_its_own_scripts_and_call_its_services_alone(page: Pag
 
 
 def test_index_html_states_the_hash_of_every_file(page: Page) -> None:
-    """Whoever knows its hash knows the whole page, with its constants."""
+    """The hash of index.html identifies the whole page, with its constants."""
     text = page.answer("GET", "/", _HOST).body.decode()
     [imports] = re.findall(r'<script type="importmap">(.*?)</script>', text)
     tags = dict(re.findall(r'(?:href|src)="(/[^"]+)" integrity="([^"]+)"', text))

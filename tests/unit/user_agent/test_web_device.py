@@ -53,7 +53,7 @@ def test_the_bundle_answers_in_chromium(tests: Path) -> None:
 
 
 def test_the_bundle_is_what_the_sources_give(tmp_path: Path) -> None:
-    """Byte for byte, so that whoever uses the committed one runs the code that is here."""
+    """Byte for byte, so that the committed one is the code that is here."""
     install()
     node("build.mjs", tmp_path / "dist")
 

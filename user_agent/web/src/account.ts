@@ -162,7 +162,7 @@ async function change(
   if (answer === null) throw new UnknownTaskError("not_answered");
   const changed = { ...answer, ...changes(answer) };
   if (changed.state === "arrived") {
-    // Whoever was late with another tab's token or receipt must not bring a secret back.
+    // A late token or receipt of another tab must not bring a secret back.
     Object.assign(changed, { token: "", pendingToken: "", credential: "" });
     if (FINISHED.has(changed.inclusion)) changed.envelope = "";
   }

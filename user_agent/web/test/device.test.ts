@@ -107,7 +107,7 @@ describe("a device", { concurrency: 24 }, () => {
       assert.equal(parties.bodies("Submit").length, 4);
     }));
 
-  test("an answer keeps its own credential, whoever sends it again", () =>
+  test("an answer keeps its own credential when it is sent again", () =>
     withParties("mixdump", async (parties) => {
       const store = new MemoryStore();
       const first = await parties.device({ store, credential: utf8("person 3") });

@@ -1,12 +1,17 @@
 """Invitations to the publisher's page."""
 
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from common.errors import UsageError
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.tasks.invitations import invitation
+from deploy.tasks.invitations import BROWSER_PROTOCOLS, invitation, is_for_browsers
+from tests.support.source_tree import ROOT
+from tests.support.vectors import vectors
+from tests.vectors.transcript_cases import ALL, CASES
 
 _DIGEST = TaskDigest(b"\xab" * 32)
 
@@ -35,3 +40,18 @@ def test_an_address_that_is_no_page_is_refused(page: str) -> None:
     """It must be http or https, without a query and a fragment."""
     with pytest.raises(UsageError, match="the page's address must be"):
         invitation(page, _DIGEST, b"x")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_task_is_for_browsers_if_the_device_in_typescript_answers_it(name: str) -> None:
+    """Its transcripts are of both devices, or of the Python one alone."""
+    task = Task.from_bytes(vectors(f"transcript-{name}")["task"].encode())
+
+    assert (name in CASES) == is_for_browsers(task)
+
+
+def test_browsers_answer_the_protocols_of_the_device_in_typescript() -> None:
+    """Its table has the same rows."""
+    table = (ROOT / "user_agent/web/src/task/protocols.ts").read_text(encoding="utf-8")
+
+    assert set(re.findall(r'\["([a-z0-9-]+)", row\(', table)) == BROWSER_PROTOCOLS
