@@ -59,13 +59,8 @@ function warn(...texts: readonly string[]): void {
 /** Return the sentence of an error, and another party's own words apart from it. */
 function explained(error: unknown): string[] {
   if (!(error instanceof ShuffleDpError)) return [asSentence(sentence("unforeseen"))];
-  if (isElsewhere(error)) return [asSentence(sentence("answered_elsewhere"))];
   const { message, reason } = error;
   return [asSentence(message), reason && word("reason", { reason })];
-}
-
-function isElsewhere(error: unknown): boolean {
-  return error instanceof ShuffleDpError && error.status === "ALREADY_EXISTS";
 }
 
 function show(title: string, ...parts: readonly (HTMLElement | null)[]): void {
@@ -156,9 +151,8 @@ class Page {
     try {
       for (const answer of await this.#account.answers()) {
         if (answer.state === "pending") await this.#send(this.#sender, answer.digest);
-        if (isStart && stateOf(answer) === "unchecked") await this.#monitor.check(answer);
       }
-      await this.#monitor.checkDue();
+      await this.#monitor.checkDue(isStart);
       if (this.#mayAsk && this.#current) await this.#ask(this.#current);
       await this.#refresh();
     } catch (error) {
@@ -178,7 +172,6 @@ class Page {
       tell(isRepeated && value !== undefined ? word("answer_again") : "");
     } catch (error) {
       const isSaved = (await this.#account.find(digest)) !== null;
-      if (isSaved && isElsewhere(error)) await this.#account.markRefused(name);
       tell(...explained(error), isSaved ? "" : word("untouched"));
     }
     this.#tabs.postMessage("");
@@ -291,7 +284,7 @@ class Page {
 
   /** Return a link that saves what this device saw of the log, and an answer that was lost. */
   async #evidence(answer?: Answer): Promise<HTMLElement> {
-    const found = JSON.stringify({ answer, log: await this.#sender.evidence() }, null, 2);
+    const found = JSON.stringify({ answer, log: await this.#sender.log.evidence() }, null, 2);
     const href = URL.createObjectURL(new Blob([found], { type: "application/json" }));
     const link = element("a", { href, download: "evidence.json" }, word("evidence"));
     return element("p", {}, link);

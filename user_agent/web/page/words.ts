@@ -23,7 +23,7 @@ export function moment(seconds: number): string {
 }
 
 /** Write a count with its noun, such as "1 report" and "1200 reports". */
-export function counted(count: number, noun: string, plural = `${noun}s`): string {
+export function quantity(count: number, noun: string, plural = `${noun}s`): string {
   return `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
 }
 

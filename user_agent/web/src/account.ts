@@ -122,26 +122,24 @@ export class Account {
     });
   }
 
-  /** Change fields of a saved answer; return the changed answer. */
+  /**
+   * Change fields of a saved answer, and return it.
+   *
+   * What arrived stays so, and keeps no secret: a late token or refusal of another tab changes
+   * nothing. Once it was checked it keeps no bytes, but the leaves of missing reports as evidence.
+   */
   change(digest: string, changes: Partial<Answer>): Promise<Answer> {
-    return this.store.locked((records) => change(records, digest, () => changes));
-  }
-
-  /** Record that the shuffler refused an answer, unless it has arrived. */
-  markRefused(digest: string): Promise<Answer> {
-    return this.store.locked((records) =>
-      change(records, digest, ({ state }) => ({ state: state === "arrived" ? state : "refused" })),
-    );
-  }
-
-  /** Record a verified receipt. */
-  markArrived(digest: string, receipt: Bytes): Promise<Answer> {
-    return this.change(digest, { state: "arrived", receipt: toBase64(receipt) });
-  }
-
-  /** Record the outcome of a check; the leaves of missing reports are kept as evidence. */
-  recordInclusion(digest: string, inclusion: Inclusion): Promise<Answer> {
-    return this.change(digest, { inclusion, ...(inclusion !== "missing" && { leaves: "" }) });
+    return this.store.locked(async (records) => {
+      const answer = await find(records, digest);
+      if (answer === null) throw new UnknownTaskError("not_answered");
+      const changed = { ...answer, ...changes };
+      if ([answer.state, changed.state].includes("arrived")) {
+        Object.assign(changed, { state: "arrived", token: "", pendingToken: "", credential: "" });
+        if (FINISHED.has(changed.inclusion)) Object.assign(changed, { envelope: "", leaves: "" });
+      }
+      await records.put(`${PREFIX}${digest}`, changed);
+      return changed;
+    });
   }
 }
 
@@ -151,21 +149,4 @@ async function find(records: Records, digest: string): Promise<Answer | null> {
 
 async function all(records: Records): Promise<Answer[]> {
   return (await records.all(PREFIX)) as Answer[];
-}
-
-async function change(
-  records: Records,
-  digest: string,
-  changes: (answer: Answer) => Partial<Answer>,
-): Promise<Answer> {
-  const answer = await find(records, digest);
-  if (answer === null) throw new UnknownTaskError("not_answered");
-  const changed = { ...answer, ...changes(answer) };
-  if (changed.state === "arrived") {
-    // A late token or receipt of another tab must not bring a secret back.
-    Object.assign(changed, { token: "", pendingToken: "", credential: "" });
-    if (FINISHED.has(changed.inclusion)) changed.envelope = "";
-  }
-  await records.put(`${PREFIX}${digest}`, changed);
-  return changed;
 }

@@ -5,7 +5,7 @@
  */
 
 import { ValueRangeError } from "./errors";
-import { afterGroup, type Breakdown, GROUP_SEPARATOR } from "./task/domain";
+import { type Breakdown, GROUP_SEPARATOR } from "./task/domain";
 import { normalize } from "./task/readers";
 import type { Task } from "./task/task";
 
@@ -18,7 +18,7 @@ const NUMBER = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
 
 /** Return the item of a value; raise ValueRangeError if it does not fit the task. */
 export function itemOf(task: Task, value: Value): number {
-  const { breakdown, edges, labels, domainSize } = task;
+  const { breakdown, edges, valueLabels, domainSize } = task;
   const ofGroup = Math.floor(domainSize / task.groups);
   let [rest, first, size] = [typeof value === "string" ? normalize(value) : value, 0, domainSize];
   if (breakdown && (edges || typeof rest === "string")) {
@@ -28,8 +28,7 @@ export function itemOf(task: Task, value: Value): number {
   let item: number;
   if (edges) item = edges.bucketOf(numberFrom(rest));
   else if (typeof rest === "string") {
-    const own = labels.slice(first, first + size);
-    item = namedItem(rest, breakdown ? own.map(afterGroup) : own, size);
+    item = namedItem(rest, valueLabels, size);
   } else item = rest;
   if (!Number.isInteger(item)) throw new ValueRangeError("not_an_item");
   if (item < 0 || item >= size) throw new ValueRangeError("item_outside", { most: size - 1 });

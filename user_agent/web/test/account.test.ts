@@ -41,9 +41,10 @@ test("a token key of an earlier task is refused, and nothing is charged", async 
 test("an answer that arrived is never marked as refused", async () => {
   const account = new Account(new MemoryStore());
   const { answer } = await charge(account, FIRST);
-  assert.equal((await account.markRefused(answer.digest)).state, "refused");
-  assert.equal((await account.markArrived(answer.digest, LEAF)).state, "arrived");
-  assert.equal((await account.markRefused(answer.digest)).state, "arrived");
+  const refused = { state: "refused" } as const;
+  assert.equal((await account.change(answer.digest, refused)).state, "refused");
+  assert.equal((await account.change(answer.digest, { state: "arrived" })).state, "arrived");
+  assert.equal((await account.change(answer.digest, refused)).state, "arrived");
 });
 
 test("of a task whose reports the shuffler may drop, none is looked for", async () => {

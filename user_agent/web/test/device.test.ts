@@ -79,11 +79,11 @@ describe("a device", { concurrency: 24 }, () => {
   test("the size of the last checkpoint is sent, and evidence is kept", () =>
     withParties("grr", async (parties) => {
       const device = await parties.device();
-      await device.task(parties.digest);
-      await device.task(parties.digest);
+      await device.read(parties.digest);
+      await device.read(parties.digest);
       const sizes = parties.bodies("FetchTask").map((body) => JSON.parse(body).logSize);
       assert.deepEqual(sizes, ["0", "7"]);
-      const [evidence, ...others] = await device.evidence();
+      const [evidence, ...others] = await device.log.evidence();
       assert.deepEqual([evidence?.index, evidence?.refused, others.length], ["4", false, 0]);
     }));
 
@@ -170,6 +170,35 @@ describe("a device", { concurrency: 24 }, () => {
         assert.equal((await device.account.find(parties.digest))?.state, state);
       }));
   }
+
+  for (const [code, key, state] of [
+    ["already_exists", "answered_elsewhere", "refused"],
+    ["unauthenticated", "unaccepted_credential", "refused"],
+    ["resource_exhausted", "peer_refused", "pending"],
+  ] as const) {
+    test(`an answer whose token the issuer refuses as ${code} is ${state}`, () =>
+      withParties("mixdump", async (parties) => {
+        const device = await parties.device();
+        parties.reply("IssueToken", () => [400, { code, message: "no" }, FORESEEN]);
+        const isNamed = (error: ShuffleDpError) => error.key === key && error.reason === "no";
+        await assert.rejects(device.contribute(parties.digest, "bike"), isNamed);
+        assert.equal((await device.account.find(parties.digest))?.state, state);
+        assert.equal((await device.resendPending()).length, Number(state === "pending"));
+      }));
+  }
+
+  test("a party whose certificate may be at fault is named with its address", () =>
+    withParties("grr", async (parties) => {
+      const shufflerUrl = parties.shuffler.url.replace("http:", "https:");
+      const device = await parties.device({ shufflerUrl });
+      await assert.rejects(device.read(parties.digest), (error: ShuffleDpError) => {
+        assert.equal(error.name, "PeerError");
+        assert.ok(
+          error.message.includes(`the shuffler does not answer at ${new URL(shufflerUrl).host}`),
+        );
+        return true;
+      });
+    }));
 
   test("a refusal's reason is no part of the sentence, and cannot turn a line around", () =>
     withParties("grr", async (parties) => {

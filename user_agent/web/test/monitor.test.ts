@@ -95,3 +95,28 @@ test("a second commitment to one batch proves nothing, even if it is signed", ()
     assert.equal(asked(parties).length, 1);
     assert.equal(await inclusion(), "unchecked");
   }));
+
+test("an open device asks again after pauses that double up to the longest", () =>
+  withParties("grr", async (parties) => {
+    let seconds = 0;
+    const device = await parties.device({ checkSeconds: 1000, elapsed: () => seconds });
+    await device.contribute(parties.digest, 1);
+    parties.reply("GetInclusion", () => NOT_YET);
+    const times: number[] = [];
+    const calls = () => parties.bodies("GetInclusion").length;
+    for (; seconds < 7200; seconds += 5) {
+      await device.monitor.checkDue();
+      if (calls() > times.length) times.push(seconds);
+    }
+    assert.ok(times.length >= 9 && (times[0] ?? 99) <= 35, String(times));
+    for (const [at, time] of times.slice(0, -1).entries()) {
+      const pause = Math.min(1000, 60 * 2 ** at);
+      const gap = (times[at + 1] ?? 0) - time;
+      assert.ok(gap >= pause / 2 && gap <= 1.5 * pause + 5, `${gap} after ${time}`);
+    }
+    await device.monitor.checkDue(true);
+    assert.equal(calls(), times.length + 1);
+    seconds += 45;
+    await device.monitor.checkDue();
+    assert.equal(calls(), times.length + 2);
+  }));

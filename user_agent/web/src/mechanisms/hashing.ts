@@ -6,7 +6,7 @@
  */
 
 import { type Bytes, concat, sha256, utf8 } from "../bytes";
-import { TaskError } from "../errors";
+import { ensure } from "../errors";
 import { drawMany, type Uniform } from "../random";
 import type { MechanismSpec } from "../task/parts";
 import { type Mechanism, type Report, respond } from "./mechanism";
@@ -68,7 +68,7 @@ export class LocalHashing implements Mechanism {
     const [seeds, row] = [q ** t, q ** (t - 1n)];
     const slices = (BigInt(size) + row - 1n) / row;
     const fits = spec.digits >= MIN_DIGITS && seeds <= MAX_SEEDS && slices <= q;
-    if (!fits || !isPrime(spec.buckets)) throw new TaskError("hash_family");
+    ensure(fits && isPrime(spec.buckets), "hash_family");
     return new LocalHashing(spec, await Placement.of(slices * row, nonce), seeds);
   }
 

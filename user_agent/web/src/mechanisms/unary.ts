@@ -1,6 +1,6 @@
 /** Unary encodings, one noisy bit an item [WBLJ17]: common/mechanisms/unary.py. */
 
-import { TaskError } from "../errors";
+import { ensure } from "../errors";
 import { exactCoins, type Uniform } from "../random";
 import type { MechanismSpec } from "../task/parts";
 import type { Mechanism, Report } from "./mechanism";
@@ -19,9 +19,8 @@ export class UnaryEncoding implements Mechanism {
     private readonly domainSize: number,
     private readonly spec: MechanismSpec,
   ) {
-    if (domainSize > MAX_BITS || spec.buckets !== 2 || spec.digits !== 1) {
-      throw new TaskError("unary_size", { most: MAX_BITS });
-    }
+    const isUnary = domainSize <= MAX_BITS && spec.buckets === 2 && spec.digits === 1;
+    ensure(isUnary, "unary_size", { most: MAX_BITS });
     const isSymmetric = spec.name === "symmetric-unary";
     this.reportBytes = Math.floor(domainSize / 8) + 1;
     this.factors = isSymmetric ? 2 : 1;

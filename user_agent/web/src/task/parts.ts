@@ -3,12 +3,12 @@
 import { type Bytes, toInteger } from "../bytes";
 import { PROOF_BYTES } from "../crypto/signing";
 import { TokenKey } from "../crypto/tokens";
-import { TaskError } from "../errors";
+import { ensure } from "../errors";
 import { MECHANISMS } from "./protocols";
 import * as read from "./readers";
 
 /** Denominator of `keep_weight`. */
-export const KEEP_SUM = 2 ** 32;
+const KEEP_SUM = 2 ** 32;
 /** Denominator of a geometric distribution's weights. */
 export const RATIO_SUM = 2 ** 30;
 export const MAX_DOMAIN_SIZE = 2 ** 24;
@@ -35,8 +35,8 @@ export const mechanism: read.Reader<MechanismSpec> = (json, name) => {
   const { trueWeight, otherWeight, buckets } = spec;
   const most = otherWeight === 0n ? 1n : read.MAX_WEIGHT_SUM;
   read.checkRange("true_weight", trueWeight, otherWeight + 1n, most);
-  const total = trueWeight + (BigInt(buckets) - 1n) * otherWeight;
-  read.checkRange("the sum of the weights", total, 1n, read.MAX_WEIGHT_SUM);
+  const total = trueWeight + BigInt(buckets - 1) * otherWeight;
+  read.checkRange("the sum of the weights", total, 1, read.MAX_WEIGHT_SUM);
   return spec;
 };
 
@@ -58,13 +58,11 @@ export type Noise = ReturnType<typeof NONE | typeof BINOMIAL> | GeometricNoise;
 
 const geometric: read.Reader<GeometricNoise> = (json, name) => {
   const noise = GEOMETRIC(json, name);
-  if (noise.most < noise.peak || drawsPerItem(noise) > MAX_DRAWS) {
-    throw new TaskError("too_many_draws");
-  }
+  ensure(noise.most >= noise.peak && drawsPerItem(noise) <= MAX_DRAWS, "too_many_draws");
   return noise;
 };
 
-/** A shuffler of a task: its signed key, and what it drops, and adds to each view. */
+/** Reads a shuffler of a task: its signed key, and what it drops, and adds to each view. */
 export const shuffler = read.table({
   key: read.bytes,
   name: read.printable(64, read.ASCII),
@@ -75,16 +73,35 @@ export const shuffler = read.table({
   ),
 });
 
+export type Shuffler = ReturnType<typeof shuffler>;
+
+/**
+ * Return a task's only shuffler; raise TaskError for a chain, which this device does not answer.
+ *
+ * Where a second shuffler would count: a layer more in `prepare`; `checkKey` in policy.ts; the
+ * lengths of keys and envelopes, and ends of validity, in task.ts; all `keep` and `noise` in
+ * accounting/claims.ts; what the page says of the shuffler.
+ */
+export function onlyShuffler(shufflers: readonly Shuffler[], views: number) {
+  const [shuffler] = shufflers;
+  const value = shufflers.length;
+  ensure(shuffler && value === 1, "shuffler_count", { value });
+  const [noise] = shuffler.noise;
+  const areAlike = new Set(shuffler.noise.map((one) => JSON.stringify(one))).size === 1;
+  ensure(noise && areAlike && shuffler.noise.length === views, "noise_of_views");
+  return { shuffler, noise, keep: shuffler.keepWeight / KEEP_SUM };
+}
+
 /** The issuer whose one-time tokens a task requires, and the task's signed token key. */
 export const tokens = read.table({
   issuer: (json, name) => {
     const issuer = read.text(json, name);
-    if (!/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(issuer)) throw new TaskError("issuer_name");
+    ensure(/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(issuer), "issuer_name");
     return issuer;
   },
   key: (json, name) => {
     const key = TokenKey.of(read.bytes(json, name));
-    if (key === null) throw new TaskError("token_key");
+    ensure(key, "token_key");
     return key;
   },
   proof: proofOf,
@@ -92,7 +109,7 @@ export const tokens = read.table({
 
 function proofOf(...json: Parameters<read.Reader<Bytes>>): Bytes {
   const proof = read.bytes(...json);
-  if (proof.length !== PROOF_BYTES) throw new TaskError("proof_length");
+  ensure(proof.length === PROOF_BYTES, "proof_length");
   return proof;
 }
 

@@ -8,6 +8,7 @@
 import { type Bytes, fromBase64, toBase64 } from "../bytes";
 import {
   ForeignReplyError,
+  type MessageKey,
   PeerBusyError,
   PeerError,
   PeerRefusalError,
@@ -59,7 +60,8 @@ export class ConnectService {
     private readonly service: string,
     /** What errors call the party, such as "the shuffler". */
     private readonly whom: string,
-    private readonly deadline = DEADLINE_MILLISECONDS,
+    /** Sentences for refusals by their statuses; others only name the status. */
+    private readonly sentences: Readonly<Record<string, MessageKey>> = {},
   ) {}
 
   /** Call a method; repeat it with the same bytes while the party is away. */
@@ -89,7 +91,7 @@ export class ConnectService {
         method: "POST",
         headers: { "content-type": "application/json", "connect-protocol-version": "1" },
         body,
-        signal: AbortSignal.timeout(this.deadline),
+        signal: AbortSignal.timeout(DEADLINE_MILLISECONDS),
         credentials: "omit",
         redirect: "error",
         cache: "no-store",
@@ -98,7 +100,7 @@ export class ConnectService {
       text = await readText(response, this.whom);
     } catch (error) {
       if (error instanceof ShuffleDpError) throw error;
-      throw new PeerError("peer_away", { whom: this.whom }, { cause: error });
+      throw this.#absence(error);
     }
     const date = Date.parse(response.headers.get("date") ?? "");
     if (Number.isFinite(date)) this.clockAhead = (date - Date.now()) / 1000;
@@ -110,6 +112,16 @@ export class ConnectService {
     throw this.#refusal(response, answer);
   }
 
+  /** Name the address where the certificate may be at fault: `fetch` says no more than "failed". */
+  #absence(cause: unknown): PeerError {
+    const { whom } = this;
+    const { host, protocol } = new URL(this.base);
+    if (protocol === "https:" && cause instanceof TypeError) {
+      return new PeerError("peer_or_certificate", { whom, host }, { cause });
+    }
+    return new PeerError("peer_away", { whom }, { cause });
+  }
+
   #refusal(response: Response, answer: Message | null): ShuffleDpError {
     const { whom } = this;
     const code = typeof answer?.["code"] === "string" ? answer["code"] : "";
@@ -117,7 +129,8 @@ export class ConnectService {
     const isForeseen = response.headers.get(FORESEEN) === "1" && /^[a-z_]{1,40}$/.test(code);
     const isExhausted = code === "resource_exhausted" || response.status === 429;
     if (isForeseen && (code === "resource_exhausted" || !RETRYABLE.has(code))) {
-      return new PeerRefusalError(whom, statusOf(code), reason);
+      const status = statusOf(code);
+      return new PeerRefusalError(whom, status, reason, this.sentences[status]);
     }
     if (isExhausted) return new PeerBusyError("peer_busy", { whom });
     if (isForeseen) return new PeerUnableError("peer_unable", { whom, reason });
