@@ -5,9 +5,10 @@
  * user_agent/device_store.py. No true value is stored.
  */
 
-import { type Bytes, knownHex, toBase64, toHex } from "./bytes";
+import { type Bytes, knownBase64, knownHex, splitEvery, toBase64, toHex } from "./bytes";
 import { sha256 } from "./crypto/hashes";
 import { PolicyError, UnknownTaskError } from "./errors";
+import { HASH_BYTES } from "./log/merkle";
 import type { Records, Store } from "./store/store";
 
 export type State = "pending" | "arrived" | "refused";
@@ -141,6 +142,11 @@ export class Account {
       return changed;
     });
   }
+}
+
+/** Return the leaves of an answer that a check looks for, or found missing. */
+export function leavesOf(answer: Answer): Bytes[] {
+  return splitEvery(knownBase64(answer.leaves), HASH_BYTES);
 }
 
 async function find(records: Records, digest: string): Promise<Answer | null> {

@@ -1,10 +1,9 @@
 /** Check that answers were counted, from the analyzer's commitments: user_agent/inclusion_monitor.py. */
 
-import type { Account, Answer, Inclusion } from "../account";
-import { type Bytes, concat, knownBase64, knownHex, splitEvery, toBase64 } from "../bytes";
+import { type Account, type Answer, type Inclusion, leavesOf } from "../account";
+import { type Bytes, concat, knownHex, toBase64 } from "../bytes";
 import type { Identity } from "../crypto/signing";
 import { ProofError, ShuffleDpError, StorageError } from "../errors";
-import { HASH_BYTES } from "../log/merkle";
 import { shuffle, type Uniform } from "../random";
 import type { Shuffler } from "../transport/services";
 import { type BatchCommitment, includes, isSame, prefixOf, verifyCommitment } from "./proof";
@@ -98,10 +97,6 @@ export class InclusionMonitor {
     if (!isSame(proof.commitment, commitment)) throw new ProofError("two_commitments");
     return includes(proof, leaf);
   }
-}
-
-function leavesOf(answer: Answer): Bytes[] {
-  return splitEvery(knownBase64(answer.leaves), HASH_BYTES);
 }
 
 /** Return null for an error in requesting or verifying a proof. */
