@@ -44,14 +44,6 @@ export interface Answer {
   readonly token: string;
 }
 
-/** The token of a new answer: what to ask for, and with which credential. */
-export interface NewToken {
-  readonly key: Bytes;
-  readonly issuer: string;
-  readonly pending: Bytes;
-  readonly credential: Bytes;
-}
-
 /** What to save of a new answer. */
 export interface NewAnswer {
   readonly envelope: Bytes;
@@ -59,7 +51,13 @@ export interface NewAnswer {
   /** Whether the task lets the shuffler drop reports, so that a missing one proves nothing. */
   readonly isSampled: boolean;
   readonly deadline: number;
-  readonly tokens: NewToken | null;
+  /** The token to ask for, and with which credential; null without tokens. */
+  readonly token: {
+    readonly key: Bytes;
+    readonly issuer: string;
+    readonly pending: Bytes;
+    readonly credential: Bytes;
+  } | null;
 }
 
 const PREFIX = "answer ";
@@ -95,8 +93,8 @@ export class Account {
       const answers = await all(records);
       check(answers.map((answer) => answer.claim));
       const fresh = await prepare();
-      const { tokens } = fresh;
-      const tokenKey = tokens ? toHex(tokens.key) : "";
+      const { token } = fresh;
+      const tokenKey = token ? toHex(token.key) : "";
       if (tokenKey && answers.some((answer) => answer.tokenKey === tokenKey)) {
         throw new PolicyError("token_key_again");
       }
@@ -112,10 +110,10 @@ export class Account {
         deadline: fresh.deadline,
         receipt: "",
         tokenKey,
-        issuer: tokens?.issuer ?? "",
-        pendingToken: toBase64(tokens?.pending ?? new Uint8Array()),
-        credential: toBase64(tokens?.credential ?? new Uint8Array()),
-        credentialHash: tokens ? toHex(await sha256(tokens.credential)) : "",
+        issuer: token?.issuer ?? "",
+        pendingToken: toBase64(token?.pending ?? new Uint8Array()),
+        credential: toBase64(token?.credential ?? new Uint8Array()),
+        credentialHash: token ? toHex(await sha256(token.credential)) : "",
         token: "",
       };
       await records.put(`${PREFIX}${digest}`, answer);
