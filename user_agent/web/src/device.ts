@@ -46,7 +46,7 @@ export interface DeviceSettings {
   readonly uniform?: Uniform;
   /** Seconds since 1970 UTC. */
   readonly now?: () => number;
-  /** Average number of seconds between checks that an answer was counted. */
+  /** Largest average number of seconds between checks that an answer was counted. */
   readonly checkSeconds?: number;
   /** Seconds since any moment, which never jump. */
   readonly elapsed?: () => number;

@@ -11,7 +11,7 @@ import { type BatchCommitment, includes, isSame, prefixOf, verifyCommitment } fr
 /** Most of an answer's reports to check, drawn at random once, before any prefix is sent. */
 const MAX_CHECKED = 64;
 const PATIENCE_SECONDS = 14 * 24 * 3600;
-/** Average number of seconds before the first check of an answer; the pauses double from there. */
+/** Seconds within which an answer is checked first; the average pauses double from there. */
 const FIRST_PAUSE_SECONDS = 30;
 
 /** Checks whether the answers that arrived were counted. */
@@ -36,13 +36,13 @@ export class InclusionMonitor {
    *
    * Each has its own random times. As long as there is no proof, an attempt is one short call.
    */
-  async checkDue(isAnyDue = false): Promise<void> {
+  async checkDue(atOnce = false): Promise<void> {
     for (const answer of await this.account.answers()) {
       if (answer.state !== "arrived" || answer.inclusion !== "unchecked") continue;
       const { digest } = answer;
       const next = this.#next.get(digest) ?? this.#plan(digest, FIRST_PAUSE_SECONDS, 0);
-      const pause = isAnyDue ? FIRST_PAUSE_SECONDS : 2 * next.pause;
-      if (isAnyDue || this.elapsed() >= next.at) await this.#check(answer, pause);
+      const pause = atOnce ? FIRST_PAUSE_SECONDS : 2 * next.pause;
+      if (atOnce || this.elapsed() >= next.at) await this.#check(answer, pause);
     }
   }
 
