@@ -355,13 +355,31 @@ def test_another_persons_link_takes_over_no_answer(
 
 
 @pytest.mark.slow
+def test_a_link_that_the_issuer_does_not_know_ends_with_its_sentence(
+    parties: PageParties, visitor: Watched
+) -> None:
+    """The answer keeps its credential, so it is not sent again."""
+    page, digest = visitor.page, parties.publish().digest().hex()
+    page.goto(f"{parties.page}#task={digest}&credential={'ab' * 32}")
+    _send(page)
+
+    _warns(page, "The issuer does not accept this invitation", "cannot be sent")
+    _is_headed(page, "Refused")
+
+
+@pytest.mark.slow
 def test_a_link_to_no_question_is_not_kept(parties: PageParties, visitor: Watched) -> None:
-    """Another website can leave nothing here: the next visit asks for an invitation again."""
+    """
+    Another website can leave nothing here: the next visit asks for an invitation again.
+
+    Nor does the tab's Back list hold the link.
+    """
     page = visitor.page
     page.goto(f"{parties.page}#task={'00' * 32}&credential=ab")
     _is_headed(page, "This question cannot be answered now")
     page.goto("about:blank")
-    page.goto(parties.page)
+    page.go_back()
+    assert parties.page == page.url
 
     _is_headed(page, "You need an invitation")
 

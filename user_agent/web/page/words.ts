@@ -16,14 +16,13 @@ export function asSentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`.replace(/([.?!])\.$/, "$1");
 }
 
-/** Write a date and time. */
 export function moment(seconds: number): string {
   const format = { dateStyle: "long", timeStyle: "short" } as const;
   return new Date(1000 * seconds).toLocaleString("en", format);
 }
 
 /** Write a count with its noun, such as "1 report" and "1200 reports". */
-export function counted(count: number, noun: string, plural = `${noun}s`): string {
+export function quantity(count: number, noun: string, plural = `${noun}s`): string {
   return `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
 }
 
