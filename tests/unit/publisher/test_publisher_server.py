@@ -4,7 +4,7 @@ import asyncio
 import http.client
 import ssl
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,7 @@ from common.runtime.witness_service import load_witness_key
 from publisher.server import start
 from publisher.settings import PublisherSettings
 
-_IDENTITY: Final = SigningIdentity.generate().public_identity().raw.hex()
+_ANALYZER, _SHUFFLER = (SigningIdentity.generate().public_identity().raw.hex() for _ in range(2))
 
 
 @pytest.mark.parametrize("way", ["plaintext", "tls_directory", "tls_certificate"])
@@ -33,8 +33,8 @@ async def test_the_page_is_served_at_the_published_address(tmp_path: Path, way: 
     settings = PublisherSettings(
         state_directory=tmp_path / "state",
         shuffler="https://shuffler.example",
-        analyzer_identity=_IDENTITY,
-        shuffler_identity=_IDENTITY,
+        analyzer_identity=_ANALYZER,
+        shuffler_identity=_SHUFFLER,
         witnesses=(witness.to_text(),),
         allow_tasks_without_tokens=True,
         **ways[way],
@@ -43,23 +43,27 @@ async def test_the_page_is_served_at_the_published_address(tmp_path: Path, way: 
     address = (tmp_path / "state" / "address").read_text(encoding="ascii")
     trusted = None if way == "plaintext" else ssl.create_default_context(cafile=files.authority)
     status, body, strict = await asyncio.to_thread(_get, address, trusted)
+    other = await asyncio.to_thread(_get, address, trusted, "evil.example")
     await publisher.stop()
 
     assert (200, publisher.address) == (status, address)
     assert b"Take part" in body
+    assert (403, b"") == other[:2]
     assert (None if way == "plaintext" else "max-age=31536000") == strict
     with pytest.raises(OSError, match="refused"):
         await asyncio.to_thread(_get, address, trusted)
 
 
-def _get(address: str, trusted: ssl.SSLContext | None) -> tuple[int, bytes, str | None]:
+def _get(
+    address: str, trusted: ssl.SSLContext | None, host: str = ""
+) -> tuple[int, bytes, str | None]:
     connection = (
         http.client.HTTPSConnection(address, context=trusted, timeout=10)
         if trusted
         else http.client.HTTPConnection(address, timeout=10)
     )
     try:
-        connection.request("GET", "/")
+        connection.request("GET", "/", headers={"Host": host} if host else {})
         answer = connection.getresponse()
         return answer.status, answer.read(), answer.getheader("strict-transport-security")
     finally:
