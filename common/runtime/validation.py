@@ -135,7 +135,9 @@ def _sentence(errors: list[ErrorDetails], noun: str) -> str:
 
 
 def _name(error: ErrorDetails) -> str:
-    return ".".join(map(str, error["loc"]))
+    """Return the key that an error is of; rules of a list's items name the list."""
+    *outer, last = error["loc"]
+    return ".".join(map(str, outer if isinstance(last, int) and outer else error["loc"]))
 
 
 def _rule(message: str) -> str:
