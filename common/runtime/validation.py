@@ -135,9 +135,8 @@ def _sentence(errors: list[ErrorDetails], noun: str) -> str:
 
 
 def _name(error: ErrorDetails) -> str:
-    """Return the key that an error is of; rules of a list's items name the list."""
-    *outer, last = error["loc"]
-    return ".".join(map(str, outer if isinstance(last, int) and outer else error["loc"]))
+    # A rule of a list's items names the list.
+    return re.sub(r"(?<=.)\.\d+$", "", ".".join(map(str, error["loc"])))
 
 
 def _rule(message: str) -> str:
