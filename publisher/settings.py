@@ -7,7 +7,6 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.access import is_local
 from common.runtime.http_settings import Host
@@ -57,7 +56,6 @@ class PublisherSettings(PinSettings):
     """How many of them must have cosigned a task whose claim the page cannot check; 0 for all."""
     trial: bool = False
     """Tell people that one operator runs all parties, the publisher among them."""
-    local_epsilon_cap: Annotated[float, Field(gt=0)] = 4.0
 
     def __post_init__(self) -> None:
         pair = [file is not None for file in (self.tls_certificate, self.tls_key)]
@@ -95,9 +93,7 @@ class PublisherSettings(PinSettings):
 
         Raises WireError for a malformed key, and SettingsError for another breach of a rule.
         """
-        PublicIdentity.from_hex(self.shuffler_identity, "shuffler_identity")
-        if self.issuer_identity is not None:
-            PublicIdentity.from_hex(self.issuer_identity, "issuer_identity")
+        self.identities()
         quorum = self.witness_policy().quorum
         checking = self.checking_quorum or len(self.checking_witnesses)
         others = {each.name for each in fields(ServiceSettings)} | _OF_THE_SERVER

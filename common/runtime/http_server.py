@@ -260,7 +260,7 @@ class HttpServer:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level=logging.CRITICAL,
+            log_level=logging.ERROR,  # an exception of the application, by type and place
             access_log=False,
             proxy_headers=False,
             server_header=False,

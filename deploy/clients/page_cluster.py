@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -123,7 +124,10 @@ class PageCluster(Cluster):
             child: Child = getattr(self, party)
             status = child.process.returncode
             if status is not None:
-                raise PeerError(f"the {party} has ended with status {status}; see {child.log}")
+                how = (
+                    f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+                )
+                raise PeerError(f"the {party} has ended {how}; see {child.log}")
 
     async def watch(self, digest: TaskDigest) -> AsyncGenerator[BatchProgress]:
         """Yield a batch's progress each second; raise PeerError if a party has ended by itself."""
