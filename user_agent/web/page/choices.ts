@@ -6,9 +6,7 @@ import type { Value } from "../src/values";
 import { element } from "./dom";
 import { quantity, word } from "./words";
 
-/** Most answers that are shown as radio buttons. */
 const MOST_BUTTONS = 12;
-/** Most matches of a search that are shown at once. */
 const MOST_SHOWN = 200;
 
 /** Controls, and how to read them. */

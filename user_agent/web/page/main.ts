@@ -72,7 +72,6 @@ function show(title: string, ...parts: readonly (HTMLElement | null)[]): void {
   if (hadFocus) heading.focus();
 }
 
-/** Return what all devices of the page share. */
 async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
   const { issuer: issuerUrl, issuer_identity: issuer } = constants;
   const analyzer = Identity.fromHex(constants.analyzer_identity);
@@ -100,12 +99,10 @@ async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
 }
 
 class Page {
-  /** Sends saved answers, each with its own credential. */
-  readonly #sender: Device;
+  readonly #device: Device;
   readonly #account: Account;
   readonly #monitor: InclusionMonitor;
   readonly #invitations: Invitations;
-  readonly #devices = new Map<string, Device>();
   readonly #tabs = new BroadcastChannel("shuffledp");
   #current: Opened | undefined;
   #shown = "";
@@ -117,10 +114,10 @@ class Page {
 
   constructor(
     private readonly store: IndexedDbStore,
-    private readonly settings: DeviceSettings,
+    settings: DeviceSettings,
   ) {
-    this.#sender = new Device(settings);
-    ({ account: this.#account, monitor: this.#monitor } = this.#sender);
+    this.#device = new Device(settings);
+    ({ account: this.#account, monitor: this.#monitor } = this.#device);
     this.#invitations = new Invitations(store);
   }
 
@@ -136,21 +133,13 @@ class Page {
     setInterval(() => void this.#catchUp(), 1000 * seconds);
   }
 
-  #device({ credential, credentialHash }: Opened): Device {
-    const secret = credential && { credential: credentialBytes(credential) };
-    const known = this.#devices.get(credentialHash);
-    const device = known ?? new Device({ ...this.settings, ...secret });
-    this.#devices.set(credentialHash, device);
-    return device;
-  }
-
   /** Send what is saved, fetch what could not be fetched, and check what arrived. */
   async #catchUp(isStart = false): Promise<void> {
     if (this.#isBusy || !navigator.onLine) return;
     this.#isBusy = true;
     try {
       for (const answer of await this.#account.answers()) {
-        if (answer.state === "pending") await this.#send(this.#sender, answer.digest);
+        if (answer.state === "pending") await this.#send(answer.digest);
       }
       await this.#monitor.checkDue(isStart);
       if (this.#mayAsk && this.#current) await this.#ask(this.#current);
@@ -162,13 +151,14 @@ class Page {
     }
   }
 
-  /** Answer a task, or send its saved answer again if there is no value. */
-  async #send(device: Device, name: string, value?: Value, task?: CheckedTask): Promise<void> {
-    const digest = knownHex(name);
-    const tell = name === this.#current?.digest ? warn : () => undefined;
+  /** Answer the current task, or send a saved answer again, with its own credential. */
+  async #send(digest: string, value?: Value, checked?: CheckedTask): Promise<void> {
+    const tell = digest === this.#current?.digest ? warn : () => undefined;
+    const credential = credentialBytes(this.#current?.credential ?? "");
     try {
-      const { isRepeated, isSent, answer } = await device.contribute(digest, value ?? "", task);
-      if (isSent) await this.#invitations.arrived(name, answer.credentialHash, now());
+      const sending = this.#device.contribute(knownHex(digest), value ?? "", checked, credential);
+      const { isRepeated, isSent, answer } = await sending;
+      if (isSent) await this.#invitations.arrived(digest, answer.credentialHash, now());
       tell(isRepeated && value !== undefined ? word("answer_again") : "");
     } catch (error) {
       const isSaved = (await this.#account.find(digest)) !== null;
@@ -180,7 +170,7 @@ class Page {
   /** Show the answer to the current task, or its question, and the account. */
   async #refresh(): Promise<void> {
     const current = this.#current;
-    const answer = current ? await this.#account.find(knownHex(current.digest)) : null;
+    const answer = current ? await this.#account.find(current.digest) : null;
     const shown = answer ? stateOf(answer) : "question";
     const isNew = shown !== this.#shown;
     this.#shown = shown;
@@ -194,7 +184,7 @@ class Page {
   async #ask(invitation: Opened): Promise<void> {
     say(word("asking"));
     try {
-      const checked = await this.#device(invitation).read(knownHex(invitation.digest));
+      const checked = await this.#device.read(knownHex(invitation.digest));
       const { title, prompt } = checked.task;
       await this.#invitations.keep(invitation, title || prompt);
       this.#mayAsk = false;
@@ -233,7 +223,7 @@ class Page {
       progress.focus();
       say(word("answer_sending"));
       this.#isBusy = true;
-      await this.#send(this.#device(invitation), invitation.digest, value, checked);
+      await this.#send(invitation.digest, value, checked);
       this.#isBusy = false;
       say("");
       progress.replaceWith(send);
@@ -284,7 +274,7 @@ class Page {
 
   /** Return a link that saves what this device saw of the log, and an answer that was lost. */
   async #evidence(answer?: Answer): Promise<HTMLElement> {
-    const found = JSON.stringify({ answer, log: await this.#sender.log.evidence() }, null, 2);
+    const found = JSON.stringify({ answer, log: await this.#device.log.evidence() }, null, 2);
     const href = URL.createObjectURL(new Blob([found], { type: "application/json" }));
     const link = element("a", { href, download: "evidence.json" }, word("evidence"));
     return element("p", {}, link);

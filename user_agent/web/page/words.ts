@@ -13,7 +13,6 @@ export function asSentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`.replace(/([.?!])\.$/, "$1");
 }
 
-/** Write a date and time. */
 export function moment(seconds: number): string {
   const format = { dateStyle: "long", timeStyle: "short" } as const;
   return new Date(1000 * seconds).toLocaleString("en", format);

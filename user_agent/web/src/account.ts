@@ -5,7 +5,8 @@
  * user_agent/device_store.py. No true value is stored.
  */
 
-import { type Bytes, knownHex, sha256, toBase64, toHex } from "./bytes";
+import { type Bytes, knownHex, toBase64, toHex } from "./bytes";
+import { sha256 } from "./crypto/hashes";
 import { PolicyError, UnknownTaskError } from "./errors";
 import type { Records, Store } from "./store/store";
 
@@ -60,16 +61,15 @@ export interface NewAnswer {
   readonly tokens: NewToken | null;
 }
 
-/** Keys of answers begin with this. */
 const PREFIX = "answer ";
 const FINISHED = new Set<Inclusion>(["counted", "sampled", "unproven"]);
 
-/** The account of one person in a store. */
 export class Account {
   constructor(private readonly store: Store) {}
 
-  async find(digest: Bytes): Promise<Answer | null> {
-    return this.store.locked((records) => find(records, toHex(digest)));
+  /** Find the answer to a task by its digest in hexadecimal. */
+  find(digest: string): Promise<Answer | null> {
+    return this.store.locked((records) => find(records, digest));
   }
 
   answers(): Promise<Answer[]> {
@@ -83,13 +83,13 @@ export class Account {
    * `prepare` raises, nothing is charged.
    */
   async charge(
-    digest: Bytes,
+    digest: string,
     claim: Claim,
     check: (spent: readonly Claim[]) => void,
     prepare: () => Promise<NewAnswer>,
   ): Promise<{ readonly answer: Answer; readonly isRepeated: boolean }> {
     return this.store.locked(async (records) => {
-      const earlier = await find(records, toHex(digest));
+      const earlier = await find(records, digest);
       if (earlier) return { answer: earlier, isRepeated: true };
       const answers = await all(records);
       check(answers.map((answer) => answer.claim));
@@ -101,7 +101,7 @@ export class Account {
       }
       const leaves = fresh.isSampled ? [] : fresh.leaves.map(toHex).sort();
       const answer: Answer = {
-        digest: toHex(digest),
+        digest,
         claim,
         state: "pending",
         inclusion: fresh.isSampled ? "sampled" : "unchecked",
@@ -117,7 +117,7 @@ export class Account {
         credentialHash: tokens ? toHex(await sha256(tokens.credential)) : "",
         token: "",
       };
-      await records.put(`${PREFIX}${answer.digest}`, answer);
+      await records.put(`${PREFIX}${digest}`, answer);
       return { answer, isRepeated: false };
     });
   }

@@ -72,7 +72,6 @@ export interface Outcome {
   readonly answer: Answer;
 }
 
-/** The device of one person. */
 export class Device {
   readonly account: Account;
   readonly monitor: InclusionMonitor;
@@ -82,7 +81,7 @@ export class Device {
   private readonly issuer: Issuer | null;
   private readonly uniform: Uniform;
   private readonly now: () => number;
-  /** What `read` returned, for which digest. */
+  /** What `read` returned, for which digest in hexadecimal. */
   readonly #checked = new WeakMap<CheckedTask, { digest: string; task: Task }>();
   readonly #underWay = new Map<string, Promise<boolean>>();
 
@@ -137,20 +136,23 @@ export class Device {
    * fit; BudgetError if a total would be exceeded. Until the answer is saved nothing is charged;
    * afterwards `resendPending` sends the same bytes, unless a refusal was final.
    */
-  async contribute(digest: Bytes, value: Value, checked?: CheckedTask): Promise<Outcome> {
-    let answer = await this.account.find(digest);
-    let isRepeated = answer !== null;
-    if (answer === null) {
+  async contribute(
+    digest: Bytes,
+    value: Value,
+    checked?: CheckedTask,
+    credential = this.settings.credential,
+  ): Promise<Outcome> {
+    const name = toHex(digest);
+    const earlier = await this.account.find(name);
+    let charged = earlier && { answer: earlier, isRepeated: true };
+    if (charged === null) {
       const known = checked && this.#checked.get(checked);
-      const isKnown = known?.digest === toHex(digest);
-      const { task } = isKnown ? known : await this.read(digest);
-      if (this.now() >= task.deadline) throw new PolicyError("deadline_passed");
-      itemOf(task, value);
-      ({ answer, isRepeated } = await this.#prepare(task, digest, value));
+      const { task } = known?.digest === name ? known : await this.read(digest);
+      charged = await this.#charge(task, digest, value, credential);
     }
-    const isSent = await this.#submit(answer);
-    const latest = (await this.account.find(digest)) ?? answer;
-    return { isRepeated, isSent, answer: latest };
+    const isSent = await this.#submit(name);
+    const answer = (await this.account.find(name)) ?? charged.answer;
+    return { isRepeated: charged.isRepeated, isSent, answer };
   }
 
   /** Submit the answers that have neither arrived nor been refused; return the failures. */
@@ -159,7 +161,7 @@ export class Device {
     for (const answer of await this.account.answers()) {
       if (answer.state !== "pending" || this.#underWay.has(answer.digest)) continue;
       try {
-        await this.#submit(answer);
+        await this.#submit(answer.digest);
       } catch (error) {
         if (!(error instanceof ShuffleDpError)) throw error;
         failures.push(error);
@@ -182,45 +184,41 @@ export class Device {
     }
   }
 
-  #prepare(task: Task, digest: Bytes, value: Value) {
-    const { localEpsilon, centralEpsilon, delta, tokens } = task;
-    const { credential } = this.settings;
+  /** Charge the account, then prepare an answer and save it. */
+  #charge(task: Task, digest: Bytes, value: Value, credential: Bytes | undefined) {
+    const { localEpsilon, centralEpsilon, delta, deadline, tokens } = task;
+    if (this.now() >= deadline) throw new PolicyError("deadline_passed");
+    const item = itemOf(task, value);
     const claim = { localEpsilon, centralEpsilon, delta };
-    const check = checkTotals.bind(null, this.settings.policy);
     return this.account.charge(
-      digest,
+      toHex(digest),
       claim,
-      (spent) => check(spent, claim),
+      (spent) => checkTotals(this.settings.policy, spent, claim),
       async () => {
         let saved: NewToken | null = null;
         if (tokens) {
-          if (!credential) throw new SettingsError("no_credential");
-          const { key, issuer } = tokens;
-          const pending = PendingToken.draw(key, this.uniform);
-          saved = { key: key.der, issuer, pending, credential };
+          if (!credential?.length) throw new SettingsError("no_credential");
+          const pending = PendingToken.draw(tokens.key, this.uniform);
+          saved = { key: tokens.key.der, issuer: tokens.issuer, pending, credential };
         }
-        const prepared = await prepare(task, digest, value, this.uniform);
-        return { ...prepared, isSampled: task.keep < 1, deadline: task.deadline, tokens: saved };
+        const prepared = await prepare(task, digest, item, this.uniform);
+        return { ...prepared, isSampled: task.keep < 1, deadline, tokens: saved };
       },
     );
   }
 
-  /** Submit an answer, one call at a time; return whether this call's bytes arrived. */
-  async #submit(answer: Answer): Promise<boolean> {
-    const { digest } = answer;
-    const running = this.#underWay.get(digest);
-    if (running !== undefined) {
-      await running;
-      return false;
-    }
-    const sending = this.#send(digest).finally(() => this.#underWay.delete(digest));
-    this.#underWay.set(digest, sending);
+  /** Submit a task's answer, one call at a time; return whether this call's bytes arrived. */
+  async #submit(name: string): Promise<boolean> {
+    const running = this.#underWay.get(name);
+    if (running !== undefined) return running.then(() => false);
+    const sending = this.#send(name).finally(() => this.#underWay.delete(name));
+    this.#underWay.set(name, sending);
     return sending;
   }
 
   async #send(name: string): Promise<boolean> {
     const digest = knownHex(name);
-    const answer = await this.account.find(digest);
+    const answer = await this.account.find(name);
     if (answer === null || answer.state === "arrived") return false;
     const envelope = knownBase64(answer.envelope);
     const token = await this.#token(answer, digest);

@@ -28,7 +28,6 @@ export class ShuffleDpError extends Error {
   }
 }
 
-/** Return an error's sentence. */
 export function sentence(key: MessageKey, parameters: Parameters = {}): string {
   return filled(messages[key], parameters);
 }

@@ -98,7 +98,6 @@ export function checkTotals(policy: Policy, spent: readonly Claim[], claim: Clai
   }
 }
 
-/** Return the sum of the local ε, rounded up. */
 export function localTotal(claims: readonly Claim[]): number {
   return sumUpper(claims.map((claim) => claim.localEpsilon));
 }

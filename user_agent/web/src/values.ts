@@ -18,21 +18,21 @@ const NUMBER = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
 
 /** Return the item of a value; raise ValueRangeError if it does not fit the task. */
 export function itemOf(task: Task, value: Value): number {
-  const { breakdown, edges, valueLabels, domainSize } = task;
-  const ofGroup = Math.floor(domainSize / task.groups);
-  let [rest, first, size] = [typeof value === "string" ? normalize(value) : value, 0, domainSize];
-  if (breakdown && (edges || typeof rest === "string")) {
-    const [text, group] = splitGroup(String(rest), breakdown);
-    [rest, first, size] = [text, group * ofGroup, ofGroup];
-  }
-  let item: number;
-  if (edges) item = edges.bucketOf(numberFrom(rest));
-  else if (typeof rest === "string") {
-    item = namedItem(rest, valueLabels, size);
-  } else item = rest;
-  if (!Number.isInteger(item)) throw new ValueRangeError("not_an_item");
-  if (item < 0 || item >= size) throw new ValueRangeError("item_outside", { most: size - 1 });
-  return first + item;
+  const { breakdown, edges, domainSize } = task;
+  const given = typeof value === "string" ? normalize(value) : value;
+  if (!breakdown || !(edges || typeof given === "string")) return placeOf(task, given, domainSize);
+  const [rest, group] = splitGroup(String(given), breakdown);
+  const size = domainSize / task.groups;
+  return group * size + placeOf(task, rest, size);
+}
+
+/** Return the place of a value among the values of its group, or among all items. */
+function placeOf({ edges, valueLabels }: Task, value: Value, size: number): number {
+  const named = () => (typeof value === "string" ? namedItem(value, valueLabels, size) : value);
+  const place = edges ? edges.bucketOf(numberFrom(value)) : named();
+  if (!Number.isInteger(place)) throw new ValueRangeError("not_an_item");
+  if (place < 0 || place >= size) throw new ValueRangeError("item_outside", { most: size - 1 });
+  return place;
 }
 
 function numberFrom(value: Value): number {

@@ -5,10 +5,7 @@ import { BudgetError, PolicyError } from "../src/errors";
 import { MemoryStore } from "../src/store/store";
 
 const CLAIM = { localEpsilon: 1, centralEpsilon: 0.1, delta: 1e-6 };
-const [FIRST, SECOND] = [1, 2].map((n) => new Uint8Array(32).fill(n)) as [
-  Uint8Array<ArrayBuffer>,
-  Uint8Array<ArrayBuffer>,
-];
+const [FIRST, SECOND] = ["11".repeat(32), "22".repeat(32)];
 const LEAF = new Uint8Array(32).fill(9);
 
 const tokens = {
@@ -18,7 +15,7 @@ const tokens = {
   credential: Uint8Array.of(3),
 };
 
-function charge(account: Account, digest: typeof FIRST, changes: Partial<NewAnswer> = {}) {
+function charge(account: Account, digest: string, changes: Partial<NewAnswer> = {}) {
   const fresh = { envelope: LEAF, leaves: [LEAF], isSampled: false, deadline: 1, tokens: null };
   return account.charge(
     digest,
@@ -56,7 +53,7 @@ test("of a task whose reports the shuffler may drop, none is looked for", async 
 
 test("of answers at once that exceed a total together, the losers are not charged", async () => {
   const account = new Account(new MemoryStore());
-  const calls = [1, 2, 3, 4, 5].map((n) => charge(account, new Uint8Array(32).fill(n)));
+  const calls = [1, 2, 3, 4, 5].map((n) => charge(account, `${n}0`.repeat(32)));
   const outcomes = await Promise.allSettled(calls);
   assert.equal(outcomes.filter((one) => one.status === "fulfilled").length, 2);
   assert.equal((await account.answers()).length, 2);

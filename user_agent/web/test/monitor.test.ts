@@ -21,7 +21,7 @@ async function answered(parties: Parties, leaves: Bytes) {
   const device = await parties.device();
   await device.contribute(parties.digest, 1);
   await device.account.change(parties.shown.digest, { leaves: toBase64(leaves) });
-  const inclusion = async () => (await device.account.find(parties.digest))?.inclusion;
+  const inclusion = async () => (await device.account.find(parties.shown.digest))?.inclusion;
   return { device, inclusion };
 }
 
@@ -51,7 +51,7 @@ test("of many reports 64 are drawn, once, before any prefix is sent", () =>
   withParties("grr", async (parties) => {
     const all = Array.from({ length: 300 }, (_, n) => createHash("sha256").update(`${n}`).digest());
     const { device, inclusion } = await answered(parties, concat(...all));
-    const kept = async () => (await device.account.find(parties.digest))?.leaves ?? "";
+    const kept = async () => (await device.account.find(parties.shown.digest))?.leaves ?? "";
     const before: string[] = [];
     parties.reply("GetInclusion", ({ prefix }) =>
       prefix ? NOT_YET : [200, parties.shown.inclusion],

@@ -15,7 +15,6 @@ import { binomialWindow, MARGIN, MAX_EPSILON, upperTails } from "./binomial";
 /** Largest probability, charged to δ, that more users are excluded than assumed. */
 const EXCLUDED_TAIL = 1e-20;
 
-/** Return δ of noise that is binomial. */
 export function binomialDelta(
   trials: number,
   chance: number,

@@ -7,19 +7,10 @@
  * 7.1]. Code that shares its machine with an attacker who measures it must not rely on this module.
  */
 
-import {
-  type Bytes,
-  concat,
-  equal,
-  fromInteger,
-  knownHex,
-  sha256,
-  sha384,
-  toInteger,
-  utf8,
-} from "../bytes";
+import { type Bytes, concat, equal, fromInteger, knownHex, toInteger, utf8 } from "../bytes";
 import { ProofError, WireError } from "../errors";
 import { drawBytes, type Uniform } from "../random";
+import { sha256, sha384 } from "./hashes";
 
 export const MODULUS_BYTES = 256;
 const NONCE_BYTES = 32;
@@ -72,7 +63,6 @@ export function tokenChallenge(digest: Bytes, issuer: string): Bytes {
   );
 }
 
-/** A token that was requested and not yet received. */
 export class PendingToken {
   readonly #nonce: Bytes;
   readonly #salt: Bytes;
@@ -158,7 +148,6 @@ function inverse(value: bigint, modulus: bigint): bigint {
   return r0 === 1n ? ((s0 % modulus) + modulus) % modulus : 0n;
 }
 
-/** Raise to the public exponent 65537. */
 function power(value: bigint, modulus: bigint): bigint {
   let squared = value;
   for (let bit = 0; bit < 16; bit++) squared = (squared * squared) % modulus;

@@ -5,7 +5,8 @@
  * that anyone who pins the keys can compare it with what others saw.
  */
 
-import { type Bytes, concat, equal, knownBase64, sha256, toBase64, toHex, utf8 } from "../bytes";
+import { type Bytes, concat, equal, knownBase64, toBase64, toHex, utf8 } from "../bytes";
+import { sha256 } from "../crypto/hashes";
 import type { SignedTask } from "../crypto/signing";
 import { ForkError, ProofError, SettingsError, WitnessQuorumError } from "../errors";
 import type { Records, Store } from "../store/store";
@@ -17,7 +18,6 @@ const WEEK_SECONDS = 7 * 24 * 3600;
 const CLOCK_SKEW_SECONDS = 300;
 const MAX_REFUSED = 64;
 const TASK_ENTRY = 1;
-/** Keys of evidence begin with this. */
 const PREFIX = "log ";
 
 /** An entry that the device found, or refused, under a checkpoint; bytes are in base64. */
@@ -90,17 +90,14 @@ async function checkContinues(
 ): Promise<void> {
   const sizes = { old: last.size, size: signed.size };
   if (signed.size < last.size) throw new ProofError("log_shrank", sizes);
-  let isProven: boolean;
-  try {
-    isProven = await isConsistent(last.size, last.root, signed.size, signed.root, path);
-  } catch (error) {
-    if (!(error instanceof ProofError)) throw error;
-    isProven = false;
-  }
+  const proving = isConsistent(last.size, last.root, signed.size, signed.root, path);
+  const isProven = await proving.catch((error) => {
+    if (error instanceof ProofError) return false; // a path of another length
+    throw error;
+  });
   if (!isProven) throw new ForkError("log_forked", sizes);
 }
 
-/** The device's view of the log. */
 export class DeviceLog {
   constructor(
     private readonly fetchLogged: (digest: Bytes, size: bigint) => Promise<LoggedTask>,
@@ -147,7 +144,6 @@ export class DeviceLog {
     }
   }
 
-  /** Return what this device saw of the log. */
   evidence(): Promise<LogEvidence[]> {
     return this.store.locked((records) => all(records));
   }

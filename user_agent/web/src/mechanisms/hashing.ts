@@ -5,7 +5,8 @@
  * seed is a uniform vector a, 0 included; the hash is ⟨a, v⟩ mod q.
  */
 
-import { type Bytes, concat, sha256, utf8 } from "../bytes";
+import { type Bytes, concat, utf8 } from "../bytes";
+import { sha256 } from "../crypto/hashes";
 import { ensure } from "../errors";
 import { drawMany, type Uniform } from "../random";
 import type { MechanismSpec } from "../task/parts";

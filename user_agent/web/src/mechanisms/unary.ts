@@ -8,7 +8,6 @@ import type { Mechanism, Report } from "./mechanism";
 /** Largest number of items: a report has one spare bit. */
 const MAX_BITS = 8 * 65_536 - 1;
 
-/** Symmetric (SUE) or optimized (OUE) unary encoding. */
 export class UnaryEncoding implements Mechanism {
   readonly reportBytes: number;
   readonly factors: number;

@@ -6,7 +6,6 @@ import * as read from "./readers";
 /** Between a group's name and a label or a value, as in `DE / flu`. */
 export const GROUP_SEPARATOR = " / ";
 
-/** Return a label without its group. */
 export function withoutGroup(label: string): string {
   return label.split(GROUP_SEPARATOR).slice(1).join(GROUP_SEPARATOR);
 }
@@ -112,7 +111,6 @@ function computed(isEqual: boolean, low: number, high: number, buckets: number):
   return rounded;
 }
 
-/** numpy's linspace. */
 function spread(start: number, end: number, intervals: number): number[] {
   const step = (end - start) / intervals;
   const line = Array.from({ length: intervals + 1 }, (_, at) => at * step + start);
@@ -138,7 +136,6 @@ const BREAKDOWN = read.table({
   attribute: read.printable(MAX_CHARACTERS),
   groups: read.listOf(read.text),
 });
-/** A public attribute by which results are broken down. */
 export type Breakdown = ReturnType<typeof BREAKDOWN>;
 
 export const breakdown: read.Reader<Breakdown> = (json, name) => {

@@ -6,7 +6,6 @@ import type { Mechanism, Report } from "../mechanisms/mechanism";
 import type { Uniform } from "../random";
 import * as read from "./readers";
 
-/** Denominator of `extra_weight`. */
 export const EXTRA_WEIGHT_SUM = 2 ** 32;
 
 const MAX_DUMMIES = 2 ** 20;
@@ -40,7 +39,6 @@ const EACH_ITEM = read.table({
   most,
 });
 
-/** Reads a view's dummies. */
 export const dummies = read.union<UniformDummies | ItemDummies>("distribution", {
   fixed: (...json) => new UniformDummies(FIXED(...json), 0),
   fractional: (...json) => new UniformDummies(FRACTIONAL(...json), 1),
@@ -91,7 +89,6 @@ export class UniformDummies implements Dummies {
     return this.most === 0 || (this.distribution === "fractional" && this.lengths.length === 2);
   }
 
-  /** Draw the number of one user's dummies. */
   drawNumber(uniform: Uniform): number {
     if (this.distribution !== "negative-binomial") {
       return this.perUser + successes(this.extraWeight, this.trials, uniform).length;

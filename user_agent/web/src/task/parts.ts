@@ -7,7 +7,6 @@ import { ensure } from "../errors";
 import { MECHANISMS } from "./protocols";
 import * as read from "./readers";
 
-/** Denominator of `keep_weight`. */
 const KEEP_SUM = 2 ** 32;
 /** Denominator of a geometric distribution's weights. */
 export const RATIO_SUM = 2 ** 30;
@@ -17,6 +16,8 @@ const MAX_REPORT_BYTES = 65_536;
 const MAX_PER_ITEM = 2 ** 24;
 const MAX_GEOMETRIC = 2 ** 20;
 const MAX_DRAWS = 2 ** 20;
+const MAX_SHUFFLER_DUMMIES = 10 ** 9;
+const MAX_SHUFFLER_DRAWS = 10 ** 10;
 
 const MECHANISM = read.table({
   name: read.choice(...MECHANISMS),
@@ -118,8 +119,15 @@ export function endOfValidity(proof: Bytes): bigint {
   return toInteger(proof.subarray(0, 8));
 }
 
+/** Check the average number of the shuffler's dummies of all items, and of draws for them. */
+export function checkNoise(noise: Noise, domainSize: number): void {
+  const dummies = Math.ceil(domainSize * meanOfNoise(noise));
+  const draws = Math.ceil(domainSize * drawsPerItem(noise));
+  ensure(dummies <= MAX_SHUFFLER_DUMMIES && draws <= MAX_SHUFFLER_DRAWS, "too_many_draws");
+}
+
 /** Approximate number of draws for one item's dummies, as in common/task/shuffler_spec.py. */
-export function drawsPerItem(noise: Noise): number {
+function drawsPerItem(noise: Noise): number {
   if (noise.distribution !== "geometric") return meanOfNoise(noise) / 32;
   const side = (ratio: number, length: number) => {
     const fits = -Math.expm1(length * Math.log(ratio / RATIO_SUM));
@@ -128,8 +136,7 @@ export function drawsPerItem(noise: Noise): number {
   return side(noise.leftWeight, noise.peak) + side(noise.rightWeight, noise.most - noise.peak + 1);
 }
 
-/** Average number of the shuffler's dummies of one item. */
-export function meanOfNoise(noise: Noise): number {
+function meanOfNoise(noise: Noise): number {
   if (noise.distribution !== "geometric") return "trials" in noise ? noise.trials / 2 : 0;
   let [total, sum] = [0, 0];
   for (let z = 0; z <= noise.most; z++) {

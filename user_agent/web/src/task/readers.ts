@@ -123,7 +123,6 @@ export function printable(most: number, pattern = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]
   return optional(read, "");
 }
 
-/** For `printable`: ASCII alone. */
 export const ASCII = /^[ -~]*$/;
 
 type Whole = number | bigint;

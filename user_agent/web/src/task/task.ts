@@ -9,18 +9,7 @@ import { ensure, PolicyError } from "../errors";
 import { parseCanonical } from "./canonical";
 import { breakdown, edges, GROUP_SEPARATOR, hierarchySizes, withoutGroup } from "./domain";
 import { type Dummies, dummies, ItemDummies, LevelDummies, UniformDummies } from "./dummies";
-import {
-  drawsPerItem,
-  endOfValidity,
-  MAX_DOMAIN_SIZE,
-  meanOfNoise,
-  mechanism,
-  type Noise,
-  onlyShuffler,
-  type Shuffler,
-  shuffler,
-  tokens,
-} from "./parts";
+import * as parts from "./parts";
 import { PROTOCOLS, type ProtocolRow } from "./protocols";
 import * as read from "./readers";
 
@@ -31,8 +20,6 @@ const MAX_ENVELOPE_BYTES = 1024 * 1024;
 const MAX_USERS = 10 ** 9;
 const MAX_LOCAL_EPSILON = 20;
 const MIN_DELTA = 1e-15;
-const MAX_SHUFFLER_DUMMIES = 10 ** 9;
-const MAX_SHUFFLER_DRAWS = 10 ** 10;
 
 /** Read a name that this device knows; raise PolicyError, with the name, for any other. */
 function known<T extends string>(names: readonly T[]): read.Reader<T> {
@@ -50,13 +37,13 @@ const TASK = read.table({
   protocol: known([...PROTOCOLS.keys()]),
   suite: known(Object.keys(SUITES) as SuiteName[]),
   kind: read.choice("categorical", "ordered"),
-  views: read.listOf(read.table({ domain_size: read.whole(1, MAX_DOMAIN_SIZE), dummies })),
-  shufflers: read.listOf(shuffler),
-  mechanism,
+  views: read.listOf(read.table({ domain_size: read.whole(1, parts.MAX_DOMAIN_SIZE), dummies })),
+  shufflers: read.listOf(parts.shuffler),
+  mechanism: parts.mechanism,
   labels: read.optional(read.listOf(read.text), []),
   edges: read.optional(edges, null),
   breakdown: read.optional(breakdown, null),
-  tokens: read.optional(tokens, null),
+  tokens: read.optional(parts.tokens, null),
   delta: read.double,
   n_min: read.whole(1, MAX_USERS),
   target_size: read.whole(1, MAX_USERS),
@@ -81,8 +68,8 @@ type Stated = ReturnType<typeof TASK>;
 /** A task that keeps every rule of its format, and what follows from its fields. */
 export interface Task extends Stated {
   readonly row: ProtocolRow;
-  readonly shuffler: Shuffler;
-  readonly noise: Noise;
+  readonly shuffler: parts.Shuffler;
+  readonly noise: parts.Noise;
   /** Probability that the shuffler keeps a report. */
   readonly keep: number;
   /** Number of groups of the breakdown; 1 without one. */
@@ -117,7 +104,7 @@ export function parseTask(raw: Uint8Array): Task {
   const dummies = dummiesOfViews(stated, levelSizes.length);
   const task: Task = {
     ...stated,
-    ...onlyShuffler(stated.shufflers, views.length),
+    ...parts.onlyShuffler(stated.shufflers, views.length),
     row: PROTOCOLS.get(stated.protocol) as ProtocolRow,
     groups,
     domainSize,
@@ -144,7 +131,7 @@ function dummiesOfViews({ views }: Stated, levels: number): Dummies {
 }
 
 function checkProtocol(task: Task): void {
-  const { row, protocol, mechanism: spec, dummies, noise, domainSize } = task;
+  const { row, protocol, mechanism: spec, dummies, noise } = task;
   const hashesNothing = row.mechanism === "local-hashing" && spec.name === "grr";
   ensure(spec.name === row.mechanism || hashesNothing, "mechanism", { protocol });
   const forbidden = spec.otherWeight === 0n ? "required" : "none";
@@ -154,9 +141,7 @@ function checkProtocol(task: Task): void {
   ensure(fits, "dummies_of_protocol", { protocol });
   const isOwn = noise.distribution === row.noise && (task.keep === 1 || row.samples);
   ensure(isOwn, "shuffler_of_protocol", { protocol });
-  const drawn = Math.ceil(domainSize * meanOfNoise(noise));
-  const draws = Math.ceil(domainSize * drawsPerItem(noise));
-  ensure(drawn <= MAX_SHUFFLER_DUMMIES && draws <= MAX_SHUFFLER_DRAWS, "too_many_draws");
+  parts.checkNoise(noise, task.domainSize);
   const { buckets } = row;
   if (buckets && !hashesNothing) read.checkRange("buckets", spec.buckets, buckets, buckets);
 }
@@ -165,7 +150,7 @@ function checkDomain(task: Task): void {
   const { domainSize: size, row, labels, dummies, groups, levelSizes, views, edges } = task;
   const { name, buckets, digits } = task.mechanism;
   const isTree = name === "hierarchy";
-  read.checkRange("domain_size", size, 2, MAX_DOMAIN_SIZE);
+  read.checkRange("domain_size", size, 2, parts.MAX_DOMAIN_SIZE);
   ensure(!row.isBinary || size === 2, "binary", { protocol: task.protocol });
   const kind = edges || isTree ? "ordered" : "categorical";
   ensure(task.kind === kind && (!isTree || edges), "kind");
@@ -213,7 +198,7 @@ function checkKeysAndSizes(task: Task): void {
   const areKeys = [task.analyzerKey, shuffler.key].every((key) => key.length === publicKeyBytes);
   ensure(areKeys && task.nonce.length === 32, "key_length");
   for (const proof of [shuffler.proof, task.tokens?.proof]) {
-    ensure(!proof?.length || task.deadline <= endOfValidity(proof), "deadline_after_key");
+    ensure(!proof?.length || task.deadline <= parts.endOfValidity(proof), "deadline_after_key");
   }
   const reports = (lengths.at(-1) ?? 0) * (task.mechanism.reportBytes + overheadBytes);
   const total = SUBMISSION_ID_BYTES + reports + overheadBytes;

@@ -24,28 +24,28 @@ const FIRST_PAUSE_MILLISECONDS = 250;
 /** Header of every error that a service foresees, except overload. */
 const FORESEEN = "shuffledp-foreseen";
 const MAX_REASON_CHARACTERS = 300;
-/** Connect's codes of refusals. */
-const REFUSALS = new Set([
-  "invalid_argument",
-  "not_found",
-  "already_exists",
-  "permission_denied",
-  "unauthenticated",
-  "resource_exhausted",
-  "failed_precondition",
-  "out_of_range",
-  "unimplemented",
-  "data_loss",
-]);
-const RETRYABLE = new Set([
-  "unavailable",
-  "deadline_exceeded",
-  "resource_exhausted",
-  "aborted",
-  "canceled",
-  "internal",
-  "unknown",
-]);
+/** Connect's codes, and whether a call that got one may be repeated. */
+const CODES: ReadonlyMap<string, boolean> = new Map(
+  Object.entries({
+    invalid_argument: false,
+    not_found: false,
+    already_exists: false,
+    permission_denied: false,
+    unauthenticated: false,
+    failed_precondition: false,
+    out_of_range: false,
+    unimplemented: false,
+    data_loss: false,
+    resource_exhausted: true,
+    unavailable: true,
+    deadline_exceeded: true,
+    aborted: true,
+    canceled: true,
+    internal: true,
+    unknown: true,
+  }),
+);
+const EXHAUSTED = "resource_exhausted";
 
 /** The fields of a message; bytes and 64-bit integers are strings, as in protobuf's JSON. */
 export type Message = Readonly<Record<string, unknown>>;
@@ -127,22 +127,18 @@ export class ConnectService {
     const code = typeof answer?.["code"] === "string" ? answer["code"] : "";
     const reason = typeof answer?.["message"] === "string" ? printable(answer["message"]) : "";
     const isForeseen = response.headers.get(FORESEEN) === "1" && /^[a-z_]{1,40}$/.test(code);
-    const isExhausted = code === "resource_exhausted" || response.status === 429;
-    if (isForeseen && (code === "resource_exhausted" || !RETRYABLE.has(code))) {
-      const status = statusOf(code);
+    const isRetryable = CODES.get(code) ?? false;
+    if (isForeseen && (code === EXHAUSTED || !isRetryable)) {
+      const status = CODES.has(code) ? code.toUpperCase() : "UNKNOWN";
       return new PeerRefusalError(whom, status, reason, this.sentences[status]);
     }
-    if (isExhausted) return new PeerBusyError("peer_busy", { whom });
+    if (code === EXHAUSTED || response.status === 429)
+      return new PeerBusyError("peer_busy", { whom });
     if (isForeseen) return new PeerUnableError("peer_unable", { whom, reason });
-    const isAway = code === "" ? response.status >= 500 : RETRYABLE.has(code);
+    const isAway = code === "" ? response.status >= 500 : isRetryable;
     if (isAway) return new PeerError("peer_away", { whom });
     return new ForeignReplyError("peer_foreign", { whom, status: response.status });
   }
-}
-
-/** Return gRPC's name of a status; UNKNOWN for a text that is none. */
-function statusOf(code: string): string {
-  return REFUSALS.has(code) ? code.toUpperCase() : "UNKNOWN";
 }
 
 /** Shorten a text from elsewhere to printable ASCII, which cannot turn around what follows it. */

@@ -33,7 +33,6 @@ export interface LoggedTask {
   readonly proof: LogProof;
 }
 
-/** The shuffler. */
 export class Shuffler extends ConnectService {
   constructor(base: string) {
     super(base, "shuffledp.v1.Shuffler", "the shuffler", { ALREADY_EXISTS: "answered_elsewhere" });
