@@ -1,7 +1,7 @@
 /** The page to take part: shows a task, answers it once, and finds the answer counted. */
 
-import type { Account, Answer, Claim } from "../src/account";
-import { knownBase64, knownHex, splitEvery, toHex } from "../src/bytes";
+import { type Account, type Answer, type Claim, leavesOf } from "../src/account";
+import { knownHex, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
 import {
@@ -16,7 +16,6 @@ import {
 import type { InclusionMonitor } from "../src/inclusion/monitor";
 import { NoteKey } from "../src/log/checkpoint";
 import { WitnessPolicy } from "../src/log/device_log";
-import { HASH_BYTES } from "../src/log/merkle";
 import { IndexedDbStore } from "../src/store/store";
 import type { Value } from "../src/values";
 import { choicesOf } from "./choices";
@@ -252,13 +251,12 @@ class Page {
     const state = stateOf(answer);
     const { credentialHash: used } = answer;
     const isAnother = used !== "" && used !== this.#current?.credentialHash;
-    const leaves = splitEvery(knownBase64(answer.leaves), HASH_BYTES).map(toHex);
     const receipt: Row[] = [
       [word("receipt_time"), arrivedAt ? moment(arrivedAt) : ""],
       [word("receipt_task"), answer.digest],
       [word("receipt_answer"), answer.envelopeHash],
       [word("receipt_signed"), answer.receipt],
-      [word("receipt_leaves"), leaves.join(" ")],
+      [word("receipt_leaves"), leavesOf(answer).map(toHex).join(" ")],
     ];
     show(
       word(`state ${state}`),

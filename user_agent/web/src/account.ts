@@ -5,9 +5,10 @@
  * user_agent/device_store.py. No true value is stored.
  */
 
-import { type Bytes, knownHex, toBase64, toHex } from "./bytes";
+import { type Bytes, knownBase64, knownHex, splitEvery, toBase64, toHex } from "./bytes";
 import { sha256 } from "./crypto/hashes";
 import { PolicyError, UnknownTaskError } from "./errors";
+import { HASH_BYTES } from "./log/merkle";
 import type { Records, Store } from "./store/store";
 
 export type State = "pending" | "arrived" | "refused";
@@ -43,14 +44,6 @@ export interface Answer {
   readonly token: string;
 }
 
-/** The token of a new answer: what to ask for, and with which credential. */
-export interface NewToken {
-  readonly key: Bytes;
-  readonly issuer: string;
-  readonly pending: Bytes;
-  readonly credential: Bytes;
-}
-
 /** What to save of a new answer. */
 export interface NewAnswer {
   readonly envelope: Bytes;
@@ -58,7 +51,13 @@ export interface NewAnswer {
   /** Whether the task lets the shuffler drop reports, so that a missing one proves nothing. */
   readonly isSampled: boolean;
   readonly deadline: number;
-  readonly tokens: NewToken | null;
+  /** The token to ask for, and with which credential; null without tokens. */
+  readonly token: {
+    readonly key: Bytes;
+    readonly issuer: string;
+    readonly pending: Bytes;
+    readonly credential: Bytes;
+  } | null;
 }
 
 const PREFIX = "answer ";
@@ -94,8 +93,8 @@ export class Account {
       const answers = await all(records);
       check(answers.map((answer) => answer.claim));
       const fresh = await prepare();
-      const { tokens } = fresh;
-      const tokenKey = tokens ? toHex(tokens.key) : "";
+      const { token } = fresh;
+      const tokenKey = token ? toHex(token.key) : "";
       if (tokenKey && answers.some((answer) => answer.tokenKey === tokenKey)) {
         throw new PolicyError("token_key_again");
       }
@@ -111,10 +110,10 @@ export class Account {
         deadline: fresh.deadline,
         receipt: "",
         tokenKey,
-        issuer: tokens?.issuer ?? "",
-        pendingToken: toBase64(tokens?.pending ?? new Uint8Array()),
-        credential: toBase64(tokens?.credential ?? new Uint8Array()),
-        credentialHash: tokens ? toHex(await sha256(tokens.credential)) : "",
+        issuer: token?.issuer ?? "",
+        pendingToken: toBase64(token?.pending ?? new Uint8Array()),
+        credential: toBase64(token?.credential ?? new Uint8Array()),
+        credentialHash: token ? toHex(await sha256(token.credential)) : "",
         token: "",
       };
       await records.put(`${PREFIX}${digest}`, answer);
@@ -141,6 +140,11 @@ export class Account {
       return changed;
     });
   }
+}
+
+/** Return the leaves of an answer that a check looks for, or found missing. */
+export function leavesOf(answer: Answer): Bytes[] {
+  return splitEvery(knownBase64(answer.leaves), HASH_BYTES);
 }
 
 async function find(records: Records, digest: string): Promise<Answer | null> {

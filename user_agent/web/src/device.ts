@@ -5,7 +5,7 @@
  * same bytes.
  */
 
-import { Account, type Answer, type NewToken } from "./account";
+import { Account, type Answer } from "./account";
 import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
 import { isValidReceipt, verifyTask } from "./crypto/signing";
@@ -46,7 +46,7 @@ export interface DeviceSettings {
   readonly uniform?: Uniform;
   /** Seconds since 1970 UTC. */
   readonly now?: () => number;
-  /** Average number of seconds between checks that an answer was counted. */
+  /** Largest average number of seconds between checks that an answer was counted. */
   readonly checkSeconds?: number;
   /** Seconds since any moment, which never jump. */
   readonly elapsed?: () => number;
@@ -133,14 +133,15 @@ export class Device {
    *
    * Given what `read` returned for this digest, it needs no connection until the answer is saved;
    * anything else is read again. Raises what `read` does; ValueRangeError if the value does not
-   * fit; BudgetError if a total would be exceeded. Until the answer is saved nothing is charged;
-   * afterwards `resendPending` sends the same bytes, unless a refusal was final.
+   * fit; BudgetError if a total would be exceeded. Until the answer is saved, with the credential to
+   * ask the issuer with, nothing is charged; afterwards `resendPending` sends the same bytes, unless
+   * a refusal was final.
    */
   async contribute(
     digest: Bytes,
     value: Value,
     checked?: CheckedTask,
-    credential = this.settings.credential,
+    credential = this.settings.credential ?? new Uint8Array(),
   ): Promise<Outcome> {
     const name = toHex(digest);
     const earlier = await this.account.find(name);
@@ -185,9 +186,10 @@ export class Device {
   }
 
   /** Charge the account, then prepare an answer and save it. */
-  #charge(task: Task, digest: Bytes, value: Value, credential: Bytes | undefined) {
+  #charge(task: Task, digest: Bytes, value: Value, credential: Bytes) {
     const { localEpsilon, centralEpsilon, delta, deadline, tokens } = task;
     if (this.now() >= deadline) throw new PolicyError("deadline_passed");
+    if (tokens && !credential.length) throw new SettingsError("no_credential");
     const item = itemOf(task, value);
     const claim = { localEpsilon, centralEpsilon, delta };
     return this.account.charge(
@@ -195,14 +197,14 @@ export class Device {
       claim,
       (spent) => checkTotals(this.settings.policy, spent, claim),
       async () => {
-        let saved: NewToken | null = null;
-        if (tokens) {
-          if (!credential?.length) throw new SettingsError("no_credential");
-          const pending = PendingToken.draw(tokens.key, this.uniform);
-          saved = { key: tokens.key.der, issuer: tokens.issuer, pending, credential };
-        }
+        const token = tokens && {
+          key: tokens.key.der,
+          issuer: tokens.issuer,
+          pending: PendingToken.draw(tokens.key, this.uniform),
+          credential,
+        };
         const prepared = await prepare(task, digest, item, this.uniform);
-        return { ...prepared, isSampled: task.keep < 1, deadline, tokens: saved };
+        return { ...prepared, isSampled: task.keep < 1, deadline, token };
       },
     );
   }

@@ -56,16 +56,15 @@ function splitGroup(text: string, breakdown: Breakdown): [string, number] {
     throw new ValueRangeError("no_group", { attribute: breakdown.attribute, words });
   }
   const rest = text.slice(found.length).trimStart().slice(1);
-  return [rest.trim(), groups.indexOf(found)];
+  return [normalize(rest), groups.indexOf(found)];
 }
 
 /** Parse an item's label or number; with labels, a number needs a # before it. */
 function namedItem(text: string, labels: readonly string[], size: number): number {
-  const wanted = normalize(text);
-  const found = labels.map(normalize).indexOf(wanted);
+  const found = labels.map(normalize).indexOf(text);
   if (found >= 0) return found;
-  const digits = wanted.replace(/^#/, "");
-  if ((digits !== wanted || labels.length === 0) && ITEM.test(digits)) return Number(digits);
+  const digits = text.replace(/^#/, "");
+  if ((digits !== text || labels.length === 0) && ITEM.test(digits)) return Number(digits);
   if (labels.length === 0) throw new ValueRangeError("item_outside", { most: size - 1 });
   const words = labels.slice(0, LISTED).join(", ");
   throw new ValueRangeError("no_label", { words, most: size - 1 });

@@ -8,7 +8,7 @@ const CLAIM = { localEpsilon: 1, centralEpsilon: 0.1, delta: 1e-6 };
 const [FIRST, SECOND] = ["11".repeat(32), "22".repeat(32)];
 const LEAF = new Uint8Array(32).fill(9);
 
-const tokens = {
+const token = {
   key: Uint8Array.of(1),
   issuer: "a.example",
   pending: Uint8Array.of(2),
@@ -16,7 +16,7 @@ const tokens = {
 };
 
 function charge(account: Account, digest: string, changes: Partial<NewAnswer> = {}) {
-  const fresh = { envelope: LEAF, leaves: [LEAF], isSampled: false, deadline: 1, tokens: null };
+  const fresh = { envelope: LEAF, leaves: [LEAF], isSampled: false, deadline: 1, token: null };
   return account.charge(
     digest,
     CLAIM,
@@ -29,10 +29,10 @@ function charge(account: Account, digest: string, changes: Partial<NewAnswer> = 
 
 test("a token key of an earlier task is refused, and nothing is charged", async () => {
   const account = new Account(new MemoryStore());
-  await charge(account, FIRST, { tokens });
-  await assert.rejects(charge(account, SECOND, { tokens }), PolicyError);
+  await charge(account, FIRST, { token });
+  await assert.rejects(charge(account, SECOND, { token }), PolicyError);
   assert.equal((await account.answers()).length, 1);
-  await charge(account, SECOND, { tokens: { ...tokens, key: Uint8Array.of(4) } });
+  await charge(account, SECOND, { token: { ...token, key: Uint8Array.of(4) } });
 });
 
 test("an answer that arrived is never marked as refused", async () => {

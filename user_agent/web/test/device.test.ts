@@ -193,6 +193,9 @@ describe("a device", { concurrency: 24 }, () => {
 
   test("a party whose certificate may be at fault is named with its address", () =>
     withParties("grr", async (parties) => {
+      parties.reply("FetchTask", () => null);
+      const isAway = (error: ShuffleDpError) => error.key === "peer_away";
+      await assert.rejects((await parties.device()).read(parties.digest), isAway);
       const shufflerUrl = parties.shuffler.url.replace("http:", "https:");
       const device = await parties.device({ shufflerUrl });
       await assert.rejects(device.read(parties.digest), (error: ShuffleDpError) => {

@@ -1,10 +1,9 @@
 /** Check that answers were counted, from the analyzer's commitments: user_agent/inclusion_monitor.py. */
 
-import type { Account, Answer, Inclusion } from "../account";
-import { type Bytes, concat, knownBase64, knownHex, splitEvery, toBase64 } from "../bytes";
+import { type Account, type Answer, type Inclusion, leavesOf } from "../account";
+import { type Bytes, concat, knownHex, toBase64 } from "../bytes";
 import type { Identity } from "../crypto/signing";
 import { ProofError, ShuffleDpError, StorageError } from "../errors";
-import { HASH_BYTES } from "../log/merkle";
 import { shuffle, type Uniform } from "../random";
 import type { Shuffler } from "../transport/services";
 import { type BatchCommitment, includes, isSame, prefixOf, verifyCommitment } from "./proof";
@@ -12,7 +11,7 @@ import { type BatchCommitment, includes, isSame, prefixOf, verifyCommitment } fr
 /** Most of an answer's reports to check, drawn at random once, before any prefix is sent. */
 const MAX_CHECKED = 64;
 const PATIENCE_SECONDS = 14 * 24 * 3600;
-/** Average number of seconds before the first check of an answer; the pauses double from there. */
+/** Seconds within which an answer is checked first; the average pauses double from there. */
 const FIRST_PAUSE_SECONDS = 30;
 
 /** Checks whether the answers that arrived were counted. */
@@ -37,13 +36,13 @@ export class InclusionMonitor {
    *
    * Each has its own random times. As long as there is no proof, an attempt is one short call.
    */
-  async checkDue(isAnyDue = false): Promise<void> {
+  async checkDue(atOnce = false): Promise<void> {
     for (const answer of await this.account.answers()) {
       if (answer.state !== "arrived" || answer.inclusion !== "unchecked") continue;
       const { digest } = answer;
       const next = this.#next.get(digest) ?? this.#plan(digest, FIRST_PAUSE_SECONDS, 0);
-      const pause = isAnyDue ? FIRST_PAUSE_SECONDS : 2 * next.pause;
-      if (isAnyDue || this.elapsed() >= next.at) await this.#check(answer, pause);
+      const pause = atOnce ? FIRST_PAUSE_SECONDS : 2 * next.pause;
+      if (atOnce || this.elapsed() >= next.at) await this.#check(answer, pause);
     }
   }
 
@@ -98,10 +97,6 @@ export class InclusionMonitor {
     if (!isSame(proof.commitment, commitment)) throw new ProofError("two_commitments");
     return includes(proof, leaf);
   }
-}
-
-function leavesOf(answer: Answer): Bytes[] {
-  return splitEvery(knownBase64(answer.leaves), HASH_BYTES);
 }
 
 /** Return null for an error in requesting or verifying a proof. */

@@ -5,8 +5,7 @@
  * that anyone who pins the keys can compare it with what others saw.
  */
 
-import { type Bytes, concat, equal, knownBase64, toBase64, toHex, utf8 } from "../bytes";
-import { sha256 } from "../crypto/hashes";
+import { type Bytes, concat, knownBase64, toBase64, toHex, utf8 } from "../bytes";
 import type { SignedTask } from "../crypto/signing";
 import { ForkError, ProofError, SettingsError, WitnessQuorumError } from "../errors";
 import type { Records, Store } from "../store/store";
@@ -17,7 +16,8 @@ import { isConsistent, leafHash, type Path, verifyInclusion } from "./merkle";
 const WEEK_SECONDS = 7 * 24 * 3600;
 const CLOCK_SKEW_SECONDS = 300;
 const MAX_REFUSED = 64;
-const TASK_ENTRY = 1;
+/** The label of entries, and the kind of a task's. */
+const ENTRY_HEAD = concat(utf8("shuffledp v1 log entry"), Uint8Array.of(1));
 const PREFIX = "log ";
 
 /** An entry that the device found, or refused, under a checkpoint; bytes are in base64. */
@@ -106,41 +106,36 @@ export class DeviceLog {
     private readonly now: () => number,
   ) {}
 
-  /** Fetch a task that is in the log; keep the new last checkpoint and the proof. */
+  /**
+   * Fetch a task that is in the log; keep the new last checkpoint and the proof.
+   *
+   * The proof is of the digest and the signature; that the bytes are theirs is not yet verified.
+   */
   async fetch(digest: Bytes): Promise<{ signed: SignedTask; cosigners: ReadonlySet<string> }> {
     for (;;) {
       const last = await this.store.locked((records) => this.#last(records));
-      const shown = await this.fetchLogged(digest, last?.size ?? 0n);
-      const { task, proof } = shown;
-      if (!equal(await sha256(task.bytes), digest)) throw new ProofError("another_task");
-      const entry = concat(
-        utf8("shuffledp v1 log entry"),
-        Uint8Array.of(TASK_ENTRY),
-        digest,
-        task.signature,
-      );
+      const { task, proof } = await this.fetchLogged(digest, last?.size ?? 0n);
+      const { checkpoint, index, path } = proof;
+      const entry = concat(ENTRY_HEAD, digest, task.signature);
+      const pinned = [this.policy.log, ...this.policy.witnesses];
       const evidence: LogEvidence = {
-        checkpoint: toBase64(
-          await proof.checkpoint.only([this.policy.log, ...this.policy.witnesses]),
-        ),
+        checkpoint: toBase64(await checkpoint.only(pinned)),
         entry: toBase64(entry),
-        index: String(proof.index),
-        path: toBase64(concat(...proof.path)),
+        index: String(index),
+        path: toBase64(concat(...path)),
         refused: false,
         digest: toHex(digest),
-        origin: proof.checkpoint.origin,
-        size: String(proof.checkpoint.size),
+        origin: checkpoint.origin,
+        size: String(checkpoint.size),
       };
-      let cosigners: ReadonlySet<string>;
       try {
-        cosigners = await this.policy.check(proof.checkpoint, this.now(), last, proof.consistency);
-        const { size, root } = proof.checkpoint;
-        await verifyInclusion(await leafHash(entry), proof.index, size, proof.path, root);
+        const cosigners = await this.policy.check(checkpoint, this.now(), last, proof.consistency);
+        await verifyInclusion(await leafHash(entry), index, checkpoint.size, path, checkpoint.root);
+        if (await this.#keep(evidence, last)) return { signed: task, cosigners };
       } catch (error) {
         if (error instanceof ForkError) await this.#refuse({ ...evidence, refused: true });
         throw error;
       }
-      if (await this.#keep(evidence, last)) return { signed: task, cosigners };
     }
   }
 

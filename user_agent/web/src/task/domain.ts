@@ -90,9 +90,9 @@ function leastWidth(low: number, high: number): number {
 
 /** Compute edges with the roundings of `EdgesSpec.edges`, step by step as numpy does. */
 function computed(isEqual: boolean, low: number, high: number, buckets: number): number[] {
-  const line = isEqual ? [low, high] : [Math.log(low), Math.log(high)];
-  const edges = spread(line[0] ?? 0, line[1] ?? 0, buckets);
-  if (!isEqual) edges.forEach((edge, at) => { edges[at] = Math.exp(edge); }); // biome-ignore format: one step
+  const edges = isEqual
+    ? spread(low, high, buckets)
+    : spread(Math.log(low), Math.log(high), buckets).map(Math.exp);
   const coarse = Math.ceil(Math.log10(Math.max(Math.abs(low), Math.abs(high)))) - DIGITS;
   const rounded = edges.map((edge, at) => {
     const before = Math.abs(edge - (edges[at - 1] ?? Number.NEGATIVE_INFINITY));
