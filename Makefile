@@ -40,7 +40,7 @@ web: $(NODE_MODULES)  ## build the device in TypeScript again (needs Node 20 or 
 $(NODE_MODULES): $(WEB)/package-lock.json
 	cd $(WEB) && npm ci
 
-demo: install  ## collect a real histogram privately, with four processes on this machine
+demo: install  ## collect a real histogram privately, with local processes
 	$(BIN)/shuffledp demo --open
 
 test: install  ## everything that must hold (a few minutes)

@@ -286,7 +286,7 @@ class DeviceStore(Database):
         await self.empty_log()
 
     async def mark_refused(self, submission: SavedSubmission) -> None:
-        """Record that the shuffler refused a submission, unless it has already arrived."""
+        """Record that a submission was refused, unless it has already arrived."""
         await self.run(_set_state, submission, SubmissionState.REFUSED)
 
     async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:

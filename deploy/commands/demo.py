@@ -29,7 +29,7 @@ def demo(
     json: options.AsJson = False,
 ) -> None:
     """
-    Collect values privately with four local processes; compare the result with the truth.
+    Collect values privately with local processes; compare the result with the truth.
 
     The default is a histogram of confirmed COVID-19 cases by US state. At a terminal it then
     serves the result, and a page where you take part, until Ctrl-C.

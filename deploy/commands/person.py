@@ -114,7 +114,7 @@ def describe_contribution(receipt: "user_agent_pb2.ContributeResponse", question
 
 _MEANING = {
     "pending": "It has not arrived; this device sends it again.",
-    "refused": "The shuffler refused it, and it is not sent again. What it spends stays spent.",
+    "refused": "The shuffler or issuer refused it; it is not resent. What it spends stays spent.",
     "lost": "This device was restored from a backup without it. What it spends stays spent.",
     "unchecked": "The batch is not delivered, or was delivered after this device's last check.",
     "counted": "The analyzer signed for all reports of your answer.",

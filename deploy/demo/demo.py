@@ -1,4 +1,4 @@
-"""The demo: collect values privately with four processes on this machine."""
+"""The demo: collect values privately with local processes."""
 
 import asyncio
 import tempfile

@@ -72,7 +72,7 @@ def test_a_visitor_takes_part_and_is_counted(parties: PageParties, visitor: Watc
         *("How did you come to work today?", "A trial.", "Local epsilon", "Central epsilon"),
         *("2 of 2 witnesses", "recomputed both figures", "2 honest people"),
         *("With it go 3 dummy reports", "The issuer issuer.localhost", "2 of 10", "not promise"),
-        *("at the latest", "neither the analyzer, nor the shuffler, nor the issuer"),
+        *("at the latest", "none of the analyzer, shuffler and issuer"),
     ):
         assert text in shown
     page.get_by_role("button", name="Send my answer").click()
@@ -437,7 +437,7 @@ def test_without_an_invitation_the_page_shows_earlier_answers(
     _is_headed(page, "You need an invitation")
     expect(page.get_by_role("main")).to_contain_text("You have given no answer")
     page.goto(f"{parties.page}#task=12&credential=34")
-    _warns(page, "This address holds no whole invitation")
+    _warns(page, "The invitation link is incomplete")
     assert parties.page == page.url
     page.goto(parties.invite(parties.publish(title="First")))
     _send(page)

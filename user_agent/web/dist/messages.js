@@ -1,1 +1,1 @@
-import{a}from"./chunk-AADZSX3T.js";export{a as messages};
+import{a}from"./chunk-5DMFCUXP.js";export{a as messages};

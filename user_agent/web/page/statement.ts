@@ -7,7 +7,7 @@ import { centralTotal, localTotal } from "../src/policy";
 import type { Task } from "../src/task/task";
 import { type Constants, constants } from "./constants.js";
 import { facts, paragraph, section } from "./dom";
-import { oneIn, percent, quantity, word } from "./words";
+import { percent, quantity, word } from "./words";
 
 const witnesses = (count: number) => quantity(count, "witness", "witnesses");
 
@@ -64,12 +64,9 @@ export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTML
     "honest person",
     "honest people",
   );
-  const figures = {
-    people,
-    odds: odds(central),
-    delta: roundedUp(delta),
-    chance: oneIn(1 / delta),
-  };
+  // It knows its own dummies, and could subtract them from results that it sees.
+  const unseen = task.noise.distribution === "none" ? "" : word("protected_unseen");
+  const figures = { people, unseen, odds: odds(central), delta: roundedUp(delta) };
   const alone = Number.isFinite(local) ? word("protected_alone", { odds: odds(local) }) : "";
   return section(
     word("protected"),

@@ -25,7 +25,7 @@ import { checkTask, checkTotals, type Policy } from "./policy";
 import { SecureUniform, type Uniform } from "./random";
 import type { Store } from "./store/store";
 import { parseTask, type Task } from "./task/task";
-import { ISSUER_SENTENCES, Issuer, Shuffler } from "./transport/services";
+import { Issuer, Shuffler } from "./transport/services";
 import { itemOf, type Value } from "./values";
 
 const CLOCK_TOLERANCE_SECONDS = 300;
@@ -222,12 +222,12 @@ export class Device {
     const digest = knownHex(name);
     const answer = await this.account.find(name);
     if (answer === null || answer.state === "arrived") return false;
+    if (answer.state === "refused") throw new PolicyError("refused_before");
     const envelope = knownBase64(answer.envelope);
     const token = await this.#token(answer, digest);
     const submitting = this.shuffler.submit(digest, envelope, token);
-    const receipt = await this.#final(name, submitting, ({ status }) => {
-      return status !== "UNAUTHENTICATED"; // a shuffler that misjudges the token may be mended
-    });
+    // A shuffler that misjudges the token may be mended.
+    const receipt = await this.#final(name, submitting, "UNAUTHENTICATED");
     const { shuffler } = this.settings.policy;
     if (!(await isValidReceipt(shuffler, digest, envelope, receipt))) {
       throw new PeerError("receipt");
@@ -236,17 +236,13 @@ export class Device {
     return true;
   }
 
-  /** Make a call for an answer, and record a refusal after which no call can succeed. */
-  async #final<T>(
-    digest: string,
-    calling: Promise<T>,
-    isFinal: (refusal: PeerRefusalError) => boolean,
-  ): Promise<T> {
+  /** Make a call for an answer; a refusal is final, unless it has the status of a passing one. */
+  async #final<T>(digest: string, calling: Promise<T>, passing: string): Promise<T> {
     try {
       return await calling;
     } catch (error) {
-      const isRefused = error instanceof PeerRefusalError && isFinal(error);
-      if (isRefused) await this.account.change(digest, { state: "refused" });
+      const isFinal = error instanceof PeerRefusalError && error.status !== passing;
+      if (isFinal) await this.account.change(digest, { state: "refused" });
       throw error;
     }
   }
@@ -265,9 +261,8 @@ export class Device {
     const pending = new PendingToken(key, challenge, knownBase64(answer.pendingToken));
     const blinded = await pending.blinded();
     const issuing = this.issuer.issue(await key.keyId(), blinded, credential);
-    const signature = await this.#final(answer.digest, issuing, ({ status }) => {
-      return status in ISSUER_SENTENCES; // the answer keeps its credential
-    });
+    // A spent cap of tokens is renewed with time; but the answer keeps its credential.
+    const signature = await this.#final(answer.digest, issuing, "RESOURCE_EXHAUSTED");
     const token = await pending.finalize(signature);
     const kept = { token: toBase64(token), pendingToken: "", credential: "" };
     await this.account.change(answer.digest, kept);

@@ -168,12 +168,16 @@ describe("a device", { concurrency: 24 }, () => {
         parties.reply("Submit", () => [status, body, headers]);
         await assert.rejects(device.contribute(parties.digest, 1), failsWith(name));
         assert.equal((await device.account.find(parties.shown.digest))?.state, state);
+        if (state !== "refused") return;
+        await assert.rejects(device.contribute(parties.digest, 1), failsWith("PolicyError"));
+        assert.equal(parties.bodies("Submit").length, 1);
       }));
   }
 
   for (const [code, key, state] of [
     ["already_exists", "answered_elsewhere", "refused"],
     ["unauthenticated", "unaccepted_credential", "refused"],
+    ["failed_precondition", "peer_refused", "refused"],
     ["resource_exhausted", "peer_refused", "pending"],
   ] as const) {
     test(`an answer whose token the issuer refuses as ${code} is ${state}`, () =>

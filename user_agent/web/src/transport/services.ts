@@ -58,8 +58,7 @@ export class Shuffler extends ConnectService {
   }
 }
 
-/** What refusals of a token mean that no later call with the same credential can change. */
-export const ISSUER_SENTENCES = {
+const ISSUER_SENTENCES = {
   ALREADY_EXISTS: "answered_elsewhere",
   UNAUTHENTICATED: "unaccepted_credential",
 } as const;
