@@ -20,7 +20,7 @@ import {
 } from "./errors";
 import { InclusionMonitor } from "./inclusion/monitor";
 import type { NoteKey } from "./log/checkpoint";
-import { DeviceLog, type WitnessPolicy } from "./log/device_log";
+import { CLOCK_SKEW_SECONDS, DeviceLog, type WitnessPolicy } from "./log/device_log";
 import { checkTask, checkTotals, type Policy } from "./policy";
 import { SecureUniform, type Uniform } from "./random";
 import type { Store } from "./store/store";
@@ -28,7 +28,6 @@ import { parseTask, type Task } from "./task/task";
 import { Issuer, Shuffler } from "./transport/services";
 import { itemOf, type Value } from "./values";
 
-const CLOCK_TOLERANCE_SECONDS = 300;
 const CHECK_SECONDS = 3600;
 
 /** What a device pins and where it calls; all of it is fixed before any task is seen. */
@@ -177,7 +176,7 @@ export class Device {
       return await this.log.fetch(digest);
     } catch (error) {
       const ahead = this.shuffler.clockAhead;
-      if (error instanceof WitnessQuorumError && Math.abs(ahead) > CLOCK_TOLERANCE_SECONDS) {
+      if (error instanceof WitnessQuorumError && Math.abs(ahead) > CLOCK_SKEW_SECONDS) {
         const seconds = Math.round(Math.abs(ahead));
         throw new WitnessQuorumError("clock_off", { seconds }, { cause: error });
       }

@@ -14,7 +14,8 @@ import { type NoteKey, SignedCheckpoint } from "./checkpoint";
 import { isConsistent, leafHash, type Path, verifyInclusion } from "./merkle";
 
 const WEEK_SECONDS = 7 * 24 * 3600;
-const CLOCK_SKEW_SECONDS = 300;
+/** Largest difference of clocks that is let pass. */
+export const CLOCK_SKEW_SECONDS = 300;
 const MAX_REFUSED = 64;
 /** The label of entries, and the kind of a task's. */
 const ENTRY_HEAD = concat(utf8("shuffledp v1 log entry"), Uint8Array.of(1));
