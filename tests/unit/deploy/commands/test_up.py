@@ -116,7 +116,7 @@ async def test_only_a_task_that_nobody_opened_is_passed_over(
     monkeypatch.setattr(PageCluster, "shuffler_operator", lambda _: operator)
     monkeypatch.setattr(PageCluster, "check", lambda _: None)
     told: list[str] = []
-    watching = PageCluster(tmp_path, ["Ada"]).watch(TaskDigest(bytes(32)), told.append)
+    watching: Any = PageCluster(tmp_path, ["Ada"]).watch(TaskDigest(bytes(32)), told.append)
 
     assert "progress" == await anext(watching)
     assert ["away"] == told
