@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { blanketSizes, deltaUpper } from "../src/accounting/amplification";
-import { logMass } from "../src/accounting/binomial";
 import { binomialDelta, geometricDelta } from "../src/accounting/item_noise";
+import { logMass } from "../src/binomial";
 import { RATIO_SUM } from "../src/task/parts";
 import { vectors } from "./vectors";
 

@@ -9,8 +9,8 @@
  * Masses and sums are rounded up, and outcomes outside a window are charged in full.
  */
 
+import { binomialWindow, MARGIN, MAX_EPSILON, upperTails } from "../binomial";
 import { type GeometricNoise, RATIO_SUM } from "../task/parts";
-import { binomialWindow, MARGIN, MAX_EPSILON, upperTails } from "./binomial";
 
 /** Largest probability, charged to δ, that more users are excluded than assumed. */
 const EXCLUDED_TAIL = 1e-20;
