@@ -3,12 +3,11 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from common.errors import PeerError, SettingsError, ShuffleDpError
+from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
 from common.messages.batch import BatchProgress
 from common.runtime.certificates import Certificate
 from common.runtime.service import GRPC_SILENCE
@@ -129,13 +128,24 @@ class PageCluster(Cluster):
                 )
                 raise PeerError(f"the {party} has ended {how}; see {child.log}")
 
-    async def watch(self, digest: TaskDigest) -> AsyncGenerator[BatchProgress]:
-        """Yield a batch's progress each second; raise PeerError if a party has ended by itself."""
+    async def watch(
+        self, digest: TaskDigest, failed: Callable[[str], object] = lambda _: None
+    ) -> AsyncGenerator[BatchProgress]:
+        """
+        Yield a batch's progress each second; tell `failed` why the shuffler does not answer.
+
+        Raises PeerError if a party has ended by itself, PeerRefusalError if the shuffler refuses.
+        """
         async with self.shuffler_operator() as shuffler:
             while True:
                 self.check()
-                with suppress(ShuffleDpError):  # nobody has fetched the task yet
+                try:
                     yield await shuffler.progress(digest)
+                except PeerRefusalError as error:
+                    if error.status != UnknownTaskError.status:  # nobody has fetched the task yet
+                        raise
+                except PeerError as error:
+                    failed(str(error))
                 await asyncio.sleep(_POLL_SECONDS)
 
     def addresses(self) -> dict[str, str]:

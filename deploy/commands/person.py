@@ -141,7 +141,6 @@ def receipt(
         "inclusion": answer.inclusion,
         "envelope_hash": answer.envelope_hash.hex(),
         "receipt": answer.receipt.hex(),
-        "receipt_verified": answer.receipt_verified,
     }
     print_answer(fields, partial(show_receipt, answer), json=json)
 
@@ -155,8 +154,5 @@ def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) 
     console.print(f"Your answer: {state}." + f" Proof: {proof}." * sent)
     console.print(_MEANING.get(answer.inclusion if sent else answer.state, ""))
     if answer.receipt:
-        verified = (
-            "verified" if answer.receipt_verified else "saved by an earlier version, not verified"
-        )
-        console.print(f"Receipt ({verified}): {answer.receipt.hex()}", soft_wrap=True)
+        console.print(f"Receipt (verified): {answer.receipt.hex()}", soft_wrap=True)
         console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}", soft_wrap=True)

@@ -325,7 +325,7 @@ def test_a_person_whose_storage_was_cleared_answers_no_second_time(
     page.goto(link)
     _send(page)
 
-    _warns(page, "A person answers once", "before the storage was cleared")
+    _warns(page, "This answer cannot be sent", "before the storage was cleared")
     _is_headed(page, "Refused")
 
 

@@ -175,7 +175,6 @@ _COLUMNS = {
     ],
     "evidence": [
         *("person", "task_digest", "leaves", "deadline", "inclusion", "receipt"),
-        "receipt_verified",
     ],
     "lasting_secret": ["fingerprint"],
     "lasting_answers": ["person", "task_digest", "scope", "text_hash", "permanent_epsilon"],

@@ -20,7 +20,7 @@ import {
 } from "./errors";
 import { InclusionMonitor } from "./inclusion/monitor";
 import type { NoteKey } from "./log/checkpoint";
-import { DeviceLog, type WitnessPolicy } from "./log/device_log";
+import { CLOCK_SKEW_SECONDS, DeviceLog, type WitnessPolicy } from "./log/device_log";
 import { checkTask, checkTotals, type Policy } from "./policy";
 import { SecureUniform, type Uniform } from "./random";
 import type { Store } from "./store/store";
@@ -28,7 +28,6 @@ import { parseTask, type Task } from "./task/task";
 import { Issuer, Shuffler } from "./transport/services";
 import { itemOf, type Value } from "./values";
 
-const CLOCK_TOLERANCE_SECONDS = 300;
 const CHECK_SECONDS = 3600;
 
 /** What a device pins and where it calls; all of it is fixed before any task is seen. */
@@ -77,10 +76,10 @@ export class Device {
   readonly monitor: InclusionMonitor;
   /** What this device saw of the log, to compare with other devices. */
   readonly log: DeviceLog;
-  private readonly shuffler: Shuffler;
-  private readonly issuer: Issuer | null;
-  private readonly uniform: Uniform;
-  private readonly now: () => number;
+  readonly #shuffler: Shuffler;
+  readonly #issuer: Issuer | null;
+  readonly #uniform: Uniform;
+  readonly #now: () => number;
   /** What `read` returned, for which digest in hexadecimal. */
   readonly #checked = new WeakMap<CheckedTask, { digest: string; task: Task }>();
   readonly #underWay = new Map<string, Promise<boolean>>();
@@ -89,19 +88,19 @@ export class Device {
     const { policy, store, issuerUrl } = settings;
     checkPolicy(policy);
     checkAddresses(settings);
-    this.uniform = settings.uniform ?? new SecureUniform();
-    this.now = settings.now ?? (() => Date.now() / 1000);
+    this.#uniform = settings.uniform ?? new SecureUniform();
+    this.#now = settings.now ?? (() => Date.now() / 1000);
     this.account = new Account(store);
-    this.shuffler = new Shuffler(settings.shufflerUrl);
-    this.issuer = issuerUrl === undefined ? null : new Issuer(issuerUrl);
-    const fetchLogged = this.shuffler.fetchLoggedTask.bind(this.shuffler);
-    this.log = new DeviceLog(fetchLogged, store, settings.log, this.now);
+    this.#shuffler = new Shuffler(settings.shufflerUrl);
+    this.#issuer = issuerUrl === undefined ? null : new Issuer(issuerUrl);
+    const fetchLogged = this.#shuffler.fetchLoggedTask.bind(this.#shuffler);
+    this.log = new DeviceLog(fetchLogged, store, settings.log, this.#now);
     this.monitor = new InclusionMonitor(
-      this.shuffler,
+      this.#shuffler,
       this.account,
       policy.analyzer,
-      this.uniform,
-      this.now,
+      this.#uniform,
+      this.#now,
       settings.checkSeconds ?? CHECK_SECONDS,
       settings.elapsed ?? (() => performance.now() / 1000),
     );
@@ -122,7 +121,7 @@ export class Device {
     const task = parseTask(signed.bytes);
     const checking = new Set(checkingWitnesses.map((key) => toHex(key.identity.raw)));
     const checkedBy = [...checking].filter((key) => cosigners.has(key)).length;
-    const isRecomputed = await checkTask(task, policy, this.now(), checkedBy);
+    const isRecomputed = await checkTask(task, policy, this.#now(), checkedBy);
     const checked = { task, cosigners: cosigners.size, checkedBy, isRecomputed };
     this.#checked.set(checked, { digest: toHex(digest), task });
     return checked;
@@ -176,8 +175,8 @@ export class Device {
     try {
       return await this.log.fetch(digest);
     } catch (error) {
-      const ahead = this.shuffler.clockAhead;
-      if (error instanceof WitnessQuorumError && Math.abs(ahead) > CLOCK_TOLERANCE_SECONDS) {
+      const ahead = this.#shuffler.clockAhead;
+      if (error instanceof WitnessQuorumError && Math.abs(ahead) > CLOCK_SKEW_SECONDS) {
         const seconds = Math.round(Math.abs(ahead));
         throw new WitnessQuorumError("clock_off", { seconds }, { cause: error });
       }
@@ -188,7 +187,7 @@ export class Device {
   /** Charge the account, then prepare an answer and save it. */
   #charge(task: Task, digest: Bytes, value: Value, credential: Bytes) {
     const { localEpsilon, centralEpsilon, delta, deadline, tokens } = task;
-    if (this.now() >= deadline) throw new PolicyError("deadline_passed");
+    if (this.#now() >= deadline) throw new PolicyError("deadline_passed");
     if (tokens && !credential.length) throw new SettingsError("no_credential");
     const item = itemOf(task, value);
     const claim = { localEpsilon, centralEpsilon, delta };
@@ -200,10 +199,10 @@ export class Device {
         const token = tokens && {
           key: tokens.key.der,
           issuer: tokens.issuer,
-          pending: PendingToken.draw(tokens.key, this.uniform),
+          pending: PendingToken.draw(tokens.key, this.#uniform),
           credential,
         };
-        const prepared = await prepare(task, digest, item, this.uniform);
+        const prepared = await prepare(task, digest, item, this.#uniform);
         return { ...prepared, isSampled: task.keep < 1, deadline, token };
       },
     );
@@ -225,7 +224,7 @@ export class Device {
     if (answer.state === "refused") throw new PolicyError("refused_before");
     const envelope = knownBase64(answer.envelope);
     const token = await this.#token(answer, digest);
-    const submitting = this.shuffler.submit(digest, envelope, token);
+    const submitting = this.#shuffler.submit(digest, envelope, token);
     // A shuffler that misjudges the token may be mended.
     const receipt = await this.#final(name, submitting, "UNAUTHENTICATED");
     const { shuffler } = this.settings.policy;
@@ -250,17 +249,17 @@ export class Device {
   /** Return the answer's token, got from the issuer at first; empty if it needs none. */
   async #token(answer: Answer, digest: Bytes): Promise<Bytes> {
     if (answer.token || !answer.pendingToken) return knownBase64(answer.token);
-    if (this.now() >= answer.deadline) {
+    if (this.#now() >= answer.deadline) {
       await this.account.change(answer.digest, { state: "refused" });
       throw new PolicyError("deadline_before_token");
     }
     const credential = knownBase64(answer.credential);
     const key = TokenKey.of(knownHex(answer.tokenKey));
-    if (!this.issuer || !credential.length || !key) throw new SettingsError("no_credential");
+    if (!this.#issuer || !credential.length || !key) throw new SettingsError("no_credential");
     const challenge = tokenChallenge(digest, answer.issuer);
     const pending = new PendingToken(key, challenge, knownBase64(answer.pendingToken));
     const blinded = await pending.blinded();
-    const issuing = this.issuer.issue(await key.keyId(), blinded, credential);
+    const issuing = this.#issuer.issue(await key.keyId(), blinded, credential);
     // A spent cap of tokens is renewed with time; but the answer keeps its credential.
     const signature = await this.#final(answer.digest, issuing, "RESOURCE_EXHAUSTED");
     const token = await pending.finalize(signature);

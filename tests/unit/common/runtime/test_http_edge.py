@@ -382,7 +382,7 @@ async def test_both_edges_share_their_limits(edge: Edge) -> None:
         for number in range(call.kind.value.calls)
     ]
     for one in held:
-        one.settle()
+        one.arrived()
     refused = AsgiCall(_SUBMIT, [_ENVELOPE])
     answer = await refused.of(edge.app)
     assert (429, "resource_exhausted") == answer.error[:2]

@@ -1,10 +1,10 @@
 /** Check a task's claim of central ε: common/accounting/claims.py and guarantees.py. */
 
+import { MARGIN } from "../binomial";
 import { shareOf } from "../decimal";
 import { EXTRA_WEIGHT_SUM, ItemDummies, UniformDummies } from "../task/dummies";
 import type { Task } from "../task/task";
 import { deltaUpper } from "./amplification";
-import { MARGIN } from "./binomial";
 import { binomialDelta, eachItemDelta, geometricDelta } from "./item_noise";
 
 /** Largest number of users, and of dummies, for which the bounds have been checked. */

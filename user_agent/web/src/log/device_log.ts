@@ -9,16 +9,29 @@ import { type Bytes, concat, knownBase64, toBase64, toHex, utf8 } from "../bytes
 import type { SignedTask } from "../crypto/signing";
 import { ForkError, ProofError, SettingsError, WitnessQuorumError } from "../errors";
 import type { Records, Store } from "../store/store";
-import type { LoggedTask } from "../transport/services";
 import { type NoteKey, SignedCheckpoint } from "./checkpoint";
 import { isConsistent, leafHash, type Path, verifyInclusion } from "./merkle";
 
 const WEEK_SECONDS = 7 * 24 * 3600;
-const CLOCK_SKEW_SECONDS = 300;
+/** Largest difference of clocks that is let pass. */
+export const CLOCK_SKEW_SECONDS = 300;
 const MAX_REFUSED = 64;
 /** The label of entries, and the kind of a task's. */
 const ENTRY_HEAD = concat(utf8("shuffledp v1 log entry"), Uint8Array.of(1));
 const PREFIX = "log ";
+
+/** A task's place in the log, for a device that computes the entry itself. */
+export interface LogProof {
+  readonly index: bigint;
+  readonly path: Path;
+  readonly checkpoint: SignedCheckpoint;
+  readonly consistency: Path;
+}
+
+export interface LoggedTask {
+  readonly task: SignedTask;
+  readonly proof: LogProof;
+}
 
 /** An entry that the device found, or refused, under a checkpoint; bytes are in base64. */
 export interface LogEvidence {

@@ -1,6 +1,6 @@
 /** The distributions of a user's dummies: common/task/uniform_dummies.py and named_dummies.py. */
 
-import { logMass } from "../accounting/binomial";
+import { logMass } from "../binomial";
 import { ensure } from "../errors";
 import type { Mechanism, Report } from "../mechanisms/mechanism";
 import type { Uniform } from "../random";

@@ -17,12 +17,14 @@ import {
   WireError,
 } from "../errors";
 
+/** The longest field, a bucket of 4 MiB, takes 5.6 MB in base64. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 const DEADLINE_MILLISECONDS = 15_000;
 const REPEATS = 2;
 const FIRST_PAUSE_MILLISECONDS = 250;
 /** Header of every error that a service foresees, except overload. */
 const FORESEEN = "shuffledp-foreseen";
+/** A sentence or two, which a page can show. */
 const MAX_REASON_CHARACTERS = 300;
 /** Connect's codes, and whether a call that got one may be repeated. */
 const CODES: ReadonlyMap<string, boolean> = new Map(

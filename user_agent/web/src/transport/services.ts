@@ -6,6 +6,7 @@ import { MODULUS_BYTES } from "../crypto/tokens";
 import { ProofError, WireError } from "../errors";
 import { type BatchCommitment, type InclusionProof, MAX_BITS } from "../inclusion/proof";
 import { MAX_NOTE_BYTES, SignedCheckpoint } from "../log/checkpoint";
+import type { LoggedTask, LogProof } from "../log/device_log";
 import { HASH_BYTES, MAX_SIZE, type Path } from "../log/merkle";
 import { MAX_TASK_BYTES } from "../task/task";
 import {
@@ -19,19 +20,6 @@ import {
 
 const MAX_BUCKET_BYTES = 4 * 1024 * 1024;
 const MAX_PATH = 128;
-
-/** A task's place in the log, for a device that computes the entry itself. */
-export interface LogProof {
-  readonly index: bigint;
-  readonly path: Path;
-  readonly checkpoint: SignedCheckpoint;
-  readonly consistency: Path;
-}
-
-export interface LoggedTask {
-  readonly task: SignedTask;
-  readonly proof: LogProof;
-}
 
 export class Shuffler extends ConnectService {
   constructor(base: string) {
