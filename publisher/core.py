@@ -27,7 +27,7 @@ _POLICY: Final = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_QUIET: Final = (
+_HEADERS: Final = (
     (b"cache-control", b"no-cache"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -35,7 +35,7 @@ _QUIET: Final = (
     (b"x-content-type-options", b"nosniff"),
 )
 """Headers of every answer."""
-_STRICT: Final = (b"strict-transport-security", b"max-age=31536000")
+_HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Answer(NamedTuple):
@@ -70,7 +70,7 @@ class Page:
 
         Raises SettingsError if a file of the bundle cannot be read.
         """
-        self._common = (*_QUIET, *((_STRICT,) if has_tls else ()))
+        self._common = (*_HEADERS, *((_HSTS,) if has_tls else ()))
         files = _files(bundle, f"export const constants = {json.dumps(constants)};\n".encode())
         integrity = {f"/{name}": _integrity(body, "sha384") for name, body in files.items()}
         scripts = {path: known for path, known in integrity.items() if path.endswith(".js")}

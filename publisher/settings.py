@@ -15,8 +15,15 @@ from common.runtime.settings import FilePath, ServiceSettings
 from common.runtime.validation import STRICT
 from common.version import VERSION
 
-_OF_THE_SERVER: Final = {"hosts", "behind_proxy", "bundle"}
-"""Settings that are no constants of the page."""
+_PUBLISHED: Final = (
+    *sorted(
+        {each.name for each in fields(PinSettings)}
+        - {each.name for each in fields(ServiceSettings)}
+    ),
+    "checking_witnesses",
+    "trial",
+)
+"""Settings that become constants of the page; every other one stays with the server."""
 _URL: Final = re.compile(r"(https://[a-z0-9.-]+|http://(localhost|127\.0\.0\.1))(:\d{1,5})?")
 
 
@@ -96,7 +103,5 @@ class PublisherSettings(PinSettings):
         self.identities()
         quorum = self.witness_policy().quorum
         checking = self.checking_quorum or len(self.checking_witnesses)
-        others = {each.name for each in fields(ServiceSettings)} | _OF_THE_SERVER
-        own = {each.name: getattr(self, each.name) for each in fields(self)}
-        own = {name: value for name, value in own.items() if name not in others}
+        own = {name: getattr(self, name) for name in _PUBLISHED}
         return own | {"witness_quorum": quorum, "checking_quorum": checking, "version": VERSION}

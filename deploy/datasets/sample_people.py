@@ -75,7 +75,7 @@ _States = tuple[str, tuple[str, ...], dict[str, Any]]
 
 def _states(data: Dataset) -> _States:
     draft = {"domain_size": data.domain_size, "labels": data.labels, **DEMO_PARAMETERS}
-    draft |= {"title": "A US state", "prompt": "Which US state do you choose for yourself?"}
+    draft |= {"title": "A US state", "prompt": "Choose a US state."}
     return "until 18 April 2021", (), draft
 
 

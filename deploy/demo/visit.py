@@ -72,8 +72,8 @@ class Visit:
             async with page_server(shown, secrets.token_urlsafe(16)) as address:
                 console.print(
                     f"\nThe result: {address}\nTake part yourself: {invited}\n"
-                    "The demo's people have answered again, and wait for you. The demo plays the "
-                    "publisher of that page, in reality a third party, which could read answers.\n"
+                    "The demo's people have answered again, and wait for you. In a real "
+                    "collection a third party publishes that page; it could read answers.\n"
                     f"The batch closes {_OPEN_SECONDS // 60} minutes after your answer or at "
                     "Ctrl-C. Without your answer it is dropped, and nothing is released.",
                     soft_wrap=True,
@@ -85,7 +85,7 @@ class Visit:
                 await self._serve(cluster, signed, stop)
 
     def _draft(self) -> TaskDraft:
-        """Ask again, everybody and the visitor."""
+        """Draft the question for the same people and the visitor."""
         n_users = len(self.people.values) + 1
         draft = closing_draft(self.people.draft, n_users, now=time.time(), shuffler_key=b"")
         purpose = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
