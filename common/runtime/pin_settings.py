@@ -8,9 +8,9 @@ from pydantic.dataclasses import dataclass
 
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
+from common.limits import MAX_LOCAL_EPSILON
 from common.runtime.settings import ServiceSettings
 from common.runtime.validation import STRICT
-from common.task.task import MAX_LOCAL_EPSILON
 from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.witness_policy import WitnessPolicy
 

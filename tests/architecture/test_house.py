@@ -18,19 +18,19 @@ from tests.support.tools import output_of
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
     "protos": 80,
-    "common": 26_150,
+    "common": 26_160,
     "user_agent": 2_210,
     "shuffler": 4_900,
     "analyzer": 3_940,
     "issuer": 1_170,
-    "witness": 260,
+    "witness": 270,
     "publisher": 300,
     "deploy": 12_950,
     "lab": 7_520,
     "audit": 7_110,
-    "tests": 64_850,
+    "tests": 65_000,
 }
-_WITNESS_LINES: Final = 6_470
+_WITNESS_LINES: Final = 6_480
 """Lines of a witness of its own and of all that it imports."""
 _EVERY_PARTY_HAS: Final = {"core.py", "server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
