@@ -8,6 +8,7 @@
 import { Account, type Answer } from "./account";
 import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
+import { loadSuite } from "./crypto/hpke";
 import { isValidReceipt, verifyTask } from "./crypto/signing";
 import { PendingToken, TokenKey, tokenChallenge } from "./crypto/tokens";
 import {
@@ -122,6 +123,7 @@ export class Device {
     const checking = new Set(checkingWitnesses.map((key) => toHex(key.identity.raw)));
     const checkedBy = [...checking].filter((key) => cosigners.has(key)).length;
     const isRecomputed = await checkTask(task, policy, this.#now(), checkedBy);
+    await loadSuite(task.suite);
     const checked = { task, cosigners: cosigners.size, checkedBy, isRecomputed };
     this.#checked.set(checked, { digest: toHex(digest), task });
     return checked;
