@@ -362,16 +362,25 @@ def test_another_persons_link_takes_over_no_answer(
 
 
 @pytest.mark.slow
-def test_a_link_that_the_issuer_does_not_know_ends_with_its_sentence(
+def test_a_cut_link_costs_nothing_and_the_whole_one_answers(
     parties: PageParties, visitor: Watched
 ) -> None:
-    """The answer keeps its credential, so it is not sent again."""
-    page, digest = visitor.page, parties.publish().digest().hex()
-    page.goto(f"{parties.page}#task={digest}&credential={'ab' * 32}")
+    """The answer, which only asked for a token, is withdrawn, and the question is shown again."""
+    page, link = visitor.page, parties.invite(parties.publish())
+    page.route("**/IssueToken", lambda route: route.abort())
+    page.goto(link[:-5])
     _send(page)
+    _is_headed(page, "Saved, not sent yet")
+    page.unroute_all(behavior="wait")
+    page.reload()
 
-    _warns(page, "The issuer does not accept this invitation", "cannot be sent")
-    _is_headed(page, "Refused")
+    _warns(page, "The issuer does not accept this invitation", _UNSENT)
+    _is_headed(page, "Ways to work")
+    expect(page.get_by_role("main")).to_contain_text("You have given no answer")
+    page.goto(link)
+    expect(page.get_by_role("alert")).to_be_empty()
+    _send(page)
+    _is_headed(page, "Received")
 
 
 @pytest.mark.slow

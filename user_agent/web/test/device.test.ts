@@ -17,6 +17,7 @@ import { Device } from "../src/device";
 import { SettingsError, type ShuffleDpError } from "../src/errors";
 import { MemoryStore, type Records, type Store } from "../src/store/store";
 import { parseTask } from "../src/task/task";
+import { HashedDraws } from "./hashed_draws";
 import { open } from "./hpke_core";
 import { FORESEEN, type Parties, withParties } from "./parties";
 import { hex, vectors } from "./vectors";
@@ -51,6 +52,7 @@ function without(store: MemoryStore, digest: string): Store {
     get: async (key) => (key.endsWith(digest) ? undefined : store.get(key)),
     all: async (prefix) => (await store.all(prefix)).filter((one) => one !== null),
     put: (key, value) => store.put(key, value),
+    remove: (key) => store.remove(key),
   };
   return { locked: (work) => store.locked(() => work(records)) };
 }
@@ -176,11 +178,11 @@ describe("a device", { concurrency: 24 }, () => {
 
   for (const [code, key, state] of [
     ["already_exists", "answered_elsewhere", "refused"],
-    ["unauthenticated", "unaccepted_credential", "refused"],
+    ["unauthenticated", "unaccepted_credential", undefined],
     ["failed_precondition", "peer_refused", "refused"],
     ["resource_exhausted", "peer_refused", "pending"],
   ] as const) {
-    test(`an answer whose token the issuer refuses as ${code} is ${state}`, () =>
+    test(`an answer whose token the issuer refuses as ${code} is ${state ?? "withdrawn"}`, () =>
       withParties("mixdump", async (parties) => {
         const device = await parties.device();
         parties.reply("IssueToken", () => [400, { code, message: "no" }, FORESEEN]);
@@ -190,6 +192,31 @@ describe("a device", { concurrency: 24 }, () => {
         assert.equal((await device.resendPending()).length, Number(state === "pending"));
       }));
   }
+
+  test("an answer whose credential the issuer refuses costs nothing, and the right one answers", () =>
+    withParties("mixdump", async (parties) => {
+      const store = new MemoryStore();
+      const cut = await parties.device({ store, credential: utf8("person") });
+      parties.reply("IssueToken", () => [401, { code: "unauthenticated", message: "" }, FORESEEN]);
+      await assert.rejects(cut.contribute(parties.digest, "bike"), failsWith("PeerRefusalError"));
+      assert.deepEqual([await cut.account.answers(), parties.bodies("Submit")], [[], []]);
+      signTokens(parties);
+      const whole = await parties.device({ store, credential: utf8("person 3") });
+      const { isRepeated, isSent } = await whole.contribute(parties.digest, "car");
+      assert.deepEqual([isRepeated, isSent], [false, true]);
+      assert.equal(parties.bodies("Submit").length, 1);
+    }));
+
+  test("the request for a token, which is sent before, is the same whatever the answer", () =>
+    withParties("mixdump", async (parties) => {
+      parties.reply("IssueToken", () => [401, { code: "unauthenticated", message: "" }, FORESEEN]);
+      for (const value of ["bike", "car"]) {
+        const device = await parties.device({ uniform: new HashedDraws("one") });
+        await assert.rejects(device.contribute(parties.digest, value));
+      }
+      const bodies = parties.bodies("IssueToken");
+      assert.deepEqual([bodies.length, new Set(bodies).size], [2, 1]);
+    }));
 
   test("a party whose certificate may be at fault is named with its address", () =>
     withParties("grr", async (parties) => {
@@ -285,9 +312,9 @@ describe("a device", { concurrency: 24 }, () => {
     withParties("grr", async (parties) => {
       const { answers, inclusion } = parties.shown;
       const device = await parties.device();
-      await device.contribute(parties.digest, 1);
+      const { answer: arrived } = await device.contribute(parties.digest, 1);
       const changes = { leaves: toBase64(concat(...answers[0].leaves.map(hex))) };
-      await device.account.change(parties.shown.digest, changes);
+      await device.account.change(arrived, changes);
       parties.reply("GetInclusion", () => [
         400,
         { code: "failed_precondition", message: "not yet" },
