@@ -341,7 +341,7 @@ def test_another_persons_link_takes_over_no_answer(
     parties: PageParties, visitor: Watched, browser: Browser
 ) -> None:
     """A saved answer keeps its own invitation, and the other person can answer elsewhere."""
-    signed, page = parties.publish(), visitor.page
+    signed, page = parties.publish(target_size=3), visitor.page
     own, other = parties.invite(signed), parties.invite(signed)
     page.route("**/IssueToken", lambda route: route.abort())
     page.goto(own)
@@ -381,6 +381,31 @@ def test_a_cut_link_costs_nothing_and_the_whole_one_answers(
     expect(page.get_by_role("alert")).to_be_empty()
     _send(page)
     _is_headed(page, "Received")
+
+
+@pytest.mark.slow
+def test_a_closed_question_takes_no_answer(
+    parties: PageParties, visitor: Watched, browser: Browser
+) -> None:
+    """It is not shown; an answer to one that closed meanwhile is refused by the same sentence."""
+    signed, closed = parties.publish(), "This question is closed"
+    slow, late = watch(browser), watch(browser)
+    slow.page.goto(parties.invite(signed))
+    _is_headed(slow.page, "Ways to work")
+    visitor.page.goto(parties.invite(signed))
+    _send(visitor.page)
+    _is_headed(visitor.page, "Received")
+    parties.run(parties.parties.answer_for_another(signed))
+    _is_headed(visitor.page, "Counted")
+    late.page.goto(parties.invite(signed))
+    _warns(late.page, closed, _UNSENT)
+    expect(late.page.get_by_role("radio")).to_have_count(0)
+    _send(slow.page)
+    _warns(slow.page, closed)
+    _is_headed(slow.page, "Refused")
+    expect(slow.page.get_by_role("main")).to_contain_text("You have given 1 answer")
+    for watched in (slow, late):
+        watched.close()
 
 
 @pytest.mark.slow

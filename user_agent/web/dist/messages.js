@@ -1,1 +1,1 @@
-import{a}from"./chunk-I4U67CA5.js";export{a as messages};
+import{a}from"./chunk-PESZNZ5P.js";export{a as messages};

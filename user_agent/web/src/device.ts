@@ -111,7 +111,7 @@ export class Device {
    * Fetch a task, and check everything that must hold before it is answered.
    *
    * Raises ProofError, ForkError or WitnessQuorumError for a signature or proof, TaskError for an
-   * invalid task, PolicyError for one that this device does not answer, PeerError and
+   * invalid task, PolicyError for one that is closed or not for this device, PeerError and
    * PeerRefusalError if the shuffler is away or refuses.
    */
   async read(digest: Bytes): Promise<CheckedTask> {
@@ -123,6 +123,7 @@ export class Device {
     const checking = new Set(checkingWitnesses.map((key) => toHex(key.identity.raw)));
     const checkedBy = [...checking].filter((key) => cosigners.has(key)).length;
     const isRecomputed = await checkTask(task, policy, this.#now(), checkedBy);
+    if (!(await this.#shuffler.isCollecting(digest))) throw new PolicyError("batch_closed");
     await loadSuite(task.suite);
     const checked = { task, cosigners: cosigners.size, checkedBy, isRecomputed };
     this.#checked.set(checked, { digest: toHex(digest), task });
@@ -227,7 +228,8 @@ export class Device {
     const envelope = knownBase64(answer.envelope);
     const token = await this.#token(answer, digest);
     const submitting = this.#shuffler.submit(digest, envelope, token);
-    // A shuffler that misjudges the token may be mended.
+    // A shuffler that misjudges the token may be mended. A refusal leaves the charge: the reports
+    // have left the device, and an earlier try may have stored them.
     const receipt = await this.#final(answer, submitting, "UNAUTHENTICATED");
     const { shuffler } = this.settings.policy;
     if (!(await isValidReceipt(shuffler, digest, envelope, receipt))) {

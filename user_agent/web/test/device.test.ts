@@ -170,6 +170,7 @@ describe("a device", { concurrency: 24 }, () => {
         parties.reply("Submit", () => [status, body, headers]);
         await assert.rejects(device.contribute(parties.digest, 1), failsWith(name));
         assert.equal((await device.account.find(parties.shown.digest))?.state, state);
+        assert.equal((await device.account.answers()).length, 1);
         if (state !== "refused") return;
         await assert.rejects(device.contribute(parties.digest, 1), failsWith("PolicyError"));
         assert.equal(parties.bodies("Submit").length, 1);
@@ -377,6 +378,15 @@ describe("a device", { concurrency: 24 }, () => {
       await assert.rejects(device.contribute(parties.digest, 1, known), (error) => {
         return (error as ShuffleDpError).key === "deadline_passed";
       });
+      assert.deepEqual(await device.account.answers(), []);
+    }));
+
+  test("a closed question is not shown, and nothing is charged", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      const isClosed = (error: ShuffleDpError) => error.key === "batch_closed";
+      parties.reply("GetBatchStatus", () => [200, { state: "BATCH_STATE_CLOSED", nUsers: "3" }]);
+      await assert.rejects(device.contribute(parties.digest, 1), isClosed);
       assert.deepEqual(await device.account.answers(), []);
     }));
 
