@@ -417,6 +417,9 @@ def test_a_link_to_no_question_is_not_kept(parties: PageParties, visitor: Watche
     """
     page = visitor.page
     page.goto(f"{parties.page}#task={'00' * 32}&credential=ab")
+    _warns(page, "This link names no question of this service.", _UNSENT)
+    page.goto(f"{parties.page}#task={parties.publish().digest().hex()}")
+    _warns(page, "The invitation link is incomplete", _UNSENT)
     _is_headed(page, "This question cannot be answered now")
     page.goto("about:blank")
     page.go_back()

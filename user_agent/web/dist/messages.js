@@ -1,1 +1,1 @@
-import{a}from"./chunk-PESZNZ5P.js";export{a as messages};
+import{a}from"./chunk-IZXGPBBU.js";export{a as messages};

@@ -184,7 +184,8 @@ class Page {
     say(word("asking"));
     try {
       const checked = await this.#device.read(knownHex(invitation.digest));
-      const { title, prompt } = checked.task;
+      const { title, prompt, tokens } = checked.task;
+      if (tokens && !invitation.credential) throw new SettingsError("bad_invitation");
       await this.#invitations.keep(invitation, title || prompt);
       this.#showQuestion(invitation, checked);
       if (this.#mayAsk) warn(); // of what failed before; the reason why it is asked again stays

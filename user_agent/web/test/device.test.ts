@@ -242,7 +242,7 @@ describe("a device", { concurrency: 24 }, () => {
       for (const [code, status] of [
         ["call_us_now", "UNKNOWN"],
         ["constructor", "UNKNOWN"],
-        ["not_found", "NOT_FOUND"],
+        ["out_of_range", "OUT_OF_RANGE"],
       ]) {
         parties.reply("FetchTask", () => [400, { code, message }, FORESEEN]);
         await assert.rejects(device.read(parties.digest), (error: ShuffleDpError) => {
@@ -250,6 +250,19 @@ describe("a device", { concurrency: 24 }, () => {
           assert.match(error.reason, /^Call \+1\?x{200,300}$/);
           return true;
         });
+      }
+    }));
+
+  test("a refusal has the sentence of its call", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      for (const [method, key] of [
+        ["GetBatchStatus", "peer_refused"],
+        ["FetchTask", "unknown_task"],
+      ] as const) {
+        parties.reply(method, () => [404, { code: "not_found", message: "no" }, FORESEEN]);
+        const isNamed = (error: ShuffleDpError) => error.key === key;
+        await assert.rejects(device.read(parties.digest), isNamed);
       }
     }));
 

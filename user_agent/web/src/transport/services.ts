@@ -22,6 +22,7 @@ const MAX_BUCKET_BYTES = 4 * 1024 * 1024;
 const MAX_PATH = 128;
 
 const SHUFFLER_SENTENCES = {
+  "FetchTask NOT_FOUND": "unknown_task",
   "Submit ALREADY_EXISTS": "answered_elsewhere",
   "Submit FAILED_PRECONDITION": "batch_closed",
 } as const;
