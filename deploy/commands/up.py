@@ -73,6 +73,8 @@ def up(
     if folder.is_file():
         raise UsageError(f"--folder is {folder}, a file")
     names = [f"person-{number}" for number in range(1, people + 1)]
+    if not folder.exists():
+        StateDirectory.open(folder).publish(".gitignore", "*\n")  # it will hold secrets
     with ExitStack() as stack:
         try:
             stack.enter_context(StateDirectory.open(folder).held())

@@ -8,8 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -57,7 +58,10 @@ def _up(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
         while not shown.endswith("}\n"):
             shown += process.stdout.readline()
         children = psutil.Process(process.pid).children(recursive=True)
-        yield process, json.loads(shown)
+        try:
+            yield process, json.loads(shown)
+        finally:
+            process.terminate()
         assert [] == psutil.wait_procs(children, timeout=_SECONDS)[1]
 
 
@@ -94,11 +98,12 @@ def test_up_serves_one_question_and_continues_in_its_folder(tmp_path: Path) -> N
     assert f"person-1 {first['invitation']}" == invited[0]
     assert 0o600 == (folder / "invitations.txt").stat().st_mode & 0o777
     assert 3 == len(invited)
+    assert "*" == (folder / ".gitignore").read_text(encoding="utf-8").strip()
 
     with _up(folder) as (process, second):
         assert first == second | {"analyzer": first["analyzer"]}
         _shuffledp("task", "close", digest, profile=first["profile"])
-        shown = _shuffledp("result", digest, "--json", profile=first["profile"])
+        shown = _released(digest, first["profile"])
         assert 1 == json.loads(shown)["n_users"]
         [shuffler] = [
             child
@@ -109,6 +114,15 @@ def test_up_serves_one_question_and_continues_in_its_folder(tmp_path: Path) -> N
         assert 1 == process.wait(_SECONDS)
         assert process.stderr is not None
         assert "the shuffler has ended by SIGKILL; see" in process.stderr.read()
+
+
+def _released(digest: str, profile: str) -> str:
+    """Return a result as JSON as soon as it is released, some moments after its batch closed."""
+    for _ in range(_SECONDS):
+        with suppress(subprocess.CalledProcessError):
+            return _shuffledp("result", digest, "--json", profile=profile)
+        time.sleep(1.0)
+    return pytest.fail("the result was not released")
 
 
 def _get(url: str, **request: Any) -> Any:
