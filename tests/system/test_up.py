@@ -24,6 +24,7 @@ from deploy.commands.up import _progress
 
 _COMMAND: Final = [sys.executable, "-c", "from deploy.terminal.start import main; main()"]
 _ROOT: Final = Path(__file__).parents[2]
+_COMMUTE: Final = _ROOT / "deploy" / "drafts" / "commute.toml"
 _SECONDS: Final = 60
 
 
@@ -44,10 +45,10 @@ def test_up_says_when_the_result_is_released() -> None:
 
 
 @contextmanager
-def _up(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+def _up(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """Run the command until it has printed its addresses; its children end with it."""
     with subprocess.Popen(
-        [*_COMMAND, "up", "--json", "--people", "3", "--folder", str(folder)],
+        [*_COMMAND, "up", "--json", "--people", "3", "--folder", str(folder), *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -69,7 +70,10 @@ def _up(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
 def test_up_serves_one_question_and_continues_in_its_folder(tmp_path: Path) -> None:
     """A second start has the same keys, people, question and addresses; a dead child is named."""
     folder = tmp_path / "u"
-    with _up(folder) as (process, first):
+    draft = tmp_path / "lunch.toml"
+    lunch = _COMMUTE.read_text(encoding="utf-8").replace("Ways to work", "Lunch")
+    draft.write_text(lunch, encoding="utf-8")
+    with _up(folder, "--draft", str(draft)) as (process, first):
         digest, page = first["task_digest"], first["publisher_url"]
         encoded = base64.b64encode(bytes.fromhex(digest)).decode()
         task = _get(

@@ -1,6 +1,8 @@
 """`shuffledp up`: options that cannot work, and parties that do not answer."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -8,9 +10,11 @@ import pytest
 from common.errors import PeerError, PeerRefusalError, SettingsError, UsageError
 from common.runtime.certificates import Authority
 from common.runtime.state_directory import StateDirectory
+from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from deploy.clients import page_cluster
 from deploy.clients.page_cluster import PageCluster, WebHost
+from deploy.commands.up import _DRAFT, _ask
 from tests.support.command_line import shown
 
 
@@ -94,12 +98,58 @@ class _Operator:
     async def __aexit__(self, *_: object) -> None:
         """Close nothing."""
 
+    async def describe(self, digest: TaskDigest) -> object:
+        """Answer once more, with a task of this digest."""
+        return _Signed(digest), await self.progress(digest)
+
     async def progress(self, _digest: TaskDigest) -> object:
         """Answer once more."""
         answer = next(self.answers)
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+@dataclass(frozen=True)
+class _Signed:
+    """A task that has a digest alone."""
+
+    own: TaskDigest
+
+    def digest(self) -> TaskDigest:
+        """Return it."""
+        return self.own
+
+
+@pytest.mark.parametrize(
+    ("state", "drafts", "published", "warned"),
+    [
+        ("open", ["lunch", None], 1, False),
+        ("open", ["lunch", "lunch"], 1, False),
+        ("open", [None, "lunch"], 2, True),
+        ("released", ["lunch", None], 2, False),
+    ],
+)
+async def test_an_open_question_is_continued_or_named(
+    tmp_path: Path, state: str, drafts: list[str | None], published: int, *, warned: bool
+) -> None:
+    """Without a draft any open question goes on; another draft leaves it open, with a warning."""
+    cluster: Any = SimpleNamespace(directory=tmp_path, asked=[])
+    cluster.operator = lambda: _Operator(SimpleNamespace(state=state))
+
+    async def publish(draft: TaskDraft) -> _Signed:
+        cluster.asked.append(draft.title)
+        return _Signed(TaskDigest(bytes([len(cluster.asked)] * 32)))
+
+    cluster.publish_task = publish
+    text = _DRAFT.read_text(encoding="utf-8")
+    (tmp_path / "lunch").write_text(text.replace("Ways to work", "Lunch"), encoding="utf-8")
+    for name in drafts:
+        asked, warnings = await _ask(cluster, tmp_path / name if name else None)
+
+    assert published == len(cluster.asked) == asked.digest()[0]
+    expected = [f"question {'01' * 32} is still open; its invitations are replaced"]
+    assert expected * warned == warnings
 
 
 async def test_only_a_task_that_nobody_opened_is_passed_over(
