@@ -65,8 +65,10 @@ def up(
         raise UsageError("--certificate and --key need --host, the certificate's name")
     from common.runtime.state_directory import StateDirectory
     from deploy.clients.page_cluster import PageCluster, WebHost
+    from deploy.tasks import drafts
     from deploy.terminal.interruption import until_stopped
 
+    drafts.read(draft or _DRAFT)  # a wrong one leaves no files
     web = WebHost(host.lower(), web_certificate, web_key) if web_certificate and web_key else None
     if web is not None:
         web.check()

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pytest
 
-from common.errors import PeerError, PeerRefusalError, SettingsError, UsageError
+from common.errors import PeerError, PeerRefusalError, SettingsError, TaskError, UsageError
 from common.runtime.certificates import Authority
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
@@ -75,6 +75,15 @@ def test_the_folder_is_none_of_files(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match=r"--folder is .*, a file"):
         shown("up", "--folder", str(tmp_path / "file"))
+
+
+def test_a_wrong_draft_leaves_no_folder(tmp_path: Path) -> None:
+    """It is read before keys and people are made."""
+    (tmp_path / "bad.toml").write_text("title =", encoding="utf-8")
+
+    with pytest.raises(TaskError, match=r"bad.toml is not TOML"):
+        shown("up", "--draft", str(tmp_path / "bad.toml"), "--folder", str(tmp_path / "up"))
+    assert not (tmp_path / "up").exists()
 
 
 def test_a_second_up_in_a_folder_is_refused(tmp_path: Path) -> None:
