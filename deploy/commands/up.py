@@ -165,16 +165,16 @@ def _show(cluster: "PageCluster", signed: "SignedTask", warnings: list[str], *, 
         )
     elif not for_page:
         warnings.append("the page cannot answer such a question yet; `shuffledp contribute` can")
-    notes = "".join(f"\nWarning: {each}." for each in warnings)
     command = f"  shuffledp --profile {shlex.quote(str(profile))}"
-    opened = f" To answer as {name}, open\n\n  {first}\n\n" if for_page else "\n\n"
-    text = (
-        f"All parties run; their files are in {folder}.{opened}"
-        f"All invitations, one a person: {file}. Then, in another terminal:\n\n"
+    opened = f" To answer as {name}, open\n\n  {first}\n\nAll invitations, one a person: {file}."
+    answer = f"{command} contribute {digest.hex()} --person {name}\n"
+    text = "".join(f"Warning: {each}.\n" for each in warnings) + (
+        f"All parties run; their files are in {folder}.{opened if for_page else ''} Then, in "
+        f"another terminal:\n\n{'' if for_page else answer}"
         f"{command} task close {digest.hex()}\n{command} result {digest.hex()}\n\n"
         "Ctrl-C stops all."
     )
     fields = {"task_digest": digest.hex(), "invitation": first, "invitations": str(file)}
     fields |= {"profile": str(profile), **cluster.addresses()}
-    sys.stdout.write(f"{dumps({**fields, 'warnings': warnings}) if json else text + notes}\n")
+    sys.stdout.write(f"{dumps({**fields, 'warnings': warnings}) if json else text}\n")
     sys.stdout.flush()

@@ -7,6 +7,8 @@ from typing import Any, Self
 
 import pytest
 
+from audit.harness.tasks import sample_task
+from common.crypto.signing import SignedTask
 from common.errors import PeerError, PeerRefusalError, SettingsError, TaskError, UsageError
 from common.runtime.certificates import Authority
 from common.runtime.state_directory import StateDirectory
@@ -14,7 +16,7 @@ from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from deploy.clients import page_cluster
 from deploy.clients.page_cluster import PageCluster, WebHost
-from deploy.commands.up import _DRAFT, _ask
+from deploy.commands.up import _DRAFT, _ask, _show
 from tests.support.command_line import shown
 
 
@@ -159,6 +161,26 @@ async def test_an_open_question_is_continued_or_named(
     assert published == len(cluster.asked) == asked.digest()[0]
     expected = [f"question {'01' * 32} is still open; its invitations are replaced"]
     assert expected * warned == warnings
+
+
+@pytest.mark.parametrize("for_page", [True, False])
+def test_a_question_that_the_page_refuses_is_answered_by_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, for_page: bool
+) -> None:
+    """The warnings come first, and no invitation is shown that leads nowhere."""
+    cluster: Any = SimpleNamespace(
+        directory=tmp_path, moved=True, invitations=lambda _: {"Ada": "http://p/"}, addresses=dict
+    )
+    epsilon = 4.0 if for_page else 5.0
+    task = sample_task(protocol="ldp-grr", domain_size=3, local_epsilon=epsilon)
+    _show(
+        cluster, SignedTask(task_bytes=task.to_bytes(), signature=bytes(64)), ["first"], json=False
+    )
+    text = capsys.readouterr().out
+
+    assert text.startswith("Warning: first.\nWarning: ")
+    assert for_page == ("To answer as Ada, open\n\n  http://p/\n" in text)
+    assert for_page != ("--person Ada\n  shuffledp" in text)
 
 
 async def test_only_a_task_that_nobody_opened_is_passed_over(
