@@ -157,7 +157,10 @@ def _show(cluster: "PageCluster", signed: "SignedTask", warnings: list[str], *, 
     if task.n_min > len(invited):
         warnings.append(f"a result needs {task.n_min} people: --people {task.n_min}")
     if cluster.moved:
-        warnings.append("another program has the page's port: use the new invitations")
+        warnings.append(
+            "another program has the page's port: use the new invitations; browsers' earlier "
+            "answers stay at the old address"
+        )
     for_page = is_for_browsers(task) and task.local_epsilon <= PAGE_CAP
     if task.local_epsilon > PAGE_CAP:
         warnings.append(

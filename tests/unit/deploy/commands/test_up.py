@@ -179,6 +179,7 @@ def test_a_question_that_the_page_refuses_is_answered_by_a_command(
     text = capsys.readouterr().out
 
     assert text.startswith("Warning: first.\nWarning: ")
+    assert "earlier answers stay at the old address.\n" in text
     assert for_page == ("To answer as Ada, open\n\n  http://p/\n" in text)
     assert for_page != ("--person Ada\n  shuffledp" in text)
 
