@@ -75,13 +75,15 @@ def up(
     if folder.is_file():
         raise UsageError(f"--folder is {folder}, a file")
     names = [f"person-{number}" for number in range(1, people + 1)]
-    if not folder.exists():
-        StateDirectory.open(folder).publish(".gitignore", "*\n")  # it will hold secrets
+    is_new, state = not folder.exists(), StateDirectory.open(folder)
+    if is_new:
+        state.publish(".gitignore", "*\n")  # it will hold secrets
     with ExitStack() as stack:
         try:
-            stack.enter_context(StateDirectory.open(folder).held())
+            stack.enter_context(state.held())
         except SettingsError as error:
-            raise SettingsError(f"{folder}: {error}. Another up needs another --folder") from error
+            rule = f"`up` already runs in {folder}; stop it, or choose another --folder"
+            raise SettingsError(rule) from error
         cluster = PageCluster(folder, names, web)
         asyncio.run(until_stopped(_serve(cluster, draft, json=json)))
 

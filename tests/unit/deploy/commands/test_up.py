@@ -92,7 +92,9 @@ def test_a_second_up_in_a_folder_is_refused(tmp_path: Path) -> None:
     """The message names the folder and the option."""
     with (
         StateDirectory.open(tmp_path).held(),
-        pytest.raises(SettingsError, match=rf"{tmp_path}: .* in use .* --folder"),
+        pytest.raises(
+            SettingsError, match=rf"^`up` already runs in {tmp_path}; stop it, or .* --folder$"
+        ),
     ):
         shown("up", "--folder", str(tmp_path))
 
