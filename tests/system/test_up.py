@@ -157,7 +157,8 @@ def test_at_a_terminal_a_visitor_is_counted(short_path: Path, *, is_visited: boo
         [folder] = short_path.glob("shuffledp-demo-*")
         agent = f"unix:{folder}/user_agent.sock"
         _shuffledp("contribute", digest, "--person", "visitor", "--agent", agent, text="Texas\n")
-        _until(terminal, "has arrived")
+        shown = _until(terminal, ", or at Ctrl-C.")
+        assert re.search(r"has arrived\. The batch closes at \d\d:\d\d,", shown)
     os.write(terminal, b"\x03")
     if is_visited:
         shown = _until(terminal, "Ctrl-C ends.")
