@@ -329,7 +329,11 @@ class Releases:
                     "shuffledp batch release, or batch drop, or until its end date"
                 )
             raise UnusableBatchError(reason)
-        raise BatchStateError("the task's batch has not been released yet")
+        digits = digest.hex()
+        raise BatchStateError(
+            "the task's batch has not been released yet; close it with shuffledp task close "
+            f"{digits}, or see shuffledp task show {digits}"
+        )
 
     async def measure_budgets(self, population: str = "") -> None:
         """

@@ -22,6 +22,8 @@ _MAX_KEY_PARTS: Final = 32
 _LONG_KEY: Final = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS},}}"""
 )
+_REASON: Final = re.compile(r"(?!Cannot|Expected newline|Invalid date)(?:[\w ,/-]|'[^\w\s]{1,2}')+")
+"""A reason of the parser that is clear, and quotes no more of the file than signs."""
 _POSITION: Final = re.compile(r"\(at line \d+, column \d+\)|\(at end of document\)")
 _MAX_INTEGER: Final = 2**63
 """TOML's own bound; pydantic would parse an integer of 400 digits as infinity."""
@@ -70,7 +72,10 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> d
         position = _POSITION.search(str(error))  # without its text, which may quote the file
         where = f" {position[0]}" if position else ""
         fault = "is not TOML, repeats a key, or has no such date or time"
-        if isinstance(error, UnicodeDecodeError):
+        reason = str(error).partition(" (at ")[0]
+        if position and _REASON.fullmatch(reason):
+            fault = f"is not TOML: {reason}"
+        elif isinstance(error, UnicodeDecodeError):
             fault = "is not UTF-8 text"
         elif "Invalid date" in str(error):
             fault = "has a date that does not exist"

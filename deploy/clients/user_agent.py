@@ -17,10 +17,13 @@ _REFUSED_ADVICE: Final = (
     "agent has saved the answer, has charged its epsilon, and will send it unchanged"
 )
 _CONFLICT_ADVICE: Final = (
-    "If this person has answered already, in a browser or on another device, that answer counts "
-    "and this one never will; else correct the credential in credential_file"
+    "This person has probably answered already, in a browser or on another device: then that "
+    "answer counts, and this one never will. Else correct the credential in credential_file: "
 )
-_ADVICE: Final = {CredentialError.status: _REFUSED_ADVICE, ConflictError.status: _CONFLICT_ADVICE}
+_ADVICE: Final = {
+    CredentialError.status: "{}. " + _REFUSED_ADVICE,
+    ConflictError.status: _CONFLICT_ADVICE + "{}",
+}
 
 
 async def ask_for_question(agent: str, digest: TaskDigest) -> Mapping[str, str]:
@@ -40,7 +43,7 @@ async def send(
     except PeerRefusalError as error:
         if error.status not in _ADVICE:
             raise
-        raise PeerRefusalError(error.status, f"{error}. {_ADVICE[error.status]}") from error
+        raise PeerRefusalError(error.status, _ADVICE[error.status].format(error)) from error
 
 
 async def ask_for_receipt(
