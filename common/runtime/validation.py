@@ -72,8 +72,7 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> d
         position = _POSITION.search(str(error))  # without its text, which may quote the file
         where = f" {position[0]}" if position else ""
         fault = "is not TOML, repeats a key, or has no such date or time"
-        reason = str(error).partition(" (at ")[0]
-        if position and _REASON.fullmatch(reason):
+        if position and _REASON.fullmatch(reason := str(error)[: position.start() - 1]):
             fault = f"is not TOML: {reason}"
         elif isinstance(error, UnicodeDecodeError):
             fault = "is not UTF-8 text"

@@ -181,9 +181,7 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         errors = zip(target.head, best.head_errors(), strict=True)
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
         binding = ", ".join(plan.binding) or "none"
-        console.print(
-            f"Top values, of --head, ± one standard error: {top}. Binding constraints: {binding}."
-        )
+        console.print(f"Values of --head ± standard error: {top}. Binding constraints: {binding}.")
     warnings = (f"{each}." for each in delta_warnings(target.delta, target.n_users))
     for note in (*warnings, *_notes(plan)):
         console.print(f"[bold]Note:[/bold] {note}")
