@@ -329,10 +329,9 @@ class Releases:
                     "shuffledp batch release, or batch drop, or until its end date"
                 )
             raise UnusableBatchError(reason)
-        digits = digest.hex()
         raise BatchStateError(
-            "the task's batch has not been released yet; close it with shuffledp task close "
-            f"{digits}, or see shuffledp task show {digits}"
+            "the task's batch has not been released yet; close it with shuffledp task close, or "
+            f"see shuffledp task show {digest.hex()}"
         )
 
     async def measure_budgets(self, population: str = "") -> None:

@@ -13,17 +13,14 @@ from deploy.clients.base import reply_or_advice
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 
 _REFUSED_ADVICE: Final = (
-    "Put a valid credential into the file that the agent's setting credential_file names. The "
+    "{}. Put a valid credential into the file that the agent's setting credential_file names. The "
     "agent has saved the answer, has charged its epsilon, and will send it unchanged"
 )
 _CONFLICT_ADVICE: Final = (
     "This person has probably answered already, in a browser or on another device: then that "
-    "answer counts, and this one never will. Else correct the credential in credential_file: "
+    "answer counts, and this one never will. Else correct the credential in credential_file: {}"
 )
-_ADVICE: Final = {
-    CredentialError.status: "{}. " + _REFUSED_ADVICE,
-    ConflictError.status: _CONFLICT_ADVICE + "{}",
-}
+_ADVICE: Final = {CredentialError.status: _REFUSED_ADVICE, ConflictError.status: _CONFLICT_ADVICE}
 
 
 async def ask_for_question(agent: str, digest: TaskDigest) -> Mapping[str, str]:

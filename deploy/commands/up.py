@@ -116,11 +116,7 @@ def _progress(n_users: int, batch: "BatchState", task: "TaskState") -> str:
 
 
 async def _ask(cluster: "PageCluster", file: Path | None) -> tuple["SignedTask", list[str]]:
-    """
-    Publish a draft's question, unless it is still open; without a draft, any that is still open.
-
-    Returns a warning too if another question stays open.
-    """
+    """Publish a draft's question, or continue the open one; warn if another stays open."""
     from common.messages.batch import TaskState
     from common.runtime.state_directory import atomic_write
     from common.runtime.validation import read_file
@@ -165,9 +161,7 @@ def _show(cluster: "PageCluster", signed: "SignedTask", warnings: list[str], *, 
         )
     for_page = is_for_browsers(task) and task.local_epsilon <= PAGE_CAP
     if task.local_epsilon > PAGE_CAP:
-        warnings.append(
-            f"the page refuses a local epsilon over {PAGE_CAP}; `shuffledp contribute` can answer"
-        )
+        warnings.append(f"the page refuses a local epsilon over {PAGE_CAP}; use `contribute`")
     elif not for_page:
         warnings.append("the page cannot answer such a question yet; `shuffledp contribute` can")
     command = f"  shuffledp --profile {shlex.quote(str(profile))}"

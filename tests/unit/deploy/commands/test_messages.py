@@ -160,7 +160,7 @@ async def test_a_missing_address_names_the_two_ways_to_a_profile() -> None:
     status, _, complaint = await run_command("ledger")
 
     assert 2 == status
-    for part in ("shuffledp init STATE", "--profile, such as shuffledp-local/shuffledp.toml"):
+    for part in ("shuffledp init STATE", "--profile shuffledp-local/shuffledp.toml"):
         assert part in " ".join(complaint.split())
 
 
