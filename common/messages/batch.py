@@ -75,6 +75,8 @@ class BatchManifest:
     by_length: tuple[int, ...] = ()
     """Number of submissions of each of the task's lengths, ascending by length; may be empty if all
     submissions have one length."""
+    n_dropped: int = 0
+    """Reports that a relay dropped, as they do not open or repeat others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

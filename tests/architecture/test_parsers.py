@@ -84,7 +84,6 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.runtime.metrics.memory_limit",
         "issuer.issuance_store.IssuanceStore.mark",
         "shuffler.delivery.Deliveries.resume",
-        "shuffler.storage.batch_seeds._batch_of",
         "shuffler.storage.sqlite_store.SqliteGroups.read",
     ),
 }

@@ -144,7 +144,6 @@ def _inclusions(folder: Path) -> InclusionProofs:
             (folder / name).write_bytes(content)
     return InclusionProofs(
         blocks=FolderBlocks(folder.parent),
-        identity=_PINNED,
         keep_seconds=1.0,
         clock=ManualClock(2.0**39),
     )
