@@ -271,9 +271,9 @@ class ActiveBatches(Batches):
         self.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
         own, proof = self.own_identity, task.shuffler_key_proof
         check_key(own, KeyUse.ENVELOPES, task.suite, task.shuffler_key, proof)
-        if task.expected_shuffler_dummies > self.most_dummies:
+        if (expected := task.hop(0).expected_dummies(task.domain_size)) > self.most_dummies:
             raise TaskError(
-                f"the task expects {task.expected_shuffler_dummies} dummies from the shuffler; "
+                f"the task expects {expected} dummies from the shuffler; "
                 f"most_dummies is {self.most_dummies}"
             )
         key = key_id(task.suite, task.shuffler_key)

@@ -240,7 +240,7 @@ class Deliveries:
             by_length=stored.by_length,
         )
         fields = logs.batch_fields(batch.digest, batch.batch_id)
-        n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
+        n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sent_report_bytes
         blocks = SealedBlocks(self.blocks, batch.batch_id.hex(), batch.key)
         try:
             await deliver_parts(self.analyzer, manifest, blocks, n_parts, size)

@@ -13,7 +13,7 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import KeyState
 from common.crypto.randomness import secure_generator
-from common.crypto.signing import SigningIdentity, signed_envelope_key
+from common.crypto.signing import KeyUse, SigningIdentity, signed_key
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
@@ -177,7 +177,7 @@ def publish_keys(state: StateDirectory, keys: KeyStore, identity: SigningIdentit
             name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
             key = keys.find(suite, key_state)
             if key is not None:
-                signed = signed_envelope_key(identity, key, keys.end(key))
+                signed = signed_key(identity, KeyUse.ENVELOPES, key, keys.end(key))
                 current[f"{name}{mark}.pub"] = signed.hex()
     for name, text in current.items():
         path = state.path / name

@@ -1,9 +1,11 @@
-"""Claim a task's central ε, and check a task's claims."""
+"""Claim a task's central and coalition ε, and check a task's claims."""
 
 from decimal import ROUND_CEILING, Context
 from typing import Final
 
 from common.accounting.guarantees import claimed_release
+from common.accounting.item_noise import ItemNoiseRelease
+from common.accounting.releases import Release
 from common.errors import AccountingError, PolicyError
 from common.mechanisms.registry import randomizer_of
 from common.messages.guarantee import rounded_up
@@ -28,9 +30,30 @@ def claimable_epsilon(task: Task) -> float:
     Cost: one search for ε, tenths of a second; seconds for many levels or large clusters.
     """
     _check_cost(task)
+    return min(_claimable(task, claimed_release(task, task.n_min)), task.local_epsilon)
+
+
+def claimable_coalition_epsilon(task: Task) -> float:
+    """
+    Return the ε that a task may claim against the analyzer together with any one shuffler.
+
+    With one shuffler it is the local ε; with two, the larger one of either's noise alone, which is
+    all that remains if the other is dishonest. Cost: two searches for ε.
+    """
+    if task.relay is None:
+        return task.local_epsilon
+    return max(_claimable(task, release) for release in _each_alone(task))
+
+
+def _each_alone(task: Task) -> list[ItemNoiseRelease]:
+    """Return what each shuffler's noise hides alone, whatever reports the other drops or adds."""
+    return [ItemNoiseRelease.of_shuffler(task.hop(hop)) for hop in range(len(task.shufflers))]
+
+
+def _claimable(task: Task, release: Release) -> float:
     delta = max(MIN_DELTA, task.delta * (1 - _DELTA_MARGIN))
-    epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _EPSILON_MARGIN)
-    return min(float(_CLAIM_CONTEXT.create_decimal_from_float(epsilon)), task.local_epsilon)
+    epsilon = release.epsilon(delta) * (1 + _EPSILON_MARGIN)
+    return float(_CLAIM_CONTEXT.create_decimal_from_float(epsilon))
 
 
 def check_local_claim(task: Task) -> None:
@@ -61,6 +84,21 @@ def check_central_claim(task: Task) -> None:
             f"the task's weights do not satisfy {stated}: delta is {rounded_up(found)} for "
             f"{task.n_min} users"
         )
+
+
+def check_coalition_claim(task: Task) -> None:
+    """
+    Recompute δ at a task's coalition ε for each shuffler's noise alone. Run as the other checks.
+
+    With one shuffler, the claim is the local one. Raises PolicyError if the claim is false.
+    """
+    for hop, release in enumerate(_each_alone(task) if task.relay else ()):
+        if (found := release.delta(task.coalition_epsilon)) > task.delta:
+            raise PolicyError(
+                f"the task's noise does not satisfy its claim of coalition epsilon "
+                f"{task.coalition_epsilon} at delta {task.delta}: delta is {rounded_up(found)} if "
+                f"only {task.shufflers[hop].name} is honest"
+            )
 
 
 def delta_at_claim(task: Task) -> float:

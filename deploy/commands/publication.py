@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 
-from common.crypto.signing import SignedTask, split_envelope_key
+from common.crypto.signing import KeyUse, SignedTask, split_key
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
@@ -102,7 +102,7 @@ def read_keys(shuffler_key: Path | None, token_key: Path | None) -> tuple[bytes,
 def preview(task_draft: TaskDraft, *, json: bool) -> None:
     """Print the guarantees of a draft's task, computed locally, or raise what publishing would."""
     if task_draft.shuffler_key:
-        split_envelope_key(task_draft.suite, task_draft.shuffler_key)
+        split_key(task_draft.suite, KeyUse.ENVELOPES, task_draft.shuffler_key)
     task = task_view.preview(task_draft, now=SystemClock().now())
     refusals = _refusals_by_default(task)
     if json:

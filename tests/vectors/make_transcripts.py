@@ -26,7 +26,7 @@ from common.accounting.claims import delta_at_claim
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
 from common.crypto.hpke import split_every as split
 from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import KeyUse, digest_of, prove_key, sign_receipt, signed_envelope_key
+from common.crypto.signing import KeyUse, digest_of, prove_key, sign_receipt, signed_key
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import AccountingError
 from common.limits import MAX_UNIX_TIME
@@ -235,7 +235,7 @@ def _completed(case: Case) -> Task:
     }
     return complete(
         draft(
-            signed_envelope_key(SHUFFLER, shuffler_key.public_key(), MAX_UNIX_TIME),
+            signed_key(SHUFFLER, KeyUse.ENVELOPES, shuffler_key.public_key(), MAX_UNIX_TIME),
             protocol=case.protocol,
             **wanted | dict(case.changes),
         ),
