@@ -124,6 +124,7 @@ class InclusionProofs:
         task: Task,
         commitment: BatchCommitment,
         job: ProofJob,
+        *,
         executor: Executor,
         receiver: ReceivingParty,
     ) -> None:

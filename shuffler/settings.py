@@ -27,6 +27,10 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
     """Address of the analyzer."""
     analyzer_identity: str
     """Signing identity of the analyzer whose tasks are collected: 64 hexadecimal digits."""
+    relay: str | None = None
+    """Address of the second shuffler of tasks with two; None to refuse such tasks."""
+    relay_identity: str | None = None
+    """The relay's signing identity: 64 hexadecimal digits."""
     minimum_batch: Annotated[int, Field(ge=1)] = 1
     """Lower bound on every task's n_min: batches with fewer users are never released."""
     opening_processes: Processes = 0
@@ -48,3 +52,8 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
         super().__post_init__()
         if self.role == "front-end" and self.store is None:
             raise SettingsError("the role front-end needs store")
+        if (self.relay is None) != (self.relay_identity is None):
+            raise SettingsError("relay and relay_identity go together")
+        for name in ("store", "http_listen", "relay"):
+            if self.role == "relay" and getattr(self, name) is not None:
+                raise SettingsError(f"{name} has no use in the role relay")

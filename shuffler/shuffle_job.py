@@ -61,7 +61,7 @@ def part_count(batch_bytes: int) -> int:
     return max(1, -(-batch_bytes // part_bytes))
 
 
-def bucket_count(task: Task, n_users: int, hop: int) -> int:
+def bucket_count(task: Task, n_users: int, hop: int = 0) -> int:
     """Return the number of buckets of a batch, which are the parts of its delivery."""
     return _part_count(task, n_users, hop, hop + 1)
 
@@ -96,7 +96,7 @@ class PermutingJob(Job):
     n_buckets: int
 
     @classmethod
-    def plan(  # noqa: PLR0913  # by name
+    def plan(
         cls,
         *,
         batch_id: BatchId,

@@ -63,8 +63,9 @@ FilePath = Annotated[Path, BeforeValidator(_file_name)]
 TcpAddress = Annotated[str, AfterValidator(_tcp_address)]
 Processes = Annotated[int, Field(ge=0, le=MAX_PROCESSES)]
 """Number of worker processes; 0 means one per core."""
-Role = Literal["all", "front-end", "coordinator", "worker"]
-"""A process's share of its party: everything, or one role among several processes."""
+Role = Literal["all", "front-end", "coordinator", "worker", "relay"]
+"""A process's share of its party: everything, or one role among several processes; or, of a
+shuffler, the second one of tasks with two."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -151,9 +152,9 @@ class KeyHolderSettings(ServiceSettings):
         self._check_role()
 
     def _check_role(self) -> None:
-        own = {"coordinator": {"coordinator_listen"}, "all": set[str]()}
+        own = {"coordinator": {"coordinator_listen"}, "all": set[str](), "relay": set[str]()}
         needed = own.get(self.role, {"coordinator"})
-        if self.role != "all":
+        if self.role not in {"all", "relay"}:
             needed.add("internal_tls_directory")
         for name in ("coordinator", "coordinator_listen", "internal_tls_directory"):
             given = getattr(self, name) is not None

@@ -214,7 +214,14 @@ async def test_every_report_is_proven_however_the_tree_is_divided(
     manifest = BatchManifest(
         task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=n_reports + 7
     )
-    await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
+    await shuffler.inclusions.keep(
+        manifest,
+        CASE.task,
+        commitment,
+        job,
+        executor=InlineExecutor(),
+        receiver=shuffler.deliveries.hop.receiver(CASE.task),
+    )
 
     for own in leaves[::20]:
         assert (await _proof(shuffler, own)).includes(own, _ANALYZER, DIGEST)
@@ -233,7 +240,14 @@ async def test_all_answers_for_a_batch_have_one_length(
         task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=2000
     )
     job = _keep_job(shuffler, reports)
-    await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
+    await shuffler.inclusions.keep(
+        manifest,
+        CASE.task,
+        commitment,
+        job,
+        executor=InlineExecutor(),
+        receiver=shuffler.deliveries.hop.receiver(CASE.task),
+    )
     servicer = ShufflerServicer(shuffler)
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)
