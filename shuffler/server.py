@@ -17,7 +17,7 @@ from common.crypto.signing import KeyUse, SigningIdentity, signed_key
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
-from common.runtime.certificates import FRONT_END
+from common.runtime.certificates import FRONT_END, RELAY
 from common.runtime.clock import SystemClock, repeat
 from common.runtime.http_edge import serve_http
 from common.runtime.key_store import KeyStore, Rotation, load_identity
@@ -28,12 +28,20 @@ from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import internal_identity
 from common.runtime.witness_service import WitnessServicer
-from protos.shuffledp.v1 import coordinator_pb2_grpc, log_pb2_grpc, shuffler_pb2_grpc
+from protos.shuffledp.v1 import (
+    coordinator_pb2_grpc,
+    log_pb2_grpc,
+    relay_pb2_grpc,
+    shuffler_pb2_grpc,
+)
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.core import FrontEndCore, ShufflerCore
+from shuffler.delivery_client import DeliveryClient
 from shuffler.front_end import CoordinatorClient, FrontEndBatches
 from shuffler.metrics import METRICS
-from shuffler.servicer import CoordinatorServicer, ShufflerServicer
+from shuffler.relay.relay_core import RelayCore
+from shuffler.relay.relay_store import RelayStore
+from shuffler.servicer import CoordinatorServicer, RelayServicer, ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.open_store import open_store
 from shuffler.worker import run_part
@@ -49,6 +57,8 @@ async def start(
     """
     if settings.role == "front-end":
         return await _start_front_end(settings)
+    if settings.role == "relay":
+        return await _start_relay(settings)
     if settings.role == "worker":
         raise SettingsError("a worker is no service: the engine of the executor starts it")
     return await _start_coordinator(settings, executor_of)
@@ -73,6 +83,9 @@ async def _start_coordinator(
         pool = service.opened(HpkePool(settings.opening_processes))
         channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
         analyzer = AnalyzerClient(channel)
+        relay = None
+        if settings.relay is not None:
+            relay = DeliveryClient(service.opened(FreshChannel(settings.relay, RELAY, service.tls)))
         core = ShufflerCore(
             settings=settings,
             store=store,
@@ -84,6 +97,7 @@ async def _start_coordinator(
             state=state,
             keys=keys,
             analyzer=analyzer,
+            relay=relay,
             executor=executor_of(open_executor(service, settings, pool, run_part)),
             process_metrics=service.metrics,
             rng=secure_generator(),
@@ -162,27 +176,87 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
     return service
 
 
+async def _start_relay(settings: ShufflerSettings) -> Service:
+    """Start a relay and resume the batches of an earlier run."""
+    state = StateDirectory.open(settings.state_directory, settings.state_key)
+    async with Service.starting(
+        settings, "shuffler", METRICS, SystemClock(), state, certificate=RELAY
+    ) as service:
+        clock, own, blocks = (
+            service.clock,
+            state.within(UNSAVED),
+            open_blocks(settings.blocks_url()),
+        )
+        keys = KeyStore(own, settings.relay_schedule())
+        service.metrics.watch_keys(lambda: keys.ring)
+        identity = load_identity(state)
+        store = RelayStore(state.database("relay.sqlite"), blocks)
+        service.closing.append(store.close)
+        keys.rotate(clock.now())
+        pool = service.opened(HpkePool(settings.opening_processes))
+        channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
+        core = RelayCore(
+            settings=settings,
+            state=own,
+            keys=keys,
+            identity=identity,
+            analyzer=AnalyzerClient(channel),
+            store=store,
+            blocks=blocks,
+            executor=open_executor(service, settings, pool, run_part),
+            process_metrics=service.metrics,
+            clock=clock,
+            rng=secure_generator(),
+        )
+        await core.resume()
+        rotation = Rotation(
+            keys=keys,
+            clock=clock,
+            needed=core.batches.needed_keys,
+            forget=pool.forget_keys,
+            publish=lambda: publish_keys(state, keys, identity, KeyUse.LAYERS),
+        )
+        await rotation.rotate()
+        service.closing.append(core.staging.stop)
+        service.background += [
+            core.deliveries.run,
+            partial(repeat, core.deliveries.end_unresumed, 60.0, "batches not erased yet"),
+            rotation.run,
+        ]
+        add_services = partial(relay_pb2_grpc.add_RelayServicer_to_server, RelayServicer(core))
+        await service.serve("shuffledp.v1.Relay", add_services)
+    return service
+
+
 _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
+_STEMS: Final = {KeyUse.ENVELOPES: "envelope", KeyUse.LAYERS: "relay"}
+UNSAVED: Final = "unsaved"
+"""Folder in a relay's state directory of the keys and seeds that no backup may contain."""
 
 
-def publish_keys(state: StateDirectory, keys: KeyStore, identity: SigningIdentity) -> None:
+def publish_keys(
+    state: StateDirectory,
+    keys: KeyStore,
+    identity: SigningIdentity,
+    use: KeyUse = KeyUse.ENVELOPES,
+) -> None:
     """
-    Publish the active and pending envelope key of each suite, signed by the shuffler's identity.
+    Publish the active and pending key of each suite for one use, signed by the party's identity.
 
     Outdated pending files are deleted.
     """
-    current = {}
+    current, stem = {}, _STEMS[use]
     for suite in SUITES:
         for key_state, mark in _PUBLISHED:
-            name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
+            name = stem if suite == DEFAULT_SUITE else f"{stem}-{suite}"
             key = keys.find(suite, key_state)
             if key is not None:
-                signed = signed_key(identity, KeyUse.ENVELOPES, key, keys.end(key))
+                signed = signed_key(identity, use, key, keys.end(key))
                 current[f"{name}{mark}.pub"] = signed.hex()
     for name, text in current.items():
         path = state.path / name
         if not path.exists() or path.read_bytes() != text.encode("ascii"):
             state.publish(name, text)
-    for name in state.names("envelope*.pending.pub"):
+    for name in state.names(f"{stem}*.pending.pub"):
         if name not in current:
             (state.path / name).unlink()

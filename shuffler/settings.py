@@ -1,11 +1,12 @@
 """Settings of the shuffler."""
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
+from common.crypto.key_ring import Schedule
 from common.errors import SettingsError
 from common.messages.inclusion_proof import PROOF_DAYS
 from common.runtime.http_settings import HttpSettings
@@ -47,6 +48,18 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
     store: Annotated[str, AfterValidator(_postgresql_uri)] | None = field(default=None, repr=False)
     """libpq URI of a PostgreSQL database that all front-ends share; None for a SQLite database in
     the state directory. It may hold a password."""
+
+    def relay_schedule(self) -> Schedule:
+        """
+        Return the schedule of a relay's keys, which its clients cannot ask it to keep longer.
+
+        A task may last for as long again as its key was used for new ones; the key is then kept for
+        as long as batches are.
+        """
+        usual = self.schedule()
+        return replace(
+            usual, retention=usual.lifetime + usual.retention, longest_task=usual.lifetime
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
