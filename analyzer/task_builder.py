@@ -63,8 +63,12 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes, now: float 
     if draft.deadline <= now:
         raise TaskError(f"the deadline, {utc(draft.deadline)}, is not in the future")
     task = without_claim(draft, analyzer_key=analyzer_key, nonce=nonce)
-    coalition = claimable_coalition_epsilon(task)
-    central = claimable_epsilon(task)
+    return with_claims(task)
+
+
+def with_claims(task: Task) -> Task:
+    """Return a task with the claims that every device can check; `complete` states the errors."""
+    coalition, central = claimable_coalition_epsilon(task), claimable_epsilon(task)
     return dataclasses.replace(task, central_epsilon=central, coalition_epsilon=coalition)
 
 

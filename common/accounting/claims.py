@@ -3,8 +3,7 @@
 from decimal import ROUND_CEILING, Context
 from typing import Final
 
-from common.accounting.guarantees import claimed_release
-from common.accounting.item_noise import ItemNoiseRelease
+from common.accounting.guarantees import PrivacyParameters, claimed_release
 from common.accounting.releases import Release
 from common.errors import AccountingError, PolicyError
 from common.mechanisms.registry import randomizer_of
@@ -38,16 +37,11 @@ def claimable_coalition_epsilon(task: Task) -> float:
     Return the ε that a task may claim against the analyzer together with any one shuffler.
 
     With one shuffler it is the local ε; with two, the larger one of either's noise alone, which is
-    all that remains if the other is dishonest. Cost: two searches for ε.
+    all that remains if the other is dishonest. Cost: one search for ε.
     """
     if task.relay is None:
         return task.local_epsilon
-    return max(_claimable(task, release) for release in _each_alone(task))
-
-
-def _each_alone(task: Task) -> list[ItemNoiseRelease]:
-    """Return what each shuffler's noise hides alone, whatever reports the other drops or adds."""
-    return [ItemNoiseRelease.of_shuffler(task.hop(hop)) for hop in range(len(task.shufflers))]
+    return _claimable(task, PrivacyParameters.of(task).either_alone)
 
 
 def _claimable(task: Task, release: Release) -> float:
@@ -92,13 +86,15 @@ def check_coalition_claim(task: Task) -> None:
 
     With one shuffler, the claim is the local one. Raises PolicyError if the claim is false.
     """
-    for hop, release in enumerate(_each_alone(task) if task.relay else ()):
-        if (found := release.delta(task.coalition_epsilon)) > task.delta:
-            raise PolicyError(
-                f"the task's noise does not satisfy its claim of coalition epsilon "
-                f"{task.coalition_epsilon} at delta {task.delta}: delta is {rounded_up(found)} if "
-                f"only {task.shufflers[hop].name} is honest"
-            )
+    if task.relay is None:
+        return
+    found = PrivacyParameters.of(task).either_alone.delta(task.coalition_epsilon)
+    if found > task.delta:
+        raise PolicyError(
+            f"the task's noise does not satisfy its claim of coalition epsilon "
+            f"{task.coalition_epsilon} at delta {task.delta}: delta is {rounded_up(found)} if only "
+            "one of its two shufflers is honest"
+        )
 
 
 def delta_at_claim(task: Task) -> float:

@@ -94,6 +94,22 @@ class LocalRelease(Release):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeakestRelease(Release):
+    """One round that is protected like one of several releases, nobody knows which."""
+
+    releases: tuple[Release, ...]
+
+    @property
+    def local_epsilon(self) -> float:
+        """Largest local ε of any of them."""
+        return max(each.local_epsilon for each in self.releases)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the largest δ of any: a maximum of convex curves is the curve of one pair too."""
+        return max(each.delta(epsilon) for each in self.releases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PermanentRelease(LocalRelease):
     """
     A release of reports that share permanent noise with other rounds: pure ε only.
