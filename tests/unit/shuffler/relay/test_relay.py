@@ -1,0 +1,343 @@
+"""A relay receives layers, commits to them, opens and permutes them, and delivers once."""
+
+import itertools
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from audit.harness.analyzer_core import chunks_of, part_header
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context
+from common.crypto.key_ring import DAY
+from common.crypto.signing import KeyUse, check_key, end_of_validity, split_key
+from common.errors import ConflictError, ProofError, TaskError, UnknownKeyError, WireError
+from common.messages.batch import BatchState
+from common.messages.inclusion_proof import leaves_of, tree_over
+from common.runtime.key_store import KeyStore
+from common.runtime.state_directory import StateDirectory
+from common.task.task import Task
+from shuffler.server import publish_keys
+from shuffler.settings import ShufflerSettings
+from tests.support.chains import FLANKS, RELAY, chain
+from tests.support.keys import SHUFFLER, signed_key
+from tests.support.relays import (
+    CHAIN,
+    RELAY_KEY,
+    SEALED,
+    Relay,
+    items_of,
+    manifest_of,
+    sealed_layers,
+)
+from tests.support.scrapes import series_of
+from tests.support.tasks import published
+
+_DIGEST: Final = CHAIN.signed.digest()
+_TASK: Final = CHAIN.task
+_N: Final = 600
+"""Reports of 100 users, and about 500 of the first shuffler's noise."""
+_ITEMS: Final = list(itertools.islice(itertools.cycle(range(20)), _N))
+
+
+@pytest.fixture
+async def relay(tmp_path: Path) -> AsyncIterator[Relay]:
+    """A started relay."""
+    started = Relay(tmp_path / "relay")
+    await started.start()
+    yield started
+    started.store.close()
+
+
+@pytest.fixture
+async def quiet(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> Relay:
+    """A started relay that adds no noise."""
+    monkeypatch.setattr("shuffler.shuffle_job._draw_dummies", _draw_none)
+    return relay
+
+
+def _draw_none(task: Task, _hop: int, _seed: bytes) -> NDArray[np.int64]:
+    return np.zeros(task.domain_size, dtype=np.int64)
+
+
+@pytest.fixture(scope="module")
+def layers() -> list[bytes]:
+    """A batch of layers of the task without the relay's noise."""
+    return sealed_layers(_ITEMS)
+
+
+async def test_what_arrived_leaves_once_with_the_relays_noise(relay: Relay) -> None:
+    """Its commitment is over the layers; nothing but the task's row and mark stays."""
+    layers = sealed_layers(_ITEMS)
+    commitment = await relay.deliver(layers, 100)
+    commitment.verify(RELAY.public_identity(), _DIGEST)
+    tree, _ = tree_over(leaves_of(b"".join(layers), len(layers[0])), commitment.salt)
+    assert (_N, tree.root) == (commitment.n_leaves, commitment.root)
+    assert [] == relay.state.names("seed-*")
+    await relay.deliveries.advance()
+
+    [(manifest, blob)] = relay.analyzer.delivered
+    counted = Counter(items_of(blob))
+    assert (100, (100,), 0) == (manifest.n_users, manifest.by_length, manifest.n_dropped)
+    assert manifest.n_reports * SEALED == len(blob)
+    assert counted - Counter(_ITEMS) == counted - Counter(dict.fromkeys(range(20), 30))
+    assert 1000 > counted.total() - _N > 0
+    assert BatchState.ERASED is await relay.state_of()
+    assert [] == [*relay.state.names("batch-*"), *relay.blocks.folders()]
+    assert [f"seed-{_DIGEST.hex()}.used"] == relay.state.names("seed-*")
+    assert commitment == await relay.deliver(layers, 100)
+    await relay.deliveries.advance()
+    assert 1 == len(relay.analyzer.delivered)
+
+
+async def test_junk_and_repeats_are_dropped_and_counted(quiet: Relay, layers: list[bytes]) -> None:
+    """Layers of another task or hop, random bytes, equal layers, and equal reports inside."""
+    size, context = len(layers[0]), layer_context(_DIGEST, 1)
+    inside = RELAY_KEY.open(layers[0], context)
+    seal = RELAY_KEY.public_key().sealer(context)
+    again = [seal(inside) for _ in range(3)]
+    of_hop = RELAY_KEY.public_key().sealer(layer_context(_DIGEST, 2))(inside)
+    junk = [bytes([number]) * size for number in range(4)]
+    other = published(**chain(relay_key=RELAY_KEY), domain_size=30)
+    sent = [*layers, *layers[:5], *again, of_hop, *sealed_layers([1], other), *junk]
+    await quiet.deliver(sent, 100, n_parts=3)
+    await quiet.deliveries.advance()
+
+    [(manifest, blob)] = quiet.analyzer.delivered
+    assert Counter(_ITEMS) == Counter(items_of(blob))
+    assert (_N, 5 + 3 + 6) == (manifest.n_reports, manifest.n_dropped)
+    counted = series_of(quiet.process_metrics.metrics)
+    for cause, number in (("unreadable", 6), ("repeated", 8)):
+        assert number == counted["shuffledp_layers_dropped_total", (("cause", cause),)]
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["under way", "staged"])
+async def test_no_other_input_is_taken_once_a_batch_is_staged(
+    quiet: Relay, layers: list[bytes], *, staged: bool
+) -> None:
+    """An incomplete delivery may be replaced; nothing of it is opened."""
+    first = manifest_of(layers[1:], 100)
+    if staged:
+        await quiet.deliver(layers[1:], 100)
+        for sent, users in ((layers, 100), (layers[1:], 101)):
+            with pytest.raises(ConflictError, match="one task, one release"):
+                await quiet.deliver(sent, users)
+        part = part_header(_DIGEST, 0, layers[:300])
+        with pytest.raises(ConflictError, match="another part 0"):
+            await quiet.staging.receive(part, chunks_of(layers[:300]))
+    else:
+        await quiet.staging.begin(first, 2)
+        await quiet.deliver(layers, 100)
+    await quiet.deliveries.advance()
+    await quiet.restart()
+    with pytest.raises(ConflictError, match="one task, one release"):
+        await quiet.deliver(layers[2:], 100)
+
+    [(manifest, _)] = quiet.analyzer.delivered
+    assert _N - staged == manifest.n_reports
+
+
+async def test_a_relay_whose_database_is_set_back_takes_no_second_delivery(
+    quiet: Relay, layers: list[bytes], tmp_path: Path
+) -> None:
+    """The mark of the task is beside the keys; so is a seed that was drawn and not used."""
+    quiet.store.close()
+    shutil.copytree(quiet.path, tmp_path / "before")
+    await quiet.start()
+    await quiet.deliver(layers, 100)
+    await quiet.deliveries.advance()
+    quiet.store.close()
+    for file in quiet.path.glob("relay.sqlite*"):
+        file.unlink()
+    shutil.copy(tmp_path / "before" / "relay.sqlite", quiet.path)
+    await quiet.start()
+    with pytest.raises(ConflictError, match="its noise is drawn"):
+        await quiet.deliver(layers[1:], 100)
+
+    assert 1 == len(quiet.analyzer.delivered)
+
+
+async def test_a_restored_relay_opens_no_layer_of_an_earlier_task(
+    quiet: Relay, layers: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys are in no backup, whatever its database says; the sender learns why."""
+    await quiet.staging.begin(manifest_of(layers, 100), 2)
+    quiet.store.close()
+    shutil.rmtree(quiet.path / "unsaved")
+
+    def open_keys(state: StateDirectory) -> KeyStore:
+        keys = KeyStore(state, quiet.settings.relay_schedule())
+        keys.rotate(quiet.clock.now())
+        return keys
+
+    monkeypatch.setattr(quiet, "open_keys", open_keys)
+    await quiet.start()
+    with pytest.raises(UnknownKeyError, match=r"relay_key, \w{16}, is not a key of this party"):
+        await quiet.deliver(layers, 100)
+
+    quiet.clock.seconds = _TASK.deadline + 31 * DAY
+    await quiet.deliveries.advance()
+    assert BatchState.EXPIRED is await quiet.state_of()
+    with pytest.raises((ConflictError, UnknownKeyError)):
+        await quiet.deliver(layers, 100)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"n_users": 500, "by_length": (500,)}, "a batch of 500 users must have"),
+        ({"n_users": 2, "by_length": (2,)}, "600 reports are announced"),
+        ({"by_length": (99,)}, "99 submissions of 100 users"),
+        ({"by_length": (50, 50)}, "submissions of 2 lengths"),
+        ({"n_dropped": 1}, "a first shuffler drops no report"),
+        ({"n_reports": _N + 1}, "600 reports arrived; 601 were announced"),
+        ({"n_reports": _N - 1}, "600 reports arrived; 599 were announced"),
+    ],
+)
+async def test_a_manifest_that_does_not_add_up_is_refused(
+    quiet: Relay, layers: list[bytes], changes: dict[str, Any], sentence: str
+) -> None:
+    """N is checked exactly, n within the bounds of the first shuffler's noise."""
+    with pytest.raises(WireError, match=sentence):
+        await quiet.deliver(layers, 100, **changes)
+
+    assert [] == quiet.analyzer.delivered
+
+
+_STRANGER: Final = HpkePrivateKey.generate()
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "sentence"),
+    [
+        (chain(relay_key=_STRANGER), UnknownKeyError, "relay_key"),
+        (
+            {"protocol": "sageo", "local_epsilon": np.inf, "dummies_per_user": 0, "buckets": 0},
+            TaskError,
+            "one shuffler",
+        ),
+    ],
+)
+async def test_a_task_that_is_not_the_relays_is_refused(
+    tmp_path: Path, fields: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
+    """It names another relay's key, or no relay."""
+    if "relay" not in fields:
+        fields |= {"shuffler": chain()["shuffler"]}
+    case = published(**fields, domain_size=20, n_min=3, target_size=5)
+    relay = Relay(tmp_path / "relay", case)
+    await relay.start()
+    with pytest.raises(error, match=sentence):
+        await relay.deliver([bytes(case.task.report_bytes_at(1))] * _N, 100)
+    relay.store.close()
+
+
+async def test_a_key_that_the_relay_did_not_sign_is_refused(tmp_path: Path) -> None:
+    """Although it holds the key."""
+    key = signed_key(RELAY_KEY.public_key(), SHUFFLER, KeyUse.LAYERS)
+    other = replace(chain()["relay"], key=key)
+    case = published(**chain() | {"relay": other}, domain_size=20, n_min=3, target_size=5)
+    relay = Relay(tmp_path / "relay", case)
+    await relay.start()
+    with pytest.raises(ProofError, match="relay_key is not signed by the relay identity"):
+        await relay.deliver([bytes(case.task.report_bytes_at(1))] * _N, 100)
+    relay.store.close()
+
+
+async def test_every_order_of_reports_is_equally_likely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three reports; a chi-square test, which fails by chance with probability 1e-9 over seeds."""
+    monkeypatch.setattr("shuffler.shuffle_job._draw_dummies", _draw_none)
+    few = published(**chain(relay_key=RELAY_KEY), domain_size=3, n_min=1, target_size=5)
+    orders, rng = Counter[tuple[int, ...]](), np.random.default_rng(4)
+    relay = Relay(tmp_path / "relay", few)
+    await relay.start()
+    await relay.deliver(sealed_layers([item for item in range(3) for _ in range(28)], few), 3)
+    [batch] = relay.batches.unfinished()
+    stored = await relay.store.get(batch.digest)
+    for _ in range(300):
+        await relay.deliveries.hop.permute(batch, stored, rng.bytes(32))
+        blob = relay.staging.blocks.open(batch.batch_id).get("permuted/0")
+        orders[tuple(items_of(blob[: 2 * SEALED], few))] += 1
+    relay.store.close()
+
+    expected = {
+        (one, two): 300 * 28 * (28 - (one == two)) / (84 * 83)
+        for one, two in itertools.product(range(3), repeat=2)
+    }
+    found = [orders[pair] for pair in expected]
+    assert stats.chisquare(found, list(expected.values())).pvalue > 1e-9
+
+
+async def test_the_relays_noise_has_the_tasks_distribution(tmp_path: Path) -> None:
+    """A chi-square test of 400 items, which fails by chance with probability 1e-9 over seeds."""
+    case = published(**chain(relay_key=RELAY_KEY), domain_size=400, n_min=1, target_size=5)
+    relay = Relay(tmp_path / "relay", case)
+    await relay.start()
+    await relay.deliver(sealed_layers([7] * 10_000, case), 3)
+    await relay.deliveries.advance()
+    relay.store.close()
+
+    [(_, blob)] = relay.analyzer.delivered
+    counted = np.bincount(items_of(blob, case), minlength=400)
+    counted[7] -= 10_000
+    chances = FLANKS.probabilities()
+    low, high = 22, 28
+    found = np.bincount(np.clip(counted, low, high), minlength=high + 1)[low:]
+    law = np.concatenate(
+        [[chances[: low + 1].sum()], chances[low + 1 : high], [chances[high:].sum()]]
+    )
+    assert stats.chisquare(found, 400 * law).pvalue > 1e-9
+
+
+async def test_a_damaged_batch_is_never_made_again(quiet: Relay, layers: list[bytes]) -> None:
+    """It waits until its end, and is dropped; its keys are destroyed."""
+    await quiet.deliver(layers, 100)
+    quiet.analyzer.reachable = False
+    await quiet.deliveries.advance()
+    assert BatchState.PERMUTED is await quiet.state_of()
+    [batch] = quiet.batches.unfinished()
+    (quiet.path / "blocks" / batch.batch_id.hex() / "permuted" / "0").write_bytes(bytes(100))
+    quiet.analyzer.reachable = True
+    quiet.deliveries._not_before.clear()
+    await quiet.deliveries.advance()
+    assert BatchState.PERMUTED is await quiet.state_of()
+    quiet.clock.seconds = _TASK.deadline + 31 * DAY
+    quiet.deliveries._not_before.clear()
+    await quiet.deliveries.advance()
+
+    assert BatchState.DROPPED is await quiet.state_of()
+    assert ([], []) == (quiet.analyzer.delivered, quiet.state.names("batch-*"))
+
+
+def test_a_relays_keys_have_a_stated_life(tmp_path: Path) -> None:
+    """They are signed for tasks as long as their own life, and kept 30 days more."""
+    settings = ShufflerSettings(
+        state_directory=tmp_path,
+        role="relay",
+        plaintext=True,
+        analyzer="127.0.0.1:1",
+        analyzer_identity=RELAY.public_identity().raw.hex(),
+    )
+    state = StateDirectory.open(tmp_path / "state")
+    keys = KeyStore(state.within("unsaved"), settings.relay_schedule())
+    keys.rotate(0.0)
+    publish_keys(state, keys, RELAY, KeyUse.LAYERS)
+    signed = bytes.fromhex((state.path / "relay.pub").read_text())
+    key, proof = split_key(DEFAULT_SUITE, KeyUse.LAYERS, signed)
+    check_key(RELAY.public_identity(), KeyUse.LAYERS, DEFAULT_SUITE, key, proof)
+    assert 180 * DAY == end_of_validity(proof)
+    for day in (88, 90, 209):
+        keys.rotate(day * DAY, set())
+    assert key == keys.private_key(DEFAULT_SUITE, key, whose="").public_key().raw
+    keys.rotate(210 * DAY, set())
+    with pytest.raises(UnknownKeyError, match="destroyed"):
+        keys.private_key(DEFAULT_SUITE, key, whose="relay_key")
+    assert [] == state.names("hpke-*")
