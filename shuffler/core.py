@@ -19,7 +19,7 @@ from shuffler.admission import ConnectionLimit
 from shuffler.analyzer_client import Analyzer
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries, FirstHop
-from shuffler.delivery_client import NextHop, ReceivingParty
+from shuffler.delivery_client import ReceivingParty
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import GetLog, LogRelay
 from shuffler.metrics import BatchMetrics
@@ -64,12 +64,6 @@ class FrontEndCore:
         """The pinned identity of the analyzer whose tasks are collected."""
         return PublicIdentity.from_hex(self.settings.analyzer_identity, "analyzer_identity")
 
-    @property
-    def relay_identity(self) -> PublicIdentity | None:
-        """The pinned identity of the second shuffler of tasks with two."""
-        pinned = self.settings.relay_identity
-        return None if pinned is None else PublicIdentity.from_hex(pinned, "relay_identity")
-
 
 @dataclass(kw_only=True)
 class ShufflerCore(FrontEndCore):
@@ -79,7 +73,7 @@ class ShufflerCore(FrontEndCore):
     state: StateDirectory
     keys: KeyStore
     analyzer: Analyzer
-    relay: NextHop | None = None
+    relay: ReceivingParty | None = None
     """The second shuffler of tasks with two."""
     executor: Executor
     process_metrics: ProcessMetrics
@@ -97,14 +91,11 @@ class ShufflerCore(FrontEndCore):
             minimum_batch=settings.minimum_batch,
             most_dummies=settings.most_dummies,
             rng=self.rng,
-            relay_identity=self.relay_identity,
+            relay_identity=self.relay.identity if self.relay else None,
         )
         super().__post_init__()
         self.metrics = BatchMetrics(self.process_metrics, self.refusals.of)
         self.store.observer = self.metrics.record_move
-        relay = None
-        if self.relay is not None and self.relay_identity is not None:
-            relay = ReceivingParty(name="relay", client=self.relay, identity=self.relay_identity)
         hop = FirstHop(
             store=self.store,
             blocks=self.blocks,
@@ -112,7 +103,7 @@ class ShufflerCore(FrontEndCore):
             analyzer=ReceivingParty(
                 name="analyzer", client=self.analyzer, identity=self.analyzer_identity
             ),
-            relay=relay,
+            relay=self.relay,
         )
         self.deliveries = Deliveries(
             hop=hop,

@@ -13,7 +13,7 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import KeyState
 from common.crypto.randomness import secure_generator
-from common.crypto.signing import KeyUse, SigningIdentity, signed_key
+from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity, signed_key
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
@@ -36,7 +36,7 @@ from protos.shuffledp.v1 import (
 )
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.core import FrontEndCore, ShufflerCore
-from shuffler.delivery_client import DeliveryClient
+from shuffler.delivery_client import DeliveryClient, ReceivingParty
 from shuffler.front_end import CoordinatorClient, FrontEndBatches
 from shuffler.metrics import METRICS
 from shuffler.relay.relay_core import RelayCore
@@ -85,7 +85,11 @@ async def _start_coordinator(
         analyzer = AnalyzerClient(channel)
         relay = None
         if settings.relay is not None:
-            relay = DeliveryClient(service.opened(FreshChannel(settings.relay, RELAY, service.tls)))
+            client = DeliveryClient(
+                service.opened(FreshChannel(settings.relay, RELAY, service.tls))
+            )
+            pinned = PublicIdentity.from_hex(str(settings.relay_identity), "relay_identity")
+            relay = ReceivingParty(name=RELAY, client=client, identity=pinned)
         core = ShufflerCore(
             settings=settings,
             store=store,

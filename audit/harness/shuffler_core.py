@@ -19,7 +19,7 @@ from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
 from shuffler.analyzer_client import Analyzer
 from shuffler.core import ShufflerCore
-from shuffler.delivery_client import NextHop
+from shuffler.delivery_client import ReceivingParty
 from shuffler.metrics import METRICS
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.sqlite_store import SqliteStore
@@ -43,7 +43,7 @@ class InProcessShuffler(ShufflerCore):
         pinned: PublicIdentity,
         identity: SigningIdentity,
         pool: HpkePool | None = None,
-        relay: NextHop | None = None,
+        relay: ReceivingParty | None = None,
         **limits: Any,  # noqa: ANN401  # settings
     ) -> None:
         """`pinned` is the analyzer's identity; `pool` opens bulk submissions and tokens only."""
