@@ -77,15 +77,19 @@ class _Chain:
                     await party.end()
                     with suppress(Crash):
                         await party.start()
-            with suppress(BatchStateError):
-                await self.analyzer.releases.result(self.digest)
-                if self.around.faults.countdown is None and self.ended():
-                    return
+            if self.around.faults.countdown is None and await self.ended():
+                return
         raise AssertionError("it does not end")
 
-    def ended(self) -> bool:
-        """Return whether both shufflers have finished their batch."""
-        return [] == self.shuffler.batches.unfinished() + self.relay.batches.unfinished()
+    async def ended(self) -> bool:
+        """Return whether both shufflers have finished their batch, and the analyzer its release."""
+        faults = self.around.faults
+        faults.suspended, ended = True, False
+        with suppress(BatchStateError):
+            await self.analyzer.releases.result(self.digest)
+            ended = [] == self.shuffler.batches.unfinished() + self.relay.batches.unfinished()
+        faults.suspended = ended
+        return ended
 
     async def check(self) -> None:
         """Check that each report was sent and counted once, and that no secret is left."""
@@ -122,7 +126,6 @@ async def _run(path: Path, crash: int | None) -> list[Boundary]:
         faults.crossed.clear()
         faults.countdown = crash
         await parties.finish()
-        faults.suspended = True
         await parties.check()
     finally:
         for party in parties.parties:
