@@ -18,7 +18,7 @@ from shuffler.active_batches import ActiveBatches, Batches
 from shuffler.admission import ConnectionLimit
 from shuffler.analyzer_client import Analyzer
 from shuffler.collection import Collection
-from shuffler.delivery import Deliveries, FirstHop
+from shuffler.delivery import Deliveries
 from shuffler.delivery_client import ReceivingParty
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import GetLog, LogRelay
@@ -96,19 +96,14 @@ class ShufflerCore(FrontEndCore):
         super().__post_init__()
         self.metrics = BatchMetrics(self.process_metrics, self.refusals.of)
         self.store.observer = self.metrics.record_move
-        hop = FirstHop(
+        self.deliveries = Deliveries(
+            batches=self.batches,
             store=self.store,
-            blocks=self.blocks,
-            executor=self.executor,
+            source=self.store.group_source(),
             analyzer=ReceivingParty(
                 name="analyzer", client=self.analyzer, identity=self.analyzer_identity
             ),
             relay=self.relay,
-        )
-        self.deliveries = Deliveries(
-            hop=hop,
-            batches=self.batches,
-            store=self.store,
             seeds=BatchSeeds(self.state),
             blocks=self.blocks,
             clock=self.clock,

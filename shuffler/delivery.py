@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Final, Protocol
+from typing import ClassVar, Final
 
 from common.errors import (
     DamagedStorageError,
@@ -27,7 +27,7 @@ from common.runtime.parts.executor import Executor, gather
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import MAX_CHUNK_BYTES
-from shuffler.active_batches import ActiveBatch
+from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.batch_states import (
     FINAL_STATES,
     ClosingRule,
@@ -41,7 +41,7 @@ from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
 from shuffler.shuffle_job import PERMUTED, SCRATCH, ShuffleJob, bucket_count, shuffle
 from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import BatchStore, StoredBatch, SubmissionStore
+from shuffler.storage.submission_store import BatchStore, GroupSource, StoredBatch
 
 _PERMUTED_STATES: Final = frozenset(
     {BatchState.PERMUTED, BatchState.SENT, BatchState.DELIVERED, BatchState.QUARANTINED}
@@ -56,83 +56,21 @@ _LONGEST_WAIT: Final = 2.0
 front-ends store, new tasks, and a clock that was set."""
 
 
-class MovingBatches(Protocol):
-    """The unfinished batches of a shuffler, and their keys."""
-
-    unresumed: dict[BatchId, ClosingRule | None]
-    """Batches of an earlier run that cannot be resumed, and their rules if known."""
-
-    def unfinished(self) -> list[ActiveBatch]:
-        """List the unfinished batches."""
-
-    def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> object:
-        """Record a batch as finished. Safe to repeat."""
-
-    def destroy_key(self, batch_id: BatchId) -> None:
-        """Destroy a finished batch's key. Safe to repeat."""
-
-
-class Hop(Protocol):
-    """A shuffler's place among those of a task: what it permutes, and where it delivers."""
-
-    @property
-    def number(self) -> int:
-        """The place, from 0."""
-
-    @property
-    def received(self) -> Collection[str]:
-        """Subfolders of a batch that arrived in blocks; empty if it arrived in the store."""
-
-    async def permute(self, batch: ActiveBatch, stored: StoredBatch, seed: bytes) -> StoredBatch:
-        """Permute a closed batch into blocks; return it with its numbers."""
-
-    def receiver(self, task: Task) -> ReceivingParty:
-        """Return the party that a task's batch is delivered to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstHop:
-    """The shuffler that devices submit to, as a hop."""
-
-    store: SubmissionStore
-    blocks: Blocks
-    executor: Executor
-    analyzer: ReceivingParty
-    relay: ReceivingParty | None
-    """The second shuffler of tasks with two."""
-    number: int = 0
-    received: Collection[str] = ()
-
-    async def permute(self, batch: ActiveBatch, stored: StoredBatch, seed: bytes) -> StoredBatch:
-        """Permute a batch's submissions; see `Hop.permute`."""
-        job = await asyncio.to_thread(
-            ShuffleJob.plan,
-            batch_id=batch.batch_id,
-            task_bytes=batch.signed.task_bytes,
-            n_users=stored.n_users,
-            key=batch.key,
-            seed=seed,
-            source=self.store.group_source(),
-            blocks=self.blocks,
-        )
-        return replace(stored, **asdict(await shuffle(job, stored.n_users, self.executor)))
-
-    def receiver(self, task: Task) -> ReceivingParty:
-        """Return the relay of a task that has one, or else the analyzer."""
-        if task.relay is None:
-            return self.analyzer
-        if self.relay is None:
-            raise SettingsError("the task has two shufflers; the setting relay is missing")
-        return self.relay
-
-
 @dataclass(kw_only=True)
 class Deliveries:
     """Moves every batch of this shuffler to its final state."""
 
-    hop: Hop
-    batches: MovingBatches
+    hop: ClassVar[int] = 0
+    """The shuffler's place among those of a task."""
+    received: ClassVar[Collection[str]] = ()
+    """Subfolders of a batch that arrived in blocks; empty if it arrived in the store."""
+    batches: ActiveBatches
     store: BatchStore
+    source: GroupSource | None = None
+    """Reads the store's submissions."""
+    analyzer: ReceivingParty
+    relay: ReceivingParty | None = None
+    """The second shuffler of tasks with two."""
     seeds: BatchSeeds
     blocks: Blocks
     clock: Clock
@@ -165,11 +103,11 @@ class Deliveries:
             batch_id = BatchId(bytes.fromhex(folder))
             state = states.get(batch_id, BatchState.ERASED)
             if state in _PERMUTED_STATES:
-                for subfolder in (*SCRATCH, LEAVES, *self.hop.received):
+                for subfolder in (*SCRATCH, LEAVES, *self.received):
                     await asyncio.to_thread(self.blocks.delete, f"{folder}/{subfolder}")
             elif state in FINAL_STATES or (
                 state is not None
-                and not self.hop.received
+                and not self.received
                 and not self.seeds.was_used(batch_id)  # else it was set back
             ):
                 await asyncio.to_thread(self.blocks.delete, folder)
@@ -286,10 +224,32 @@ class Deliveries:
             event = await self._deliver(event, stored, batch)
         state = next_state(stored.state, event)
         if event is Event.PERMUTE:
-            stored = await self.hop.permute(batch, stored, self.seeds.of(batch.batch_id))
+            stored = await self.permute(batch, stored, self.seeds.of(batch.batch_id))
         await self.store.set_state(stored, state)
         if event is Event.PERMUTE:
             self.seeds.destroy(batch.batch_id)
+
+    async def permute(self, batch: ActiveBatch, stored: StoredBatch, seed: bytes) -> StoredBatch:
+        """Permute a closed batch into blocks; return it with its numbers."""
+        job = await asyncio.to_thread(
+            ShuffleJob.plan,
+            batch_id=batch.batch_id,
+            task_bytes=batch.signed.task_bytes,
+            n_users=stored.n_users,
+            key=batch.key,
+            seed=seed,
+            source=self.source,
+            blocks=self.blocks,
+        )
+        return replace(stored, **asdict(await shuffle(job, stored.n_users, self.executor)))
+
+    def receiver(self, task: Task) -> ReceivingParty:
+        """Return the party that a task's batch is delivered to."""
+        if task.relay is None or self.hop:
+            return self.analyzer
+        if self.relay is None:
+            raise SettingsError("the task has two shufflers; the setting relay is missing")
+        return self.relay
 
     async def _deliver(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> Event:
         """
@@ -300,7 +260,7 @@ class Deliveries:
 
         If the receiver already had the batch and this copy is damaged, no inclusion proof is kept.
         """
-        receiver, number = self.hop.receiver(batch.task), self.hop.number
+        receiver = self.receiver(batch.task)
         manifest = BatchManifest(
             task_digest=batch.digest,
             batch_id=batch.batch_id,
@@ -310,8 +270,8 @@ class Deliveries:
             n_dropped=stored.n_dropped,
         )
         fields = logs.batch_fields(batch.digest, batch.batch_id)
-        n_parts = bucket_count(batch.task, stored.n_users, number)
-        size = batch.task.report_bytes_at(number + 1)
+        n_parts = bucket_count(batch.task, stored.n_users, self.hop)
+        size = batch.task.report_bytes_at(self.hop + 1)
         blocks = SealedBlocks(self.blocks, batch.batch_id.hex(), batch.key)
         try:
             await deliver_parts(receiver.client, manifest, blocks, n_parts, size)

@@ -114,7 +114,7 @@ class BatchMetrics:
                 cause = {"cause": outcome.value}
                 self._metrics.add("shuffledp_submissions_refused_total", refused[outcome], cause)
 
-    def record_dropped(self, dropped: Mapping[str, int]) -> None:
+    def record_dropped(self, **dropped: int) -> None:
         """Record the layers that a relay dropped, by cause."""
         for cause, number in dropped.items():
             self._metrics.add("shuffledp_layers_dropped_total", number, {"cause": cause})

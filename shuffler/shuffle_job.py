@@ -15,9 +15,8 @@ import math
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,6 @@ from shuffler.permutation import SealedReports, permute, scatter
 from shuffler.storage.group import NUMBER_BITS, open_group
 from shuffler.storage.submission_store import GroupSource
 
-T = TypeVar("T")
 PERMUTED: Final = "permuted"
 """Subfolder of the permuted batch's blocks."""
 SCRATCH: Final = ("dummies", "scattered", "thrown")
@@ -228,22 +226,16 @@ async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleS
 
     Raises DamagedStorageError if the number of submissions does not match the number of users.
     """
-
-    def check(arrived: Counter[int]) -> tuple[int, ...]:
-        by_length = tuple(arrived.pop(length, 0) for length in job.task.lengths)
-        if arrived or sum(by_length) != n_users:
-            raise DamagedStorageError(
-                f"the batch has {n_users} users; {sum(by_length)} submissions are in the store"
-            )
-        return by_length
-
-    by_length, n_reports, seconds = await permuted(job, executor, check)
+    arrived, n_reports, seconds = await permuted(job, executor)
+    by_length = tuple(arrived.pop(length, 0) for length in job.task.lengths)
+    if arrived or sum(by_length) != n_users:
+        raise DamagedStorageError(
+            f"the batch has {n_users} users; {sum(by_length)} submissions are in the store"
+        )
     return ShuffleSummary(n_reports=n_reports, by_length=by_length, shuffle_seconds=seconds)
 
 
-async def permuted(
-    job: PermutingJob, executor: Executor, check: Callable[[Counter[int]], T]
-) -> tuple[T, int, float]:
+async def permuted(job: PermutingJob, executor: Executor) -> tuple[Counter[int], int, float]:
     """
     Drop reports, add dummies, permute, and save the result durably in the batch's blocks.
 
@@ -251,7 +243,7 @@ async def permuted(
     dummies.
 
     Returns:
-        What `check` returns of the counts of all parts, the number of reports, and seconds.
+        The counts of all parts, the number of reports, and seconds of the permutation.
 
     Raises:
         DamagedStorageError: The numbers of reports contradict each other.
@@ -267,7 +259,6 @@ async def permuted(
     await executor.run(PermutingJob.seal_dummies, job, range(job.n_dummy_parts))
     parts = range(job.n_parts + job.n_dummy_parts)
     scattered = await executor.run(PermutingJob.scatter, job, parts)
-    checked = check(sum((arrived for arrived, _, _ in scattered), Counter[int]()))
     buckets = await executor.run(PermutingJob.permute, job, range(job.n_buckets))
     n_reports = sum(of_bucket for of_bucket, _ in buckets)
     n_scattered = sum(of_part for _, of_part, _ in scattered)
@@ -278,4 +269,4 @@ async def permuted(
     for subfolder in SCRATCH:
         await asyncio.to_thread(blocks.delete, subfolder)
     seconds = sum(seconds for *_, seconds in scattered) + sum(seconds for _, seconds in buckets)
-    return checked, n_reports, seconds
+    return sum((arrived for arrived, _, _ in scattered), Counter[int]()), n_reports, seconds

@@ -17,14 +17,12 @@ from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from shuffler.analyzer_client import Analyzer
-from shuffler.delivery import Deliveries
 from shuffler.delivery_client import ReceivingParty
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.relay import relay_store
 from shuffler.relay.layer_jobs import LayerJob
-from shuffler.relay.layers import Layers, RelayHop
-from shuffler.relay.relay_batches import RelayBatches
+from shuffler.relay.layers import Layers, RelayBatches, RelayDeliveries
 from shuffler.relay.relay_store import RelayStore
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_seeds import BatchSeeds
@@ -82,18 +80,12 @@ class RelayCore:
             blocks=StagedBlocks(self.state, self.blocks),
             executor=executor,
         )
-        hop = RelayHop(
-            layers=self.staging,
-            batches=self.batches,
-            executor=executor,
-            metrics=self.metrics,
-            analyzer=ReceivingParty(name="analyzer", client=self.analyzer, identity=pinned),
-        )
         self.inclusions = InclusionProofs(
             blocks=self.blocks, keep_seconds=0.0, clock=self.clock, only_compare=True
         )
-        self.deliveries = Deliveries(
-            hop=hop,
+        self.deliveries = RelayDeliveries(
+            layers=self.staging,
+            analyzer=ReceivingParty(name="analyzer", client=self.analyzer, identity=pinned),
             batches=self.batches,
             store=store,
             seeds=seeds,

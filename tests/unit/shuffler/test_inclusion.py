@@ -220,7 +220,7 @@ async def test_every_report_is_proven_however_the_tree_is_divided(
         commitment,
         job,
         executor=InlineExecutor(),
-        receiver=shuffler.deliveries.hop.receiver(CASE.task),
+        receiver=shuffler.deliveries.receiver(CASE.task),
     )
 
     for own in leaves[::20]:
@@ -246,7 +246,7 @@ async def test_all_answers_for_a_batch_have_one_length(
         commitment,
         job,
         executor=InlineExecutor(),
-        receiver=shuffler.deliveries.hop.receiver(CASE.task),
+        receiver=shuffler.deliveries.receiver(CASE.task),
     )
     servicer = ShufflerServicer(shuffler)
     answers = [

@@ -263,7 +263,7 @@ async def test_every_order_of_reports_is_equally_likely(
     [batch] = relay.batches.unfinished()
     stored = await relay.store.get(batch.digest)
     for _ in range(300):
-        await relay.deliveries.hop.permute(batch, stored, rng.bytes(32))
+        await relay.deliveries.permute(batch, stored, rng.bytes(32))
         blob = relay.staging.blocks.open(batch.batch_id).get("permuted/0")
         orders[tuple(items_of(blob[: 2 * SEALED], few))] += 1
     relay.store.close()
