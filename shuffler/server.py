@@ -7,7 +7,7 @@ A front-end gets its keys and its signing identity from the coordinator, and has
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
@@ -57,8 +57,6 @@ async def start(
     """
     if settings.role == "front-end":
         return await _start_front_end(settings)
-    if settings.role == "relay":
-        return await _start_relay(settings)
     if settings.role == "worker":
         raise SettingsError("a worker is no service: the engine of the executor starts it")
     return await _start_coordinator(settings, executor_of)
@@ -68,77 +66,105 @@ async def _start_coordinator(
     settings: ShufflerSettings, executor_of: Callable[[Executor], Executor]
 ) -> Service:
     """
-    Start a shuffler and resume the batches of an earlier run.
+    Start a shuffler or a relay, and resume the batches of an earlier run.
 
     In the role coordinator it also serves the shuffler's other processes.
     """
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "shuffler", METRICS, SystemClock(), state) as service:
-        clock = service.clock
-        keys = KeyStore(state, settings.schedule())
+    as_relay = settings.role == "relay"
+    own = state.within(UNSAVED) if as_relay else state
+    name = RELAY if as_relay else "shuffler"
+    async with Service.starting(
+        settings, "shuffler", METRICS, SystemClock(), state, certificate=name
+    ) as service:
+        clock, blocks = service.clock, open_blocks(settings.blocks_url())
+        keys = KeyStore(own, settings.relay_schedule() if as_relay else settings.schedule())
         service.metrics.watch_keys(lambda: keys.ring)
         identity = load_identity(state)
-        store = service.opened(open_store(settings, clock, service.metrics))
+        store: Any = service.opened(
+            RelayStore(state.database("relay.sqlite"), blocks)
+            if as_relay
+            else open_store(settings, clock, service.metrics)
+        )
         keys.rotate(clock.now())
         pool = service.opened(HpkePool(settings.opening_processes))
         channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
         analyzer = AnalyzerClient(channel)
-        relay = None
-        if settings.relay is not None:
-            client = DeliveryClient(
-                service.opened(FreshChannel(settings.relay, RELAY, service.tls))
+        make = (
+            RelayCore
+            if as_relay
+            else partial(
+                ShufflerCore,
+                pool=pool,
+                get_log=analyzer.get_log,
+                relay=_relay_of(settings, service),
             )
-            pinned = PublicIdentity.from_hex(str(settings.relay_identity), "relay_identity")
-            relay = ReceivingParty(name=RELAY, client=client, identity=pinned)
-        core = ShufflerCore(
+        )
+        core = make(
             settings=settings,
             store=store,
-            blocks=open_blocks(settings.blocks_url()),
-            pool=pool,
+            blocks=blocks,
             identity=identity,
-            get_log=analyzer.get_log,
             clock=clock,
-            state=state,
+            state=own,
             keys=keys,
             analyzer=analyzer,
-            relay=relay,
             executor=executor_of(open_executor(service, settings, pool, run_part)),
             process_metrics=service.metrics,
             rng=secure_generator(),
         )
-        witness = WitnessServicer(state, core.analyzer_identity, "shuffler", clock)
         await core.resume()
         rotation = Rotation(
             keys=keys,
             clock=clock,
             needed=core.batches.needed_keys,
             forget=pool.forget_keys,
-            publish=lambda: publish_keys(state, keys, identity),
+            publish=lambda: publish_keys(state, keys, identity, core.batches.use),
         )
         await rotation.rotate()
-        operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
-        service.closing.append(core.refusals.save_last)
         service.background += [
             core.deliveries.run,
             partial(repeat, core.deliveries.end_unresumed, 60.0, "batches not erased yet"),
             rotation.run,
-            core.inclusions.run,
-            core.refusals.run,
-            core.refusals.follow,
         ]
-        await service.serve(
-            "shuffledp.v1.Shuffler",
-            partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, ShufflerServicer(core)),
-            partial(log_pb2_grpc.add_WitnessServicer_to_server, witness),
-            operator_token=operator_token,
-            http=serve_http,
-        )
-        coordinator = CoordinatorServicer(core)
-        service.internal.append(
-            partial(coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server, coordinator)
-        )
-        await service.serve_internal("shuffledp.v1.ShufflerCoordinator")
+        if isinstance(core, RelayCore):
+            service.closing.append(core.staging.stop)
+            servicer = RelayServicer(core)
+            add_services = partial(relay_pb2_grpc.add_RelayServicer_to_server, servicer)
+            await service.serve("shuffledp.v1.Relay", add_services)
+        else:
+            await _serve_devices(service, core)
     return service
+
+
+async def _serve_devices(service: Service, core: ShufflerCore) -> None:
+    witness = WitnessServicer(core.state, core.analyzer_identity, "shuffler", service.clock)
+    operator_token = OperatorToken(
+        core.state.plain_secret("operator.token", OperatorToken.generate)
+    )
+    service.closing.append(core.refusals.save_last)
+    service.background += [core.inclusions.run, core.refusals.run, core.refusals.follow]
+    await service.serve(
+        "shuffledp.v1.Shuffler",
+        partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, ShufflerServicer(core)),
+        partial(log_pb2_grpc.add_WitnessServicer_to_server, witness),
+        operator_token=operator_token,
+        http=serve_http,
+    )
+    coordinator = CoordinatorServicer(core)
+    service.internal.append(
+        partial(coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server, coordinator)
+    )
+    await service.serve_internal("shuffledp.v1.ShufflerCoordinator")
+
+
+def _relay_of(settings: ShufflerSettings, service: Service) -> ReceivingParty | None:
+    """Return the relay in the settings."""
+    if settings.relay is None or settings.relay_identity is None:
+        return None
+    pinned = PublicIdentity.from_hex(settings.relay_identity, "relay_identity")
+    channel = service.opened(FreshChannel(settings.relay, RELAY, service.tls))
+    return ReceivingParty(name=RELAY, client=DeliveryClient(channel), identity=pinned)
 
 
 async def _start_front_end(settings: ShufflerSettings) -> Service:
@@ -177,58 +203,6 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
         servicer = ShufflerServicer(core)
         add_services = partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, servicer)
         await service.serve("shuffledp.v1.Shuffler", add_services, http=serve_http)
-    return service
-
-
-async def _start_relay(settings: ShufflerSettings) -> Service:
-    """Start a relay and resume the batches of an earlier run."""
-    state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(
-        settings, "shuffler", METRICS, SystemClock(), state, certificate=RELAY
-    ) as service:
-        clock, own, blocks = (
-            service.clock,
-            state.within(UNSAVED),
-            open_blocks(settings.blocks_url()),
-        )
-        keys = KeyStore(own, settings.relay_schedule())
-        service.metrics.watch_keys(lambda: keys.ring)
-        identity = load_identity(state)
-        store = RelayStore(state.database("relay.sqlite"), blocks)
-        service.closing.append(store.close)
-        keys.rotate(clock.now())
-        pool = service.opened(HpkePool(settings.opening_processes))
-        channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
-        core = RelayCore(
-            settings=settings,
-            state=own,
-            keys=keys,
-            identity=identity,
-            analyzer=AnalyzerClient(channel),
-            store=store,
-            blocks=blocks,
-            executor=open_executor(service, settings, pool, run_part),
-            process_metrics=service.metrics,
-            clock=clock,
-            rng=secure_generator(),
-        )
-        await core.resume()
-        rotation = Rotation(
-            keys=keys,
-            clock=clock,
-            needed=core.batches.needed_keys,
-            forget=pool.forget_keys,
-            publish=lambda: publish_keys(state, keys, identity, KeyUse.LAYERS),
-        )
-        await rotation.rotate()
-        service.closing.append(core.staging.stop)
-        service.background += [
-            core.deliveries.run,
-            partial(repeat, core.deliveries.end_unresumed, 60.0, "batches not erased yet"),
-            rotation.run,
-        ]
-        add_services = partial(relay_pb2_grpc.add_RelayServicer_to_server, RelayServicer(core))
-        await service.serve("shuffledp.v1.Relay", add_services)
     return service
 
 
