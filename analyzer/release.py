@@ -81,10 +81,14 @@ class Staging(Receiver[CountJob]):
                 f"{sum(by_length)} submissions of {manifest.n_users} users are announced"
             )
         minimum, maximum = task.batch_reports(sum(map(operator.mul, task.lengths, by_length)))
-        if not minimum <= manifest.n_reports <= maximum:
+        if manifest.n_dropped and not task.relay:
+            raise WireError(f"{manifest.n_dropped} reports were dropped; the task has no relay")
+        arrived = manifest.n_reports + manifest.n_dropped
+        if not minimum <= arrived <= maximum:
             allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
+            dropped = f", {manifest.n_dropped} of them dropped" * bool(manifest.n_dropped)
             raise WireError(
-                f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users "
+                f"{arrived} reports are announced{dropped}; a batch of {manifest.n_users} users "
                 f"must have {allowed}"
             )
 
@@ -207,7 +211,9 @@ class Releases:
         batch = without_sentinels(delivered, matches, task)
         waiver.run("lengths", check_lengths, batch, task)
         try:
-            opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
+            opened = await self._count(
+                job, n_repeated=delivered.n_reports - n_distinct, n_dropped=delivered.n_dropped
+            )
         except DamagedStorageError:
             self.staging.forget_merged(delivered)
             raise
@@ -231,13 +237,14 @@ class Releases:
         if task.population:
             await self.measure_budgets(task.population)
 
-    async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
+    async def _count(self, job: CountJob, *, n_repeated: int, n_dropped: int) -> BatchCounts:
         started = self.clock.elapsed()
         slices = await self.executor.run(CountJob.count, job, range(job.n_slices))
         return BatchCounts.joined(
             await asyncio.to_thread(job.cells),
             slices,
             n_repeated=n_repeated,
+            n_dropped=n_dropped,
             open_seconds=self.clock.elapsed() - started,
         )
 
