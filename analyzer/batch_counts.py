@@ -53,14 +53,21 @@ class BatchCounts:
 
     @classmethod
     def joined(
-        cls, cells: Tally, slices: Iterable[SliceCounts], *, n_repeated: int, open_seconds: float
+        cls,
+        cells: Tally,
+        slices: Iterable[SliceCounts],
+        *,
+        n_repeated: int,
+        n_dropped: int = 0,
+        open_seconds: float,
     ) -> Self:
         """
         Join the counts of all slices.
 
         `n_repeated` reports were copies of others, sentinels' copies included, and were dropped
-        before opening.
+        before opening; `n_dropped` never arrived, since the relay dropped them.
         """
+        dropped: dict[RefusalCause, int] = {"dropped": n_dropped} if n_dropped else {}
         counted, null, unreadable, malformed = (
             sum(numbers) for numbers in zip(*slices, strict=True)
         )
@@ -68,7 +75,12 @@ class BatchCounts:
             cells=cells,
             counted=counted,
             null=null,
-            refused={"repeated": n_repeated, "unreadable": unreadable, "malformed": malformed},
+            refused={
+                "repeated": n_repeated,
+                "unreadable": unreadable,
+                "malformed": malformed,
+                **dropped,
+            },
             open_seconds=open_seconds,
         )
 

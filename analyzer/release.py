@@ -69,8 +69,8 @@ class Staging(Receiver[CountJob]):
             raise WireError(
                 f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
             )
-        if manifest.n_dropped and task.relay is None:
-            raise WireError(f"n_dropped is {manifest.n_dropped}; the task has no relay")
+        if manifest.n_dropped and not task.relay:
+            raise WireError(f"{manifest.n_dropped} reports were dropped; the task has no relay")
         check_numbers(manifest, task, task.shuffler)
 
     async def admit(self, manifest: BatchManifest, task: Task) -> None:
@@ -192,7 +192,9 @@ class Releases:
         batch = without_sentinels(delivered, matches, task)
         waiver.run("lengths", check_lengths, batch, task)
         try:
-            opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
+            opened = await self._count(
+                job, n_repeated=delivered.n_reports - n_distinct, n_dropped=delivered.n_dropped
+            )
         except DamagedStorageError:
             self.staging.forget_merged(delivered)
             raise
@@ -216,13 +218,14 @@ class Releases:
         if task.population:
             await self.measure_budgets(task.population)
 
-    async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
+    async def _count(self, job: CountJob, *, n_repeated: int, n_dropped: int) -> BatchCounts:
         started = self.clock.elapsed()
         slices = await self.executor.run(CountJob.count, job, range(job.n_slices))
         return BatchCounts.joined(
             await asyncio.to_thread(job.cells),
             slices,
             n_repeated=n_repeated,
+            n_dropped=n_dropped,
             open_seconds=self.clock.elapsed() - started,
         )
 

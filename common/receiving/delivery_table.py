@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS commitments (
 ) WITHOUT ROWID;
 """
 BY_LENGTH: Final = "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';"
-N_DROPPED: Final = "ALTER TABLE batches ADD COLUMN n_dropped INTEGER NOT NULL DEFAULT 0;"
+DROPPED: Final = "ALTER TABLE batches ADD COLUMN n_dropped INTEGER NOT NULL DEFAULT 0;"
 
 
 def schema(tasks: str, columns: str) -> str:
@@ -57,25 +57,25 @@ class Delivery:
 
 KeptCheck = Callable[[sqlite3.Connection, TaskDigest], None]
 """Raises ConflictError if a task's batch was dropped; called before each change of a delivery."""
-MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, by_length, n_dropped"
+MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, n_dropped, by_length"
 
 
 def manifest_of(row: Sequence[Any]) -> BatchManifest:
     """Return the manifest in the columns `MANIFEST` of a row."""
-    digest, batch_id, n_users, n_reports, by_length, n_dropped = row
+    digest, batch_id, n_users, n_reports, n_dropped, by_length = row
     return BatchManifest(
         task_digest=TaskDigest(digest),
         batch_id=BatchId(batch_id),
         n_users=n_users,
         n_reports=n_reports,
-        by_length=numbers_from_text(by_length),
         n_dropped=n_dropped,
+        by_length=numbers_from_text(by_length),
     )
 
 
 def _row(manifest: BatchManifest) -> tuple[object, ...]:
-    *numbers, by_length, n_dropped = astuple(manifest)
-    return (*numbers, numbers_to_text(by_length), n_dropped)
+    *numbers, by_length = astuple(manifest)
+    return (*numbers, numbers_to_text(by_length))
 
 
 def find_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> Delivery | None:

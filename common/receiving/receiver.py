@@ -348,12 +348,13 @@ def check_numbers(manifest: BatchManifest, task: Task, sender: ShufflerSpec) -> 
         raise WireError(f"{sum(by_length)} submissions of {manifest.n_users} users are announced")
     sent = sum(map(operator.mul, task.lengths, by_length))
     minimum, maximum = sender.batch_reports(sent, task.domain_size)
-    if not minimum <= manifest.n_reports + manifest.n_dropped <= maximum:
+    arrived = manifest.n_reports + manifest.n_dropped
+    if not minimum <= arrived <= maximum:
         allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
-        dropped = f", and {manifest.n_dropped} dropped" if manifest.n_dropped else ""
+        dropped = f", {manifest.n_dropped} of them dropped" * bool(manifest.n_dropped)
         raise WireError(
-            f"{manifest.n_reports} reports are announced{dropped}; a batch of {manifest.n_users} "
-            f"users must have {allowed}"
+            f"{arrived} reports are announced{dropped}; a batch of {manifest.n_users} users "
+            f"must have {allowed}"
         )
 
 

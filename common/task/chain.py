@@ -90,7 +90,7 @@ def check_coalition_epsilon(stated: float, shufflers: int, local: float, central
     if shufflers > 1 and not (0 < stated < math.inf and stated >= central):
         raise TaskError(
             f"coalition_epsilon is {stated}; with two shufflers it must be above 0, finite and at "
-            f"least central_epsilon, {central}"
+            f"least central_epsilon, {central}: the dummies of each must hide a user alone"
         )
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from common.messages.guarantee import Guarantee, rounded_up
 from deploy.terminal.escape import escaped
 
+_WITH_EITHER: Final = frozenset({"analyzer+first-shuffler", "analyzer+second-shuffler"})
 _MAX_WIDTH: Final = 10_000
 """Width of a console in which no text folds."""
 CLAIM_ROOM_NOTE: Final = (
@@ -53,11 +54,19 @@ def print_whole(table: Table, console: Console) -> None:
     console.print(table, crop=False)
 
 
-def guarantee_summary(central: Guarantee, local: str) -> str:
-    """State the guarantee that a release is charged for, and the local ε, in one sentence."""
+def guarantee_summary(central: Guarantee, rows: Sequence[Guarantee], local: str) -> str:
+    """
+    State the guarantee that a release is charged for in one sentence, with the local ε.
+
+    With two shufflers, the weaker of the `rows` against either of them takes the latter's place.
+    """
+    either = [row.epsilon for row in rows if row.coalition in _WITH_EITHER]
+    against = "shuffler+analyzer"
+    if either:
+        local, against = rounded_up(max(either)), "the analyzer with either shuffler"
     return (
         f"epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against "
-        f"{central.coalition}, and epsilon {local} against shuffler+analyzer. --guarantees "
+        f"{central.coalition}, and epsilon {local} against {against}. --guarantees "
         "lists every coalition with its assumptions."
     )
 

@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS tasks (
         "n_lost INTEGER NOT NULL DEFAULT 0, shuffle_seconds REAL NOT NULL DEFAULT 0",
     )
     + delivery_table.BY_LENGTH
-    + delivery_table.N_DROPPED
+    + delivery_table.DROPPED
     # A batch is closed when it is staged, in the transaction that stores its commitment.
     + """
 CREATE VIEW relayed AS SELECT

@@ -182,7 +182,7 @@ class BatchManifest(_message.Message):
     n_reports: _builtins.int
     """includes null reports and dummies"""
     n_dropped: _builtins.int
-    """reports that a relay dropped: unreadable or repeated"""
+    """reports that a second shuffler dropped: unopened or repeated"""
     @_builtins.property
     def by_length(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """submissions of each of the task's lengths, ascending"""
