@@ -269,7 +269,7 @@ _STORE: Final = {"store": "postgresql://user:secret@host/name"}
         ("all", _CLIENT, "coordinator has no use in the role all"),
         ("coordinator", _SERVER | _CLIENT, "coordinator has no use in the role coordinator"),
         ("all", {"store": "mysql://host"}, "store must be postgresql://…"),
-        ("half", {}, "role must be 'all', 'front-end', 'coordinator' or 'worker'"),
+        ("half", {}, "role must be 'all', 'front-end', 'coordinator', 'worker' or 'relay'"),
     ],
 )
 def test_a_role_needs_its_settings(
