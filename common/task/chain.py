@@ -75,9 +75,9 @@ def check_keys(shufflers: Sequence[TaskShuffler], key_bytes: int, deadline: int)
                 f"must have {PROOF_BYTES}, or none"
             )
         if deadline > (end := end_of_validity(each.proof)):
+            why = ", five years after the key's last day" * (each is shufflers[0])
             raise TaskError(
-                f"deadline is {utc(deadline)}; the {name} signed its key until {utc(end)}, "
-                "five years after the key's last day"
+                f"deadline is {utc(deadline)}; the {name} signed its key until {utc(end)}{why}"
             )
 
 
