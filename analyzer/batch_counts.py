@@ -53,21 +53,14 @@ class BatchCounts:
 
     @classmethod
     def joined(
-        cls,
-        cells: Tally,
-        slices: Iterable[SliceCounts],
-        *,
-        n_repeated: int,
-        n_dropped: int = 0,
-        open_seconds: float,
+        cls, cells: Tally, slices: Iterable[SliceCounts], *, n_repeated: int, open_seconds: float
     ) -> Self:
         """
         Join the counts of all slices.
 
         `n_repeated` reports were copies of others, sentinels' copies included, and were dropped
-        before opening; `n_dropped` never arrived, since the relay dropped them.
+        before opening.
         """
-        dropped: dict[RefusalCause, int] = {"dropped": n_dropped} if n_dropped else {}
         counted, null, unreadable, malformed = (
             sum(numbers) for numbers in zip(*slices, strict=True)
         )
@@ -75,12 +68,7 @@ class BatchCounts:
             cells=cells,
             counted=counted,
             null=null,
-            refused={
-                "repeated": n_repeated,
-                "unreadable": unreadable,
-                "malformed": malformed,
-                **dropped,
-            },
+            refused={"repeated": n_repeated, "unreadable": unreadable, "malformed": malformed},
             open_seconds=open_seconds,
         )
 
@@ -109,7 +97,7 @@ def refuse_excess_padding(counts: BatchCounts, task: Task, batch: BatchManifest)
     Refuse as malformed the null reports beyond what the batch's users can send.
 
     Each user sends at least their own reports and the task's fixed dummies, and pads to the next of
-    the task's lengths, or fills rooms without a cluster.
+    the task's lengths, or fills rooms without a cluster. What a relay dropped is refused too.
     """
     fixed, n_users = task.own_reports + task.dummies.certain, batch.n_users
     room = min(batch.n_reports - n_users * fixed, n_users * task.dummies.most_padding)
@@ -118,6 +106,8 @@ def refuse_excess_padding(counts: BatchCounts, task: Task, batch: BatchManifest)
         **counts.refused,
         "malformed": counts.refused["malformed"] + excess,
     }
+    if batch.n_dropped:
+        refused["dropped"] = batch.n_dropped
     return replace(counts, null=counts.null - excess, refused=refused)
 
 

@@ -192,9 +192,7 @@ class Releases:
         batch = without_sentinels(delivered, matches, task)
         waiver.run("lengths", check_lengths, batch, task)
         try:
-            opened = await self._count(
-                job, n_repeated=delivered.n_reports - n_distinct, n_dropped=delivered.n_dropped
-            )
+            opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
         except DamagedStorageError:
             self.staging.forget_merged(delivered)
             raise
@@ -218,14 +216,13 @@ class Releases:
         if task.population:
             await self.measure_budgets(task.population)
 
-    async def _count(self, job: CountJob, *, n_repeated: int, n_dropped: int) -> BatchCounts:
+    async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
         started = self.clock.elapsed()
         slices = await self.executor.run(CountJob.count, job, range(job.n_slices))
         return BatchCounts.joined(
             await asyncio.to_thread(job.cells),
             slices,
             n_repeated=n_repeated,
-            n_dropped=n_dropped,
             open_seconds=self.clock.elapsed() - started,
         )
 

@@ -23,7 +23,6 @@ from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, Text
 from common.task.kinds import KINDS, TABLES
 from common.task.named_dummies import LevelDummies
 from common.task.protocol_rules import check_domain_size
-from common.task.shuffler_spec import ShufflerSpec
 from common.task.specs import (
     MAX_DOMAIN_SIZE,
     AnySpec,
@@ -172,20 +171,15 @@ def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
 
 def _shufflers(draft: TaskDraft, views: int) -> tuple[TaskShuffler, ...]:
     """Return the draft's shuffler, and its relay if it has one."""
-    given = [(draft.shuffler_name, draft.shuffler_key, draft.shuffler)]
-    if (relay := draft.relay) is not None:
-        given.append((relay.name, relay.key, ShufflerSpec(noise=relay.noise)))
-    length = suite_named(draft.suite).public_key_bytes
-    return tuple(
-        TaskShuffler(
-            name=name,
-            key=HpkePublicKey(draft.suite, signed[:length]).raw,
-            proof=signed[length:],
-            keep_weight=spec.keep_weight,
-            noise=(spec.noise,) * views,
-        )
-        for name, signed, spec in given
-    )
+    given = [(draft.shuffler_name, draft.shuffler_key, draft.shuffler.noise)]
+    given += [(relay.name, relay.key, relay.noise) for relay in (draft.relay,) if relay]
+    length, found = suite_named(draft.suite).public_key_bytes, []
+    for name, signed, noise in given:
+        key = HpkePublicKey(draft.suite, signed[:length]).raw
+        each = TaskShuffler(name=name, key=key, proof=signed[length:], noise=(noise,) * views)
+        found.append(each)
+    found[0] = dataclasses.replace(found[0], keep_weight=draft.shuffler.keep_weight)
+    return tuple(found)
 
 
 def _views_of_levels(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from common.accounting.claims import check_central_claim, check_local_claim
+from common.accounting.claims import check_central_claim, check_coalition_claim, check_local_claim
 from common.accounting.composition import composed_claims
 from common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
 from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
@@ -113,6 +113,7 @@ def check(
     check_local_claim(task)
     if not claim_confirmed:
         check_central_claim(task)
+        check_coalition_claim(task)
     return task
 
 

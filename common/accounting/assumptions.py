@@ -133,20 +133,6 @@ def with_dummies(dummies: Dummies) -> str:
     return f" and add {dummies.words}" if dummies.maximum else ""
 
 
-def both_honest(first: str, second: str) -> str:
-    """State that two shufflers, given by name, are honest."""
-    return f"{first} and {second} permute uniformly, and neither colludes with the analyzer"
-
-
-def one_honest(honest: str, other: str) -> tuple[str, ...]:
-    """State that one of two shufflers, given by name, suffices."""
-    return (
-        ALONE[0],
-        f"at least one of {honest} and {other} is honest: here {honest} permutes uniformly",
-        f"{other} may drop, repeat or invent reports, and nobody else needs to be honest",
-    )
-
-
 def shuffler_assumptions(spec: ShufflerSpec, name: str = "the shuffler") -> tuple[str, ...]:
     """Return the assumptions on a shuffler's dummies and sampling; empty if it only permutes."""
     stated, noise = [], spec.noise

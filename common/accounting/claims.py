@@ -33,12 +33,7 @@ def claimable_epsilon(task: Task) -> float:
 
 
 def claimable_coalition_epsilon(task: Task) -> float:
-    """
-    Return the ε that a task may claim against the analyzer together with any one shuffler.
-
-    With one shuffler it is the local ε; with two, the larger one of either's noise alone, which is
-    all that remains if the other is dishonest. Cost: one search for ε.
-    """
+    """Return the ε that a task may claim against the analyzer together with any one shuffler."""
     if task.relay is None:
         return task.local_epsilon
     return _claimable(task, PrivacyParameters.of(task).either_alone)
@@ -81,13 +76,9 @@ def check_central_claim(task: Task) -> None:
 
 
 def check_coalition_claim(task: Task) -> None:
-    """
-    Recompute δ at a task's coalition ε for each shuffler's noise alone. Run as the other checks.
-
-    With one shuffler, the claim is the local one. Raises PolicyError if the claim is false.
-    """
+    """Raise PolicyError if the noise of either of two shufflers alone does not keep the claim."""
     if task.relay is None:
-        return
+        return  # the claim is the local one
     found = PrivacyParameters.of(task).either_alone.delta(task.coalition_epsilon)
     if found > task.delta:
         raise PolicyError(

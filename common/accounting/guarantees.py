@@ -8,7 +8,7 @@ second, or for several rounds a composition; those of local noise and encryption
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Final, Self
@@ -215,12 +215,7 @@ class PrivacyParameters:
 
     @property
     def either_alone(self) -> WeakestRelease:
-        """
-        One round if only one of two shufflers is honest, nobody knows which.
-
-        All that counts is the noise of the honest one. It hides a user alone, so the other may
-        drop, repeat or invent reports.
-        """
+        """One round if only one of two shufflers is honest, whichever: its noise alone counts."""
         return WeakestRelease(
             releases=tuple(ItemNoiseRelease.of_shuffler(spec) for _, spec in self.hops)
         )
@@ -293,14 +288,10 @@ def guarantees_under(
     Cost: up to five searches for ε, or as many compositions.
     """
     _check_users(n_users)
-    if parameters.hops:
-        pooled = _against_shufflers_and_analyzer(parameters)
-        alone = max(pooled[:2], key=lambda row: row.epsilon)
-    else:
-        pooled = _against_shuffler_and_analyzer(parameters)
-        alone = pooled[-1]
+    pooled = _against_shuffler_and_analyzer(parameters)
     if parameters.reduction is None or "sentinels" in parameters.waived.checks:
-        rows = [dataclasses.replace(alone, coalition="analyzer"), *pooled]
+        last = pooled[-2 if parameters.hops else -1]
+        rows = [dataclasses.replace(last, coalition="analyzer"), *pooled]
     else:
         honest = honest_share(n_users, parameters.assumed_honest_fraction)
         rows = [analyzer_guarantee(parameters, n_users, n_users, n_refused)]
@@ -419,13 +410,15 @@ def _amplified(
 ) -> Guarantee:
     """Return the guarantee that an honest shuffler gives by this release."""
     dropping = stated.BY_LENGTH if parameters.waived.by_length else stated.NOBODY_DROPS
-    names = [name for name, _ in parameters.hops]
+    honest = " and ".join(name for name, _ in parameters.hops)
     hops = parameters.hops or (("the shuffler", parameters.shuffler),)
     return _by_release(
         coalition,
         parameters,
         release,
-        stated.both_honest(*names) if names else stated.HONEST_SHUFFLER,
+        f"{honest} permute uniformly, and neither colludes with the analyzer"
+        if honest
+        else stated.HONEST_SHUFFLER,
         *assumptions,
         *(each for name, spec in hops for each in stated.shuffler_assumptions(spec, name)),
         *_round_assumptions(parameters),
@@ -452,8 +445,11 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     """
     Return the guarantees against the shuffler and analyzer together, who see each user's reports.
 
-    Dummies never improve the pure ε, but may give a second row.
+    Dummies never improve the pure ε, but may give a second row. Of two shufflers each has a row
+    with the analyzer, the weaker one with a published result, and both have the last.
     """
+    if parameters.hops:
+        return _against_either(parameters)
     local, release = local_guarantee("shuffler+analyzer", parameters), parameters.own_release()
     if isinstance(release, LocalRelease):
         return [local]
@@ -463,34 +459,24 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     return [local, by_dummies] if _gains(by_dummies, local) else [local]
 
 
-_WITH_ONE: Final[Sequence[tuple[Coalition, int]]] = (
-    ("analyzer+first-shuffler", 1),
-    ("analyzer+second-shuffler", 0),
-    ("first-shuffler", 1),
-    ("second-shuffler", 0),
-)
-"""Coalitions with one of two shufflers, and the place of the other, which is honest."""
-
-
-def _against_shufflers_and_analyzer(parameters: PrivacyParameters) -> list[Guarantee]:
-    """Return the guarantees against one of two shufflers, first with the analyzer, and both."""
-    rows = []
-    for coalition, place in _WITH_ONE:
-        (name, spec), (other, _) = parameters.hops[place], parameters.hops[1 - place]
-        published = () if "analyzer" in coalition else ("the result may be published",)
-        dummies, *_ = stated.shuffler_assumptions(spec, name)
-        row = _by_release(
-            coalition,
-            parameters,
-            ItemNoiseRelease.of_shuffler(spec),
-            *stated.one_honest(name, other),
-            dummies,
-            *published,
+def _against_either(parameters: PrivacyParameters) -> list[Guarantee]:
+    rows, hops = list[Guarantee](), parameters.hops
+    coalitions: tuple[Coalition, ...] = ("analyzer+first-shuffler", "analyzer+second-shuffler")
+    for coalition, (other, _), (honest, spec) in zip(coalitions, hops, hops[::-1], strict=True):
+        assumptions = (
+            stated.ALONE[0],
+            f"at least one of {honest} and {other} is honest: here {honest} permutes uniformly",
+            f"{other} may drop, repeat or invent reports, and nobody else needs to be honest",
+            stated.shuffler_assumptions(spec, honest)[0],
             *_round_assumptions(parameters),
             stated.ENCRYPTED,
         )
-        rows.append(row)
-    return [*rows, local_guarantee("both-shufflers+analyzer", parameters)]
+        release = ItemNoiseRelease.of_shuffler(spec)
+        rows.append(_by_release(coalition, parameters, release, *assumptions))
+    weaker = max(rows, key=lambda row: row.epsilon)
+    published = (*weaker.assumptions, "the result may be published")
+    weaker = dataclasses.replace(weaker, coalition="either-shuffler", assumptions=published)
+    return [*rows, weaker, local_guarantee("both-shufflers+analyzer", parameters)]
 
 
 def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guarantee:

@@ -35,13 +35,7 @@ from common.accounting.releases import Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import (
-    RATIO_SUM,
-    BinomialNoise,
-    GeometricNoise,
-    ShufflerSpec,
-    SummedNoise,
-)
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec, SummedNoise
 
 _TAIL: Final = 1e-30
 """Maximum probability beyond either side of a window, which is charged to δ."""
@@ -88,7 +82,8 @@ class ItemNoiseRelease(Release):
     def of_shuffler(cls, spec: ShufflerSpec) -> Self:
         """Return one round of reports without noise, whose shuffler adds dummies or samples."""
         noise = spec.noise
-        added = Binomial(noise.trials, 0.5) if isinstance(noise, BinomialNoise) else noise
+        coins = Binomial(noise.most, 0.5)
+        added = noise if isinstance(noise, GeometricNoise | SummedNoise) else coins
         return cls(noise=added, keep_probability=spec.keep_probability)
 
     def delta(self, epsilon: float) -> float:
@@ -137,7 +132,7 @@ class RatioClasses:
         self._certain = certain
         self._f_from = _sums_from(self._f)
         self._g_from = _sums_from(self._g)
-        # Products of four of these figures differ by less than five errors from the true ones.
+        # A quotient of two ratios has four errors, and a product of f and g two.
         self._threshold = _THRESHOLD_FACTOR - 5 * error
         self._margin = (2 * len(ratios) + _EXTRA_ROUNDINGS) * ROUNDING + 10 * error
 

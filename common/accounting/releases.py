@@ -98,11 +98,7 @@ class WeakestRelease(Release):
     """One round that is protected like one of several releases, nobody knows which."""
 
     releases: tuple[Release, ...]
-
-    @property
-    def local_epsilon(self) -> float:
-        """Largest local ε of any of them."""
-        return max(each.local_epsilon for each in self.releases)
+    local_epsilon: float = math.inf
 
     def delta(self, epsilon: float) -> float:
         """Return the largest δ of any: a maximum of convex curves is the curve of one pair too."""

@@ -166,11 +166,7 @@ def envelope_context(task_digest: TaskDigest) -> SealContext:
 
 
 def layer_context(task_digest: TaskDigest, hop: int) -> SealContext:
-    """
-    Return the context of a layer around a report: to the shuffler at this place of a task's chain.
-
-    The sender is a user agent even for a shuffler's dummies, which must look like users' reports.
-    """
+    """Return the context of a layer, a user agent's as it seems: to the shuffler at this place."""
     return SealContext(_context(_RELAY, task_digest) + bytes([hop]))
 
 

@@ -1,9 +1,8 @@
 """
 The rules of a task's shufflers: one, or a chain of two that each permute and add noise.
 
-The second, the relay, receives the reports of the first, each under a layer of encryption of its
-own. Permuting alone would not hide a user from the analyzer and either of them together, who can
-drop or replace everybody else; noise that each adds needs nobody else.
+Permuting twice would not hide a user from the analyzer and one of them together, who can drop or
+replace everybody else. Noise that each adds needs nobody else.
 """
 
 import math
@@ -17,13 +16,12 @@ from common.protocols import PROTOCOLS, ProtocolRow
 from common.task.shuffler_spec import KEEP_SUM, NOISES, ShufflerSpec, sum_of
 from common.task.task_parts import TaskShuffler
 
-MOST_SHUFFLERS: Final = 2
 _NAMES: Final = ("shuffler", "relay")
 
 
 def check_shufflers(protocol: ProtocolRow, shufflers: Sequence[TaskShuffler], views: int) -> None:
     """Raise TaskError unless the shufflers are as many and as alike as the protocol allows."""
-    if not 1 <= len(shufflers) <= MOST_SHUFFLERS:
+    if len(shufflers) not in {1, len(_NAMES)}:
         raise TaskError(
             f"the task lists {len(shufflers)} shufflers; this version supports only tasks with one "
             "or two"
@@ -47,15 +45,11 @@ def _check_chain(protocol: ProtocolRow, shufflers: Sequence[TaskShuffler]) -> No
             f"need a protocol with which each adds noise that hides a user alone: {chained}"
         )
     for name, each in zip(_NAMES, shufflers, strict=True):
-        if type(each.noise[0]) is not NOISES[protocol.shuffler_distribution]:
+        own = type(each.noise[0]) is NOISES[protocol.shuffler_distribution]
+        if not own or each.keep_weight != KEEP_SUM:
             raise TaskError(
-                f"the {name} adds dummies of the distribution {each.noise[0].distribution}; with "
-                f"two shufflers each must add its own, {protocol.shuffler_distribution}"
-            )
-        if each.keep_weight != KEEP_SUM:
-            raise TaskError(
-                f"the {name}'s keep_weight is {each.keep_weight}; with two shufflers each keeps "
-                f"every report, and it must be {KEEP_SUM}"
+                f"with two shufflers, the {name} too must add dummies of the distribution "
+                f"{protocol.shuffler_distribution} and keep every report (keep_weight {KEEP_SUM})"
             )
     for field in ("name", "key"):
         if len({getattr(each, field) for each in shufflers} - {"", b""}) != len(shufflers):
@@ -67,34 +61,31 @@ def check_keys(shufflers: Sequence[TaskShuffler], key_bytes: int, deadline: int)
     for name, each in zip(_NAMES, shufflers, strict=False):
         if len(each.key) != key_bytes:
             raise TaskError(f"the {name}'s key has {len(each.key)} bytes; it must have {key_bytes}")
-        if not each.proof:
-            continue
-        if len(each.proof) != PROOF_BYTES:
+        if len(each.proof) not in {0, PROOF_BYTES}:
             raise TaskError(
-                f"the proof of the {name}'s key has {len(each.proof)} bytes; it "
-                f"must have {PROOF_BYTES}, or none"
+                f"the proof of the {name}'s key has {len(each.proof)} bytes; it must have "
+                f"{PROOF_BYTES}, or none"
             )
-        if deadline > (end := end_of_validity(each.proof)):
+        if each.proof and deadline > (end := end_of_validity(each.proof)):
+            why = ", five years after the key's last day" * (each is shufflers[0])
             raise TaskError(
-                f"deadline is {utc(deadline)}; the {name} signed its key until {utc(end)}, "
-                "five years after the key's last day"
+                f"deadline is {utc(deadline)}; the {name} signed its key until {utc(end)}{why}"
             )
 
 
 def check_coalition_epsilon(stated: float, shufflers: int, local: float, central: float) -> None:
     """Raise TaskError unless a claim against the analyzer and any one shuffler may be made."""
-    if shufflers == 1 and stated != local:
-        raise TaskError(
-            f"coalition_epsilon is {stated}; with one shuffler it must equal local_epsilon, {local}"
+    fits, rule = stated == local, f"with one shuffler it must equal local_epsilon, {local}"
+    if shufflers > 1:
+        fits = 0 < stated < math.inf and stated >= central
+        rule = (
+            f"with two shufflers it must be finite, above 0 and at least central_epsilon, {central}"
         )
-    if shufflers > 1 and not (0 < stated < math.inf and stated >= central):
-        raise TaskError(
-            f"coalition_epsilon is {stated}; with two shufflers it must be above 0, finite and at "
-            f"least central_epsilon, {central}: the dummies of each must hide a user alone"
-        )
+    if not fits:
+        raise TaskError(f"coalition_epsilon is {stated}; {rule}")
 
 
 def together(shufflers: Sequence[TaskShuffler]) -> ShufflerSpec:
-    """Return what all shufflers together drop and add to each view; one alone drops reports."""
+    """Return what shufflers together drop and add to each view; only one alone drops reports."""
     noise = sum_of([each.noise[0] for each in shufflers])
-    return ShufflerSpec(keep_weight=min(each.keep_weight for each in shufflers), noise=noise)
+    return ShufflerSpec(keep_weight=shufflers[0].keep_weight, noise=noise)

@@ -39,8 +39,8 @@ _WORDS_AT_ONCE: Final = 2**22
 """Maximum number of random words in memory: 32 MiB."""
 _Ratio = Annotated[int, whole(1, RATIO_SUM - 1)]
 
-Summed = tuple[int, NDArray[np.int64], NDArray[np.float64]]
-"""Draws whose sum is z, up to a constant: their number, their values, and the chances."""
+Summed = tuple[tuple[int, NDArray[np.int64], NDArray[np.float64]], ...]
+"""Draws whose sum is z, up to a constant: of each kind their number, values, and chances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class BinomialNoise:
     @property
     def summed(self) -> Summed:
         """Tosses, which count 1 with probability 1/2."""
-        return self.trials, np.ones(1, dtype=np.int64), np.array([1 / 2])
+        return ((self.trials, np.ones(1, dtype=np.int64), np.array([1 / 2])),)
 
     @property
     def words(self) -> str:
@@ -179,7 +179,7 @@ class GeometricNoise:
     @property
     def summed(self) -> Summed:
         """One draw: the distance to the peak."""
-        return 1, np.arange(self.most + 1) - self.peak, self.probabilities()
+        return ((1, np.arange(self.most + 1) - self.peak, self.probabilities()),)
 
     @property
     def words(self) -> str:
@@ -230,11 +230,7 @@ def _geometric(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.
 
 @dataclass(frozen=True, slots=True)
 class SummedNoise:
-    """
-    The number z of one item's dummies is the sum of two independent geometric numbers.
-
-    No task states it: each of its shufflers has its own noise.
-    """
+    """The number z is the sum of two geometric ones; a task states each, its shuffler's own."""
 
     distribution: ClassVar[ShufflerDistribution] = "geometric"
 
@@ -262,12 +258,8 @@ class SummedNoise:
 
     @property
     def summed(self) -> Summed:
-        """One draw: the distances to the peaks. Chances are exact to 1e-13; not for accounting."""
-        size = self.most + 1
-        tables = [np.fft.rfft(each.probabilities(), size) for each in self.parts]
-        chances = np.maximum(np.fft.irfft(np.prod(tables, axis=0), size), 0.0)
-        peak = sum(each.peak for each in self.parts)
-        return 1, np.arange(size) - peak, chances / chances.sum()
+        """One draw of each part."""
+        return self.parts[0].summed + self.parts[1].summed
 
     @property
     def words(self) -> str:

@@ -69,10 +69,8 @@ MAX_LOCAL_EPSILON: Final = 20.0
 MIN_DELTA: Final = 1e-15
 
 _PER_PUBLICATION: Final = frozenset(
-    {
-        *("analyzer_key", "shufflers", "nonce", "tokens", "title", "purpose", "round"),
-        *("central_epsilon", "coalition_epsilon"),
-    }
+    {"analyzer_key", "shufflers", "nonce", "tokens", "title", "purpose", "round"}
+    | {"central_epsilon", "coalition_epsilon"}
 )
 """Fields in which two tasks from one draft may differ."""
 MOST_CHARACTERS: Final = {"title": 80, "prompt": 500, "purpose": 1000, "series": 64}

@@ -180,13 +180,10 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     least, *larger = map("{:,}".format, task.envelope_sizes)
     shufflers = [("shuffler", _describe_shuffler(task.shuffler))]
     if task.relay:
-        shufflers = [
-            (f"{place} shuffler", f"{each.name}: {_describe_shuffler(task.hop(number))}")
-            for number, (place, each) in enumerate(
-                zip(("first", "second"), task.shufflers, strict=True)
-            )
-        ]
-        shufflers.append(("coalition epsilon", rounded_up(task.coalition_epsilon)))
+        shufflers = [("coalition epsilon", rounded_up(task.coalition_epsilon))]
+        for hop, (place, each) in enumerate(zip(("first", "second"), task.shufflers, strict=True)):
+            does = _describe_shuffler(task.hop(hop))
+            shufflers.append((f"{place} shuffler", f"{each.name}: {does}"))
     average = f"{task.expected_envelope_bytes:,.0f} on average"
     size = f"{least} to {larger[-1]}, {average}" if larger else least
     return [

@@ -10,7 +10,6 @@ from rich.table import Table
 from common.messages.guarantee import Guarantee, rounded_up
 from deploy.terminal.escape import escaped
 
-_WITH_EITHER: Final = frozenset({"analyzer+first-shuffler", "analyzer+second-shuffler"})
 _MAX_WIDTH: Final = 10_000
 """Width of a console in which no text folds."""
 CLAIM_ROOM_NOTE: Final = (
@@ -55,15 +54,11 @@ def print_whole(table: Table, console: Console) -> None:
 
 
 def guarantee_summary(central: Guarantee, rows: Sequence[Guarantee], local: str) -> str:
-    """
-    State the guarantee that a release is charged for in one sentence, with the local ε.
-
-    With two shufflers, the weaker of the `rows` against either of them takes the latter's place.
-    """
-    either = [row.epsilon for row in rows if row.coalition in _WITH_EITHER]
+    """State the guarantee that a release is charged for, and the coalition's or local ε."""
     against = "shuffler+analyzer"
-    if either:
-        local, against = rounded_up(max(either)), "the analyzer with either shuffler"
+    for row in rows:
+        if row.coalition == "either-shuffler":  # as weak as the weaker one with the analyzer
+            local, against = rounded_up(row.epsilon), "the analyzer with either shuffler"
     return (
         f"epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against "
         f"{central.coalition}, and epsilon {local} against {against}. --guarantees "

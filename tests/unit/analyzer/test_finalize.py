@@ -439,7 +439,7 @@ def test_a_released_result_keeps_its_mixture(case: PublishedTask, counted: dict[
     found = mixture_of_result(case.task, _finalize(case, counts))
 
     numbers, stated = (
-        dataclasses.astuple(dataclasses.replace(each, item_law=None))[:5]
+        dataclasses.astuple(dataclasses.replace(each, item_law=()))[:5]
         for each in (expected, found)
     )
     assert numbers == pytest.approx(stated, abs=0.51)

@@ -8,9 +8,15 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from common.accounting.claims import check_central_claim, delta_at_claim
-from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
+from common.crypto.hpke import (
+    HpkePrivateKey,
+    envelope_context,
+    layer_context,
+    report_context,
+    split_every,
+)
 from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import PublicIdentity, is_valid_receipt
+from common.crypto.signing import KeyUse, PublicIdentity, check_key, is_valid_receipt
 from common.errors import BudgetError, PeerError, PolicyError, WireError
 from common.messages.inclusion_proof import leaf
 from common.messages.submission import split_submission
@@ -37,14 +43,16 @@ from tests.vectors.make_transcripts import (
     notes,
 )
 from tests.vectors.odd_signatures import odd_signatures
-from tests.vectors.transcript_cases import ALL
+from tests.vectors.transcript_cases import ALL, CHAINS
 from user_agent.contribution import Contributor
 from user_agent.policy import Claim, check, check_totals
 
-_NAMES: Final = sorted(path.stem for path in FOLDER.glob("transcript-*.json"))
+_NAMES: Final = sorted(
+    path.stem for form in ("transcript", "chain") for path in FOLDER.glob(f"{form}-*.json")
+)
 _QUICK: Final = {
     f"transcript-{name}" for name in ("ddps", "each-item", "fe1", "hashing", "symmetric-unary")
-}
+} | {*CHAINS}
 """Those for which finding the central epsilon takes a moment."""
 
 Transcript = Mapping[str, Any]
@@ -71,9 +79,11 @@ def _task(shown: Transcript) -> Task:
         allow_tasks_without_tokens=shown["policy"]["allow_tasks_without_tokens"],
     )
     policy = replace(policy, permanent_responses=shown["policy"]["lasting_responses"])
-    return check(
-        signed_task_from_wire(_answer(shown).task), _digest(shown), policy, float(shown["now"])
-    )
+    signed, now = signed_task_from_wire(_answer(shown).task), float(shown["now"])
+    task = check(signed, _digest(shown), policy, now)
+    if relay := task.relay:
+        check_key(_pin(shown, "relay"), KeyUse.LAYERS, task.suite, relay.key, relay.proof)
+    return task
 
 
 def _log(shown: Transcript) -> None:
@@ -117,7 +127,8 @@ def _receipt(shown: Transcript) -> None:
 def _inclusion(shown: Transcript) -> str:
     proof = proof_from_wire(ParseDict(shown["inclusion"], shuffler_pb2.GetInclusionResponse()))
     own = bytes.fromhex(shown["leaf"])
-    return "" if proof.includes(own, _pin(shown, "analyzer"), _digest(shown)) else "absent"
+    signer = _pin(shown, "relay" if "relay" in shown["pins"] else "analyzer")
+    return "" if proof.includes(own, signer, _digest(shown)) else "absent"
 
 
 def _token(shown: Transcript) -> None:
@@ -131,6 +142,18 @@ def _token(shown: Transcript) -> None:
     assert stated["token"] == token.hex()
 
 
+def _layer(shown: Transcript) -> None:
+    """Open a report as the relay does, and then as the analyzer."""
+    suite, digest = Task.from_bytes(shown["task"].encode()).suite, _digest(shown)
+    relay, analyzer = (
+        HpkePrivateKey(suite, bytes.fromhex(shown["private_keys"][party]))
+        for party in ("relay", "analyzer")
+    )
+    inner = relay.open(bytes.fromhex(shown["layer"]), layer_context(digest, 1))
+    report = analyzer.open(inner, report_context(digest))
+    assert shown["answers"][0]["reports"][0] == report.hex()
+
+
 _STEPS: Final[Mapping[str, Callable[[Transcript], Any]]] = {
     "task": _task,
     "log": _log,
@@ -139,6 +162,7 @@ _STEPS: Final[Mapping[str, Callable[[Transcript], Any]]] = {
     "receipt": _receipt,
     "inclusion": _inclusion,
     "token": _token,
+    "layer": _layer,
 }
 
 
@@ -155,7 +179,7 @@ def test_the_files_are_what_the_generator_makes(name: str) -> None:
 
 def test_there_is_a_file_for_every_case() -> None:
     """The others hold odd signatures, and edges of buckets."""
-    assert [f"transcript-{name}" for name in sorted(ALL)] == _NAMES
+    assert sorted([*(f"transcript-{name}" for name in ALL), *CHAINS]) == _NAMES
     assert vectors("transcript_signatures") == odd_signatures()
     assert vectors("transcript_edges") == edges()
     assert vectors("transcript_budgets") == budgets()
@@ -213,7 +237,8 @@ def test_a_transcript_is_verified_step_by_step(name: str) -> None:
 
     assert shown["task"] == _task(shown).to_bytes().decode()
     assert "" == _inclusion(shown)
-    for step in (_log, _receipt, *([_token] if "token" in shown else [])):
+    more = {"token": _token, "layer": _layer}
+    for step in (_log, _receipt, *(step for name, step in more.items() if name in shown)):
         step(shown)
 
 
@@ -226,12 +251,15 @@ def test_the_same_draws_give_the_same_reports(name: str) -> None:
         HpkePrivateKey(task.suite, bytes.fromhex(shown["private_keys"][party]))
         for party in ("analyzer", "shuffler")
     )
+    relay = shown["private_keys"].get("relay", "")
+    layer = HpkePrivateKey(task.suite, bytes.fromhex(relay)) if relay else None
 
     def opened(envelope: bytes) -> tuple[str, list[str], list[bytes]]:
         plaintext = shuffler.open(envelope, envelope_context(digest))
         submission_id, together = split_submission(plaintext)
-        each = split_every(together, task.sealed_report_bytes)
-        reports = [analyzer.open(one, report_context(digest)).hex() for one in each]
+        each = split_every(together, task.sent_report_bytes)
+        inner = [layer.open(one, layer_context(digest, 1)) for one in each] if layer else each
+        reports = [analyzer.open(one, report_context(digest)).hex() for one in inner]
         return submission_id.hex(), reports, each
 
     for answer in shown["answers"]:

@@ -88,11 +88,14 @@ def test_a_relays_key_is_signed_for_layers_alone() -> None:
         ((_FIRST, replace(_SECOND, key=b"short")), "the relay's key has 5 bytes; it must have 32"),
         ((_FIRST, replace(_SECOND, proof=b"short")), "the proof of the relay's key has 5 bytes"),
         ((_FIRST, replace(_SECOND, proof=bytes(72))), "the relay signed its key until 1970-01-01"),
-        ((_FIRST, replace(_SECOND, noise=(NO_NOISE,))), "the relay adds dummies of the distribut"),
-        ((_FIRST, replace(_SECOND, noise=(COINS,))), "each must add its own, geometric"),
+        ((_FIRST, replace(_SECOND, noise=(NO_NOISE,))), "the relay too must add dummies of the"),
+        ((_FIRST, replace(_SECOND, noise=(COINS,))), "dummies of the distribution geometric and"),
         ((_FIRST, replace(_SECOND, noise=2 * (FLANKS,))), "the relay has 2 distributions of noise"),
-        ((_FIRST, replace(_SECOND, keep_weight=KEEP_SUM - 1)), "the relay's keep_weight is 42949"),
-        ((replace(_FIRST, keep_weight=1), _SECOND), "the shuffler's keep_weight is 1; with two"),
+        (
+            (_FIRST, replace(_SECOND, keep_weight=KEEP_SUM - 1)),
+            "keep every report (keep_weight 4294967296)",
+        ),
+        ((replace(_FIRST, keep_weight=1), _SECOND), "the shuffler too must add dummies"),
     ],
 )
 def test_a_chain_that_breaks_a_rule_cannot_exist(
@@ -120,7 +123,7 @@ def test_permuting_twice_is_refused_with_the_reason(protocol: str) -> None:
 def test_a_coalition_claim_is_finite_and_not_below_the_central_one(claim: float) -> None:
     """With one shuffler it equals the local ε, which the rules of all tasks check."""
     assert 0.1 < _CASE.task.central_epsilon < _CASE.task.coalition_epsilon
-    with pytest.raises(TaskError, match="with two shufflers it must be above 0, finite"):
+    with pytest.raises(TaskError, match="with two shufflers it must be finite, above 0"):
         replace(_CASE.task, coalition_epsilon=claim)
 
 
