@@ -132,6 +132,7 @@ async def _start_coordinator(
             servicer = RelayServicer(core)
             add_services = partial(relay_pb2_grpc.add_RelayServicer_to_server, servicer)
             await service.serve("shuffledp.v1.Relay", add_services)
+            await service.serve_internal("shuffledp.v1.Jobs")
         else:
             await _serve_devices(service, core)
     return service

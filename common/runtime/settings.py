@@ -152,9 +152,12 @@ class KeyHolderSettings(ServiceSettings):
         self._check_role()
 
     def _check_role(self) -> None:
-        own = {"coordinator": {"coordinator_listen"}, "all": set[str](), "relay": set[str]()}
-        needed = own.get(self.role, {"coordinator"})
-        if self.role not in {"all", "relay"}:
+        role = self.role
+        if role == "relay":  # its engine's workers fetch their jobs from it
+            role = "all" if self.executor is None else "coordinator"
+        own = {"coordinator": {"coordinator_listen"}, "all": set[str]()}
+        needed = own.get(role, {"coordinator"})
+        if role != "all":
             needed.add("internal_tls_directory")
         for name in ("coordinator", "coordinator_listen", "internal_tls_directory"):
             given = getattr(self, name) is not None
@@ -162,7 +165,7 @@ class KeyHolderSettings(ServiceSettings):
                 raise SettingsError(f"{name} has no use in the role {self.role}")
             if not given and name in needed:
                 raise SettingsError(f"the role {self.role} needs {name}")
-        if self.executor is not None and self.role != "coordinator":
+        if self.executor is not None and role != "coordinator":
             raise SettingsError(f"executor has no use in the role {self.role}")
         if self.blocks is None and (self.executor is not None or self.role == "worker"):
             raise SettingsError("an executor and its workers need blocks")

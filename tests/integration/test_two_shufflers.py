@@ -90,7 +90,7 @@ async def test_a_shuffler_without_a_relay_refuses_tasks_with_two(shared_services
         ({"http_listen": "127.0.0.1:0"}, "http_listen has no use in the role relay"),
         ({"relay": "127.0.0.1:1", "relay_identity": "00" * 32}, "relay has no use in the role"),
         ({"role": "all", "relay": "127.0.0.1:1"}, "relay and relay_identity go together"),
-        ({"executor": "tls://127.0.0.1:1"}, "executor has no use in the role relay"),
+        ({"executor": "tls://127.0.0.1:1"}, "the role relay needs coordinator_listen"),
     ],
 )
 def test_settings_without_a_use_are_refused(

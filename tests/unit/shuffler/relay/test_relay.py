@@ -23,7 +23,9 @@ from common.messages.inclusion_proof import BatchCommitment, leaves_of, tree_ove
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
+from common.wire.jobs import job_from_wire, job_to_wire
 from shuffler.delivery_client import ReceivingParty
+from shuffler.relay.layer_jobs import RelayJob
 from shuffler.relay.relay_core import RelayCore
 from shuffler.server import publish_keys
 from shuffler.settings import ShufflerSettings
@@ -100,8 +102,11 @@ async def test_what_arrived_leaves_once_with_the_relays_noise(relay: Relay) -> N
     assert 1 == len(relay.analyzer.delivered)
 
 
-async def test_junk_and_repeats_are_dropped_and_counted(quiet: Relay, layers: list[bytes]) -> None:
+async def test_junk_and_repeats_are_dropped_and_counted(
+    quiet: Relay, layers: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Layers of another task or hop, random bytes, equal layers, and equal reports inside."""
+    monkeypatch.setattr("common.receiving.received_job._SLICE_REPORTS", 50)  # in many openings
     size, context = len(layers[0]), layer_context(_DIGEST, 1)
     inside = RELAY_KEY.open(layers[0], context)
     seal = RELAY_KEY.public_key().sealer(context)
@@ -420,3 +425,34 @@ async def test_a_shuffler_proves_that_layers_reached_the_relay(
     assert (5, commitment.batch_id) == (manifest.n_users, manifest.batch_id)
     assert commitment.n_leaves < manifest.n_reports
     shuffler.store.close()
+
+
+async def test_a_relays_jobs_travel_to_an_engine(quiet: Relay, layers: list[bytes]) -> None:
+    """With all fields but the place of the blocks."""
+    await quiet.deliver(layers, 100)
+    received, _ = await quiet.staging.merged(manifest_of(layers, 100))
+    key = quiet.staging.blocks.key(received.batch_id)
+    planned = RelayJob.plan(
+        batch_id=received.batch_id,
+        task_bytes=CHAIN.signed.task_bytes,
+        n_users=100,
+        key=key,
+        seed=bytes(32),
+        blocks=quiet.blocks,
+        hop=1,
+        n_openings=received.n_openings,
+    )
+
+    for job in (replace(received, private_key=b"key", n_opened_parts=2), planned):
+        assert job == job_from_wire(type(job), job_to_wire(job), {"blocks": quiet.blocks})
+
+
+async def test_a_batch_of_junk_alone_leaves_only_noise(relay: Relay) -> None:
+    """All of it is counted, and the analyzer learns how much."""
+    size = len(sealed_layers([0])[0])
+    await relay.deliver([number.to_bytes(size) for number in range(_N)], 100)
+    await relay.deliveries.advance()
+
+    [(manifest, blob)] = relay.analyzer.delivered
+    assert (_N, len(blob) // SEALED) == (manifest.n_dropped, manifest.n_reports)
+    assert {*range(20)} == {*items_of(blob)}
