@@ -100,7 +100,7 @@ async def _start_coordinator(
                 relay=_relay_of(settings, service),
             )
         )
-        core = make(
+        core: Any = make(
             settings=settings,
             store=store,
             blocks=blocks,
@@ -127,15 +127,16 @@ async def _start_coordinator(
             partial(repeat, core.deliveries.end_unresumed, 60.0, "batches not erased yet"),
             rotation.run,
         ]
-        if isinstance(core, RelayCore):
-            service.closing.append(core.staging.stop)
-            servicer = RelayServicer(core)
-            add_services = partial(relay_pb2_grpc.add_RelayServicer_to_server, servicer)
-            await service.serve("shuffledp.v1.Relay", add_services)
-            await service.serve_internal("shuffledp.v1.Jobs")
-        else:
-            await _serve_devices(service, core)
+        await (_serve_first if as_relay else _serve_devices)(service, core)
     return service
+
+
+async def _serve_first(service: Service, core: RelayCore) -> None:
+    """Serve the first shuffler."""
+    service.closing.append(core.staging.stop)
+    add_services = partial(relay_pb2_grpc.add_RelayServicer_to_server, RelayServicer(core))
+    await service.serve("shuffledp.v1.Relay", add_services)
+    await service.serve_internal("shuffledp.v1.Jobs")
 
 
 async def _serve_devices(service: Service, core: ShufflerCore) -> None:
