@@ -50,16 +50,10 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
     the state directory. It may hold a password."""
 
     def relay_schedule(self) -> Schedule:
-        """
-        Return the schedule of a relay's keys, which its clients cannot ask it to keep longer.
-
-        A task may last for as long again as its key was used for new ones; the key is then kept for
-        as long as batches are.
-        """
+        """Return the schedule of a relay's keys, which learns of tasks only after their end."""
         usual = self.schedule()
-        return replace(
-            usual, retention=usual.lifetime + usual.retention, longest_task=usual.lifetime
-        )
+        kept = usual.lifetime + usual.retention
+        return replace(usual, retention=kept, longest_task=usual.lifetime)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -141,8 +141,8 @@ class PermutingJob(Job):
         self.sealed_blocks().put(f"dummies/{part}", sealed)
 
     @abstractmethod
-    def arrived(self, part: int, rng: np.random.Generator) -> tuple[Counter[int], SealedReports]:
-        """Return one part's reports as they are to be scattered, and what is counted of them."""
+    def arrived(self, part: int, rng: np.random.Generator, /) -> tuple[Counter[int], SealedReports]:
+        """Return what is counted of one part's reports, and those to be scattered."""
 
     def scatter(self, part: int) -> tuple[Counter[int], int, float]:
         """

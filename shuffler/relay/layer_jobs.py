@@ -72,11 +72,7 @@ class RelayJob(PermutingJob):
 
     n_openings: int
 
-    def arrived(
-        self,
-        part: int,
-        rng: np.random.Generator,  # noqa: ARG002  # a relay drops no report at random
-    ) -> tuple[Counter[int], SealedReports]:
+    def arrived(self, part: int, _: np.random.Generator) -> tuple[Counter[int], SealedReports]:
         """Return one part's distinct reports; count the repeated ones under 0."""
         blocks, row_bytes = self.sealed_blocks(), HASH_BYTES + self.task.report_bytes_at(HOP + 1)
         names = [f"{OPENED}/{opening}.{part}" for opening in range(self.n_openings)]

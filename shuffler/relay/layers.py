@@ -6,12 +6,11 @@ It commits to all layers before it draws noise, and never permutes another deliv
 
 import asyncio
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from common.crypto.signing import KeyUse, SignedTask
-from common.errors import ConflictError, DamagedStorageError, UnknownTaskError, WireError
+from common.errors import ConflictError, DamagedStorageError, WireError
 from common.limits import MAX_UNIX_TIME, MAX_USERS
 from common.messages.batch import BatchManifest
 from common.receiving import delivery_table
@@ -41,10 +40,10 @@ class RelayBatches(ActiveBatches):
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Return a task; at first use, fetch and check it. Raises the errors of `checked`."""
-        with suppress(UnknownTaskError):
-            return await self.store.task(digest)
-        signed, _ = await self.checked(digest)
-        await self.store.keep_task(signed)
+        signed = await self.store.task(digest)
+        if signed is None:
+            signed, _ = await self.checked(digest)
+            await self.store.keep_task(signed)
         return signed
 
     async def track(self, digest: TaskDigest, *, staged: bool) -> None:

@@ -116,8 +116,5 @@ class RelayCore:
         await asyncio.to_thread(self.inclusions.delete_expired, incomplete=True)
 
     def _record_staged(self, digest: TaskDigest) -> None:
-        for batch in self.batches.unfinished():
-            if batch.digest == digest:
-                self.metrics.record_move(
-                    *(batch.batch_id, BatchState.COLLECTING, BatchState.CLOSED, 0)
-                )
+        for batch_id in [one.batch_id for one in self.batches.unfinished() if one.digest == digest]:
+            self.metrics.record_move(batch_id, BatchState.COLLECTING, BatchState.CLOSED, 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from common.crypto.signing import SignedTask
-from common.errors import ConflictError, UnknownTaskError
+from common.errors import ConflictError
 from common.messages.batch import BatchId, BatchState
 from common.receiving import delivery_table
 from common.receiving.received_job import ARRIVED, MERGED, SPLIT
@@ -81,13 +81,11 @@ class RelayStore(BatchStore):
         self.digests: dict[BatchId, TaskDigest] = {}
         """Tasks of the batches, as of the last look at their states."""
 
-    async def task(self, digest: TaskDigest) -> SignedTask:
-        """Return a task that is kept; raise UnknownTaskError if it is not."""
+    async def task(self, digest: TaskDigest) -> SignedTask | None:
+        """Look up a task; None if it is not kept."""
         query = "SELECT task, signature FROM tasks WHERE task_digest = ?"
         rows = await self.database.fetch(query, digest)
-        if not rows:
-            raise UnknownTaskError("this relay has not seen this task")
-        return SignedTask(task_bytes=rows[0][0], signature=rows[0][1])
+        return SignedTask(task_bytes=rows[0][0], signature=rows[0][1]) if rows else None
 
     async def keep_task(self, signed: SignedTask) -> None:
         """Keep a task."""
