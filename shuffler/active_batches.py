@@ -294,11 +294,12 @@ class ActiveBatches(Batches):
         if len(task.shufflers) <= self.hop:
             raise TaskError("the task has one shuffler; this one is the second of tasks with two")
         self._private_key(task)
-        self._check_key(task, self.hop, self.own_identity, self.use)
-        if task.relay is not None and self.hop == 0:
+        own, relay = task.shufflers[self.hop], task.relay
+        check_key(self.own_identity, self.use, task.suite, own.key, own.proof)
+        if relay is not None and relay is not own:
             if self.relay_identity is None:
                 raise TaskError("the task has two shufflers; this one's setting relay is missing")
-            self._check_key(task, 1, self.relay_identity, KeyUse.LAYERS)
+            check_key(self.relay_identity, KeyUse.LAYERS, task.suite, relay.key, relay.proof)
         expected = task.hop(self.hop).expected_dummies(task.domain_size)
         if expected > self.most_dummies:
             raise TaskError(
@@ -306,11 +307,6 @@ class ActiveBatches(Batches):
                 f"most_dummies is {self.most_dummies}"
             )
         return signed, task
-
-    @staticmethod
-    def _check_key(task: Task, hop: int, identity: PublicIdentity, use: KeyUse) -> None:
-        shuffler = task.shufflers[hop]
-        check_key(identity, use, task.suite, shuffler.key, shuffler.proof)
 
     async def _parse(self, parse: Callable[..., Task], *given: object) -> Task:
         """Parse a task in a thread, one at a time."""

@@ -16,7 +16,13 @@ from scipy import stats
 from audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context
 from common.crypto.key_ring import DAY
-from common.crypto.signing import KeyUse, check_key, end_of_validity, split_key
+from common.crypto.signing import (
+    KeyUse,
+    SigningIdentity,
+    check_key,
+    end_of_validity,
+    split_key,
+)
 from common.errors import ConflictError, ProofError, TaskError, UnknownKeyError, WireError
 from common.messages.batch import BatchState
 from common.messages.inclusion_proof import BatchCommitment, leaves_of, tree_over
@@ -456,3 +462,26 @@ async def test_a_batch_of_junk_alone_leaves_only_noise(relay: Relay) -> None:
     [(manifest, blob)] = relay.analyzer.delivered
     assert (_N, len(blob) // SEALED) == (manifest.n_dropped, manifest.n_reports)
     assert {*range(20)} == {*items_of(blob)}
+
+
+@pytest.mark.parametrize(
+    ("pinned", "error", "sentence"),
+    [
+        (None, TaskError, "setting relay is missing"),
+        (SHUFFLER, ProofError, "relay_key is not signed by the relay identity"),
+    ],
+    ids=["no relay", "another relay"],
+)
+async def test_a_first_shuffler_takes_only_tasks_of_its_relay(
+    tmp_path: Path, pinned: SigningIdentity | None, error: type[Exception], sentence: str
+) -> None:
+    """Before any submission, which could never be delivered."""
+    second = None
+    if pinned is not None:
+        client, identity = MemoryAnalyzer(CHAIN.signed), pinned.public_identity()
+        second = ReceivingParty(name="relay", client=client, identity=identity)
+    shuffler = Shuffler(tmp_path, CHAIN, relay=second)
+    await shuffler.start()
+    with pytest.raises(error, match=sentence):
+        await shuffler.fetch_task(_DIGEST)
+    shuffler.store.close()
