@@ -4,8 +4,10 @@ Two shufflers deliver each acknowledged report exactly once, whichever party cra
 A run without a crash records all boundaries from the end of collection on.
 """
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -20,13 +22,14 @@ from common.task.draft import RelayDraft
 from common.task.task import Task
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.chains import FLANKS, RELAY, chain
-from tests.support.faults import Boundary, Crash
+from tests.support.faults import Boundary, Crash, Life, Loss, Network
 from tests.support.keys import signed_key
 from tests.support.ledger_entries import releases
 from tests.support.parties import RelayParty, ShufflerParty
 from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
+T = TypeVar("T")
 _USERS = 3
 _ITEMS = 6
 _TRIES = 30
@@ -118,25 +121,46 @@ class _Chain:
         commitment.verify(RELAY.public_identity(), self.digest)
 
 
-async def _run(path: Path, crash: int | None) -> list[Boundary]:
+class _LossyNetwork(Network):
+    """Loses the request or the response of one call, by its number."""
+
+    calls = 0
+    lost: tuple[int, Loss] | None = None
+
+    async def call(
+        self, caller: Life, callee: Life, act: str, work: Callable[[], Awaitable[T]]
+    ) -> T:
+        """See Network."""
+        if self.lost is not None and self.calls == self.lost[0]:
+            self.losses[callee.party] = self.lost[1]
+        self.calls += 1
+        return await super().call(caller, callee, act, work)
+
+
+async def _run(
+    path: Path, crash: int | None, lost: tuple[int, Loss] | None = None
+) -> list[Boundary]:
     parties = _Chain(path)
-    faults = parties.around.faults
+    faults, network = parties.around.faults, _LossyNetwork()
+    parties.around.network = network
     try:
         await parties.begin()
         faults.crossed.clear()
         faults.countdown = crash
+        network.calls, network.lost = 0, lost
         await parties.finish()
         await parties.check()
     finally:
         for party in parties.parties:
             await party.end()
     assert (crash is None) == (not faults.crashes), "the crash was not reached"
+    assert lost is None or network.calls > lost[0], "no call was lost"
     return faults.crossed
 
 
 @pytest.mark.parametrize(
     "every",
-    [pytest.param(False, id="a tenth"), pytest.param(True, id="all", marks=pytest.mark.slow)],
+    [pytest.param(False, id="a twentieth"), pytest.param(True, id="all", marks=pytest.mark.slow)],
 )
 async def test_a_crash_at_any_boundary_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool
@@ -152,6 +176,16 @@ async def test_a_crash_at_any_boundary_loses_and_doubles_nothing(
     first: dict[Boundary, int] = {}
     for number, boundary in enumerate(boundaries):
         first.setdefault(boundary, number)
-    numbers = range(len(boundaries)) if every else list(first.values())[::10]
+    numbers = range(len(boundaries)) if every else list(first.values())[::20]
     for number in numbers:
         await _run(tmp_path / f"crash {number}", number)
+
+
+@pytest.mark.parametrize("how", [pytest.param("request", marks=pytest.mark.slow), "response"])
+async def test_a_lost_message_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Loss
+) -> None:
+    """Of any call between the parties; a part whose answer was lost is not stored twice."""
+    monkeypatch.setattr("shuffler.shuffle_job.PART_BYTES", 64 * 800)
+    for number in range(8):
+        await _run(tmp_path / f"call {number}", None, (number, how))

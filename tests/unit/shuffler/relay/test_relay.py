@@ -291,24 +291,24 @@ async def test_every_order_of_reports_is_equally_likely(
 
 
 async def test_the_relays_noise_has_the_tasks_distribution(tmp_path: Path) -> None:
-    """A chi-square test of 80 items, which fails by chance with probability 1e-9 over seeds."""
-    case = published(**chain(relay_key=RELAY_KEY), domain_size=80, n_min=1, target_size=5)
+    """A chi-square test of 40 items, which fails by chance with probability 1e-9 over seeds."""
+    case = published(**chain(relay_key=RELAY_KEY), domain_size=40, n_min=1, target_size=5)
     relay = Relay(tmp_path / "relay", case)
     await relay.start()
-    await relay.deliver(sealed_layers([7] * 2000, case), 3)
+    await relay.deliver(sealed_layers([7] * 1000, case), 3)
     await relay.deliveries.advance()
     relay.store.close()
 
     [(_, blob)] = relay.analyzer.delivered
-    counted = np.bincount(items_of(blob, case), minlength=80)
-    counted[7] -= 2000
+    counted = np.bincount(items_of(blob, case), minlength=40)
+    counted[7] -= 1000
     chances = FLANKS.probabilities()
     low, high = 22, 28
     found = np.bincount(np.clip(counted, low, high), minlength=high + 1)[low:]
     law = np.concatenate(
         [[chances[: low + 1].sum()], chances[low + 1 : high], [chances[high:].sum()]]
     )
-    assert stats.chisquare(found, 80 * law).pvalue > 1e-9
+    assert stats.chisquare(found, 40 * law).pvalue > 1e-9
 
 
 async def test_a_damaged_batch_is_never_made_again(quiet: Relay, layers: list[bytes]) -> None:
