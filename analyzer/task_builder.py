@@ -11,6 +11,7 @@ from common.accounting.epsilon_search import MAX_EPSILON
 from common.crypto.hpke import HpkePublicKey, suite_named
 from common.dates import utc
 from common.errors import TaskError
+from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import MechanismRequest
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.local_hashing import optimal_buckets
@@ -35,7 +36,7 @@ from common.task.specs import (
     check_new_labels,
     normalize,
 )
-from common.task.task import FOR_PEOPLE, MAX_LOCAL_EPSILON, Task
+from common.task.task import FOR_PEOPLE, Task
 from common.task.task_parts import TaskShuffler, TaskView
 from common.task.uniform_dummies import averaging
 

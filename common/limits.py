@@ -19,6 +19,8 @@ MAX_USERS: Final = 10**9
 MAX_UNIX_TIME: Final = 2**40
 MAX_POPULATION_CHARACTERS: Final = 64
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
+MAX_LOCAL_EPSILON: Final = 20.0
+"""Maximum finite local ε; above it there is almost no noise. Without noise, it is infinite."""
 _MAX_KEYS_NAMED: Final = 3
 """Maximum number of unknown keys in a message."""
 _OTHER_WORDS: Final = {

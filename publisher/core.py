@@ -9,7 +9,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from common.runtime.http_server import is_host
 from common.runtime.validation import read_file
 
 CONSTANTS: Final = "constants.js"
@@ -28,7 +27,7 @@ _POLICY: Final = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_QUIET: Final = (
+_HEADERS: Final = (
     (b"cache-control", b"no-cache"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -36,7 +35,7 @@ _QUIET: Final = (
     (b"x-content-type-options", b"nosniff"),
 )
 """Headers of every answer."""
-_STRICT: Final = (b"strict-transport-security", b"max-age=31536000")
+_HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Answer(NamedTuple):
@@ -49,7 +48,7 @@ class Answer(NamedTuple):
 
 class Page:
     """
-    Serves index.html at / and its style and scripts, by GET and HEAD, under accepted Host names.
+    Serves index.html at / and its style and scripts, by GET and HEAD.
 
     index.html states the hash of every other file, so its own hash identifies the page. Everything
     else is refused without a body.
@@ -60,20 +59,18 @@ class Page:
         bundle: Path,
         constants: Mapping[str, object],
         services: Iterable[str],
-        hosts: Iterable[str],
         *,
         has_tls: bool = False,
     ) -> None:
         """
         Read the bundle, and write the constants into it.
 
-        `services` are the addresses that the page may call, `hosts` names without a port. With TLS,
-        browsers are told not to use plaintext for a year.
+        `services` are the addresses that the page may call. With TLS, browsers are told not to use
+        plaintext for a year.
 
         Raises SettingsError if a file of the bundle cannot be read.
         """
-        self._common = (*_QUIET, *((_STRICT,) if has_tls else ()))
-        self._hosts = frozenset(host.encode() for host in hosts)
+        self._common = (*_HEADERS, *((_HSTS,) if has_tls else ()))
         files = _files(bundle, f"export const constants = {json.dumps(constants)};\n".encode())
         integrity = {f"/{name}": _integrity(body, "sha384") for name, body in files.items()}
         scripts = {path: known for path, known in integrity.items() if path.endswith(".js")}
@@ -94,10 +91,8 @@ class Page:
         }
         self._answers["/"] = self._answers.pop("/index.html")
 
-    def answer(self, method: str, path: str, host: bytes) -> Answer:
-        """Answer a request; `host` is its Host field."""
-        if not is_host(host, self._hosts):
-            return Answer(HTTPStatus.FORBIDDEN)
+    def answer(self, method: str, path: str) -> Answer:
+        """Answer a request."""
         if path not in self._answers:
             return Answer(HTTPStatus.NOT_FOUND)
         if method not in {"GET", "HEAD"}:
@@ -106,9 +101,7 @@ class Page:
 
     async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI
         """Serve one request."""
-        hosts = [text for name, text in scope["headers"] if name == b"host"]
-        host = b" ".join(hosts)  # two are none
-        status, headers, body = self.answer(scope["method"], scope["path"], host)
+        status, headers, body = self.answer(scope["method"], scope["path"])
         length = (b"content-length", b"%d" % len(body))
         headers = (*self._common, *headers, length)
         await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -7,7 +7,7 @@ from common.runtime import logs
 from common.runtime.clock import SystemClock
 from common.runtime.http_server import HttpServer, ServerCertificate
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import development_files
+from common.runtime.tls import TlsFiles, development_files
 from publisher.core import Page
 from publisher.settings import PublisherSettings
 
@@ -22,10 +22,9 @@ async def start(settings: PublisherSettings) -> HttpServer:
         settings.bundle or _BUNDLE,
         settings.constants(),
         services,
-        settings.accepted_hosts(),
         has_tls=certificate is not None,
     )
-    server = HttpServer(page, settings.listen, certificate)
+    server = HttpServer(page, settings.listen, certificate, hosts=settings.accepted_hosts())
     server.start()
     StateDirectory.open(settings.state_directory).publish("address", server.address)
     logs.event("serving", {"party": "publisher", "address": server.address})
@@ -34,8 +33,13 @@ async def start(settings: PublisherSettings) -> HttpServer:
 
 def _certificate(settings: PublisherSettings) -> ServerCertificate | None:
     """Return the certificate in the settings; None for plaintext."""
-    certificate, key = settings.tls_certificate, settings.tls_key
+    clock, files = (
+        SystemClock(),
+        TlsFiles(certificate=settings.tls_certificate, key=settings.tls_key),
+    )
     if settings.tls_directory is not None:
-        files = development_files(settings.tls_directory, "publisher", SystemClock())
-        certificate, key = files.certificate, files.key
-    return ServerCertificate(certificate, key) if certificate and key else None
+        files = development_files(settings.tls_directory, "publisher", clock)
+    if files.certificate is None or files.key is None:
+        return None
+    files.check("publisher", clock.now())
+    return ServerCertificate(files.certificate, files.key)

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.access import is_local
 from common.runtime.http_settings import Host
@@ -16,8 +15,15 @@ from common.runtime.settings import FilePath, ServiceSettings
 from common.runtime.validation import STRICT
 from common.version import VERSION
 
-_OF_THE_SERVER: Final = {"hosts", "behind_proxy", "bundle"}
-"""Settings that are no constants of the page."""
+_PUBLISHED: Final = (
+    *sorted(
+        {each.name for each in fields(PinSettings)}
+        - {each.name for each in fields(ServiceSettings)}
+    ),
+    "checking_witnesses",
+    "trial",
+)
+"""Settings that become constants of the page; every other one stays with the server."""
 _URL: Final = re.compile(r"(https://[a-z0-9.-]+|http://(localhost|127\.0\.0\.1))(:\d{1,5})?")
 
 
@@ -57,7 +63,6 @@ class PublisherSettings(PinSettings):
     """How many of them must have cosigned a task whose claim the page cannot check; 0 for all."""
     trial: bool = False
     """Tell people that one operator runs all parties, the publisher among them."""
-    local_epsilon_cap: Annotated[float, Field(gt=0)] = 4.0
 
     def __post_init__(self) -> None:
         pair = [file is not None for file in (self.tls_certificate, self.tls_key)]
@@ -95,12 +100,8 @@ class PublisherSettings(PinSettings):
 
         Raises WireError for a malformed key, and SettingsError for another breach of a rule.
         """
-        PublicIdentity.from_hex(self.shuffler_identity, "shuffler_identity")
-        if self.issuer_identity is not None:
-            PublicIdentity.from_hex(self.issuer_identity, "issuer_identity")
+        self.identities()
         quorum = self.witness_policy().quorum
         checking = self.checking_quorum or len(self.checking_witnesses)
-        others = {each.name for each in fields(ServiceSettings)} | _OF_THE_SERVER
-        own = {each.name: getattr(self, each.name) for each in fields(self)}
-        own = {name: value for name, value in own.items() if name not in others}
+        own = {name: getattr(self, name) for name in _PUBLISHED}
         return own | {"witness_quorum": quorum, "checking_quorum": checking, "version": VERSION}

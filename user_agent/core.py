@@ -19,6 +19,7 @@ import numpy as np
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import is_valid_receipt
 from common.errors import (
+    BudgetError,
     CredentialError,
     PeerError,
     PeerRefusalError,
@@ -44,6 +45,8 @@ from user_agent.task_log import DeviceLog, all_evidence
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between retries of pending answers."""
+_PASSING_REFUSALS: Final = frozenset({CredentialError.status, BudgetError.status})
+"""Refusals of the issuer that another credential, or a later time, can change."""
 _MAX_CONFIRMED: Final = 256
 """Maximum number of tasks whose confirmed central claim is remembered."""
 
@@ -113,7 +116,8 @@ class Agent:
         Raises:
             WireError: `person` is given to an agent of one person, or missing for several; or a key
                 of the task is invalid.
-            PolicyError, BudgetError: The device's policy or remaining budget forbids the task.
+            PolicyError, BudgetError: The device's policy or remaining budget forbids the task; or
+                the answer was refused before.
             ProofError: A pinned party did not sign the task or one of its keys; or see
                 `DeviceLog.fetch`.
             TaskError: The task is invalid.
@@ -197,13 +201,17 @@ class Agent:
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
+            if latest is not None and latest.state is SubmissionState.REFUSED:
+                raise PolicyError(
+                    "the answer was refused, and is not sent again; what it spends stays spent"
+                )
             if saved.envelope is None:
                 raise PolicyError(
                     "this device answered the task before its store was restored from a backup; "
                     "it answers no task twice"
                 )
             await self.store.count(saved)
-            token = await self._token(saved)  # if refused, it can be repaired until the deadline
+            token = await self._token(saved)
             try:
                 receipt = await self.shuffler.submit(saved.task_digest, saved.envelope, token)
             except PeerRefusalError as error:
@@ -225,7 +233,13 @@ class Agent:
             raise PolicyError("the task's deadline has passed, and the answer has no token")
         if self.issuer is None or self.credentials is None:
             raise SettingsError("the answer needs a token; set issuer in this device's settings")
-        token = await request_token(self.issuer, kept, self.credentials.of(saved.person))
+        credential = self.credentials.of(saved.person)
+        try:
+            token = await request_token(self.issuer, kept, credential)
+        except PeerRefusalError as error:
+            if error.status not in _PASSING_REFUSALS:
+                await self.store.mark_refused(saved)
+            raise
         await self.store.keep_token(saved, token)
         return token
 

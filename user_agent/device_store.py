@@ -87,13 +87,16 @@ CREATE TABLE IF NOT EXISTS lasting_answers (
     PRIMARY KEY (person, task_digest)
 ) WITHOUT ROWID;
 """
-"""Answers of earlier versions have no row, and count by the sum of their ε."""
+"""Other answers have no row, and count by the sum of their ε."""
 _STORE_ID: Final = """
 CREATE TABLE IF NOT EXISTS store_id (
     id BLOB PRIMARY KEY
 ) WITHOUT ROWID;
 """
 """A random id, by which the counter of charges knows its store; empty before the first start."""
+_VERIFIED: Final = "ALTER TABLE evidence DROP COLUMN receipt_verified;"
+"""Every saved receipt is verified."""
+_STEPS: Final = (_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID, _VERIFIED)
 
 
 class SubmissionState(StrEnum):
@@ -102,8 +105,8 @@ class SubmissionState(StrEnum):
     PENDING = "pending"
     ARRIVED = "arrived"
     REFUSED = "refused"
-    """The shuffler refused the submission. If an acknowledgement was lost, it may still have been
-    counted; its cost counts either way."""
+    """The shuffler or the issuer refused the submission. If an acknowledgement was lost, it may
+    still have been counted; its cost counts either way."""
     LOST = "lost"
     """The store was restored from a backup without this answer. It counts, and is never sent. One
     of no task stands for all that is unknown."""
@@ -140,11 +143,10 @@ class SavedSubmission:
     """Sorted, concatenated leaves of the sealed reports to check: all of them, or those drawn;
     empty if none are left to check."""
     deadline: float
-    """The task's, in seconds since 1970 UTC; infinite if an earlier version kept no evidence."""
+    """The task's, in seconds since 1970 UTC; infinite for a lost answer."""
     inclusion: InclusionState
     receipt: bytes
-    """Empty until the shuffler acknowledges the submission."""
-    receipt_verified: bool
+    """Verified; empty until the shuffler acknowledges the submission."""
 
     @property
     def charge(self) -> Charge:
@@ -160,7 +162,7 @@ class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `task_log`."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID)))
+        super().__init__(path, Schema(steps=_STEPS, readable_from=6))
         self.arrived = asyncio.Event()
         """Set when an answer has arrived."""
         try:
@@ -177,8 +179,8 @@ class DeviceStore(Database):
 
         If the store lacks charges that were counted, they are added to it once the person has
         `confirmed` that it was restored; if the counter is missing or another store's, `everything`
-        is charged to each person; likewise if both are new. A store of an earlier version has no
-        counter yet, and gets one. `rng` draws the id of a new store.
+        is charged to each person; likewise if both are new. `rng` draws the id of
+        a new store.
 
         Safe to repeat after a crash.
 
@@ -286,7 +288,7 @@ class DeviceStore(Database):
         await self.empty_log()
 
     async def mark_refused(self, submission: SavedSubmission) -> None:
-        """Record that the shuffler refused a submission, unless it has already arrived."""
+        """Record that a submission was refused, unless it has already arrived."""
         await self.run(_set_state, submission, SubmissionState.REFUSED)
 
     async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:
@@ -295,9 +297,8 @@ class DeviceStore(Database):
         def mark_arrived(connection: sqlite3.Connection) -> None:
             _set_state(connection, submission, SubmissionState.ARRIVED)
             _keep_token(connection, submission, b"")
-            connection.execute(  # if there is evidence: old versions kept none
-                "UPDATE evidence SET receipt = ?, receipt_verified = 1 "
-                "WHERE person = ? AND task_digest = ?",
+            connection.execute(
+                "UPDATE evidence SET receipt = ? WHERE person = ? AND task_digest = ?",
                 (receipt, submission.person, submission.task_digest),
             )
 
@@ -349,7 +350,7 @@ _CLAIM_COLUMNS: Final = len(fields(Claim))
 _SELECT: Final = (
     "SELECT person, task_digest, envelope, state, coalesce(leaves, x''), "  # noqa: S608
     "coalesce(deadline, 9e999), coalesce(inclusion, 'unchecked'), coalesce(receipt, x''), "
-    f"coalesce(receipt_verified, 0), {_CLAIM} FROM submissions "
+    f"{_CLAIM} FROM submissions "
     "LEFT JOIN evidence USING (person, task_digest) "
     "LEFT JOIN lasting_answers USING (person, task_digest)"
 )
@@ -362,7 +363,7 @@ def _claim(row: Sequence[Any]) -> Claim:
 
 def _saved(row: tuple[Any, ...]) -> SavedSubmission:
     person, digest, envelope, state, *evidence = row[:-_CLAIM_COLUMNS]
-    leaves, deadline, inclusion, receipt, receipt_verified = evidence
+    leaves, deadline, inclusion, receipt = evidence
     hashed = len(envelope) == _HASH_BYTES
     return SavedSubmission(
         person=person,
@@ -375,7 +376,6 @@ def _saved(row: tuple[Any, ...]) -> SavedSubmission:
         deadline=deadline,
         inclusion=InclusionState(inclusion),
         receipt=receipt,
-        receipt_verified=bool(receipt_verified),
     )
 
 
@@ -406,8 +406,8 @@ def _insert(
     leaves = b"" if prepared.sampled else b"".join(sorted(prepared.leaves))
     inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED
     connection.execute(
-        "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (person, digest, leaves, prepared.deadline, inclusion.value, b"", False),
+        "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)",
+        (person, digest, leaves, prepared.deadline, inclusion.value, b""),
     )
     if pending is not None:
         connection.execute(

@@ -122,8 +122,8 @@ def _check_tokens(policy: Policy, task: Task) -> None:
         if not policy.allow_tasks_without_tokens:
             raise PolicyError(
                 "the task requires no tokens, so anybody may submit any number of times, and the "
-                "analyzer alone can leave you alone; to allow this, set allow_tasks_without_tokens "
-                "in this device's settings"
+                "analyzer could make up every answer but yours; to allow this, set "
+                "allow_tasks_without_tokens in this device's settings"
             )
     elif policy.issuer_identity is None:
         raise PolicyError(

@@ -7,7 +7,6 @@ import grpc
 
 from common.crypto.key_ring import DAY
 from common.crypto.randomness import secure_generator
-from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.runtime.metrics import OF_ALL
@@ -75,13 +74,12 @@ async def start(settings: UserAgentSettings) -> Service:
 
 
 def _policy(settings: UserAgentSettings) -> Policy:
-    """Return the policy in the settings; raise SettingsError if an identity is malformed."""
+    """Return the policy in the settings; raise the errors of `identities`."""
+    pinned = settings.identities()
     return Policy(
-        identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
-        shuffler_identity=PublicIdentity.from_hex(settings.shuffler_identity, "shuffler_identity"),
-        issuer_identity=None
-        if settings.issuer_identity is None
-        else PublicIdentity.from_hex(settings.issuer_identity, "issuer_identity"),
+        identity=pinned["analyzer_identity"],
+        shuffler_identity=pinned["shuffler_identity"],
+        issuer_identity=pinned.get("issuer_identity"),
         allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
         local_epsilon_cap=settings.local_epsilon_cap,
         total_local_epsilon_cap=settings.total_local_epsilon_cap,

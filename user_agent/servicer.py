@@ -42,7 +42,6 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
             inclusion=saved.inclusion,
             envelope_hash=saved.envelope_hash,
             receipt=saved.receipt,
-            receipt_verified=saved.receipt_verified,
         )
 
     async def GetLogEvidence(

@@ -1,6 +1,5 @@
 """Settings of the user agent."""
 
-import math
 from typing import Annotated
 
 from pydantic import Field
@@ -12,7 +11,6 @@ from common.runtime.access import is_local
 from common.runtime.pin_settings import PinSettings
 from common.runtime.settings import FilePath
 from common.runtime.validation import STRICT
-from common.task.task import MAX_LOCAL_EPSILON
 from common.transparency.witness_policy import WitnessPolicy
 
 
@@ -45,12 +43,6 @@ class UserAgentSettings(PinSettings):
         if not (any(given) or self.allow_tasks_without_tokens):
             raise SettingsError(
                 "set issuer, issuer_identity and credential_file, or allow_tasks_without_tokens"
-            )
-        cap = self.local_epsilon_cap
-        if not (0 < cap <= MAX_LOCAL_EPSILON or cap == math.inf):
-            raise SettingsError(
-                f"local_epsilon_cap is {cap}; "
-                f"it must be above 0 and at most {MAX_LOCAL_EPSILON}, or infinite"
             )
         if bool(self.witnesses) == self.allow_unlogged_tasks:
             raise SettingsError(

@@ -122,6 +122,9 @@ def smoothed_likelihood(
     take far fewer steps, because smoothing moves them further. At most _SHARPENING_CYCLES then
     sharpen it.
 
+    The last step smooths too, so no item's share exceeds 1/2, or 3/4 at an end, even if all people
+    have it.
+
     `cells` counts reports by cell, shape (cells,). Returns shares of shape (domain_size,), at least
     0 with sum 1. Cost: two transforms of the mechanism per step, about 50 to 2,500 steps. Without
     extrapolation it would take many times as many.

@@ -107,7 +107,7 @@ WAIVABLE: Final[Mapping[CheckName, Waivable]] = {
 
 SYBILS: Final = (
     "nobody submits twice or makes up users: the task has no tokens, so anybody may submit any "
-    "number of times, and the analyzer alone can leave you alone"
+    "number of times, and the analyzer could make up every answer but yours"
 )
 ENTITLED: Final = (
     "each submission spent a token, of which the issuer gives one to each entitled person"

@@ -128,7 +128,7 @@ class AdmittedCall:
         seconds = await self.wait_for_slot()
         with self.deadline.reading(seconds):
             raw = await read()
-        self.settle(len(raw))
+        self.arrived(len(raw))
         request = parse(raw)
         del raw
         sent = serialize(await answer(request))
@@ -136,12 +136,12 @@ class AdmittedCall:
             self.free_slot()
         return sent
 
-    def settle(self, request_bytes: int = 0) -> None:
+    def arrived(self, request_bytes: int = 0) -> None:
         """Keep the place, and a slot if request or answer may be long: the request has arrived."""
-        self._limit.settle(self)
+        self._limit.arrived(self)
         if self._has_slot and self._queue is not None:
             if request_bytes > LONG_MESSAGE or self._kind.long_answers:
-                self._queue.settle(self)
+                self._queue.arrived(self)
             else:
                 self.free_slot()
 

@@ -105,7 +105,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                             lambda request: handler.unary_unary(request, held if ours else context),
                             serialize,
                         )
-                    held.settle()
+                    held.arrived()
                     answer = await handler.stream_unary(_messages(parse, requests), context)
                     sent: bytes = serialize(answer)
                     return sent
@@ -146,7 +146,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401
             held = self._admit(call, context)
-            held.settle()
+            held.arrived()
             try:
                 # Answers are written here, not yielded. Otherwise, if the caller does not read, a
                 # timeout would interrupt gRPC's wait, and the caller would never see the end.

@@ -62,25 +62,29 @@ class ConcurrencyLimit:
         self._addresses[address] += 1
         self._spread[address] += not self._connections[connection]
         self._connections[connection] += 1
-        self.settle(call, idle=True)
+        self.idle(call)
         return True
 
-    def settle(self, call: Holder, *, idle: bool = False) -> None:
-        """Note that a call's request has arrived, so that it keeps its place; or that it waits."""
-        if call not in self._holding:
-            return
-        calls = self._idle.setdefault(call.source.address, {})
-        calls.pop(call, None)
-        if idle:
+    def idle(self, call: Holder) -> None:
+        """Note that a call waits for its request, so that it can be displaced."""
+        if call in self._holding:
+            calls = self._idle.setdefault(call.source.address, {})
+            calls.pop(call, None)
             calls[call] = None
-        elif not calls:
-            del self._idle[call.source.address]
+
+    def arrived(self, call: Holder) -> None:
+        """Note that a call's request has arrived, so that it keeps its place."""
+        calls = self._idle.get(call.source.address, {})
+        if call in calls:
+            del calls[call]
+            if not calls:
+                del self._idle[call.source.address]
 
     def free(self, call: Holder) -> None:
         """Free a call's place, if it holds one."""
         if call not in self._holding:
             return
-        self.settle(call)
+        self.arrived(call)
         self._holding.remove(call)
         connection, address = call.source.connection, call.source.address
         _count_down(self._addresses, address)
@@ -176,9 +180,9 @@ class Queue:
                 raise self._slots.refusal(call.source, reason) from failure
             raise
 
-    def settle(self, call: Holder) -> None:
+    def arrived(self, call: Holder) -> None:
         """Note that a call's request has arrived, so that it keeps its slot."""
-        self._slots.settle(call)
+        self._slots.arrived(call)
 
     def leave(self, call: Holder) -> None:
         """Free a call's slot, if it holds one, for the next in line."""

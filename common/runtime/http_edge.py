@@ -36,6 +36,12 @@ from common.runtime.tls import TlsFiles
 
 MAX_BODY_BYTES: Final = 2 * MAX_ENVELOPE_BYTES
 """Maximum bytes of a request: the longest envelope in JSON takes two thirds of them."""
+MAX_SHORT_BYTES: Final = 16 * 1024
+"""Maximum bytes of a request without an envelope: the longest credential takes 11 KiB in JSON."""
+_LONG_REQUEST: Final = "/shuffledp.v1.Shuffler/Submit"
+_MAX_MARKS: Final = 16
+"""Maximum of the characters [, { and , in JSON. Devices' requests are flat, with up to three
+fields; a list of a million lists would block the event loop while it is parsed."""
 _PIECE: Final = 64 * 1024
 """Bytes of an answer that are sent at once."""
 _NO_JSON: Final = "the request is not a message of this call in JSON"
@@ -86,10 +92,19 @@ class _Format:
     serialize: Callable[[Message], bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class _Method:
+    call: Call
+    handler: Any
+    most: int
+    """Maximum bytes of a request."""
+
+
 def read_json(parse: Callable[[bytes], Message], raw: bytes) -> Message:
     """Parse a message in JSON; raise WireError, also for unknown fields."""
     try:
-        if raw.lstrip()[:1] == b"{":  # otherwise an empty list would be an empty message
+        is_flat = sum(map(raw.count, (b"[", b"{", b","))) <= _MAX_MARKS
+        if is_flat and raw.lstrip()[:1] == b"{":  # an empty list would be an empty message
             return json_format.Parse(raw, parse(b""))
     except (json_format.ParseError, UnicodeDecodeError) as error:
         raise WireError(_NO_JSON) from error
@@ -122,7 +137,7 @@ class HttpEdge:
         is_serving: IsServing,
     ) -> None:
         """Serve the methods of `services` that devices need; `is_serving` answers balancers."""
-        self._methods: dict[bytes, tuple[Call, Any]] = {}
+        self._methods: dict[bytes, _Method] = {}
         registry: Any = SimpleNamespace(  # has what generated code calls of a gRPC server
             add_generic_rpc_handlers=lambda _: None, add_registered_method_handlers=self._add
         )
@@ -136,7 +151,8 @@ class HttpEdge:
     def _add(self, service: str, handlers: Mapping[str, Any]) -> None:
         for path, handler in ((f"/{service}/{name}", each) for name, each in handlers.items()):
             if path in CALLS and CALLS[path].caller is Caller.DEVICE:
-                self._methods[path.encode()] = (CALLS[path], handler)
+                most = MAX_BODY_BYTES if path == _LONG_REQUEST else MAX_SHORT_BYTES
+                self._methods[path.encode()] = _Method(CALLS[path], handler, most)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's
         """Answer a request."""
@@ -162,14 +178,13 @@ class HttpEdge:
 
     async def _serve(
         self,
-        method: tuple[Call, Any],
+        method: "_Method",
         fields: Fields,
         scope: Any,  # noqa: ANN401  # ASGI's
         receive: Any,  # noqa: ANN401
         answer: "_Answer",
     ) -> None:
         """Answer a call, or why it is refused."""
-        call, handler = method
         form = _FORMATS.get(fields.get(b"content-type", b"").lower())
         length = fields.get(b"content-length")
         if form is None:
@@ -182,14 +197,14 @@ class HttpEdge:
         else:
             peer = self._peer(scope, fields)
             try:
-                _check(fields, int(length))
-                held = self._admission.admit(call, peer)
+                _check(fields, int(length), method.most)
+                held = self._admission.admit(method.call, peer)
                 try:
                     async with held.deadline:
                         sent = await held.run(
                             partial(_body, receive),
-                            partial(form.parse, handler.request_deserializer),
-                            lambda request: handler.unary_unary(request, held),
+                            partial(form.parse, method.handler.request_deserializer),
+                            lambda request: method.handler.unary_unary(request, held),
                             form.serialize,
                         )
                         await answer(200, sent, form.media_type)
@@ -287,12 +302,10 @@ async def _body(receive: Any) -> bytes:  # noqa: ANN401  # ASGI's
     return bytes(raw)
 
 
-def _check(fields: Fields, length: int) -> None:
+def _check(fields: Fields, length: int, most: int) -> None:
     """Raise WireError if a header breaks a rule."""
-    if length > MAX_BODY_BYTES:
-        raise WireError(
-            f"the request has {length} bytes; the limit of this call is {MAX_BODY_BYTES}"
-        )
+    if length > most:
+        raise WireError(f"the request has {length} bytes; the limit of this call is {most}")
     if fields.get(b"connect-protocol-version", b"1") != b"1":
         raise WireError("connect-protocol-version must be 1")
 

@@ -76,7 +76,7 @@ class ServerCertificate:
         return context
 
 
-class _Joined:
+class _HeaderBuffer:
     """A transport that sends the header of an answer together with what follows, for speed."""
 
     __slots__ = ("_has_begun", "_header", "_transport", "close", "is_closing")
@@ -116,7 +116,7 @@ class _Connection(HttpToolsProtocol):
         self._in_header = True
         self._header_bytes = 0
         self._unread_bytes = 0
-        self._is_deaf = False
+        self._ignores_input = False
         self._refusal = HTTPStatus.BAD_REQUEST
 
     def displace(self) -> None:
@@ -147,13 +147,13 @@ class _Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, unless the connection only waits for its last answer."""
-        if self._is_deaf:
+        if self._ignores_input:
             return
         was_in_header = self._in_header
         super().data_received(data)
         if was_in_header and not self._in_header:
             self.flow.pause_reading()  # until the application asks for the body
-        elif was_in_header and not self._is_deaf:
+        elif was_in_header and not self._ignores_input:
             self._header_bytes += len(data)
             if self._header_bytes > MAX_HEADER_BYTES:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -164,7 +164,7 @@ class _Connection(HttpToolsProtocol):
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Close the connection, with an answer unless the answer to an earlier request is due."""
-        self._is_deaf = True
+        self._ignores_input = True
         if self._is_answered():
             lines = [b"%s: %s\r\n" % header for header in self.server_state.default_headers]
             end = b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -199,10 +199,10 @@ class _Connection(HttpToolsProtocol):
             raise ValueError("another server's name")
         self._in_header, self._unread_bytes = False, 0
         self._due = self.loop.time() + REQUEST_SECONDS
-        self._server.limit.settle(self)
+        self._server.limit.arrived(self)
         super().on_headers_complete()
         if self.scope["method"] != "HEAD":  # its header stands alone
-            self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
+            self.cycle.transport = _HeaderBuffer(self.transport)  # type: ignore[assignment]
         if self.parser.should_upgrade() or self.loop.time() > self._end:
             self.cycle.keep_alive = False
 
@@ -223,7 +223,7 @@ class _Connection(HttpToolsProtocol):
         """Wait for the next request, without uvicorn's timer."""
         self._due = self.loop.time() + (IDLE_SECONDS if self._in_header else HEADER_SECONDS)
         self.flow.resume_reading()
-        self._server.limit.settle(self, idle=True)
+        self._server.limit.idle(self)
 
 
 class HttpServer:
@@ -260,7 +260,7 @@ class HttpServer:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level=logging.CRITICAL,
+            log_level=logging.ERROR,  # an exception of the application, by type and place
             access_log=False,
             proxy_headers=False,
             server_header=False,

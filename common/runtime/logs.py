@@ -28,6 +28,7 @@ Field = Literal[
     "days",
     "clock",
     "expected",
+    "reason",
 ]
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 

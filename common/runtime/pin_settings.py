@@ -1,16 +1,28 @@
 """Settings of a party that answers tasks: its pins, and the limits of its answers."""
 
 import math
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from common.crypto.signing import PublicIdentity
+from common.errors import SettingsError
+from common.limits import MAX_LOCAL_EPSILON
 from common.runtime.settings import ServiceSettings
 from common.runtime.validation import STRICT
 from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.witness_policy import WitnessPolicy
+
+_IDENTITIES: Final = ("analyzer_identity", "shuffler_identity", "issuer_identity")
+
+
+def _local_cap(cap: float) -> float:
+    if not (0 < cap <= MAX_LOCAL_EPSILON or cap == math.inf):
+        raise ValueError(
+            f"is {cap:g}; it must be above 0 and at most {MAX_LOCAL_EPSILON:g}, or infinite"
+        )
+    return cap
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -35,7 +47,7 @@ class PinSettings(ServiceSettings):
     """Answer tasks without tokens, to which anybody may submit any number of times: the analyzer
     alone can then leave a person alone in a batch, and learn as much as from that report by
     itself."""
-    local_epsilon_cap: float = 4.0
+    local_epsilon_cap: Annotated[float, AfterValidator(_local_cap)] = 4.0
     """Maximum local ε of one answer; infinite for no limit."""
     total_local_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
     """Maximum sum of the local ε of all answers of a person; infinite for no limit."""
@@ -44,6 +56,18 @@ class PinSettings(ServiceSettings):
     total_delta_cap: Annotated[float, Field(gt=0, lt=1)] = 1e-4
     inclusion_check_seconds: Annotated[float, Field(gt=0, lt=math.inf)] = 3600.0
     """Average number of seconds between checks that an answer was counted."""
+
+    def identities(self) -> dict[str, PublicIdentity]:
+        """
+        Return the pinned identities by their settings' names.
+
+        Raises WireError for a malformed one, and SettingsError if two are equal.
+        """
+        texts = {name: getattr(self, name) for name in _IDENTITIES}
+        found = {name: PublicIdentity.from_hex(text, name) for name, text in texts.items() if text}
+        if len({each.raw for each in found.values()}) < len(found):
+            raise SettingsError(f"{', '.join(found)} must be different keys")
+        return found
 
     def witness_policy(self) -> WitnessPolicy:
         """

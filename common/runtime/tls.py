@@ -87,7 +87,8 @@ class TlsFiles:
         certificate = Certificate.read(self.certificate)
         if self.authority and party not in {certificate.name, *certificate.names}:
             raise SettingsError(
-                f"the certificate names {certificate.name or 'nobody'}; it must name {party}"
+                f"the certificate in {self.certificate} names {certificate.name or 'nobody'}; it "
+                f"must name {party}"
             )
         authority = self.authority and Trust.read(self.authority).authority(party)
         if self.authority and not (authority and certificate.is_issued_by(authority)):
@@ -96,7 +97,8 @@ class TlsFiles:
         if days < 0:
             renewing = "Renew it: shuffledp keys renew" if self.authority else "Renew it"
             raise SettingsError(
-                f"the certificate expired on {certificate.end:%Y-%m-%d}. {renewing}"
+                f"the certificate in {self.certificate} expired on {certificate.end:%Y-%m-%d}. "
+                f"{renewing}"
             )
         if days < WARN_DAYS:
             logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")

@@ -135,7 +135,8 @@ def _sentence(errors: list[ErrorDetails], noun: str) -> str:
 
 
 def _name(error: ErrorDetails) -> str:
-    return ".".join(map(str, error["loc"]))
+    # A rule of a list's items names the list.
+    return re.sub(r"(?<=.)\.\d+$", "", ".".join(map(str, error["loc"])))
 
 
 def _rule(message: str) -> str:

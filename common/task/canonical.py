@@ -29,7 +29,6 @@ INTEGERS_AS_TEXT: Final = frozenset(
         "unset_weight",
         "set_weight",
         "extra_weight",
-        "levels",
         "keep_weight",
         "left_weight",
         "right_weight",

@@ -23,6 +23,7 @@ from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.limits import (
     MAX_ENVELOPE_BYTES,
+    MAX_LOCAL_EPSILON,
     MAX_POPULATION_CHARACTERS,
     MAX_UNIX_TIME,
     MAX_USERS,
@@ -64,8 +65,6 @@ _PARSE_ERRORS: Final = (ValueError, TypeError, KeyError, AttributeError, Overflo
 NONCE_BYTES: Final = 32
 SUBMISSION_ID_BYTES: Final = 16
 
-MAX_LOCAL_EPSILON: Final = 20.0
-"""Maximum finite local ε; above it there is almost no noise. Without noise, it is infinite."""
 MIN_DELTA: Final = 1e-15
 
 _PER_PUBLICATION: Final = frozenset(

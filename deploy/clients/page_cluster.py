@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+import signal
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from common.errors import PeerError, SettingsError, ShuffleDpError
+from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
 from common.messages.batch import BatchProgress
 from common.runtime.certificates import Certificate
 from common.runtime.service import GRPC_SILENCE
@@ -123,15 +123,29 @@ class PageCluster(Cluster):
             child: Child = getattr(self, party)
             status = child.process.returncode
             if status is not None:
-                raise PeerError(f"the {party} has ended with status {status}; see {child.log}")
+                how = (
+                    f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+                )
+                raise PeerError(f"the {party} has ended {how}; see {child.log}")
 
-    async def watch(self, digest: TaskDigest) -> AsyncGenerator[BatchProgress]:
-        """Yield a batch's progress each second; raise PeerError if a party has ended by itself."""
+    async def watch(
+        self, digest: TaskDigest, failed: Callable[[str], object] = lambda _: None
+    ) -> AsyncGenerator[BatchProgress]:
+        """
+        Yield a batch's progress each second; tell `failed` why the shuffler does not answer.
+
+        Raises PeerError if a party has ended by itself, PeerRefusalError if the shuffler refuses.
+        """
         async with self.shuffler_operator() as shuffler:
             while True:
                 self.check()
-                with suppress(ShuffleDpError):  # nobody has fetched the task yet
+                try:
                     yield await shuffler.progress(digest)
+                except PeerRefusalError as error:
+                    if error.status != UnknownTaskError.status:  # nobody has fetched the task yet
+                        raise
+                except PeerError as error:
+                    failed(str(error))
                 await asyncio.sleep(_POLL_SECONDS)
 
     def addresses(self) -> dict[str, str]:

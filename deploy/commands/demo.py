@@ -29,7 +29,7 @@ def demo(
     json: options.AsJson = False,
 ) -> None:
     """
-    Collect values privately with four local processes; compare the result with the truth.
+    Collect values privately with local processes; compare the result with the truth.
 
     The default is a histogram of confirmed COVID-19 cases by US state. At a terminal it then
     serves the result, and a page where you take part, until Ctrl-C.
@@ -46,8 +46,9 @@ def demo(
     """
     from deploy.datasets.sample_people import sample_people
     from deploy.demo import demo as demonstration
-    from deploy.demo.visit import QUESTIONS, Visit
+    from deploy.demo.visit import Visit
     from deploy.results.result_view import print_estimates, print_guarantee
+    from deploy.tasks.invitations import BROWSER_PROTOCOLS
 
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise UsageError("users must be a whole number, or 'all'")
@@ -63,7 +64,7 @@ def demo(
 
     address = page.resolve().as_uri()
     at_terminal = sys.stdout.isatty()
-    if at_terminal and not json and task_kind in QUESTIONS:
+    if at_terminal and not json and people.draft["protocol"] in BROWSER_PROTOCOLS:
         with private_opener() as opener:
             visit = Visit(people=people, output=output, html=page, console=console, show=show)
             visit.run(opener if open_it else None)

@@ -39,7 +39,7 @@ def live(
         open_it: Also open the page in a browser on this machine.
     """
     from deploy.pages.live_feed import LiveFeed, live_page
-    from deploy.pages.live_server import live_server
+    from deploy.pages.live_server import live_pages, page_server
 
     page = live_page(task, poll_seconds=_POLL_SECONDS).encode()
 
@@ -47,7 +47,8 @@ def live(
         async with shuffler.connect() as client:
             # Ask once before serving the page: a wrong address, token or digest fails here.
             feed = LiveFeed(SystemClock(), await client.progress(task))
-            with live_server(page, feed, secrets.token_urlsafe(16), port) as address:
+            pages, secret = live_pages(page, feed), secrets.token_urlsafe(16)
+            async with page_server(pages, secret, port) as address:
                 terminal().print(f"The page is at {address}\nPress Ctrl-C to stop.", soft_wrap=True)
                 if show is not None:
                     show(address)

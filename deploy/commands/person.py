@@ -114,7 +114,7 @@ def describe_contribution(receipt: "user_agent_pb2.ContributeResponse", question
 
 _MEANING = {
     "pending": "It has not arrived; this device sends it again.",
-    "refused": "The shuffler refused it, and it is not sent again. What it spends stays spent.",
+    "refused": "The shuffler or issuer refused it; it is not resent. What it spends stays spent.",
     "lost": "This device was restored from a backup without it. What it spends stays spent.",
     "unchecked": "The batch is not delivered, or was delivered after this device's last check.",
     "counted": "The analyzer signed for all reports of your answer.",
@@ -141,7 +141,6 @@ def receipt(
         "inclusion": answer.inclusion,
         "envelope_hash": answer.envelope_hash.hex(),
         "receipt": answer.receipt.hex(),
-        "receipt_verified": answer.receipt_verified,
     }
     print_answer(fields, partial(show_receipt, answer), json=json)
 
@@ -155,8 +154,5 @@ def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) 
     console.print(f"Your answer: {state}." + f" Proof: {proof}." * sent)
     console.print(_MEANING.get(answer.inclusion if sent else answer.state, ""))
     if answer.receipt:
-        verified = (
-            "verified" if answer.receipt_verified else "saved by an earlier version, not verified"
-        )
-        console.print(f"Receipt ({verified}): {answer.receipt.hex()}", soft_wrap=True)
+        console.print(f"Receipt (verified): {answer.receipt.hex()}", soft_wrap=True)
         console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}", soft_wrap=True)

@@ -25,6 +25,9 @@ _NO_TOKENS: Final = (
     "shuffledp issuer new-key"
 )
 
+_HASTY_SECONDS: Final = 600
+"""Time to the deadline below which operators are warned."""
+
 
 class Publication(NamedTuple):
     """A published task."""
@@ -69,13 +72,16 @@ class Publication(NamedTuple):
 
 
 def _refusals_by_default(task: Task) -> list[str]:
-    """Return why devices with default settings refuse a task."""
+    """Return why devices with default settings refuse a task, or come too late."""
     texts, cap = [_NO_TOKENS] * (task.tokens is None), DEVICE_CAPS["local_epsilon_cap"]
     if task.local_epsilon > cap:
         texts.append(
             f"the task's local epsilon is {task.local_epsilon:g}; devices with default settings "
             f"refuse more than {cap:g}"
         )
+    left = task.deadline - SystemClock().now()
+    if 0 <= left < _HASTY_SECONDS:
+        texts.append(f"the deadline is in {left:.0f} seconds; few devices answer before")
     return texts
 
 

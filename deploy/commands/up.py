@@ -3,14 +3,14 @@
 import asyncio
 import shlex
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from common.errors import SettingsError, ShuffleDpError, UsageError
+from common.errors import PeerError, SettingsError, UsageError
 from deploy.commands import options
 from deploy.terminal.console import terminal
 
@@ -93,10 +93,12 @@ async def _serve(cluster: "PageCluster", draft: Path, *, json: bool) -> None:
             status.update("Nobody has opened the question yet.")
             status.start()
             async with cluster.operator() as operator:
-                async for found in cluster.watch(signed.digest()):
-                    with suppress(ShuffleDpError):  # the analyzer may be away for a moment
+                async for found in cluster.watch(signed.digest(), status.update):
+                    try:
                         _, summary = await operator.describe(signed.digest())
                         status.update(_progress(found.n_users, found.state, summary.state))
+                    except PeerError as error:  # the analyzer may be away for a moment
+                        status.update(str(error))
 
 
 def _progress(n_users: int, batch: "BatchState", task: "TaskState") -> str:

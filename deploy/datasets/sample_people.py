@@ -75,6 +75,7 @@ _States = tuple[str, tuple[str, ...], dict[str, Any]]
 
 def _states(data: Dataset) -> _States:
     draft = {"domain_size": data.domain_size, "labels": data.labels, **DEMO_PARAMETERS}
+    draft |= {"title": "A US state", "prompt": "Choose a US state."}
     return "until 18 April 2021", (), draft
 
 
@@ -144,6 +145,8 @@ def _residents(_kind: Kind, n_users: int | None, rng: np.random.Generator) -> Sa
         title="A value is the number of people in a person's city, by the 1940 census.",
         values=values.tolist(),
         draft={
+            "title": "The size of a city",
+            "prompt": "How many people live in your city?",
             # Not `hierarchy`: devices with default settings refuse reports without local noise.
             "protocol": "mixdump",
             "local_epsilon": 4.0,

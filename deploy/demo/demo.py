@@ -1,4 +1,4 @@
-"""The demo: collect values privately with four processes on this machine."""
+"""The demo: collect values privately with local processes."""
 
 import asyncio
 import tempfile
@@ -81,9 +81,9 @@ class DemoRun:
         return fields | {"seconds": seconds | fields["seconds"]}
 
     def save(self, output: Path, html: Path) -> None:
-        """Write the result to `output` and its page to `html`."""
-        write(output, dumps(self.as_json()))
-        write(html, result_page(self.result, self.task, self.view()))
+        """Write the result to `output` and its page to `html`, which the caller names."""
+        write(output, dumps(self.as_json()), quiet=True)
+        write(html, result_page(self.result, self.task, self.view()), quiet=True)
 
 
 def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> DemoRun:

@@ -5,7 +5,7 @@ import math
 import secrets
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Final
 from rich.console import Console
 
 from common.crypto.signing import SignedTask
-from common.protocols import Kind
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.clients.page_cluster import PageCluster
@@ -38,11 +37,6 @@ _VISITOR: Final = "visitor"
 _OPEN_SECONDS: Final = 180
 """Time from the visitor's answer to the end of the batch."""
 _OTHER_STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
-QUESTIONS: Final[Mapping[Kind, tuple[str, str]]] = {
-    "categorical": ("A US state", "Which US state do you choose for yourself?"),
-    "ordered": ("The size of a city", "How many people live in your city?"),
-}
-"""Title and prompt of the demo's questions that the page can take an answer to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +68,12 @@ class Visit:
             invited = cluster.invitations(signed.digest())[_VISITOR]
             stop = asyncio.Event()
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
-            with page_server(
-                {"": (HTML, self.html.read_bytes)}, secrets.token_urlsafe(16)
-            ) as address:
+            shown = {"": (HTML, self.html.read_bytes)}
+            async with page_server(shown, secrets.token_urlsafe(16)) as address:
                 console.print(
                     f"\nThe result: {address}\nTake part yourself: {invited}\n"
-                    "The demo's people have answered again, and wait for you. The demo plays the "
-                    "publisher of that page, in reality a third party, which could read answers.\n"
+                    "The demo's people have answered again, and wait for you. In a real "
+                    "collection a third party publishes that page; it could read answers.\n"
                     f"The batch closes {_OPEN_SECONDS // 60} minutes after your answer or at "
                     "Ctrl-C. Without your answer it is dropped, and nothing is released.",
                     soft_wrap=True,
@@ -92,12 +85,11 @@ class Visit:
                 await self._serve(cluster, signed, stop)
 
     def _draft(self) -> TaskDraft:
-        """Ask again, everybody and the visitor."""
-        n_users, (title, prompt) = len(self.people.values) + 1, QUESTIONS[self.people.kind]
+        """Draft the question for the same people and the visitor."""
+        n_users = len(self.people.values) + 1
         draft = closing_draft(self.people.draft, n_users, now=time.time(), shuffler_key=b"")
-        draft = replace(draft, target_size=n_users + 1, suite=_SUITE)
         purpose = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
-        return replace(draft, title=title, prompt=prompt, purpose=purpose)
+        return replace(draft, target_size=n_users + 1, suite=_SUITE, purpose=purpose)
 
     async def _serve(self, cluster: PageCluster, signed: SignedTask, stop: asyncio.Event) -> None:
         """Wait for the visitor and for Ctrl-C; release the batch if there was a visitor."""

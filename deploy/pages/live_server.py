@@ -1,98 +1,56 @@
 """Serve pages on loopback, at a secret address."""
 
 import hmac
-import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from common.errors import SettingsError
+from common.runtime.http_server import HttpServer
+from common.runtime.http_settings import host_names
 from deploy.pages.live_feed import LiveFeed
 
-_LOOPBACK: Final = "127.0.0.1"
-_IDLE_SECONDS: Final = 10.0
-"""Timeout of a connection that sends nothing."""
 _HEADERS: Final = (
-    ("Cache-Control", "no-store"),
-    ("Content-Security-Policy", "frame-ancestors 'none'"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-    ("Referrer-Policy", "no-referrer"),
-    ("X-Content-Type-Options", "nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
 )
 
-HTML: Final = "text/html; charset=utf-8"
-Pages = dict[str, tuple[str, Callable[[], bytes]]]
+HTML: Final = b"text/html; charset=utf-8"
+Pages = dict[str, tuple[bytes, Callable[[], bytes]]]
 """The media type and the content of each page, by its name below the secret path."""
 
 
-@contextmanager
-def live_server(page: bytes, feed: LiveFeed, secret: str, port: int = 0) -> Iterator[str]:
-    """Serve a page and its feed; see `page_server`."""
-    pages: Pages = {
+def live_pages(page: bytes, feed: LiveFeed) -> Pages:
+    """Return a page and its feed."""
+    return {
         "": (HTML, lambda: page),
-        "progress.json": ("application/json", lambda: feed.answer),
+        "progress.json": (b"application/json", lambda: feed.answer),
     }
-    with page_server(pages, secret, port) as address:
-        yield address
 
 
-@contextmanager
-def page_server(pages: Pages, secret: str, port: int = 0) -> Iterator[str]:
+@asynccontextmanager
+async def page_server(pages: Pages, secret: str, port: int = 0) -> AsyncGenerator[str]:
     """Serve pages to this machine alone, below a secret path; yield the address of the page ""."""
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:  # noqa: ANN401  # ASGI's
+        status, kind, body = HTTPStatus.NOT_FOUND, b"text/plain", b""
+        for name, (its_kind, content) in pages.items():
+            if hmac.compare_digest(scope["raw_path"], f"/{secret}/{name}".encode()):
+                status, kind, body = HTTPStatus.OK, its_kind, content()
+        if scope["method"] != "GET":
+            status, body = HTTPStatus.METHOD_NOT_ALLOWED, b""
+        headers = ((b"content-type", kind), (b"content-length", b"%d" % len(body)), *_HEADERS)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    listen = f"127.0.0.1:{port}"
+    # Other host names that resolve to this machine are refused: DNS rebinding.
+    server = HttpServer(app, listen, hosts=host_names(listen, ()))
+    server.start()
     try:
-        server = _Server((_LOOPBACK, port), partial(_Handler, pages, secret))
-    except OSError as error:
-        raise SettingsError(f"port {port} cannot be served: {error.strerror}") from error
-    with server, ThreadPoolExecutor(1) as thread:
-        thread.submit(server.serve_forever, poll_interval=0.05)
-        try:
-            yield f"http://{_LOOPBACK}:{server.server_port}/{secret}/"
-        finally:
-            server.shutdown()
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as in the base class
-        """Ignore broken connections, to keep tracebacks off the operator's terminal."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """Answers GET requests for the pages; refuses everything else."""
-
-    server: _Server
-    timeout = _IDLE_SECONDS
-    error_message_format = ""
-
-    def __init__(self, pages: Pages, secret: str, *connection: Any) -> None:  # noqa: ANN401  # as in the base class
-        self._pages = pages
-        self._secret = secret
-        super().__init__(*connection)
-
-    def do_GET(self) -> None:
-        """Answer a GET request."""
-        status, kind, body = self._answer()
-        self.send_response(status)
-        headers = (("Content-Type", kind), ("Content-Length", str(len(body))), *_HEADERS)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _answer(self) -> tuple[HTTPStatus, str, bytes]:
-        # Refuse other host names that resolve to this machine: DNS rebinding.
-        hosts = {f"{name}:{self.server.server_port}" for name in (_LOOPBACK, "localhost")}
-        if self.headers.get("Host") not in hosts:
-            return HTTPStatus.FORBIDDEN, "text/plain", b""
-        for name, (kind, body) in list(self._pages.items()):
-            if hmac.compare_digest(self.path.encode(), f"/{self._secret}/{name}".encode()):
-                return HTTPStatus.OK, kind, body()
-        return HTTPStatus.NOT_FOUND, "text/plain", b""
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as in http.server
-        """Write nothing: a log line would contain the secret path."""
+        yield f"http://{server.address}/{secret}/"
+    finally:
+        await server.stop(0)

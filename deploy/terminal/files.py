@@ -112,7 +112,7 @@ def all_or_nothing(folders: Iterable[Path], *patterns: str) -> Generator[None]:
         raise
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file completely or not at all; raise SettingsError if it cannot be written."""
-    with atomic_output(path) as file:
+def write(path: Path, text: str, *, quiet: bool = False) -> None:
+    """Write a file completely or not at all; see `atomic_output`."""
+    with atomic_output(path, quiet=quiet) as file:
         file.write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ import numpy as np
 from analyzer.task_builder import with_claims, without_claim
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
+from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Mechanism, Mixture, Vector
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.signed import influence_on
@@ -19,7 +20,7 @@ from common.task.draft import TaskDraft
 from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import ItemDummies
-from common.task.task import MAX_LOCAL_EPSILON, Task
+from common.task.task import Task
 from lab.planning.calibration import gaussian_mu
 from lab.planning.requirements import UNUSED_KEY, Requirements
 

@@ -14,10 +14,9 @@ from typing import Final, NamedTuple
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
 from common.errors import PlanError, TaskError
-from common.limits import MAX_USERS
+from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from common.messages.guarantee import Guarantee
 from common.protocols import Kind, protocols_of
-from common.task.task import MAX_LOCAL_EPSILON
 from lab.planning.design import Design, ItemDesign
 from lab.planning.frontier import Frontier
 from lab.planning.ordered_design import ordered_design, ordered_designs

@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 
 from common.errors import PlanError
+from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import fields, optimal_buckets
 from common.protocols import PROTOCOLS
 from common.task.dummies import EXTRA_WEIGHT_SUM
 from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
-from common.task.task import MAX_LOCAL_EPSILON
 from common.task.uniform_dummies import BinomialDummies, averaging
 from lab.planning.design import (
     USUAL_MESSAGES,

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.errors import UsageError
-from common.limits import MAX_USERS
+from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE as HASHED_REPORT
@@ -20,7 +20,7 @@ from common.task.domain_spec import group_count
 from common.task.draft import TaskDraft
 from common.task.kinds import KINDS, kinds_with
 from common.task.specs import MAX_DOMAIN_SIZE
-from common.task.task import MAX_LOCAL_EPSILON, MIN_DELTA, envelope_bytes, honest_share
+from common.task.task import MIN_DELTA, envelope_bytes, honest_share
 
 Prefix = Literal["average", "worst"]
 TrustLevel = Literal["shuffler-dummies", "anonymity", "none"]

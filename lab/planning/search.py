@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from common.errors import PlanError
+from common.limits import MAX_LOCAL_EPSILON
 from common.protocols import PROTOCOLS, protocols_of
 from common.task.dummies import EXTRA_WEIGHT_SUM
-from common.task.task import MAX_LOCAL_EPSILON
 from lab.planning.calibration import least_noise
 from lab.planning.design import (
     USUAL_MESSAGES,

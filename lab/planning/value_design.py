@@ -11,6 +11,7 @@ import numpy as np
 
 from analyzer.finalize import mixture_of
 from common.errors import PlanError
+from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
@@ -24,7 +25,7 @@ from common.messages.guarantee import rounded_up
 from common.protocols import PROTOCOLS, Kind
 from common.task.draft import TaskDraft, TextDraft
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, OpenSpec, RapporSpec, spec_as
-from common.task.task import MAX_LOCAL_EPSILON, Task
+from common.task.task import Task
 from lab.planning.design import Design
 from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 

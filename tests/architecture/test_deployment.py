@@ -8,7 +8,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
-import jsonschema
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -254,6 +253,8 @@ def test_the_scale_deployment_starts_every_service_from_an_image_that_is_built()
 @pytest.mark.parametrize("services", [_CONTAINERS, _SCALED], ids=["plain", "scale"])
 def test_every_container_is_hardened(services: dict[str, dict[str, Any]]) -> None:
     """As the schema says; extended services are complete."""
+    import jsonschema  # noqa: PLC0415  # takes most of a second, of every process that collects
+
     schema = Path(__file__).with_name("compose.schema.yaml").read_text(encoding="utf-8")
 
     jsonschema.validate({"services": services}, yaml.safe_load(schema))

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import jsonschema
 import pytest
 import yaml
 
@@ -59,7 +58,8 @@ def _objects(party: str) -> list[dict[str, Any]]:
 
 
 def _validate(found: dict[str, Any]) -> None:
-    import kubernetes_validate  # noqa: PLC0415  # takes seconds, of every process that collects
+    import jsonschema  # noqa: PLC0415  # both take seconds, of every process that collects
+    import kubernetes_validate  # noqa: PLC0415
 
     kubernetes_validate.validate(found, _VERSION, strict=True)
     jsonschema.validate(found, _SCHEMA)
@@ -116,6 +116,8 @@ def test_every_object_of_a_base_follows_the_schemas(party: str) -> None:
 
 def test_every_rule_of_the_schema_applies_to_an_object() -> None:
     """A rule about a name that is no longer there would hold of nothing."""
+    import jsonschema  # noqa: PLC0415  # as above
+
     objects = [found for party in _SETTINGS for found in _objects(party)]
     for rule in _SCHEMA["allOf"]:
         condition = jsonschema.Draft202012Validator(_SCHEMA).evolve(schema=rule["if"])

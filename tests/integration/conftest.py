@@ -24,8 +24,9 @@ _PAUSES: Final = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of this folder in one event loop, in which the shared services run."""
+    inside = {path: path.is_relative_to(_FOLDER) for path in {item.path for item in items}}
     for item in items:
-        if item.path.is_relative_to(_FOLDER) and pytest_asyncio.is_async_test(item):
+        if inside[item.path] and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 

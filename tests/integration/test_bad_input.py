@@ -24,11 +24,11 @@ from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.analyzer_client import AnalyzerClient
 from tests.fuzz.fuzz import given_seed
 from tests.support.clients import DEADLINE, contribute, envelopes, fetch_task, refusal, result_of
+from tests.support.example_tasks import EXAMPLE_DIGEST
 from tests.support.mutation import mutated
 from tests.support.parsers import parsers
 from tests.support.services import Services
 from tests.support.tasks import draft
-from tests.support.wire_parsers import EXAMPLE_DIGEST
 from user_agent.clients import RemoteShuffler
 
 _UNKNOWN = bytes(32)

@@ -36,11 +36,11 @@ from deploy.tasks.schedule import read_series
 from issuer.entitlements import PeopleList
 from issuer.id_tokens import IdTokens
 from lab.accountant.query_output import answer_file
+from tests.support.example_tasks import DRAFTS
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
 from tests.support.tokens import TOKENS
-from tests.support.wire_parsers import DRAFTS
 from user_agent.credentials import CredentialFile
 from user_agent.settings import UserAgentSettings
 

@@ -17,6 +17,10 @@ _SOURCES: Final = tuple(f"127.0.1.{number}" for number in range(1, 17))
 _PAUSE: Final = 2.0
 _PATIENCE: Final = 60.0
 _ANSWERED: Final = 0.99
+MANY_LISTS: Final = b'{"taskDigest": [%s[]]}' % (b"[]," * 699_000)
+"""A request of almost 2 MiB that is valid JSON; each attacking connection sends some at once."""
+_WORKERS: Final = 64
+_BETWEEN_BURSTS: Final = 30_000
 _GARBAGE: Final = (b"\xff" * 50, b"GET / HTTP/9\r\n\r\n", b"\x16\x03\x01" * 40, b"GET /\r\n" * 3000)
 
 
@@ -51,7 +55,9 @@ async def _attack(address: str, authority: bytes | None, held: int, requests: in
                             connection.writer.write(rng.choice(_GARBAGE))
                             expected = {400, 431}
                         else:
-                            path, body, kind, host, status = rng.choice(_REQUESTS)
+                            is_long = number % _BETWEEN_BURSTS >= _BETWEEN_BURSTS - _WORKERS
+                            chosen = _LONG_REQUEST if is_long else rng.choice(_REQUESTS)
+                            path, body, kind, host, status = chosen
                             connection.send(path, body, kind, host=host)
                             expected = {status, 429}
                         answer = await asyncio.wait_for(connection.answer(), _PATIENCE)
@@ -64,13 +70,14 @@ async def _attack(address: str, authority: bytes | None, held: int, requests: in
                 if number is None:
                     return
 
-    await asyncio.gather(*(refused(worker) for worker in range(64)))
+    await asyncio.gather(*(refused(worker) for worker in range(_WORKERS)))
     for one in holding:
         one.cancel()
     await asyncio.gather(*holding, return_exceptions=True)
     assert answered >= _ANSWERED * requests, answered
 
 
+_LONG_REQUEST: Final = (_SUBMIT, MANY_LISTS, JSON, "localhost", 400)
 _REQUESTS: Final = (
     (_SUBMIT, b"\xff\xff", PROTO, "localhost", 400),
     (_SUBMIT, b"{", JSON, "localhost", 400),

@@ -1,13 +1,11 @@
 """The parties with HTTP for browsers, and the page to take part, in an event loop of their own."""
 
-import asyncio
-import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import publisher.server
 from common.crypto.randomness import new_seed
@@ -21,11 +19,10 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from publisher.settings import PublisherSettings
 from tests.support.clients import DEADLINE, envelopes
 from tests.support.engines import free_port
+from tests.support.loop_thread import LoopThread
 from tests.support.services import Services
 from tests.support.tasks import draft
 from user_agent.credentials import CredentialFile
-
-T = TypeVar("T")
 
 _DAY: Final = 86_400
 _PEOPLE: Final = tuple(f"person {number}" for number in range(40))
@@ -120,37 +117,25 @@ class PageParties:
 
     def __init__(self, folder: Path) -> None:
         """Start the parties with all files in a folder."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
+        self._thread = LoopThread()
+        self.run = self._thread.run
         self.parties = _Parties(folder, _PEOPLE)
         self.run(self.parties.start())
         self._invited = 0
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the parties' event loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
-
     def stop(self) -> None:
         """Stop the parties and the thread."""
         self.run(self.parties.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.stop()
 
     @property
     def page(self) -> str:
         """Address of the page without an invitation."""
         return f"http://{self.parties.publisher.address}/"
 
-    @contextmanager
-    def another_page(self, **changes: Any) -> Iterator[str]:
-        """Yield the address of a page with other constants."""
-        page = self.parties.another_page(**changes)
-        try:
-            yield self.run(page.__aenter__())
-        finally:
-            self.run(page.__aexit__(None, None, None))
+    def another_page(self, **changes: Any) -> AbstractContextManager[str]:
+        """Serve a page with other constants, and yield its address."""
+        return self._thread.within(self.parties.another_page(**changes))
 
     def publish(self, **changes: Any) -> SignedTask:
         """Publish a task of four labels, which two people complete."""

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from common.runtime.admission import read_message
 from tests.support.mutation import Form
 
-_MODULES: Final = ("wire", "log", "byte", "text", "file", "key")
+MODULES: Final = ("wire", "log", "byte", "text", "file", "key")
 _KEPT: Final[list[TemporaryDirectory[str]]] = []
 
 
@@ -87,8 +87,7 @@ def message_parser(
     )
 
 
-@cache
-def parsers() -> dict[str, Parser]:
-    """Return every parser by its name; the modules that register them load most of the tree."""
-    modules = (import_module(f"tests.support.{name}_parsers") for name in _MODULES)
-    return {parser.name: parser for module in modules for parser in module.PARSERS}
+def parsers(*modules: str) -> dict[str, Parser]:
+    """Return some modules' parsers, or all, by name; these modules load most of the tree."""
+    loaded = (import_module(f"tests.support.{name}_parsers") for name in modules or MODULES)
+    return {parser.name: parser for module in loaded for parser in module.PARSERS}

@@ -19,15 +19,12 @@ from common.messages.batch import (
     BatchState,
     BatchStatus,
     TaskState,
-    TaskSummary,
 )
 from common.messages.inclusion_proof import HASH_BYTES, bucket_hash, split
 from common.messages.ledger_entry import Decision, DecisionEntry, verify
 from common.messages.submission import Outcome
 from common.runtime.blocks import FolderBlocks
 from common.task.draft import PairDraft
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
-from common.task.uniform_dummies import NegativeBinomialDummies
 from common.task_digest import TaskDigest
 from common.wire import batches, fields, issuance, jobs, results, submissions, tasks
 from deploy.results.export import as_json
@@ -39,6 +36,7 @@ from shuffler.batch_states import ClosingRule
 from shuffler.front_end import batch_from_wire, batch_to_wire
 from shuffler.inclusion import InclusionProofs, ProofJob
 from tests.support.batch_progress import progress
+from tests.support.example_tasks import DRAFTS, EXAMPLE_DIGEST, listed
 from tests.support.kind_results import kind_collected
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_draft_fields
 from tests.support.leaves import GrownTree, commitment_over, some_leaves
@@ -48,7 +46,6 @@ from tests.support.results import result
 from tests.support.tasks import draft, published
 from tests.support.tokens import TOKENS
 
-EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _PUBLISHED: Final = published()
 _SIGNED: Final = _PUBLISHED.signed
 _RULE: Final = ClosingRule(n_min=10, target_size=20, deadline=FAR_FUTURE)
@@ -61,20 +58,6 @@ _BATCH: Final = ActiveBatch(
     closing_rule=_RULE,
 )
 _REPORT_BYTES: Final = 60
-_NEGATIVE_BINOMIAL: Final = NegativeBinomialDummies(
-    per_user=1, trials=8, extra_weight=2**30, most=90
-)
-_GEOMETRIC: Final = ShufflerSpec(
-    keep_weight=2**31, noise=GeometricNoise(peak=20, left_weight=2**29, right_weight=2**29, most=60)
-)
-_OPEN: Final[dict[str, Any]] = {"buckets": 0, "dummies_per_user": 0.0}
-DRAFTS: Final = (
-    draft(),
-    draft(domain_size=2, labels=("yes", "no"), buckets=0, population="staff", budget_epsilon=5.0),
-    draft(protocol="sh", budget_delta=1e-5, **_OPEN),
-    draft(assumed_honest_fraction=0.75, dummies_per_user=0.0, dummies=_NEGATIVE_BINOMIAL),
-    draft(protocol="sageo", local_epsilon=float("inf"), shuffler=_GEOMETRIC, **_OPEN),
-)
 _OTHER_RESULTS: Final = [kind_collected(kind).result for kind in OTHER_KINDS]
 _PAIRS: Final = {"priv-kv": {"pairs": PairDraft(fakes=(0.5,) * 6)}}
 _OTHER_DRAFTS: Final = [
@@ -97,21 +80,6 @@ _JOB: Final = ProofJob(
     n_ranges=2,
 )
 _HEADER: Final = (2**40).to_bytes(8) + (1).to_bytes(4)
-
-
-def _summary(state: TaskState) -> TaskSummary:
-    return TaskSummary(
-        task_digest=EXAMPLE_DIGEST,
-        state=state,
-        protocol="od-hp",
-        domain_size=9,
-        population="staff",
-        n_min=2,
-        target_size=3,
-        deadline=2**31,
-        n_users=5,
-        failure="none could be counted",
-    )
 
 
 def _proof(leaves: list[bytes]) -> shuffler_pb2.GetInclusionResponse:
@@ -217,7 +185,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *("list of tasks", tasks.summaries_from_wire),
-        tasks.summaries_to_wire([_summary(TaskState.OPEN)], 1),
+        tasks.summaries_to_wire([listed(TaskState.OPEN)], 1),
     ),
     (
         *("analyzer's time", tasks.time_from_wire),
@@ -225,7 +193,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *("description of a task", tasks.description_from_wire),
-        *(tasks.description_to_wire(_SIGNED, _summary(state)) for state in TaskState),
+        *(tasks.description_to_wire(_SIGNED, listed(state)) for state in TaskState),
     ),
     (
         *("announcement of a delivery", batches.delivery_from_wire),

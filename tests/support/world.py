@@ -208,7 +208,7 @@ class World:
             checked = await self.device.store.find(each.person, digest)
             assert checked is not None
             assert checked.inclusion is InclusionState.COUNTED, "its device has no proof"
-            assert checked.receipt_verified
+            assert checked.receipt
 
     def sent(self, manifest: BatchManifest) -> list[bytes]:
         """Return the reports of a batch that the shuffler has sent so far, in order."""

@@ -13,6 +13,7 @@ import common.runtime.blas_threads  # noqa: F401  # before numpy
 from common.accounting.claims import check_central_claim, check_coalition_claim, check_local_claim
 from common.errors import ShuffleDpError
 from common.task.task import Task
+from witness.checking.task_checks import OUT_OF_MEMORY
 
 _MEMORY: Final = 1 << 30
 """Maximum address space in bytes, beyond which the process fails: three times what the dearest
@@ -34,4 +35,7 @@ def refusal(task_bytes: bytes) -> str:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    sys.stdout.buffer.write(refusal(sys.stdin.buffer.read()).encode())
+    try:
+        sys.stdout.buffer.write(refusal(sys.stdin.buffer.read()).encode())
+    except MemoryError:
+        sys.exit(OUT_OF_MEMORY)

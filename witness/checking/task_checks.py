@@ -6,7 +6,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Literal
 
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import PolicyError, ProofError
@@ -20,6 +20,10 @@ _REMEMBERED: Final = 4096
 """Maximum number of tasks that are not checked again."""
 _PAUSE_SECONDS: Final = 60.0
 """Time until a check is repeated that took too long or failed; others wait while it runs."""
+OUT_OF_MEMORY: Final = 77
+"""Exit status of a check that ran out of memory."""
+Reason = Literal["signature", "rule", "time", "memory", "failure"]
+"""Why a task is refused; `failure` is of the check itself."""
 _PROGRAM: Final = (sys.executable, "-m", "witness.checking.check_process")
 
 
@@ -31,7 +35,7 @@ class TaskChecks:
         self._signers = signers
         self._clock = clock
         self._checking = asyncio.Lock()
-        self._known: dict[TaskDigest, tuple[str, float]] = {}
+        self._known: dict[TaskDigest, tuple[Reason, str, float]] = {}
         """Why a task is refused, empty if it is not, and until when it is not checked again."""
 
     async def check(self, signed: SignedTask) -> None:
@@ -43,16 +47,18 @@ class TaskChecks:
         """
         digest = signed.digest()
         if not self._is_signed(signed):
-            raise _refused(digest, "it is not signed by a pinned identity of the analyzer")
+            rule = "it is not signed by a pinned identity of the analyzer"
+            raise _refused(digest, "signature", rule)
         async with self._checking:
-            refusal, until = self._known.get(digest, ("", -math.inf))
+            reason, refusal, until = self._known.get(digest, ("rule", "", -math.inf))
             if until <= self._clock.elapsed():
-                refusal, seconds = await self._ask(signed.task_bytes)
-                self._known[digest] = refusal, self._clock.elapsed() + seconds
+                reason, refusal = await self._ask(signed.task_bytes)
+                seconds = math.inf if reason == "rule" else _PAUSE_SECONDS
+                self._known[digest] = reason, refusal, self._clock.elapsed() + seconds
                 if len(self._known) > _REMEMBERED:
                     del self._known[next(iter(self._known))]
         if refusal:
-            raise _refused(digest, refusal)
+            raise _refused(digest, reason, refusal)
 
     def _is_signed(self, signed: SignedTask) -> bool:
         for signer in self._signers:
@@ -61,24 +67,26 @@ class TaskChecks:
                 return True
         return False
 
-    async def _ask(self, task_bytes: bytes) -> tuple[str, float]:
-        """Return why a new process refuses a task, empty if not, and for how many seconds."""
+    async def _ask(self, task_bytes: bytes) -> tuple[Reason, str]:
+        """Return why a new process refuses a task; the text is empty if it does not."""
         process = await asyncio.create_subprocess_exec(
             *_PROGRAM, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
         )
         try:
             refusal, _ = await asyncio.wait_for(process.communicate(task_bytes), _SECONDS)
         except TimeoutError:
-            refusal = b""
+            return "time", f"its claims cannot be checked within {_SECONDS:g} seconds"
         finally:
             if process.returncode is None:  # also if the caller gave up
                 process.kill()
         if process.returncode == 0:
-            return refusal.decode(), math.inf
-        rule = f"its claims cannot be checked within {_SECONDS:g} seconds and bounded memory"
-        return rule, _PAUSE_SECONDS
+            return "rule", refusal.decode()
+        if process.returncode == OUT_OF_MEMORY:
+            return "memory", "its claims cannot be checked within bounded memory"
+        return "failure", f"this witness's check failed with exit status {process.returncode}"
 
 
-def _refused(digest: TaskDigest, rule: str) -> PolicyError:
-    logs.event("task refused", {"task_digest": digest.hex()}, level="WARNING")
+def _refused(digest: TaskDigest, reason: Reason, rule: str) -> PolicyError:
+    fields: dict[logs.Field, str] = {"task_digest": digest.hex(), "reason": reason}
+    logs.event("task refused", fields, level="WARNING")
     return PolicyError(f"the task {digest.hex()} is refused: {rule}")

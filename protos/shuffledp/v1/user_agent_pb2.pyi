@@ -251,7 +251,6 @@ class GetReceiptResponse(_message.Message):
     INCLUSION_FIELD_NUMBER: _builtins.int
     ENVELOPE_HASH_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
-    RECEIPT_VERIFIED_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """pending, arrived, refused, lost"""
     inclusion: _builtins.str
@@ -259,9 +258,7 @@ class GetReceiptResponse(_message.Message):
     envelope_hash: _builtins.bytes
     """32 bytes: the hash that the receipt signs"""
     receipt: _builtins.bytes
-    """64 bytes, the shuffler's signature; empty until acknowledged"""
-    receipt_verified: _builtins.bool
-    """against the shuffler identity that is pinned on the device"""
+    """64 bytes, a signature of the shuffler that the device pins; empty until acknowledged"""
     def __init__(
         self,
         *,
@@ -269,11 +266,10 @@ class GetReceiptResponse(_message.Message):
         inclusion: _builtins.str = ...,
         envelope_hash: _builtins.bytes = ...,
         receipt: _builtins.bytes = ...,
-        receipt_verified: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope_hash", b"envelope_hash", "inclusion", b"inclusion", "receipt", b"receipt", "receipt_verified", b"receipt_verified", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope_hash", b"envelope_hash", "inclusion", b"inclusion", "receipt", b"receipt", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

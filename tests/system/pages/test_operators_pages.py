@@ -14,7 +14,7 @@ from common.messages.batch import BatchState
 from common.messages.ledger_entry import verify
 from common.task_digest import TaskDigest
 from deploy.pages.live_feed import LiveFeed, live_page
-from deploy.pages.live_server import live_server
+from deploy.pages.live_server import live_pages, page_server
 from deploy.pages.result_page import releases_page
 from deploy.pages.series_page import series_page
 from deploy.results.ledger import LedgerView
@@ -22,6 +22,7 @@ from tests.support.audit_reports import demo_report, failed_report
 from tests.support.batch_progress import progress
 from tests.support.browser import PHONE, SCREENS, Scheme, Watched, check_page, watch
 from tests.support.ledger_entries import first_entry, population_budgets
+from tests.support.loop_thread import LoopThread
 from tests.support.series import month
 
 _POLL_SECONDS: Final = 7
@@ -37,7 +38,8 @@ def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
         feed.take(progress(100 + 2 * moment))
     clock.seconds += 2
     html = live_page(TaskDigest(bytes(32)), poll_seconds=_POLL_SECONDS).encode()
-    with live_server(html, feed, "s3cret") as address:
+    thread = LoopThread()
+    with thread.within(page_server(live_pages(html, feed), "s3cret")) as address:
         watched = watch(browser, size=PHONE, scheme="dark")
         # The page polls when the test advances its clock.
         watched.page.clock.install()
@@ -45,6 +47,7 @@ def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
         expect(watched.page.locator("#users")).to_have_text("300")
         yield watched, feed
         watched.close()
+    thread.stop()
 
 
 def test_a_batch_is_shown_as_it_grows(shown: tuple[Watched, LiveFeed]) -> None:

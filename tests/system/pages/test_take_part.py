@@ -72,7 +72,7 @@ def test_a_visitor_takes_part_and_is_counted(parties: PageParties, visitor: Watc
         *("How did you come to work today?", "A trial.", "Local epsilon", "Central epsilon"),
         *("2 of 2 witnesses", "recomputed both figures", "2 honest people"),
         *("With it go 3 dummy reports", "The issuer issuer.localhost", "2 of 10", "not promise"),
-        *("at the latest", "neither the analyzer, nor the shuffler, nor the issuer"),
+        *("at the latest", "none of the analyzer, shuffler and issuer"),
     ):
         assert text in shown
     page.get_by_role("button", name="Send my answer").click()
@@ -325,7 +325,7 @@ def test_a_person_whose_storage_was_cleared_answers_no_second_time(
     page.goto(link)
     _send(page)
 
-    _warns(page, "A person answers once", "before the storage was cleared")
+    _warns(page, "This answer cannot be sent", "before the storage was cleared")
     _is_headed(page, "Refused")
 
 
@@ -355,13 +355,31 @@ def test_another_persons_link_takes_over_no_answer(
 
 
 @pytest.mark.slow
+def test_a_link_that_the_issuer_does_not_know_ends_with_its_sentence(
+    parties: PageParties, visitor: Watched
+) -> None:
+    """The answer keeps its credential, so it is not sent again."""
+    page, digest = visitor.page, parties.publish().digest().hex()
+    page.goto(f"{parties.page}#task={digest}&credential={'ab' * 32}")
+    _send(page)
+
+    _warns(page, "The issuer does not accept this invitation", "cannot be sent")
+    _is_headed(page, "Refused")
+
+
+@pytest.mark.slow
 def test_a_link_to_no_question_is_not_kept(parties: PageParties, visitor: Watched) -> None:
-    """Another website can leave nothing here: the next visit asks for an invitation again."""
+    """
+    Another website can leave nothing here: the next visit asks for an invitation again.
+
+    Nor does the tab's Back list hold the link.
+    """
     page = visitor.page
     page.goto(f"{parties.page}#task={'00' * 32}&credential=ab")
     _is_headed(page, "This question cannot be answered now")
     page.goto("about:blank")
-    page.goto(parties.page)
+    page.go_back()
+    assert parties.page == page.url
 
     _is_headed(page, "You need an invitation")
 
@@ -419,7 +437,7 @@ def test_without_an_invitation_the_page_shows_earlier_answers(
     _is_headed(page, "You need an invitation")
     expect(page.get_by_role("main")).to_contain_text("You have given no answer")
     page.goto(f"{parties.page}#task=12&credential=34")
-    _warns(page, "This address holds no whole invitation")
+    _warns(page, "The invitation link is incomplete")
     assert parties.page == page.url
     page.goto(parties.invite(parties.publish(title="First")))
     _send(page)

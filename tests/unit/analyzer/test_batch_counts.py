@@ -1,6 +1,7 @@
 import math
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from common.mechanisms.base import Reports, is_null, null_reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
 from common.task.named_dummies import ItemDummies
+from common.task.task import Task
 from common.task.uniform_dummies import NegativeBinomialDummies
 from common.task_digest import TaskDigest
 from tests.support.changed_tasks import changed
@@ -129,7 +131,11 @@ def test_too_few_long_submissions_are_suspect(
 
 
 _MANY: Final = NegativeBinomialDummies(per_user=1, trials=2, extra_weight=2**31, most=60)
-_MANY_TASK: Final = changed(protocol_task("od-hp"), dummies=_MANY, assumed_honest_fraction=1.0)
+
+
+@cache
+def _many_task() -> Task:
+    return changed(protocol_task("od-hp"), dummies=_MANY, assumed_honest_fraction=1.0)
 
 
 def _lengths_batch(numbers: NDArray[np.int64]) -> BatchManifest:
@@ -140,7 +146,7 @@ def _lengths_batch(numbers: NDArray[np.int64]) -> BatchManifest:
 def test_honest_lengths_are_not_suspect() -> None:
     """Of 61 lengths most are rare. Seed 5; fails by chance with probability 3e-4 over seeds."""
     for numbers in np.random.default_rng(5).multinomial(5000, _MANY.length_probabilities(), 1000):
-        check_lengths(_lengths_batch(numbers), _MANY_TASK)
+        check_lengths(_lengths_batch(numbers), _many_task())
 
 
 @pytest.mark.parametrize("by_length", [(), (10,)])
@@ -153,7 +159,7 @@ def test_one_length_is_never_suspect(by_length: tuple[int, ...]) -> None:
 def test_dropped_long_submissions_are_suspect(users: int, fewest: int) -> None:
     """Even where each of their lengths alone is too rare to be missed."""
     chances = _MANY.length_probabilities()
-    kept = np.where(np.array(_MANY_TASK.lengths) < fewest, np.rint(users * chances), 0)
+    kept = np.where(np.array(_many_task().lengths) < fewest, np.rint(users * chances), 0)
     rarest = (1 - chances[fewest - 2 :]) ** kept.sum()
     message = (
         rf"\A0 of \d+ submissions have {fewest} or more reports; about \d+ of \d+ honest users"
@@ -161,7 +167,7 @@ def test_dropped_long_submissions_are_suspect(users: int, fewest: int) -> None:
 
     assert rarest.min() > 3e-7 / 60
     with pytest.raises(SuspectBatchError, match=message):
-        check_lengths(_lengths_batch(kept.astype(np.int64)), _MANY_TASK)
+        check_lengths(_lengths_batch(kept.astype(np.int64)), _many_task())
 
 
 def test_more_padding_than_the_lengths_allow_is_refused() -> None:
@@ -177,17 +183,13 @@ def test_more_padding_than_the_lengths_allow_is_refused() -> None:
         assert (10 * most, 100 - 10 * most) == (found.null, found.refused["malformed"])
 
 
-_SIGNED_TASK: Final = protocol_task("signed")
-
-
 def test_all_null_reports_that_rooms_can_hold_are_accepted() -> None:
     """Also if every room is the largest and empty; not one more. Seed 9."""
-    largest, rng = 10 * (_SIGNED_TASK.lengths[-1] - 1), np.random.default_rng(9)
+    task = protocol_task("signed")
+    largest, rng = 10 * (task.lengths[-1] - 1), np.random.default_rng(9)
     sent = [(largest, largest), (largest + 1, largest)]
     for _ in range(300):
-        drawn = [
-            _SIGNED_TASK.dummies.draw(mechanism_of(_SIGNED_TASK), 1, rng)[1] for _ in range(10)
-        ]
+        drawn = [task.dummies.draw(mechanism_of(task), 1, rng)[1] for _ in range(10)]
         null = sum(int(is_null(reports).sum()) for reports in drawn)
         sent.append((null, sum(map(len, drawn))))
     for null, added in sent:
@@ -197,17 +199,18 @@ def test_all_null_reports_that_rooms_can_hold_are_accepted() -> None:
             n_repeated=0,
             open_seconds=0,
         )
-        found = refuse_excess_padding(counts, _SIGNED_TASK, _batch(10 + added))
+        found = refuse_excess_padding(counts, task, _batch(10 + added))
         assert (min(null, largest), max(0, null - largest)) == (found.null, found.n_refused)
 
 
 def test_too_few_of_the_largest_rooms_are_suspect() -> None:
     """Six deviations; honest batches pass. Seed 10; fails by chance with probability 1e-4."""
-    chances, users = _SIGNED_TASK.dummies.length_probabilities(), 10_000
+    task = protocol_task("signed")
+    chances, users = task.dummies.length_probabilities(), 10_000
     for numbers in np.random.default_rng(10).multinomial(users, chances, 300):
-        check_lengths(_lengths_batch(numbers), _SIGNED_TASK)
+        check_lengths(_lengths_batch(numbers), task)
     numbers = np.rint(users * chances).astype(np.int64)
     short = math.ceil(6 * math.sqrt(users * chances[-1] * (1 - chances[-1])))
     numbers[[-2, -1]] += [short, -short]
     with pytest.raises(SuspectBatchError, match=r"of 10000 submissions have 7 or more reports"):
-        check_lengths(_lengths_batch(numbers), _SIGNED_TASK)
+        check_lengths(_lengths_batch(numbers), task)

@@ -259,7 +259,7 @@ async def test_an_implausible_number_of_reports_is_refused(
         assert reports == (await core.result()).n_reports
 
 
-@pytest.mark.parametrize("items", [2, 3])
+@pytest.mark.parametrize("items", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_stated_error_holds_for_few_items(items: int) -> None:
     """
     The known total of the dummies reduces the error by the factor 1 - 1/items.

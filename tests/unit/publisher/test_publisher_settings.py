@@ -90,7 +90,8 @@ _REFUSED: Final = [
     ({"plaintext": None}, "protect the page in exactly one way"),
     ({"plaintext": None, "tls_key": "a.key"}, "protect the page in exactly one way"),
     ({"tls_directory": "tls"}, "protect the page in exactly one way"),
-    ({"local_epsilon_cap": 0.0}, "local_epsilon_cap must be greater than 0"),
+    ({"local_epsilon_cap": 0.0}, "local_epsilon_cap is 0; it must be above 0 and at most 20, or"),
+    ({"local_epsilon_cap": 21.5}, r"local_epsilon_cap is 21\.5; it must be above 0 and at most 20"),
 ]
 
 
@@ -107,6 +108,12 @@ def test_a_quorum_beyond_the_witnesses_is_refused(witnesses: list[str]) -> None:
     """Nobody could ever answer."""
     with pytest.raises(SettingsError, match="the quorum is 3; it must be 1 to 2, the witnesses"):
         _settings(witnesses, witness_quorum=3).constants()
+
+
+def test_two_parties_with_one_identity_are_refused(witnesses: list[str]) -> None:
+    """One line was copied twice; every task would be refused."""
+    with pytest.raises(SettingsError, match="_identity must be different keys"):
+        _settings(witnesses, issuer_identity=_SHUFFLER).constants()
 
 
 def test_a_proxy_may_end_tls(witnesses: list[str]) -> None:

@@ -108,19 +108,12 @@ async def test_an_unknown_credential_can_be_replaced(device: _Device) -> None:
 
 
 async def test_a_second_device_of_a_person_gets_no_token(device: _Device, tmp_path: Path) -> None:
-    """Its answer waits, as another credential may be found, until the deadline."""
+    """The issuer's refusal is final, and is not sent to the shuffler."""
     await device.agent.contribute(_DIGEST, 3, "")
     (tmp_path / "other").mkdir()
     other = _Device(tmp_path / "other", seed=2)
     other.agent.issuer = device.agent.issuer
     with pytest.raises(PeerRefusalError, match="already has a token"):
-        await other.agent.contribute(_DIGEST, 4, "")
-    [saved] = await other.agent.store.pending()
-    assert SubmissionState.PENDING is saved.state
-    other.clock.seconds = float(_CASE.task.deadline)
-    for _ in range(2):
-        await other.agent.resend_pending()
-    with pytest.raises(PolicyError, match="deadline has passed, and the answer has no token"):
         await other.agent.contribute(_DIGEST, 4, "")
     refused = await other.agent.store.find("", _DIGEST)
 
@@ -144,9 +137,31 @@ async def test_a_wrong_signature_is_noticed(device: _Device) -> None:
     assert [] == device.shuffler.received
 
 
-@pytest.mark.parametrize("status", ["FAILED_PRECONDITION", "INVALID_ARGUMENT", "ALREADY_EXISTS"])
-async def test_an_issuers_refusal_can_be_repaired(device: _Device, status: str) -> None:
-    """The answer stays pending with its request, and is sent once the issuer signs it."""
+async def test_an_answer_whose_token_comes_too_late_is_refused(device: _Device) -> None:
+    """It is resent until the deadline alone."""
+    device.issuer.reachable = False
+    with pytest.raises(PeerError):
+        await device.agent.contribute(_DIGEST, 4, "")
+    device.clock.seconds = float(_CASE.task.deadline)
+    with pytest.raises(PolicyError, match="deadline has passed, and the answer has no token"):
+        await device.agent.contribute(_DIGEST, 4, "")
+    refused = await device.agent.store.find("", _DIGEST)
+
+    assert refused is not None
+    assert SubmissionState.REFUSED is refused.state
+
+
+@pytest.mark.parametrize(
+    ("status", "sent"),
+    [
+        *(("FAILED_PRECONDITION", 0), ("INVALID_ARGUMENT", 0), ("ALREADY_EXISTS", 0)),
+        *(("UNAUTHENTICATED", 1), ("RESOURCE_EXHAUSTED", 1)),
+    ],
+)
+async def test_an_issuers_refusal_is_final_unless_it_may_pass(
+    device: _Device, status: str, sent: int
+) -> None:
+    """Another credential, or another period, can help; then the answer is sent with its token."""
     issue = device.issuer.issue
 
     async def refuse(*_: object) -> bytes:
@@ -158,7 +173,7 @@ async def test_an_issuers_refusal_can_be_repaired(device: _Device, status: str) 
     device.issuer.issue = issue  # type: ignore[method-assign]
     await device.agent.resend_pending()
 
-    assert 1 == len(device.shuffler.tokens)
+    assert sent == len(device.shuffler.tokens)
 
 
 async def test_a_token_key_of_an_earlier_task_is_refused(device: _Device) -> None:

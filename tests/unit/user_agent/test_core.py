@@ -100,8 +100,12 @@ async def test_a_refusal_is_final_and_the_spend_stands(
     shuffler.closed = True
     with pytest.raises(PeerRefusalError) as caught:
         await agent.contribute(_DIGEST, 3, "")
+    shuffler.closed = False
+    with pytest.raises(PolicyError, match="was refused, and is not sent again"):
+        await agent.contribute(_DIGEST, 3, "")
     saved = await agent.store.find("", _DIGEST)
 
+    assert [] == shuffler.received
     assert caught.value.status == "FAILED_PRECONDITION"
     assert saved is not None
     assert SubmissionState.REFUSED is saved.state
@@ -171,7 +175,6 @@ _COLUMNS = {
     ],
     "evidence": [
         *("person", "task_digest", "leaves", "deadline", "inclusion", "receipt"),
-        "receipt_verified",
     ],
     "lasting_secret": ["fingerprint"],
     "lasting_answers": ["person", "task_digest", "scope", "text_hash", "permanent_epsilon"],

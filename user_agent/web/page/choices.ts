@@ -4,11 +4,9 @@ import { GROUP_SEPARATOR } from "../src/task/domain";
 import type { Task } from "../src/task/task";
 import type { Value } from "../src/values";
 import { element } from "./dom";
-import { counted, word } from "./words";
+import { quantity, word } from "./words";
 
-/** Most answers that are shown as radio buttons. */
 const MOST_BUTTONS = 12;
-/** Most matches of a search that are shown at once. */
 const MOST_SHOWN = 200;
 
 /** Controls, and how to read them. */
@@ -19,22 +17,18 @@ interface Control<T> {
 }
 
 /** Return the controls of a task: of its group, if it has a breakdown, and of its answer. */
-export function choicesOf({ breakdown, edges, labels, groups, domainSize }: Task): Control<Value> {
-  const size = Math.floor(domainSize / groups);
-  const own = labels.slice(0, size).map((label) => (breakdown ? afterGroup(label) : label));
+export function choicesOf(task: Task): Control<Value> {
+  const { breakdown, edges, groups } = task;
+  const size = task.domainSize / groups;
   const answer = edges
-    ? numberOf(
-        word("answer_number", {
-          low: edges.edges[0] ?? 0,
-          high: edges.edges[edges.size] ?? 0,
-          unit: edges.unit,
-        }),
+    ? numberInput(
+        word("answer_number", { low: edges.low, high: edges.high, unit: edges.unit }),
         "any",
       )
-    : itemOf(own, size);
+    : itemControl(task.valueLabels, size);
   if (breakdown === null) return answer;
   const { attribute, groups: names } = breakdown;
-  const group = selectOf("group", word("group", { attribute }), names);
+  const group = groupList(attribute, names);
   return {
     parts: [...group.parts, ...answer.parts],
     read() {
@@ -46,16 +40,12 @@ export function choicesOf({ breakdown, edges, labels, groups, domainSize }: Task
   };
 }
 
-function afterGroup(label: string): string {
-  return label.split(GROUP_SEPARATOR).slice(1).join(GROUP_SEPARATOR);
-}
-
-function itemOf(labels: readonly string[], size: number): Control<Value> {
+function itemControl(labels: readonly string[], size: number): Control<Value> {
   if (size <= MOST_BUTTONS) {
-    return buttonsOf(Array.from({ length: size }, (_, item) => labels[item] ?? String(item)));
+    return buttons(Array.from({ length: size }, (_, item) => labels[item] ?? String(item)));
   }
-  if (labels.length) return searchOf(labels);
-  const { parts, read } = numberOf(word("answer_item", { most: size - 1 }), "1");
+  if (labels.length) return searchableList(labels);
+  const { parts, read } = numberInput(word("answer_item", { most: size - 1 }), "1");
   return { parts, read: () => numberIn(read() ?? "") };
 }
 
@@ -63,7 +53,7 @@ function numberIn(text: string): number | null {
   return text === "" ? null : Number(text);
 }
 
-function buttonsOf(labels: readonly string[]): Control<number> {
+function buttons(labels: readonly string[]): Control<number> {
   const inputs = labels.map(() => element("input", { type: "radio", name: "answer" }));
   const rows = labels.map((label, item) => {
     const name = element("bdi", {}, label || word("answer_empty"));
@@ -79,21 +69,21 @@ function buttonsOf(labels: readonly string[]): Control<number> {
   };
 }
 
-function optionsOf(labels: readonly string[], items: Iterable<number>): HTMLElement[] {
+function options(labels: readonly string[], items: Iterable<number>): HTMLElement[] {
   return [...items].map((item) =>
     element("option", { value: String(item) }, labels[item] || word("answer_empty")),
   );
 }
 
-function selectOf(id: string, title: string, names: readonly string[]): Control<number> {
+function groupList(attribute: string, names: readonly string[]): Control<number> {
   const none = element("option", { value: "" }, word("choose"));
-  const select = element("select", { id }, none, ...optionsOf(names, names.keys()));
-  const label = element("label", { htmlFor: id }, title);
+  const select = element("select", { id: "group" }, none, ...options(names, names.keys()));
+  const label = element("label", { htmlFor: "group" }, word("group", { attribute }));
   return { parts: [label, select], read: () => numberIn(select.value) };
 }
 
 /** A list too long for buttons, narrowed by a text. */
-function searchOf(labels: readonly string[]): Control<number> {
+function searchableList(labels: readonly string[]): Control<number> {
   const search = element("input", { type: "search", id: "search", autocomplete: "off" });
   const select = element("select", { id: "answer", size: 8 });
   const count = element("p", { className: "muted", role: "status" });
@@ -101,8 +91,8 @@ function searchOf(labels: readonly string[]): Control<number> {
   const show = () => {
     const wanted = search.value.trim().toLowerCase();
     const found = [...lower.keys()].filter((item) => lower[item]?.includes(wanted));
-    select.replaceChildren(...optionsOf(labels, found.slice(0, MOST_SHOWN)));
-    const all = counted(found.length, "possible answer");
+    select.replaceChildren(...options(labels, found.slice(0, MOST_SHOWN)));
+    const all = quantity(found.length, "possible answer");
     const isCut = found.length > MOST_SHOWN;
     const text = isCut ? "answer_found_most" : "answer_found";
     count.textContent = word(text, { found: all, most: MOST_SHOWN });
@@ -120,7 +110,7 @@ function searchOf(labels: readonly string[]): Control<number> {
   return { parts: [title, search, count, label, select], read: () => numberIn(select.value) };
 }
 
-function numberOf(hint: string, step: string): Control<string> {
+function numberInput(hint: string, step: string): Control<string> {
   const input = element("input", { type: "number", id: "answer", step, autocomplete: "off" });
   const described = element("p", { className: "muted", id: "hint" }, hint);
   input.setAttribute("aria-describedby", "hint");

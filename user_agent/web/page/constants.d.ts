@@ -20,7 +20,7 @@ export interface Constants {
   readonly total_local_epsilon_cap: number;
   readonly total_central_epsilon_cap: number;
   readonly total_delta_cap: number;
-  /** Average number of seconds between checks that an answer was counted. */
+  /** Largest average number of seconds between checks that an answer was counted. */
   readonly inclusion_check_seconds: number;
   readonly version: string;
 }

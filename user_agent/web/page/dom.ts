@@ -15,7 +15,6 @@ export function element<N extends keyof Names>(
   return made;
 }
 
-/** Return an element of index.html. */
 export function byId(id: string): HTMLElement {
   return document.getElementById(id) as HTMLElement;
 }

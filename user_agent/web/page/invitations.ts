@@ -1,6 +1,7 @@
 /** Invitations: a task and a credential in the fragment of an address, `#task=HEX&credential=TEXT`. */
 
-import { type Bytes, fromHex, sha256, toHex, utf8 } from "../src/bytes";
+import { type Bytes, fromHex, toHex, utf8 } from "../src/bytes";
+import { sha256 } from "../src/crypto/hashes";
 import { SettingsError } from "../src/errors";
 import type { Store } from "../src/store/store";
 
@@ -23,7 +24,6 @@ export interface Invitation extends Opened {
   readonly arrivedAt: number;
 }
 
-/** Key of the record of all invitations. */
 const PLACE = "invitations";
 /** Most invitations that are kept, those that were opened last. */
 const MOST_KEPT = 100;
@@ -49,7 +49,6 @@ export function credentialBytes(text: string): Bytes {
   return (DIGEST.test(text) ? fromHex(text) : null) ?? utf8(text);
 }
 
-/** The invitations to questions that this browser has shown. */
 export class Invitations {
   constructor(private readonly store: Store) {}
 

@@ -1,7 +1,7 @@
 /** The page to take part: shows a task, answers it once, and finds the answer counted. */
 
-import type { Account, Answer, Claim } from "../src/account";
-import { knownBase64, knownHex, splitEvery, toHex } from "../src/bytes";
+import { type Account, type Answer, type Claim, leavesOf } from "../src/account";
+import { knownHex, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
 import {
@@ -16,7 +16,6 @@ import {
 import type { InclusionMonitor } from "../src/inclusion/monitor";
 import { NoteKey } from "../src/log/checkpoint";
 import { WitnessPolicy } from "../src/log/device_log";
-import { HASH_BYTES } from "../src/log/merkle";
 import { IndexedDbStore } from "../src/store/store";
 import type { Value } from "../src/values";
 import { choicesOf } from "./choices";
@@ -59,13 +58,8 @@ function warn(...texts: readonly string[]): void {
 /** Return the sentence of an error, and another party's own words apart from it. */
 function explained(error: unknown): string[] {
   if (!(error instanceof ShuffleDpError)) return [asSentence(sentence("unforeseen"))];
-  if (isElsewhere(error)) return [asSentence(sentence("answered_elsewhere"))];
   const { message, reason } = error;
   return [asSentence(message), reason && word("reason", { reason })];
-}
-
-function isElsewhere(error: unknown): boolean {
-  return error instanceof ShuffleDpError && error.status === "ALREADY_EXISTS";
 }
 
 function show(title: string, ...parts: readonly (HTMLElement | null)[]): void {
@@ -77,7 +71,6 @@ function show(title: string, ...parts: readonly (HTMLElement | null)[]): void {
   if (hadFocus) heading.focus();
 }
 
-/** Return what all devices of the page share. */
 async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
   const { issuer: issuerUrl, issuer_identity: issuer } = constants;
   const analyzer = Identity.fromHex(constants.analyzer_identity);
@@ -105,12 +98,10 @@ async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
 }
 
 class Page {
-  /** Sends saved answers, each with its own credential. */
-  readonly #sender: Device;
+  readonly #device: Device;
   readonly #account: Account;
   readonly #monitor: InclusionMonitor;
   readonly #invitations: Invitations;
-  readonly #devices = new Map<string, Device>();
   readonly #tabs = new BroadcastChannel("shuffledp");
   #current: Opened | undefined;
   #shown = "";
@@ -122,10 +113,10 @@ class Page {
 
   constructor(
     private readonly store: IndexedDbStore,
-    private readonly settings: DeviceSettings,
+    settings: DeviceSettings,
   ) {
-    this.#sender = new Device(settings);
-    ({ account: this.#account, monitor: this.#monitor } = this.#sender);
+    this.#device = new Device(settings);
+    ({ account: this.#account, monitor: this.#monitor } = this.#device);
     this.#invitations = new Invitations(store);
   }
 
@@ -141,24 +132,15 @@ class Page {
     setInterval(() => void this.#catchUp(), 1000 * seconds);
   }
 
-  #device({ credential, credentialHash }: Opened): Device {
-    const secret = credential && { credential: credentialBytes(credential) };
-    const known = this.#devices.get(credentialHash);
-    const device = known ?? new Device({ ...this.settings, ...secret });
-    this.#devices.set(credentialHash, device);
-    return device;
-  }
-
   /** Send what is saved, fetch what could not be fetched, and check what arrived. */
   async #catchUp(isStart = false): Promise<void> {
     if (this.#isBusy || !navigator.onLine) return;
     this.#isBusy = true;
     try {
       for (const answer of await this.#account.answers()) {
-        if (answer.state === "pending") await this.#send(this.#sender, answer.digest);
-        if (isStart && stateOf(answer) === "unchecked") await this.#monitor.check(answer);
+        if (answer.state === "pending") await this.#send(answer.digest);
       }
-      await this.#monitor.checkDue();
+      await this.#monitor.checkDue(isStart);
       if (this.#mayAsk && this.#current) await this.#ask(this.#current);
       await this.#refresh();
     } catch (error) {
@@ -168,17 +150,17 @@ class Page {
     }
   }
 
-  /** Answer a task, or send its saved answer again if there is no value. */
-  async #send(device: Device, name: string, value?: Value, task?: CheckedTask): Promise<void> {
-    const digest = knownHex(name);
-    const tell = name === this.#current?.digest ? warn : () => undefined;
+  /** Answer the current task, or send a saved answer again, with its own credential. */
+  async #send(digest: string, value?: Value, checked?: CheckedTask): Promise<void> {
+    const tell = digest === this.#current?.digest ? warn : () => undefined;
+    const credential = credentialBytes(this.#current?.credential ?? "");
     try {
-      const { isRepeated, isSent, answer } = await device.contribute(digest, value ?? "", task);
-      if (isSent) await this.#invitations.arrived(name, answer.credentialHash, now());
+      const sending = this.#device.contribute(knownHex(digest), value ?? "", checked, credential);
+      const { isRepeated, isSent, answer } = await sending;
+      if (isSent) await this.#invitations.arrived(digest, answer.credentialHash, now());
       tell(isRepeated && value !== undefined ? word("answer_again") : "");
     } catch (error) {
       const isSaved = (await this.#account.find(digest)) !== null;
-      if (isSaved && isElsewhere(error)) await this.#account.markRefused(name);
       tell(...explained(error), isSaved ? "" : word("untouched"));
     }
     this.#tabs.postMessage("");
@@ -187,7 +169,7 @@ class Page {
   /** Show the answer to the current task, or its question, and the account. */
   async #refresh(): Promise<void> {
     const current = this.#current;
-    const answer = current ? await this.#account.find(knownHex(current.digest)) : null;
+    const answer = current ? await this.#account.find(current.digest) : null;
     const shown = answer ? stateOf(answer) : "question";
     const isNew = shown !== this.#shown;
     this.#shown = shown;
@@ -201,7 +183,7 @@ class Page {
   async #ask(invitation: Opened): Promise<void> {
     say(word("asking"));
     try {
-      const checked = await this.#device(invitation).read(knownHex(invitation.digest));
+      const checked = await this.#device.read(knownHex(invitation.digest));
       const { title, prompt } = checked.task;
       await this.#invitations.keep(invitation, title || prompt);
       this.#mayAsk = false;
@@ -240,7 +222,7 @@ class Page {
       progress.focus();
       say(word("answer_sending"));
       this.#isBusy = true;
-      await this.#send(this.#device(invitation), invitation.digest, value, checked);
+      await this.#send(invitation.digest, value, checked);
       this.#isBusy = false;
       say("");
       progress.replaceWith(send);
@@ -269,13 +251,12 @@ class Page {
     const state = stateOf(answer);
     const { credentialHash: used } = answer;
     const isAnother = used !== "" && used !== this.#current?.credentialHash;
-    const leaves = splitEvery(knownBase64(answer.leaves), HASH_BYTES).map(toHex);
     const receipt: Row[] = [
       [word("receipt_time"), arrivedAt ? moment(arrivedAt) : ""],
       [word("receipt_task"), answer.digest],
       [word("receipt_answer"), answer.envelopeHash],
       [word("receipt_signed"), answer.receipt],
-      [word("receipt_leaves"), leaves.join(" ")],
+      [word("receipt_leaves"), leavesOf(answer).map(toHex).join(" ")],
     ];
     show(
       word(`state ${state}`),
@@ -291,7 +272,7 @@ class Page {
 
   /** Return a link that saves what this device saw of the log, and an answer that was lost. */
   async #evidence(answer?: Answer): Promise<HTMLElement> {
-    const found = JSON.stringify({ answer, log: await this.#sender.evidence() }, null, 2);
+    const found = JSON.stringify({ answer, log: await this.#device.log.evidence() }, null, 2);
     const href = URL.createObjectURL(new Blob([found], { type: "application/json" }));
     const link = element("a", { href, download: "evidence.json" }, word("evidence"));
     return element("p", {}, link);

@@ -4,13 +4,12 @@ import type { Claim } from "../src/account";
 import { roundedUp, shareOf } from "../src/decimal";
 import type { CheckedTask } from "../src/device";
 import { centralTotal, localTotal } from "../src/policy";
-import { KEEP_SUM } from "../src/task/parts";
 import type { Task } from "../src/task/task";
 import { type Constants, constants } from "./constants.js";
 import { facts, paragraph, section } from "./dom";
-import { counted, oneIn, percent, word } from "./words";
+import { percent, quantity, word } from "./words";
 
-const witnesses = (count: number) => counted(count, "witness", "witnesses");
+const witnesses = (count: number) => quantity(count, "witness", "witnesses");
 
 /** Say what a report of the task holds. */
 function reported({ mechanism, domainSize, levelSizes, edges }: Task): string {
@@ -24,8 +23,8 @@ function reported({ mechanism, domainSize, levelSizes, edges }: Task): string {
     lie: percent(total - trueWeight, total),
     own: percent(trueWeight, trueWeight + otherWeight),
     yes: percent(otherWeight, trueWeight + otherWeight),
-    items: counted(domainSize, "possible answer"),
-    groups: counted(buckets, "group"),
+    items: quantity(domainSize, "possible answer"),
+    groups: quantity(buckets, "group"),
     levels: levelSizes.length,
   };
   const key = `${otherWeight ? "report" : "plain"} ${name}`;
@@ -37,15 +36,15 @@ function added({ lengths, levelSizes }: Task): string {
   const own = Math.max(1, levelSizes.length);
   const [least, most] = [(lengths[0] ?? own) - own, (lengths.at(-1) ?? own) - own];
   if (most === 0) return word("leaves_no_dummies");
-  const all = counted(most, "dummy report");
+  const all = quantity(most, "dummy report");
   const count = least < most ? `go ${least} to ${all}` : `${most > 1 ? "go" : "goes"} ${all}`;
   return word("leaves_dummies", { count });
 }
 
 /** Describe what leaves the device, and who sees what. */
 export function leaving(task: Task): HTMLElement {
-  const { shuffler, tokens, noise } = task;
-  const drops = shuffler.keepWeight < KEEP_SUM ? word("mixed_drops") : "";
+  const { shuffler, tokens, noise, keep } = task;
+  const drops = keep < 1 ? word("mixed_drops") : "";
   const adds = noise.distribution === "none" ? "" : word("mixed_adds");
   const names = { name: shuffler.name && ` ${shuffler.name}`, mixed: drops + adds };
   return section(
@@ -60,17 +59,14 @@ export function leaving(task: Task): HTMLElement {
 export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTMLElement {
   const { localEpsilon: local, centralEpsilon: central, delta } = task;
   const odds = (epsilon: number) => roundedUp(Math.exp(epsilon));
-  const people = counted(
+  const people = quantity(
     Math.max(1, shareOf(task.nMin, task.assumedHonestFraction)),
     "honest person",
     "honest people",
   );
-  const figures = {
-    people,
-    odds: odds(central),
-    delta: roundedUp(delta),
-    chance: oneIn(1 / delta),
-  };
+  // It knows its own dummies, and could subtract them from results that it sees.
+  const unseen = task.noise.distribution === "none" ? "" : word("protected_unseen");
+  const figures = { people, unseen, odds: odds(central), delta: roundedUp(delta) };
   const alone = Number.isFinite(local) ? word("protected_alone", { odds: odds(local) }) : "";
   return section(
     word("protected"),
@@ -114,7 +110,7 @@ export function spending(
     Number.isFinite(cap)
       ? word("account_cap", { spent: roundedUp(spent), cap: roundedUp(cap) })
       : roundedUp(spent);
-  const answers = counted(claims.length, "answer");
+  const answers = quantity(claims.length, "answer");
   return section(
     word("account"),
     paragraph(claims.length ? word("account_given", { answers }) : word("account_empty")),

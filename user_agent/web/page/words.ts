@@ -3,9 +3,6 @@
 import { filled, type Parameters } from "../src/errors";
 import words from "./words.json";
 
-const DOWN = { maximumSignificantDigits: 3, roundingMode: "floor" };
-const COUNT = new Intl.NumberFormat("en", DOWN as Intl.NumberFormatOptions);
-
 /** Return a text with its parameters filled in. */
 export function word(key: keyof typeof words, parameters: Parameters = {}): string {
   return filled(words[key], parameters);
@@ -16,20 +13,14 @@ export function asSentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`.replace(/([.?!])\.$/, "$1");
 }
 
-/** Write a date and time. */
 export function moment(seconds: number): string {
   const format = { dateStyle: "long", timeStyle: "short" } as const;
   return new Date(1000 * seconds).toLocaleString("en", format);
 }
 
 /** Write a count with its noun, such as "1 report" and "1200 reports". */
-export function counted(count: number, noun: string, plural = `${noun}s`): string {
+export function quantity(count: number, noun: string, plural = `${noun}s`): string {
   return `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
-}
-
-/** Write the n of a chance of one in n, with three digits, rounded down: the chance is no larger. */
-export function oneIn(number: number): string {
-  return COUNT.format(number);
 }
 
 /** Write a probability as a percentage, with three digits of what is smaller, it or the rest. */

@@ -5,8 +5,10 @@
  * user_agent/device_store.py. No true value is stored.
  */
 
-import { type Bytes, knownHex, sha256, toBase64, toHex } from "./bytes";
+import { type Bytes, knownBase64, knownHex, splitEvery, toBase64, toHex } from "./bytes";
+import { sha256 } from "./crypto/hashes";
 import { PolicyError, UnknownTaskError } from "./errors";
+import { HASH_BYTES } from "./log/merkle";
 import type { Records, Store } from "./store/store";
 
 export type State = "pending" | "arrived" | "refused";
@@ -42,14 +44,6 @@ export interface Answer {
   readonly token: string;
 }
 
-/** The token of a new answer: what to ask for, and with which credential. */
-export interface NewToken {
-  readonly key: Bytes;
-  readonly issuer: string;
-  readonly pending: Bytes;
-  readonly credential: Bytes;
-}
-
 /** What to save of a new answer. */
 export interface NewAnswer {
   readonly envelope: Bytes;
@@ -57,19 +51,24 @@ export interface NewAnswer {
   /** Whether the task lets the shuffler drop reports, so that a missing one proves nothing. */
   readonly isSampled: boolean;
   readonly deadline: number;
-  readonly tokens: NewToken | null;
+  /** The token to ask for, and with which credential; null without tokens. */
+  readonly token: {
+    readonly key: Bytes;
+    readonly issuer: string;
+    readonly pending: Bytes;
+    readonly credential: Bytes;
+  } | null;
 }
 
-/** Keys of answers begin with this. */
 const PREFIX = "answer ";
 const FINISHED = new Set<Inclusion>(["counted", "sampled", "unproven"]);
 
-/** The account of one person in a store. */
 export class Account {
   constructor(private readonly store: Store) {}
 
-  async find(digest: Bytes): Promise<Answer | null> {
-    return this.store.locked((records) => find(records, toHex(digest)));
+  /** Find the answer to a task by its digest in hexadecimal. */
+  find(digest: string): Promise<Answer | null> {
+    return this.store.locked((records) => find(records, digest));
   }
 
   answers(): Promise<Answer[]> {
@@ -83,25 +82,25 @@ export class Account {
    * `prepare` raises, nothing is charged.
    */
   async charge(
-    digest: Bytes,
+    digest: string,
     claim: Claim,
     check: (spent: readonly Claim[]) => void,
     prepare: () => Promise<NewAnswer>,
   ): Promise<{ readonly answer: Answer; readonly isRepeated: boolean }> {
     return this.store.locked(async (records) => {
-      const earlier = await find(records, toHex(digest));
+      const earlier = await find(records, digest);
       if (earlier) return { answer: earlier, isRepeated: true };
       const answers = await all(records);
       check(answers.map((answer) => answer.claim));
       const fresh = await prepare();
-      const { tokens } = fresh;
-      const tokenKey = tokens ? toHex(tokens.key) : "";
+      const { token } = fresh;
+      const tokenKey = token ? toHex(token.key) : "";
       if (tokenKey && answers.some((answer) => answer.tokenKey === tokenKey)) {
         throw new PolicyError("token_key_again");
       }
       const leaves = fresh.isSampled ? [] : fresh.leaves.map(toHex).sort();
       const answer: Answer = {
-        digest: toHex(digest),
+        digest,
         claim,
         state: "pending",
         inclusion: fresh.isSampled ? "sampled" : "unchecked",
@@ -111,38 +110,41 @@ export class Account {
         deadline: fresh.deadline,
         receipt: "",
         tokenKey,
-        issuer: tokens?.issuer ?? "",
-        pendingToken: toBase64(tokens?.pending ?? new Uint8Array()),
-        credential: toBase64(tokens?.credential ?? new Uint8Array()),
-        credentialHash: tokens ? toHex(await sha256(tokens.credential)) : "",
+        issuer: token?.issuer ?? "",
+        pendingToken: toBase64(token?.pending ?? new Uint8Array()),
+        credential: toBase64(token?.credential ?? new Uint8Array()),
+        credentialHash: token ? toHex(await sha256(token.credential)) : "",
         token: "",
       };
-      await records.put(`${PREFIX}${answer.digest}`, answer);
+      await records.put(`${PREFIX}${digest}`, answer);
       return { answer, isRepeated: false };
     });
   }
 
-  /** Change fields of a saved answer; return the changed answer. */
+  /**
+   * Change fields of a saved answer, and return it.
+   *
+   * What arrived stays so, and keeps no secret: a late token or refusal of another tab changes
+   * nothing. Once it was checked it keeps no bytes, but the leaves of missing reports as evidence.
+   */
   change(digest: string, changes: Partial<Answer>): Promise<Answer> {
-    return this.store.locked((records) => change(records, digest, () => changes));
+    return this.store.locked(async (records) => {
+      const answer = await find(records, digest);
+      if (answer === null) throw new UnknownTaskError("not_answered");
+      const changed = { ...answer, ...changes };
+      if ([answer.state, changed.state].includes("arrived")) {
+        Object.assign(changed, { state: "arrived", token: "", pendingToken: "", credential: "" });
+        if (FINISHED.has(changed.inclusion)) Object.assign(changed, { envelope: "", leaves: "" });
+      }
+      await records.put(`${PREFIX}${digest}`, changed);
+      return changed;
+    });
   }
+}
 
-  /** Record that the shuffler refused an answer, unless it has arrived. */
-  markRefused(digest: string): Promise<Answer> {
-    return this.store.locked((records) =>
-      change(records, digest, ({ state }) => ({ state: state === "arrived" ? state : "refused" })),
-    );
-  }
-
-  /** Record a verified receipt. */
-  markArrived(digest: string, receipt: Bytes): Promise<Answer> {
-    return this.change(digest, { state: "arrived", receipt: toBase64(receipt) });
-  }
-
-  /** Record the outcome of a check; the leaves of missing reports are kept as evidence. */
-  recordInclusion(digest: string, inclusion: Inclusion): Promise<Answer> {
-    return this.change(digest, { inclusion, ...(inclusion !== "missing" && { leaves: "" }) });
-  }
+/** Return the leaves of an answer that a check looks for, or found missing. */
+export function leavesOf(answer: Answer): Bytes[] {
+  return splitEvery(knownBase64(answer.leaves), HASH_BYTES);
 }
 
 async function find(records: Records, digest: string): Promise<Answer | null> {
@@ -151,21 +153,4 @@ async function find(records: Records, digest: string): Promise<Answer | null> {
 
 async function all(records: Records): Promise<Answer[]> {
   return (await records.all(PREFIX)) as Answer[];
-}
-
-async function change(
-  records: Records,
-  digest: string,
-  changes: (answer: Answer) => Partial<Answer>,
-): Promise<Answer> {
-  const answer = await find(records, digest);
-  if (answer === null) throw new UnknownTaskError("not_answered");
-  const changed = { ...answer, ...changes(answer) };
-  if (changed.state === "arrived") {
-    // A late token or receipt of another tab must not bring a secret back.
-    Object.assign(changed, { token: "", pendingToken: "", credential: "" });
-    if (FINISHED.has(changed.inclusion)) changed.envelope = "";
-  }
-  await records.put(`${PREFIX}${digest}`, changed);
-  return changed;
 }

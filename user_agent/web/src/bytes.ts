@@ -7,12 +7,10 @@ export type Bytes = Uint8Array<ArrayBuffer>;
 
 const ENCODER = new TextEncoder();
 
-/** Encode a text as UTF-8. */
 export function utf8(text: string): Bytes {
   return ENCODER.encode(text) as Bytes;
 }
 
-/** Concatenate bytes. */
 export function concat(...parts: readonly Uint8Array[]): Bytes {
   const joined = new Uint8Array(parts.reduce((total, part) => total + part.length, 0));
   let at = 0;
@@ -28,7 +26,6 @@ export function equal(left: Uint8Array, right: Uint8Array): boolean {
   return left.length === right.length && left.every((byte, at) => byte === right[at]);
 }
 
-/** Write bytes as lower-case hexadecimal. */
 export function toHex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -39,7 +36,6 @@ export function fromHex(text: string): Bytes | null {
   return Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
 }
 
-/** Write bytes as standard base64. */
 export function toBase64(bytes: Uint8Array): string {
   let binary = "";
   for (let at = 0; at < bytes.length; at += 0x8000) {
@@ -73,7 +69,6 @@ function undamaged(bytes: Bytes | null): Bytes {
   return bytes;
 }
 
-/** Read a big-endian integer. */
 export function toInteger(bytes: Uint8Array): bigint {
   return bytes.length ? BigInt(`0x${toHex(bytes)}`) : 0n;
 }
@@ -88,17 +83,4 @@ export function splitEvery(bytes: Bytes, size: number): Bytes[] {
   const pieces: Bytes[] = [];
   for (let at = 0; at < bytes.length; at += size) pieces.push(bytes.slice(at, at + size));
   return pieces;
-}
-
-function hashing(algorithm: string) {
-  return async (...parts: readonly Uint8Array[]): Promise<Bytes> =>
-    new Uint8Array(await crypto.subtle.digest(algorithm, concat(...parts)));
-}
-
-export const sha256 = hashing("SHA-256");
-export const sha384 = hashing("SHA-384");
-
-/** Return 16 hexadecimal digits of a public key's SHA-256, to show instead of the key. */
-export async function fingerprint(key: Uint8Array): Promise<string> {
-  return toHex(await sha256(key)).slice(0, 16);
 }

@@ -11,12 +11,10 @@ import type { Mechanism, Report } from "./mechanisms/mechanism";
 import { mechanismOf } from "./mechanisms/registry";
 import { drawBytes, shuffle, type Uniform } from "./random";
 import { SUBMISSION_ID_BYTES, type Task } from "./task/task";
-import { itemOf, type Value } from "./values";
 
 /** The bytes to send, and what the device needs later to check that they were counted. */
 export interface Prepared {
   readonly envelope: Bytes;
-  /** Hashes of the sealed reports. */
   readonly leaves: readonly Bytes[];
 }
 
@@ -39,14 +37,13 @@ export function drawReports(
   return shuffle(reports, uniform);
 }
 
-/** Prepare a submission; raise ValueRangeError if the value does not fit the task. */
+/** Prepare the submission of a valid item. */
 export async function prepare(
   task: Task,
   digest: Bytes,
-  value: Value,
+  item: number,
   uniform: Uniform,
 ): Promise<Prepared> {
-  const item = itemOf(task, value);
   const mechanism = await mechanismOf(task);
   const { suite, analyzerKey, shuffler } = task;
   const sealReport = sealer(suite, analyzerKey, sealContext(ANALYZER, digest));

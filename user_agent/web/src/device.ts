@@ -5,10 +5,10 @@
  * same bytes.
  */
 
-import { Account, type Answer, type NewToken } from "./account";
+import { Account, type Answer } from "./account";
 import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
-import { isValidReceipt, type SignedTask, verifyTask } from "./crypto/signing";
+import { isValidReceipt, verifyTask } from "./crypto/signing";
 import { PendingToken, TokenKey, tokenChallenge } from "./crypto/tokens";
 import {
   PeerError,
@@ -20,17 +20,14 @@ import {
 } from "./errors";
 import { InclusionMonitor } from "./inclusion/monitor";
 import type { NoteKey } from "./log/checkpoint";
-import { DeviceLog, type LogEvidence, type WitnessPolicy } from "./log/device_log";
+import { CLOCK_SKEW_SECONDS, DeviceLog, type WitnessPolicy } from "./log/device_log";
 import { checkTask, checkTotals, type Policy } from "./policy";
 import { SecureUniform, type Uniform } from "./random";
 import type { Store } from "./store/store";
-import { KEEP_SUM } from "./task/parts";
 import { parseTask, type Task } from "./task/task";
-import { ConnectService } from "./transport/connect";
 import { Issuer, Shuffler } from "./transport/services";
 import { itemOf, type Value } from "./values";
 
-const CLOCK_TOLERANCE_SECONDS = 300;
 const CHECK_SECONDS = 3600;
 
 /** What a device pins and where it calls; all of it is fixed before any task is seen. */
@@ -48,7 +45,7 @@ export interface DeviceSettings {
   readonly uniform?: Uniform;
   /** Seconds since 1970 UTC. */
   readonly now?: () => number;
-  /** Average number of seconds between checks that an answer was counted. */
+  /** Largest average number of seconds between checks that an answer was counted. */
   readonly checkSeconds?: number;
   /** Seconds since any moment, which never jump. */
   readonly elapsed?: () => number;
@@ -74,17 +71,16 @@ export interface Outcome {
   readonly answer: Answer;
 }
 
-/** The device of one person. */
 export class Device {
   readonly account: Account;
   readonly monitor: InclusionMonitor;
-  readonly #log: DeviceLog;
-  private readonly shuffler: Shuffler;
-  private readonly service: ConnectService;
-  private readonly issuer: Issuer | null;
-  private readonly uniform: Uniform;
-  private readonly now: () => number;
-  /** What `read` returned, for which digest. */
+  /** What this device saw of the log, to compare with other devices. */
+  readonly log: DeviceLog;
+  readonly #shuffler: Shuffler;
+  readonly #issuer: Issuer | null;
+  readonly #uniform: Uniform;
+  readonly #now: () => number;
+  /** What `read` returned, for which digest in hexadecimal. */
   readonly #checked = new WeakMap<CheckedTask, { digest: string; task: Task }>();
   readonly #underWay = new Map<string, Promise<boolean>>();
 
@@ -92,24 +88,19 @@ export class Device {
     const { policy, store, issuerUrl } = settings;
     checkPolicy(policy);
     checkAddresses(settings);
-    this.uniform = settings.uniform ?? new SecureUniform();
-    this.now = settings.now ?? (() => Date.now() / 1000);
+    this.#uniform = settings.uniform ?? new SecureUniform();
+    this.#now = settings.now ?? (() => Date.now() / 1000);
     this.account = new Account(store);
-    const { shufflerUrl } = settings;
-    this.service = new ConnectService(shufflerUrl, "shuffledp.v1.Shuffler", "the shuffler");
-    this.shuffler = new Shuffler(this.service);
-    this.issuer =
-      issuerUrl === undefined
-        ? null
-        : new Issuer(new ConnectService(issuerUrl, "shuffledp.v1.Issuer", "the issuer"));
-    const fetchLogged = this.shuffler.fetchLoggedTask.bind(this.shuffler);
-    this.#log = new DeviceLog(fetchLogged, store, settings.log, this.now);
+    this.#shuffler = new Shuffler(settings.shufflerUrl);
+    this.#issuer = issuerUrl === undefined ? null : new Issuer(issuerUrl);
+    const fetchLogged = this.#shuffler.fetchLoggedTask.bind(this.#shuffler);
+    this.log = new DeviceLog(fetchLogged, store, settings.log, this.#now);
     this.monitor = new InclusionMonitor(
-      this.shuffler,
+      this.#shuffler,
       this.account,
       policy.analyzer,
-      this.uniform,
-      this.now,
+      this.#uniform,
+      this.#now,
       settings.checkSeconds ?? CHECK_SECONDS,
       settings.elapsed ?? (() => performance.now() / 1000),
     );
@@ -130,39 +121,38 @@ export class Device {
     const task = parseTask(signed.bytes);
     const checking = new Set(checkingWitnesses.map((key) => toHex(key.identity.raw)));
     const checkedBy = [...checking].filter((key) => cosigners.has(key)).length;
-    const isRecomputed = await checkTask(task, policy, this.now(), checkedBy);
+    const isRecomputed = await checkTask(task, policy, this.#now(), checkedBy);
     const checked = { task, cosigners: cosigners.size, checkedBy, isRecomputed };
     this.#checked.set(checked, { digest: toHex(digest), task });
     return checked;
-  }
-
-  /** Return only the task of `read`. */
-  async task(digest: Bytes): Promise<Task> {
-    return (await this.read(digest)).task;
   }
 
   /**
    * Answer a task. If an answer is saved already, `value` is ignored.
    *
    * Given what `read` returned for this digest, it needs no connection until the answer is saved;
-   * anything else is read again. Raises what `read` does; ValueRangeError if the value does not fit; BudgetError if a total would be
-   * exceeded. Until the answer is saved nothing is charged; afterwards `resendPending` sends the
-   * same bytes.
+   * anything else is read again. Raises what `read` does; ValueRangeError if the value does not
+   * fit; BudgetError if a total would be exceeded. Until the answer is saved, with the credential to
+   * ask the issuer with, nothing is charged; afterwards `resendPending` sends the same bytes, unless
+   * a refusal was final.
    */
-  async contribute(digest: Bytes, value: Value, checked?: CheckedTask): Promise<Outcome> {
-    let answer = await this.account.find(digest);
-    let isRepeated = answer !== null;
-    if (answer === null) {
+  async contribute(
+    digest: Bytes,
+    value: Value,
+    checked?: CheckedTask,
+    credential = this.settings.credential ?? new Uint8Array(),
+  ): Promise<Outcome> {
+    const name = toHex(digest);
+    const earlier = await this.account.find(name);
+    let charged = earlier && { answer: earlier, isRepeated: true };
+    if (charged === null) {
       const known = checked && this.#checked.get(checked);
-      const isKnown = known?.digest === toHex(digest);
-      const task = isKnown ? known.task : await this.task(digest);
-      if (this.now() >= task.deadline) throw new PolicyError("deadline_passed");
-      itemOf(task, value);
-      ({ answer, isRepeated } = await this.#prepare(task, digest, value));
+      const { task } = known?.digest === name ? known : await this.read(digest);
+      charged = await this.#charge(task, digest, value, credential);
     }
-    const isSent = await this.#submit(answer);
-    const latest = (await this.account.find(digest)) ?? answer;
-    return { isRepeated, isSent, answer: latest };
+    const isSent = await this.#submit(name);
+    const answer = (await this.account.find(name)) ?? charged.answer;
+    return { isRepeated: charged.isRepeated, isSent, answer };
   }
 
   /** Submit the answers that have neither arrived nor been refused; return the failures. */
@@ -171,7 +161,7 @@ export class Device {
     for (const answer of await this.account.answers()) {
       if (answer.state !== "pending" || this.#underWay.has(answer.digest)) continue;
       try {
-        await this.#submit(answer);
+        await this.#submit(answer.digest);
       } catch (error) {
         if (!(error instanceof ShuffleDpError)) throw error;
         failures.push(error);
@@ -180,17 +170,13 @@ export class Device {
     return failures;
   }
 
-  /** Return what this device saw of the log, to compare with other devices. */
-  async evidence(): Promise<LogEvidence[]> {
-    return this.#log.evidence();
-  }
-
-  async #fetch(digest: Bytes): Promise<{ signed: SignedTask; cosigners: ReadonlySet<string> }> {
+  /** Fetch a task that is in the log; name this device's clock if it is at fault. */
+  async #fetch(digest: Bytes) {
     try {
-      return await this.#log.fetch(digest);
+      return await this.log.fetch(digest);
     } catch (error) {
-      const ahead = this.service.clockAhead;
-      if (error instanceof WitnessQuorumError && Math.abs(ahead) > CLOCK_TOLERANCE_SECONDS) {
+      const ahead = this.#shuffler.clockAhead;
+      if (error instanceof WitnessQuorumError && Math.abs(ahead) > CLOCK_SKEW_SECONDS) {
         const seconds = Math.round(Math.abs(ahead));
         throw new WitnessQuorumError("clock_off", { seconds }, { cause: error });
       }
@@ -198,78 +184,84 @@ export class Device {
     }
   }
 
-  #prepare(task: Task, digest: Bytes, value: Value) {
-    const { localEpsilon, centralEpsilon, delta, tokens } = task;
-    const { credential } = this.settings;
+  /** Charge the account, then prepare an answer and save it. */
+  #charge(task: Task, digest: Bytes, value: Value, credential: Bytes) {
+    const { localEpsilon, centralEpsilon, delta, deadline, tokens } = task;
+    if (this.#now() >= deadline) throw new PolicyError("deadline_passed");
+    if (tokens && !credential.length) throw new SettingsError("no_credential");
+    const item = itemOf(task, value);
     const claim = { localEpsilon, centralEpsilon, delta };
-    const check = checkTotals.bind(null, this.settings.policy);
     return this.account.charge(
-      digest,
+      toHex(digest),
       claim,
-      (spent) => check(spent, claim),
+      (spent) => checkTotals(this.settings.policy, spent, claim),
       async () => {
-        let saved: NewToken | null = null;
-        if (tokens) {
-          if (!credential) throw new SettingsError("no_credential");
-          const { key, issuer } = tokens;
-          const pending = PendingToken.draw(key, this.uniform);
-          saved = { key: key.der, issuer, pending, credential };
-        }
-        const prepared = await prepare(task, digest, value, this.uniform);
-        const isSampled = task.shuffler.keepWeight < KEEP_SUM;
-        return { ...prepared, isSampled, deadline: task.deadline, tokens: saved };
+        const token = tokens && {
+          key: tokens.key.der,
+          issuer: tokens.issuer,
+          pending: PendingToken.draw(tokens.key, this.#uniform),
+          credential,
+        };
+        const prepared = await prepare(task, digest, item, this.#uniform);
+        return { ...prepared, isSampled: task.keep < 1, deadline, token };
       },
     );
   }
 
-  /** Submit an answer, one call at a time; return whether this call's bytes arrived. */
-  async #submit(answer: Answer): Promise<boolean> {
-    const { digest } = answer;
-    const running = this.#underWay.get(digest);
-    if (running !== undefined) {
-      await running;
-      return false;
-    }
-    const sending = this.#send(digest).finally(() => this.#underWay.delete(digest));
-    this.#underWay.set(digest, sending);
+  /** Submit a task's answer, one call at a time; return whether this call's bytes arrived. */
+  async #submit(name: string): Promise<boolean> {
+    const running = this.#underWay.get(name);
+    if (running !== undefined) return running.then(() => false);
+    const sending = this.#send(name).finally(() => this.#underWay.delete(name));
+    this.#underWay.set(name, sending);
     return sending;
   }
 
   async #send(name: string): Promise<boolean> {
     const digest = knownHex(name);
-    const answer = await this.account.find(digest);
+    const answer = await this.account.find(name);
     if (answer === null || answer.state === "arrived") return false;
-    const token = await this.#token(answer, digest);
+    if (answer.state === "refused") throw new PolicyError("refused_before");
     const envelope = knownBase64(answer.envelope);
-    let receipt: Bytes;
+    const token = await this.#token(answer, digest);
+    const submitting = this.#shuffler.submit(digest, envelope, token);
+    // A shuffler that misjudges the token may be mended.
+    const receipt = await this.#final(name, submitting, "UNAUTHENTICATED");
+    const { shuffler } = this.settings.policy;
+    if (!(await isValidReceipt(shuffler, digest, envelope, receipt))) {
+      throw new PeerError("receipt");
+    }
+    await this.account.change(name, { state: "arrived", receipt: toBase64(receipt) });
+    return true;
+  }
+
+  /** Make a call for an answer; a refusal is final, unless it has the status of a passing one. */
+  async #final<T>(digest: string, calling: Promise<T>, passing: string): Promise<T> {
     try {
-      receipt = await this.shuffler.submit(digest, envelope, token);
+      return await calling;
     } catch (error) {
-      const isRefused = error instanceof PeerRefusalError && error.status !== "UNAUTHENTICATED";
-      if (isRefused) await this.account.markRefused(name);
+      const isFinal = error instanceof PeerRefusalError && error.status !== passing;
+      if (isFinal) await this.account.change(digest, { state: "refused" });
       throw error;
     }
-    const { shuffler } = this.settings.policy;
-    if (!(await isValidReceipt(shuffler, digest, envelope, receipt)))
-      throw new PeerError("receipt");
-    await this.account.markArrived(name, receipt);
-    return true;
   }
 
   /** Return the answer's token, got from the issuer at first; empty if it needs none. */
   async #token(answer: Answer, digest: Bytes): Promise<Bytes> {
     if (answer.token || !answer.pendingToken) return knownBase64(answer.token);
-    if (this.now() >= answer.deadline) {
-      await this.account.markRefused(answer.digest);
+    if (this.#now() >= answer.deadline) {
+      await this.account.change(answer.digest, { state: "refused" });
       throw new PolicyError("deadline_before_token");
     }
     const credential = knownBase64(answer.credential);
     const key = TokenKey.of(knownHex(answer.tokenKey));
-    if (!this.issuer || !credential.length || !key) throw new SettingsError("no_credential");
+    if (!this.#issuer || !credential.length || !key) throw new SettingsError("no_credential");
     const challenge = tokenChallenge(digest, answer.issuer);
     const pending = new PendingToken(key, challenge, knownBase64(answer.pendingToken));
     const blinded = await pending.blinded();
-    const signature = await this.issuer.issue(await key.keyId(), blinded, credential);
+    const issuing = this.#issuer.issue(await key.keyId(), blinded, credential);
+    // A spent cap of tokens is renewed with time; but the answer keeps its credential.
+    const signature = await this.#final(answer.digest, issuing, "RESOURCE_EXHAUSTED");
     const token = await pending.finalize(signature);
     const kept = { token: toBase64(token), pendingToken: "", credential: "" };
     await this.account.change(answer.digest, kept);

@@ -28,7 +28,6 @@ export class ShuffleDpError extends Error {
   }
 }
 
-/** Return an error's sentence. */
 export function sentence(key: MessageKey, parameters: Parameters = {}): string {
   return filled(messages[key], parameters);
 }
@@ -48,6 +47,11 @@ function kind(name: string, status: string, base: typeof ShuffleDpError = Shuffl
 
 /** A task breaks a rule. */
 export class TaskError extends kind("TaskError", "INVALID_ARGUMENT") {}
+/** Raise TaskError unless a rule of tasks holds. */
+export function ensure(holds: unknown, key: MessageKey, parameters?: Parameters): asserts holds {
+  if (!holds) throw new TaskError(key, parameters);
+}
+
 /** Bytes from outside are malformed: a message, a key, or a ciphertext. */
 export class WireError extends kind("WireError", "INVALID_ARGUMENT") {}
 /** A person's value lies outside the task's domain; the message never repeats the value. */
@@ -82,8 +86,8 @@ export class PeerRefusalError extends ShuffleDpError {
   override readonly name: string = "PeerRefusalError";
   override readonly status: string;
 
-  constructor(whom: string, status: string, reason: string) {
-    super("peer_refused", { whom, status, reason });
+  constructor(whom: string, status: string, reason: string, key?: MessageKey) {
+    super(key ?? "peer_refused", { whom, status, reason });
     this.status = status;
   }
 }

@@ -78,19 +78,13 @@ async function checkTokens({ tokens }: Task, policy: Policy): Promise<void> {
 /** Raise BudgetError if one more answer would exceed the person's totals. */
 export function checkTotals(policy: Policy, spent: readonly Claim[], claim: Claim): void {
   const together = [...spent, claim];
-  const local = localTotal(together);
   const tasks = spent.length;
-  if (!(local <= policy.totalLocalEpsilonCap)) {
+  const { totalLocalEpsilonCap, totalCentralEpsilonCap: cap, totalDeltaCap: delta } = policy;
+  if (!(localTotal(together) <= totalLocalEpsilonCap)) {
     const before = roundedUp(localTotal(spent));
     const more = roundedUp(claim.localEpsilon);
-    throw new BudgetError("local_budget", {
-      cap: policy.totalLocalEpsilonCap,
-      before,
-      tasks,
-      more,
-    });
+    throw new BudgetError("local_budget", { cap: totalLocalEpsilonCap, before, tasks, more });
   }
-  const { totalCentralEpsilonCap: cap, totalDeltaCap: delta } = policy;
   if (!(centralTotal(together, delta) <= cap)) {
     const before = roundedUp(centralTotal(spent, delta));
     const more = roundedUp(claim.centralEpsilon);
@@ -98,7 +92,6 @@ export function checkTotals(policy: Policy, spent: readonly Claim[], claim: Clai
   }
 }
 
-/** Return the sum of the local ε, rounded up. */
 export function localTotal(claims: readonly Claim[]): number {
   return sumUpper(claims.map((claim) => claim.localEpsilon));
 }

@@ -5,7 +5,7 @@
  */
 
 import { ValueRangeError } from "./errors";
-import { afterGroup, type Breakdown, GROUP_SEPARATOR } from "./task/domain";
+import { type Breakdown, GROUP_SEPARATOR } from "./task/domain";
 import { normalize } from "./task/readers";
 import type { Task } from "./task/task";
 
@@ -18,22 +18,21 @@ const NUMBER = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
 
 /** Return the item of a value; raise ValueRangeError if it does not fit the task. */
 export function itemOf(task: Task, value: Value): number {
-  const { breakdown, edges, labels, domainSize } = task;
-  const ofGroup = Math.floor(domainSize / task.groups);
-  let [rest, first, size] = [typeof value === "string" ? normalize(value) : value, 0, domainSize];
-  if (breakdown && (edges || typeof rest === "string")) {
-    const [text, group] = splitGroup(String(rest), breakdown);
-    [rest, first, size] = [text, group * ofGroup, ofGroup];
-  }
-  let item: number;
-  if (edges) item = edges.bucketOf(numberFrom(rest));
-  else if (typeof rest === "string") {
-    const own = labels.slice(first, first + size);
-    item = namedItem(rest, breakdown ? own.map(afterGroup) : own, size);
-  } else item = rest;
-  if (!Number.isInteger(item)) throw new ValueRangeError("not_an_item");
-  if (item < 0 || item >= size) throw new ValueRangeError("item_outside", { most: size - 1 });
-  return first + item;
+  const { breakdown, edges, domainSize } = task;
+  const given = typeof value === "string" ? normalize(value) : value;
+  if (!breakdown || !(edges || typeof given === "string")) return placeOf(task, given, domainSize);
+  const [rest, group] = splitGroup(String(given), breakdown);
+  const size = domainSize / task.groups;
+  return group * size + placeOf(task, rest, size);
+}
+
+/** Return the place of a value among the values of its group, or among all items. */
+function placeOf({ edges, valueLabels }: Task, value: Value, size: number): number {
+  const named = () => (typeof value === "string" ? namedItem(value, valueLabels, size) : value);
+  const place = edges ? edges.bucketOf(numberFrom(value)) : named();
+  if (!Number.isInteger(place)) throw new ValueRangeError("not_an_item");
+  if (place < 0 || place >= size) throw new ValueRangeError("item_outside", { most: size - 1 });
+  return place;
 }
 
 function numberFrom(value: Value): number {
@@ -57,16 +56,15 @@ function splitGroup(text: string, breakdown: Breakdown): [string, number] {
     throw new ValueRangeError("no_group", { attribute: breakdown.attribute, words });
   }
   const rest = text.slice(found.length).trimStart().slice(1);
-  return [rest.trim(), groups.indexOf(found)];
+  return [normalize(rest), groups.indexOf(found)];
 }
 
 /** Parse an item's label or number; with labels, a number needs a # before it. */
 function namedItem(text: string, labels: readonly string[], size: number): number {
-  const wanted = normalize(text);
-  const found = labels.map(normalize).indexOf(wanted);
+  const found = labels.map(normalize).indexOf(text);
   if (found >= 0) return found;
-  const digits = wanted.replace(/^#/, "");
-  if ((digits !== wanted || labels.length === 0) && ITEM.test(digits)) return Number(digits);
+  const digits = text.replace(/^#/, "");
+  if ((digits !== text || labels.length === 0) && ITEM.test(digits)) return Number(digits);
   if (labels.length === 0) throw new ValueRangeError("item_outside", { most: size - 1 });
   const words = labels.slice(0, LISTED).join(", ");
   throw new ValueRangeError("no_label", { words, most: size - 1 });

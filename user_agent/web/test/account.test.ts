@@ -5,21 +5,18 @@ import { BudgetError, PolicyError } from "../src/errors";
 import { MemoryStore } from "../src/store/store";
 
 const CLAIM = { localEpsilon: 1, centralEpsilon: 0.1, delta: 1e-6 };
-const [FIRST, SECOND] = [1, 2].map((n) => new Uint8Array(32).fill(n)) as [
-  Uint8Array<ArrayBuffer>,
-  Uint8Array<ArrayBuffer>,
-];
+const [FIRST, SECOND] = ["11".repeat(32), "22".repeat(32)];
 const LEAF = new Uint8Array(32).fill(9);
 
-const tokens = {
+const token = {
   key: Uint8Array.of(1),
   issuer: "a.example",
   pending: Uint8Array.of(2),
   credential: Uint8Array.of(3),
 };
 
-function charge(account: Account, digest: typeof FIRST, changes: Partial<NewAnswer> = {}) {
-  const fresh = { envelope: LEAF, leaves: [LEAF], isSampled: false, deadline: 1, tokens: null };
+function charge(account: Account, digest: string, changes: Partial<NewAnswer> = {}) {
+  const fresh = { envelope: LEAF, leaves: [LEAF], isSampled: false, deadline: 1, token: null };
   return account.charge(
     digest,
     CLAIM,
@@ -32,18 +29,19 @@ function charge(account: Account, digest: typeof FIRST, changes: Partial<NewAnsw
 
 test("a token key of an earlier task is refused, and nothing is charged", async () => {
   const account = new Account(new MemoryStore());
-  await charge(account, FIRST, { tokens });
-  await assert.rejects(charge(account, SECOND, { tokens }), PolicyError);
+  await charge(account, FIRST, { token });
+  await assert.rejects(charge(account, SECOND, { token }), PolicyError);
   assert.equal((await account.answers()).length, 1);
-  await charge(account, SECOND, { tokens: { ...tokens, key: Uint8Array.of(4) } });
+  await charge(account, SECOND, { token: { ...token, key: Uint8Array.of(4) } });
 });
 
 test("an answer that arrived is never marked as refused", async () => {
   const account = new Account(new MemoryStore());
   const { answer } = await charge(account, FIRST);
-  assert.equal((await account.markRefused(answer.digest)).state, "refused");
-  assert.equal((await account.markArrived(answer.digest, LEAF)).state, "arrived");
-  assert.equal((await account.markRefused(answer.digest)).state, "arrived");
+  const refused = { state: "refused" } as const;
+  assert.equal((await account.change(answer.digest, refused)).state, "refused");
+  assert.equal((await account.change(answer.digest, { state: "arrived" })).state, "arrived");
+  assert.equal((await account.change(answer.digest, refused)).state, "arrived");
 });
 
 test("of a task whose reports the shuffler may drop, none is looked for", async () => {
@@ -55,7 +53,7 @@ test("of a task whose reports the shuffler may drop, none is looked for", async 
 
 test("of answers at once that exceed a total together, the losers are not charged", async () => {
   const account = new Account(new MemoryStore());
-  const calls = [1, 2, 3, 4, 5].map((n) => charge(account, new Uint8Array(32).fill(n)));
+  const calls = [1, 2, 3, 4, 5].map((n) => charge(account, `${n}0`.repeat(32)));
   const outcomes = await Promise.allSettled(calls);
   assert.equal(outcomes.filter((one) => one.status === "fulfilled").length, 2);
   assert.equal((await account.answers()).length, 2);

@@ -55,7 +55,7 @@ try {
   found.repeated = outcomes.map((one) => one.isRepeated).sort();
   const later = await device();
   found.answers = (await later.account.answers()).map(({ state, receipt }) => [state, receipt.length]);
-  found.evidence = (await later.evidence()).length;
+  found.evidence = (await later.log.evidence()).length;
 } catch (error) {
   found.errors.push(String(error.stack ?? error));
 }

@@ -6,12 +6,12 @@ import {
   concat,
   fromBase64,
   knownBase64,
-  sha256,
   splitEvery,
   toBase64,
   toHex,
   utf8,
 } from "../src/bytes";
+import { sha256 } from "../src/crypto/hashes";
 import { ANALYZER, SHUFFLER } from "../src/crypto/hpke";
 import { Device } from "../src/device";
 import { SettingsError, type ShuffleDpError } from "../src/errors";
@@ -79,11 +79,11 @@ describe("a device", { concurrency: 24 }, () => {
   test("the size of the last checkpoint is sent, and evidence is kept", () =>
     withParties("grr", async (parties) => {
       const device = await parties.device();
-      await device.task(parties.digest);
-      await device.task(parties.digest);
+      await device.read(parties.digest);
+      await device.read(parties.digest);
       const sizes = parties.bodies("FetchTask").map((body) => JSON.parse(body).logSize);
       assert.deepEqual(sizes, ["0", "7"]);
-      const [evidence, ...others] = await device.evidence();
+      const [evidence, ...others] = await device.log.evidence();
       assert.deepEqual([evidence?.index, evidence?.refused, others.length], ["4", false, 0]);
     }));
 
@@ -102,7 +102,7 @@ describe("a device", { concurrency: 24 }, () => {
       ]);
       const later = await parties.device({ store });
       assert.deepEqual(await later.resendPending(), []);
-      assert.equal((await later.account.find(parties.digest))?.state, "arrived");
+      assert.equal((await later.account.find(parties.shown.digest))?.state, "arrived");
       assert.equal(new Set(parties.bodies("Submit")).size, 1);
       assert.equal(parties.bodies("Submit").length, 4);
     }));
@@ -144,7 +144,7 @@ describe("a device", { concurrency: 24 }, () => {
       const device = await parties.device();
       parties.reply("Submit", () => [200, { receipt: toBase64(new Uint8Array(64)) }]);
       await assert.rejects(device.contribute(parties.digest, 1), failsWith("PeerError"));
-      assert.equal((await device.account.find(parties.digest))?.state, "pending");
+      assert.equal((await device.account.find(parties.shown.digest))?.state, "pending");
     }));
 
   for (const [status, body, headers, name, state] of [
@@ -167,9 +167,45 @@ describe("a device", { concurrency: 24 }, () => {
         const device = await parties.device();
         parties.reply("Submit", () => [status, body, headers]);
         await assert.rejects(device.contribute(parties.digest, 1), failsWith(name));
-        assert.equal((await device.account.find(parties.digest))?.state, state);
+        assert.equal((await device.account.find(parties.shown.digest))?.state, state);
+        if (state !== "refused") return;
+        await assert.rejects(device.contribute(parties.digest, 1), failsWith("PolicyError"));
+        assert.equal(parties.bodies("Submit").length, 1);
       }));
   }
+
+  for (const [code, key, state] of [
+    ["already_exists", "answered_elsewhere", "refused"],
+    ["unauthenticated", "unaccepted_credential", "refused"],
+    ["failed_precondition", "peer_refused", "refused"],
+    ["resource_exhausted", "peer_refused", "pending"],
+  ] as const) {
+    test(`an answer whose token the issuer refuses as ${code} is ${state}`, () =>
+      withParties("mixdump", async (parties) => {
+        const device = await parties.device();
+        parties.reply("IssueToken", () => [400, { code, message: "no" }, FORESEEN]);
+        const isNamed = (error: ShuffleDpError) => error.key === key && error.reason === "no";
+        await assert.rejects(device.contribute(parties.digest, "bike"), isNamed);
+        assert.equal((await device.account.find(parties.shown.digest))?.state, state);
+        assert.equal((await device.resendPending()).length, Number(state === "pending"));
+      }));
+  }
+
+  test("a party whose certificate may be at fault is named with its address", () =>
+    withParties("grr", async (parties) => {
+      parties.reply("FetchTask", () => null);
+      const isAway = (error: ShuffleDpError) => error.key === "peer_away";
+      await assert.rejects((await parties.device()).read(parties.digest), isAway);
+      const shufflerUrl = parties.shuffler.url.replace("http:", "https:");
+      const device = await parties.device({ shufflerUrl });
+      await assert.rejects(device.read(parties.digest), (error: ShuffleDpError) => {
+        assert.equal(error.name, "PeerError");
+        assert.ok(
+          error.message.includes(`the shuffler does not answer at ${new URL(shufflerUrl).host}`),
+        );
+        return true;
+      });
+    }));
 
   test("a refusal's reason is no part of the sentence, and cannot turn a line around", () =>
     withParties("grr", async (parties) => {
@@ -177,6 +213,7 @@ describe("a device", { concurrency: 24 }, () => {
       const message = `Call +1\u202e\n${"x".repeat(500)}`;
       for (const [code, status] of [
         ["call_us_now", "UNKNOWN"],
+        ["constructor", "UNKNOWN"],
         ["not_found", "NOT_FOUND"],
       ]) {
         parties.reply("FetchTask", () => [400, { code, message }, FORESEEN]);
@@ -257,7 +294,7 @@ describe("a device", { concurrency: 24 }, () => {
         FORESEEN,
       ]);
       await device.monitor.checkDue();
-      const state = async () => (await device.account.find(parties.digest))?.inclusion;
+      const state = async () => (await device.account.find(parties.shown.digest))?.inclusion;
       assert.equal(await state(), "unchecked");
       parties.reply("GetInclusion", ({ prefix }) => [
         200,
@@ -266,14 +303,14 @@ describe("a device", { concurrency: 24 }, () => {
       await device.monitor.checkDue();
       await device.monitor.checkDue();
       assert.equal(await state(), "counted");
-      const answer = await device.account.find(parties.digest);
+      const answer = await device.account.find(parties.shown.digest);
       assert.deepEqual([answer?.envelope, answer?.leaves], ["", ""]);
       assert.equal(answer?.envelopeHash.length, 64);
       const other = await parties.device();
       await other.contribute(parties.digest, 1);
       await other.monitor.checkDue();
       await other.monitor.checkDue();
-      const lost = await other.account.find(parties.digest);
+      const lost = await other.account.find(parties.shown.digest);
       assert.equal(lost?.inclusion, "missing");
       assert.notEqual(lost?.leaves, "");
     }));

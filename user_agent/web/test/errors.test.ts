@@ -22,7 +22,11 @@ test("every sentence is used, and every parameter of it is given", () => {
   for (const [key, text] of Object.entries(messages)) {
     const wanted = Array.from(text.matchAll(/\{(\w+)\}/g), ([, name = ""]) => name);
     assert.doesNotMatch(text.replace(/\{\w+\}/g, ""), /[{}]/);
-    const uses = [...code.matchAll(new RegExp(`\\(\\s*"${key}"(?:,\\s*(\\{[^}]*\\}|\\w+))?`, "g"))];
+    const uses = [
+      ...code.matchAll(
+        new RegExp(`(?:\\(|[^"],|\\?\\?)\\s*"${key}"(?:,\\s*(\\{[^}]*\\}|\\w+))?`, "g"),
+      ),
+    ];
     assert.ok(code.includes(`"${key}"`) && uses.length >= Math.sign(wanted.length), key);
     for (const [use, given = ""] of uses) {
       const defined = new RegExp(`\\b${given}\\b[^=\\n]*= \\[?(\\{[^}]*\\})`).exec(code)?.[1];

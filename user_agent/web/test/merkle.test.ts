@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Bytes, sha256, utf8 } from "../src/bytes";
+import { type Bytes, utf8 } from "../src/bytes";
+import { sha256 } from "../src/crypto/hashes";
 import { ProofError } from "../src/errors";
 import { isConsistent, leafHash, verifyInclusion } from "../src/log/merkle";
 

@@ -21,7 +21,7 @@ async function answered(parties: Parties, leaves: Bytes) {
   const device = await parties.device();
   await device.contribute(parties.digest, 1);
   await device.account.change(parties.shown.digest, { leaves: toBase64(leaves) });
-  const inclusion = async () => (await device.account.find(parties.digest))?.inclusion;
+  const inclusion = async () => (await device.account.find(parties.shown.digest))?.inclusion;
   return { device, inclusion };
 }
 
@@ -51,7 +51,7 @@ test("of many reports 64 are drawn, once, before any prefix is sent", () =>
   withParties("grr", async (parties) => {
     const all = Array.from({ length: 300 }, (_, n) => createHash("sha256").update(`${n}`).digest());
     const { device, inclusion } = await answered(parties, concat(...all));
-    const kept = async () => (await device.account.find(parties.digest))?.leaves ?? "";
+    const kept = async () => (await device.account.find(parties.shown.digest))?.leaves ?? "";
     const before: string[] = [];
     parties.reply("GetInclusion", ({ prefix }) =>
       prefix ? NOT_YET : [200, parties.shown.inclusion],
@@ -94,4 +94,29 @@ test("a second commitment to one batch proves nothing, even if it is signed", ()
     await device.monitor.checkDue();
     assert.equal(asked(parties).length, 1);
     assert.equal(await inclusion(), "unchecked");
+  }));
+
+test("an open device asks again after pauses that double up to the longest", () =>
+  withParties("grr", async (parties) => {
+    let seconds = 0;
+    const device = await parties.device({ checkSeconds: 1000, elapsed: () => seconds });
+    await device.contribute(parties.digest, 1);
+    parties.reply("GetInclusion", () => NOT_YET);
+    const times: number[] = [];
+    const calls = () => parties.bodies("GetInclusion").length;
+    for (; seconds < 7200; seconds += 5) {
+      await device.monitor.checkDue();
+      if (calls() > times.length) times.push(seconds);
+    }
+    assert.ok(times.length >= 9 && (times[0] ?? 99) <= 35, String(times));
+    for (const [at, time] of times.slice(0, -1).entries()) {
+      const pause = Math.min(1000, 60 * 2 ** at);
+      const gap = (times[at + 1] ?? 0) - time;
+      assert.ok(gap >= pause / 2 && gap <= 1.5 * pause + 5, `${gap} after ${time}`);
+    }
+    await device.monitor.checkDue(true);
+    assert.equal(calls(), times.length + 1);
+    seconds += 45;
+    await device.monitor.checkDue();
+    assert.equal(calls(), times.length + 2);
   }));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Invitations, readFragment } from "../page/invitations";
-import { oneIn, percent } from "../page/words";
+import { percent, word } from "../page/words";
 import { MemoryStore } from "../src/store/store";
 
 const DIGEST = "ab".repeat(32);
@@ -36,9 +36,13 @@ test("the hundred invitations that were opened last are kept", async () => {
   assert.deepEqual([kept[0]?.openedAt, kept.at(-1)?.openedAt], [101, 2]);
 });
 
-test("a chance is never written smaller than it is, nor a share as all", () => {
-  assert.equal(oneIn(1 / 1.5e-6), "666,000");
-  assert.equal(oneIn(1e6), "1,000,000");
+test("delta is added to what the odds bound, not the chance that they fail to", () => {
+  const figures = { unseen: "", people: "9 honest people", odds: "2", delta: "0.000001" };
+  const written = word("protected_central", figures);
+  assert.match(written, /at most 2 times as likely .*, plus a probability of at most 0\.000001\.$/);
+});
+
+test("a share is never written as none or all", () => {
   const written = (part: bigint) => [percent(part, 100000n), percent(100000n - part, 100000n)];
   assert.deepEqual(written(1n), ["0.001%", "99.999%"]);
   assert.deepEqual(written(50000n), ["50%", "50%"]);

@@ -94,7 +94,7 @@ const shared = await sharedSettings();
 const reader = new Device({ ...shared, store: new MemoryStore() });
 const asked: Asked[] = [];
 for (const { digest, values } of plan.tasks) {
-  const task = await persistently(() => reader.task(hex(digest)));
+  const { task } = await persistently(() => reader.read(hex(digest)));
   asked.push({ digest, values, task, mechanism: await mechanismOf(task), sent: {}, arrived: 0 });
 }
 

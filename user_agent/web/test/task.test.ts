@@ -80,3 +80,23 @@ test("what would make the shuffler or a reader stumble is refused", () => {
     assert.throws(() => parseTask(utf8(whole.replace(old, fresh))), TaskError, fresh);
   }
 });
+
+test("a chain of shufflers, and views with unlike noise, are refused by name", () => {
+  const { task } = vectors("transcript-hierarchy");
+  const { shufflers } = JSON.parse(task);
+  const [only] = shufflers;
+  const noise = [only.noise[0], { distribution: "binomial", trials: 8 }];
+  for (const [changed, key] of [
+    [[only, only], "shuffler_count"],
+    [[], "shuffler_count"],
+    [[{ ...only, noise }], "noise_of_views"],
+    [[{ ...only, noise: noise.slice(0, 1) }], "noise_of_views"],
+  ]) {
+    const text = task.replace(JSON.stringify(shufflers), JSON.stringify(changed));
+    assert.notEqual(text, task);
+    assert.throws(
+      () => parseTask(utf8(text)),
+      (error) => (error as TaskError).key === key,
+    );
+  }
+});

@@ -127,7 +127,8 @@ const STEPS: Record<string, (shown: Transcript) => unknown> = {
   value: (shown) => void itemOf(parseTask(utf8(shown.task)), shown.value),
   seal: async (shown) => {
     const [{ value, draws }] = shown.answers;
-    await prepare(parseTask(utf8(shown.task)), hex(shown.digest), value, new RepeatedDraws(draws));
+    const task = parseTask(utf8(shown.task));
+    await prepare(task, hex(shown.digest), itemOf(task, value), new RepeatedDraws(draws));
   },
   receipt: received,
   inclusion: included,

@@ -75,10 +75,10 @@ def test_tokens_change_who_must_be_honest() -> None:
     assert [0.0] * 4 == [row.epsilon for row in tokened[-4:]]
     assert plain[0].epsilon == tokened[0].epsilon < alone < 1.9
     assert alone == plain[1].epsilon == tokened[3].epsilon
-    assert any("the analyzer alone can leave you alone" in each for each in plain[0].assumptions)
+    assert any("make up every answer but yours" in each for each in plain[0].assumptions)
     said = " ".join(tokened[0].assumptions)
     assert "5,000 of the 5,000 people who each spent a token, you among them" in said
-    assert "leave you alone" not in said
+    assert "make up every answer" not in said
 
 
 def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:

@@ -79,7 +79,7 @@ def test_the_longest_idle_call_of_the_largest_holder_is_displaced() -> None:
     """Not one whose request has arrived."""
     limit = ConcurrencyLimit(6, 6)
     first, second, third, *others = _take(limit, "a:1", "a:1", "a:2", "a:1", "b:1", "b:1")
-    limit.settle(first)
+    limit.arrived(first)
     _take(limit, "c:1")
 
     assert [False, True, False] == [call.is_displaced for call in (first, second, third)]
@@ -103,7 +103,7 @@ def test_all_places_in_use_by_requests_is_an_overload() -> None:
     """A connection that holds some of them is beyond its share."""
     limit = ConcurrencyLimit(4, 4)
     for call in _take(limit, "a:1", "a:1", "b:1", "c:1"):
-        limit.settle(call)
+        limit.arrived(call)
 
     assert not limit.take(Caller("d:1"))
     assert OverloadError is type(limit.refusal(_peer("d:1"), "full"))
@@ -114,7 +114,7 @@ def test_all_places_in_use_by_requests_is_an_overload() -> None:
 async def _hold(queue: Queue, order: list[str], peer: str, release: asyncio.Event) -> None:
     call = Caller(peer)
     await queue.enter(call, _LONG)
-    queue.settle(call)
+    queue.arrived(call)
     order.append(peer)
     await release.wait()
     queue.leave(call)
@@ -160,7 +160,7 @@ async def test_a_slot_goes_to_the_call_that_holds_least(
     held = [Caller(peer) for peer in holding]
     for call in held:
         await queue.enter(call, _LONG)
-        queue.settle(call)
+        queue.arrived(call)
     over = asyncio.Event()
     over.set()
     following = [asyncio.create_task(_hold(queue, order, peer, over)) for peer in waiting]

@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import json
+import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_network
@@ -17,11 +19,12 @@ from common import errors
 from common.errors import ConnectionLimitError, OverloadError, ShuffleDpError, WireError
 from common.runtime.access import CALLS, CallKind
 from common.runtime.admission import Admission
-from common.runtime.http_edge import MAX_BODY_BYTES, HttpEdge
+from common.runtime.http_edge import MAX_BODY_BYTES, MAX_SHORT_BYTES, HttpEdge, read_json
 from common.runtime.http_settings import HttpSettings
 from common.runtime.peer import Peer
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
 from shuffler.servicer import ShufflerServicer
+from tests.support.http_attacks import MANY_LISTS
 from tests.support.http_calls import JSON, PROTO, AsgiCall
 
 _SUBMIT: Final = "/shuffledp.v1.Shuffler/Submit"
@@ -243,6 +246,29 @@ async def test_a_wrong_header_is_refused_before_the_body_is_read(
     assert bool(message) == bool(answer.body) == ("shuffledp-foreseen" in answer.fields)
 
 
+async def test_only_a_submission_may_be_long(edge: Edge) -> None:
+    """Any other request has a lower limit, which is checked before the body is read."""
+    call = AsgiCall(_FETCH, [b""], fields={"content-length": str(MAX_SHORT_BYTES + 1)})
+    answer = await call.of(edge.app)
+    assert (400, 0) == (answer.status, call.reads)
+    assert "the limit of this call is 16384" in answer.body.decode()
+
+
+def test_no_json_takes_much_longer_to_parse_than_an_honest_submission() -> None:
+    """A million lists took 30 times as long, in the event loop that serves everybody."""
+    envelope = base64.b64encode(bytes(MAX_BODY_BYTES // 2)).decode()
+    honest = json.dumps({"taskDigest": "A" * 43 + "=", "envelope": envelope}).encode()
+
+    def cost(body: bytes) -> float:
+        begun = time.process_time()
+        with suppress(WireError):
+            read_json(shuffler_pb2.SubmitRequest.FromString, body)
+        return time.process_time() - begun
+
+    costs = [(cost(MANY_LISTS), cost(honest)) for _ in range(5)]
+    assert min(each for each, _ in costs) < 3 * min(each for _, each in costs)
+
+
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
@@ -356,7 +382,7 @@ async def test_both_edges_share_their_limits(edge: Edge) -> None:
         for number in range(call.kind.value.calls)
     ]
     for one in held:
-        one.settle()
+        one.arrived()
     refused = AsgiCall(_SUBMIT, [_ENVELOPE])
     answer = await refused.of(edge.app)
     assert (429, "resource_exhausted") == answer.error[:2]

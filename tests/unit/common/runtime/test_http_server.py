@@ -1,6 +1,7 @@
 """HTTP connections over raw sockets: what is no request, what comes too slowly, and shares."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest_asyncio
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from common.errors import SettingsError
-from common.runtime import http_server
+from common.runtime import http_server, logs
 from common.runtime.clock import SystemClock
 from common.runtime.http_server import HttpServer, ServerCertificate
 from common.runtime.http_settings import host_names
@@ -284,14 +285,18 @@ async def test_a_body_is_not_read_before_the_application_asks(
     await server.stop(0)
 
 
-async def test_a_failure_of_the_application_shows_nothing(
+async def test_a_failure_of_the_application_is_logged_by_its_place_alone(
     echo: tuple[HttpServer, Echo], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither to the client nor in the log."""
+    """Neither client nor log see what it says: it may name a caller."""
     answer = await _talk(echo[0].address, b"GET /fail HTTP/1.1\r\nhost: a\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 500")
     assert b"secret" not in answer
-    assert [] == caplog.records
+    [record] = caplog.records
+    line = json.loads(logs._JsonLines().format(record))
+    assert {"level", "event", "where", "error"} == line.keys()
+    assert ("ERROR", "ValueError") == (line["level"], line["error"])
+    assert line["where"].startswith("test_http_server.py:")
 
 
 async def test_a_full_server_lets_a_newcomer_displace_an_idle_connection(

@@ -115,7 +115,8 @@ async def started(
     if request.param is analyzer.server:
         settings: Any = AnalyzerSettings(**fields)
     elif request.param is user_agent.server:
-        fields |= {"analyzer_identity": identity, "shuffler_identity": identity}
+        other = SigningIdentity.generate().public_identity().raw.hex()
+        fields |= {"analyzer_identity": identity, "shuffler_identity": other}
         fields |= {"shuffler": "127.0.0.1:1", "allow_tasks_without_tokens": True}
         fields |= {"allow_unlogged_tasks": True}
         settings = UserAgentSettings(**fields)

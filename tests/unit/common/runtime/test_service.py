@@ -20,11 +20,13 @@ from common.runtime.tls import development_files
 from tests.support.issuers import people_file
 from tests.support.scrapes import series_of, value
 
-_IDENTITY: Final = SigningIdentity(bytes(32)).public_identity().raw.hex()
+_IDENTITY, _OTHER = (
+    SigningIdentity(bytes(31) + n).public_identity().raw.hex() for n in (b"0", b"1")
+)
 _OF_DEVICES: Final = {
     "shuffler": "127.0.0.1:1",
     "analyzer_identity": _IDENTITY,
-    "shuffler_identity": _IDENTITY,
+    "shuffler_identity": _OTHER,
     "allow_tasks_without_tokens": True,
     "allow_unlogged_tasks": True,
 }
@@ -82,7 +84,9 @@ async def test_a_certificate_for_http_alone_is_checked_and_watched(tmp_path: Pat
     await service.stop()
 
     clock.seconds += 400 * 86_400
-    with pytest.raises(SettingsError, match=r"the certificate expired on 2002-09-09\. Renew it$"):
+    with pytest.raises(
+        SettingsError, match=r"the certificate in \S+\.pem expired on 2002-09-09\. Renew it$"
+    ):
         await service.serve("shuffledp.v1.Issuer", http=serve_http)
     await service.stop()
 

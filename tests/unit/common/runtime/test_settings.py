@@ -139,7 +139,7 @@ _HTTP: Final = f"{_GOOD}http_listen = '127.0.0.1:0'\n"
         (_HTTP + "http_proxies = ['0.0.0.0/0']", "must not be all addresses"),
         (_HTTP + "http_origins = ['https://a.example:443']", "without the scheme's own port"),
         (_HTTP + "http_origins = ['http://a.example:80']", "without the scheme's own port"),
-        (_GOOD + "relays = ['relay.example']", "must be networks such as 192.0.2.0/24"),
+        (_GOOD + "relays = ['relay.example']", "^relays must be networks such as 192.0.2.0/24"),
     ],
 )
 def test_settings_of_http_that_break_a_rule_stop_the_start(

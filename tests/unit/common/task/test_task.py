@@ -339,14 +339,15 @@ _PAGE = (_ROOT / "docs" / "wire.md").read_text("utf-8")
 _VECTORS = json.loads(FILE.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("name", "task"), accepted_tasks().items(), ids=lambda name: str(name)[:9])
-def test_a_tasks_canonical_bytes_never_change(name: str, task: Task) -> None:
+def test_a_tasks_canonical_bytes_never_change() -> None:
     """A task of every protocol keeps the bytes and the digest that earlier versions gave."""
-    vector = _VECTORS["accepted"][name]
+    tasks, vectors = accepted_tasks(), _VECTORS["accepted"]
 
-    assert vector["bytes"].encode() == task.to_bytes()
-    assert vector["digest"] == digest_of(task.to_bytes()).hex()
-    assert task == Task.from_bytes(vector["bytes"].encode())
+    assert tasks.keys() == vectors.keys()
+    for name, task in tasks.items():
+        assert vectors[name]["bytes"].encode() == task.to_bytes()
+        assert vectors[name]["digest"] == digest_of(task.to_bytes()).hex()
+        assert task == Task.from_bytes(vectors[name]["bytes"].encode())
 
 
 @pytest.mark.parametrize("reason", _VECTORS["refused"])

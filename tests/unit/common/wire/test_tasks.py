@@ -14,10 +14,10 @@ from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.wire import fields, tasks
 from protos.shuffledp.v1 import analyzer_pb2
+from tests.support.example_tasks import DRAFTS, listed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import draft
-from tests.support.wire_parsers import DRAFTS, _summary
 
 _SIGNED = SignedTask(task_bytes=b"task", signature=bytes(64))
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
@@ -48,7 +48,7 @@ def test_a_published_task_and_its_state_are_read_back() -> None:
         with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
             fields.digest_from_wire(bytes(length))
     summaries = [
-        dataclasses.replace(_summary(state), task_digest=TaskDigest(bytes([number]) * 32))
+        dataclasses.replace(listed(state), task_digest=TaskDigest(bytes([number]) * 32))
         for number, state in enumerate(TaskState)
     ]
 

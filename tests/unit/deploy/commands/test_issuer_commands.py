@@ -1,7 +1,5 @@
 """`shuffledp issuer`, as an operator types it."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from issuer.settings import IssuerSettings
 from issuer.token_keys import TokenKeys
 from tests.support.command_line import shown, shown_json
 from tests.support.issuers import ISSUER_NAME, people_file
+from tests.support.loop_thread import LoopThread
 
 
 def test_each_person_gets_an_invitation(tmp_path: Path) -> None:
@@ -76,21 +75,17 @@ def test_a_file_of_names_that_breaks_a_rule_writes_nothing(tmp_path: Path, conte
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """The address of an issuer that runs in a thread."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    thread = LoopThread()
     settings = IssuerSettings(
         state_directory=tmp_path / "issuer",
         tls_directory=tmp_path / "tls",
         issuer_name=ISSUER_NAME,
         people=people_file(tmp_path / "people.txt"),
     )
-    service = asyncio.run_coroutine_threadsafe(issuer.server.start(settings), loop).result()
+    service = thread.run(issuer.server.start(settings))
     yield service.address
-    asyncio.run_coroutine_threadsafe(service.stop(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    thread.run(service.stop())
+    thread.stop()
 
 
 def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> None:

@@ -1,5 +1,7 @@
 """What an operator is told of a published task, by `task create` and by `series publish`."""
 
+import re
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from deploy.commands.publication import Publication
 from tests.support.printing import printed
 from tests.support.tasks import published
-from tests.support.tokens import TOKENS
+from tests.support.tokens import TOKENS, token_spec
 
 _AWAY = {"witness/1": "", "witness/2": "the witness does not answer"}
 
@@ -33,6 +35,15 @@ def test_witnesses_that_have_not_cosigned_are_named(
     assert shown in printed(found.show, width=300)
     expected = None if cosigned is None else {name: not why for name, why in cosigned.items()}
     assert expected == fields["cosigned"]
+
+
+def test_a_task_that_closes_within_minutes_is_published_with_a_warning() -> None:
+    """A slip such as 12s for 12h leaves devices no time."""
+    deadline = int(time.time()) + 12
+    hasty = Publication(published(tokens=token_spec(end=deadline), deadline=deadline).signed, None)
+
+    [warning] = hasty.warnings
+    assert re.fullmatch(r"the deadline is in 1\d seconds; few devices answer before", warning)
 
 
 def test_a_task_without_tokens_is_named_whenever_it_was_published() -> None:

@@ -1,13 +1,16 @@
-"""`shuffledp up`: options that cannot work."""
+"""`shuffledp up`: options that cannot work, and parties that do not answer."""
 
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
-from common.errors import SettingsError, UsageError
+from common.errors import PeerError, PeerRefusalError, SettingsError, UsageError
 from common.runtime.certificates import Authority
 from common.runtime.state_directory import StateDirectory
-from deploy.clients.page_cluster import WebHost
+from common.task_digest import TaskDigest
+from deploy.clients import page_cluster
+from deploy.clients.page_cluster import PageCluster, WebHost
 from tests.support.command_line import shown
 
 
@@ -77,3 +80,45 @@ def test_a_second_up_in_a_folder_is_refused(tmp_path: Path) -> None:
         pytest.raises(SettingsError, match=rf"{tmp_path}: .* in use .* --folder"),
     ):
         shown("up", "--folder", str(tmp_path))
+
+
+class _Operator:
+    """Gives what it is made with, one for each call, or raises it."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = iter(answers)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close nothing."""
+
+    async def progress(self, _digest: TaskDigest) -> object:
+        """Answer once more."""
+        answer = next(self.answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def test_only_a_task_that_nobody_opened_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shuffler that does not answer is told, and a refusal of another kind ends the watch."""
+    unopened, away, refused = (
+        PeerRefusalError("NOT_FOUND", "unopened"),
+        PeerError("away"),
+        PeerRefusalError("UNAUTHENTICATED", "wrong token"),
+    )
+    operator: Any = _Operator(unopened, away, "progress", refused)
+    monkeypatch.setattr(page_cluster, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(PageCluster, "shuffler_operator", lambda _: operator)
+    monkeypatch.setattr(PageCluster, "check", lambda _: None)
+    told: list[str] = []
+    watching: Any = PageCluster(tmp_path, ["Ada"]).watch(TaskDigest(bytes(32)), told.append)
+
+    assert "progress" == await anext(watching)
+    assert ["away"] == told
+    with pytest.raises(PeerRefusalError, match="wrong token"):
+        await anext(watching)

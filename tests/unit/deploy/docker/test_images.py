@@ -82,8 +82,10 @@ runpy.run_module("publisher", run_name="__main__", alter_sys=True)
 
 def _pins(folder: Path) -> dict[str, str]:
     """Return the variables that `make up` sets, with a free port of this machine."""
-    identity = SigningIdentity.generate().public_identity().raw.hex()
     witness = load_witness_key(StateDirectory.open(folder / "witness"), "witness")[1].to_text()
-    pins = {f"{party}_IDENTITY": identity for party in ("ANALYZER", "SHUFFLER", "ISSUER")}
+    pins = {
+        f"{party}_IDENTITY": SigningIdentity.generate().public_identity().raw.hex()
+        for party in ("ANALYZER", "SHUFFLER", "ISSUER")
+    }
     pins |= {"WITNESSES": json.dumps([witness]), "LISTEN": "127.0.0.1:0"}
     return {f"SHUFFLEDP_PUBLISHER_{name}": value for name, value in pins.items()}

@@ -21,10 +21,10 @@ from common.task_digest import TaskDigest
 from common.wire.results import result_to_wire
 from common.wire.tasks import description_to_wire, summaries_to_wire
 from tests.support.command_line import run_command
+from tests.support.example_tasks import listed
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.protocol_tasks import protocol_task
 from tests.support.results import guarantee
-from tests.support.wire_parsers import _summary
 
 _FILES: Final = ("csv", "parquet", "html")
 _TEXTS: Final = kind_collected("string")
@@ -32,7 +32,7 @@ _TEXTS: Final = kind_collected("string")
 
 def _analyzer(signed: SignedTask, result: Result) -> grpc.GenericRpcHandler:
     """Return an analyzer with one task and this result."""
-    summary = dataclasses.replace(_summary(TaskState.RELEASED), task_digest=signed.digest())
+    summary = dataclasses.replace(listed(TaskState.RELEASED), task_digest=signed.digest())
     answers = {
         "GetResult": [result_to_wire(result).SerializeToString()],
         "DescribeTask": [description_to_wire(signed, summary).SerializeToString()],

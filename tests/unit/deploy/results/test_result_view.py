@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -160,40 +161,40 @@ def _few_means(labels: tuple[str, ...], size: int) -> ResultView:
     return result_view(means, task, most=9)
 
 
-_LABELLED: Final = kind_task("rappor", labels=CANDIDATES, domain_size=3, texts=None)
-"""A task of basic RAPPOR, whose users hold only its labels."""
-
-
 def _labelled(candidates: tuple[str, ...] = ()) -> ResultView:
-    return result_view(bit_table(_LABELLED), _LABELLED, most=9, candidates=candidates)
+    """View a result of basic RAPPOR, whose users hold only the labels of the task."""
+    task = kind_task("rappor", labels=CANDIDATES, domain_size=3, texts=None)
+    return result_view(bit_table(task), task, most=9, candidates=candidates)
 
 
-_VIEWS: Final = {
-    **{kind: _view(kind) for kind in _KINDS},
-    **{f"{kind} beside the truth": _known(kind) for kind in _KINDS},
-    "biased means: noise alone": _view("vector", unbiased=False),
-    "biased means beside the truth": _known("vector", unbiased=False),
-    "a key without reports has no row but a note": _view(
+_VIEWS: Final[dict[str, Callable[[], ResultView]]] = {
+    **{kind: partial(_view, kind) for kind in _KINDS},
+    **{f"{kind} beside the truth": partial(_known, kind) for kind in _KINDS},
+    "biased means: noise alone": lambda: _view("vector", unbiased=False),
+    "biased means beside the truth": lambda: _known("vector", unbiased=False),
+    "a key without reports has no row but a note": lambda: _view(
         "key-value", most=9, reports=np.array([1200, 0, 700, 700, 700, 700])
     ),
-    "the task's own fakes": result_view(_KEYS, _OWN_FAKES, most=1),
-    "a later iteration has no owners": _known("key-value", owners=None),
-    "a single mean has no number": _few_means((), 1),
-    "a labelled mean": _few_means(("hours",), 1),
+    "the task's own fakes": lambda: result_view(_KEYS, _OWN_FAKES, most=1),
+    "a later iteration has no owners": lambda: _known("key-value", owners=None),
+    "a single mean has no number": lambda: _few_means((), 1),
+    "a labelled mean": lambda: _few_means(("hours",), 1),
     # An interval by itself lies above 0, but no value is distinguishable from none.
-    "too few users": _view("categorical", standard_errors=np.full(30, 0.2)),
-    "texts without candidates": result_view(_estimate("string"), _task("string"), most=5),
-    "labels without a file of candidates": _labelled(),
-    "some labels as candidates": _labelled(CANDIDATES[:2]),
+    "too few users": lambda: _view("categorical", standard_errors=np.full(30, 0.2)),
+    "texts without candidates": lambda: result_view(_estimate("string"), _task("string"), most=5),
+    "labels without a file of candidates": _labelled,
+    "some labels as candidates": lambda: _labelled(CANDIDATES[:2]),
     # Ohio and Utah are detected by far, and Utah is held by nobody.
-    "a false discovery": _known("string", _people("string", truth=np.array([0.99, 0.0, 0.01001]))),
+    "a false discovery": lambda: _known(
+        "string", _people("string", truth=np.array([0.99, 0.0, 0.01001]))
+    ),
 }
 
 
 @pytest.mark.parametrize("name", _VIEWS)
 def test_a_view_is_printed(name: str, snapshot: SnapshotAssertion) -> None:
     """Tables with intervals and notes, a demo's truth and errors, and columns of files."""
-    view = _VIEWS[name]
+    view = _VIEWS[name]()
 
     assert snapshot == printed(partial(print_estimates, view), width=120)
     assert snapshot == (list(view.columns), list(view.fields), view.error_fields)

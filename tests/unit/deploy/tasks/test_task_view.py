@@ -13,18 +13,18 @@ from common.task.draft import RelayDraft
 from deploy.tasks import task_view
 from deploy.terminal.tables import guarantee_summary
 from tests.support.chains import FLANKS, chain
+from tests.support.example_tasks import listed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.printing import printed
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.tasks import draft, published
-from tests.support.wire_parsers import _summary
 
 _SENTINELS = "an operator's sentinels included; n_min must be met without them"
 
 
 def test_a_task_is_printed_with_its_guarantees(snapshot: SnapshotAssertion) -> None:
     """The print has its state, its parameters, and a guarantee per coalition."""
-    summary = dataclasses.replace(_summary(TaskState.RELEASED), n_users=20)
+    summary = dataclasses.replace(listed(TaskState.RELEASED), n_users=20)
     show = partial(task_view.print_state, summary.task_digest, protocol_task("od-hp"), summary)
 
     assert snapshot == printed(show, width=120)
@@ -113,9 +113,9 @@ def test_a_batchs_users_include_sentinels() -> None:
 @pytest.mark.parametrize("width", [40, 120])
 def test_tasks_are_listed_by_whole_digests(width: int, snapshot: SnapshotAssertion) -> None:
     """A digest is on a separate line, to be copied; markup in names is escaped."""
-    alone = dataclasses.replace(_summary(TaskState.OPEN), population="", n_users=0)
+    alone = dataclasses.replace(listed(TaskState.OPEN), population="", n_users=0)
     released = dataclasses.replace(
-        _summary(TaskState.RELEASED), population="[red]\x1b", deadline=2**62
+        listed(TaskState.RELEASED), population="[red]\x1b", deadline=2**62
     )
     shown = printed(partial(task_view.print_list, [alone, released]), width)
 

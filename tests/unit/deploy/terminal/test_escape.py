@@ -26,13 +26,13 @@ from deploy.terminal.tables import print_guarantees
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support.command_line import shown
 from tests.support.commands import ROOT
+from tests.support.example_tasks import listed
 from tests.support.kind_results import kind_collected
 from tests.support.ledger_entries import decision_entry, first_entry
 from tests.support.ledger_entries import population_budgets as spent_budgets
 from tests.support.printing import printed
 from tests.support.results import guarantee, result
 from tests.support.tasks import published
-from tests.support.wire_parsers import _summary
 
 _HOSTILE: Final = "\x1b]0;t\x07[/x]\u202e"
 _READABLE: Final = "\\x1b]0;t\\x07[/x]\\u202e"
@@ -43,7 +43,7 @@ _DECISION: Final = decision_entry(
     SigningIdentity(bytes(32)), _ENTRY, reason=_HOSTILE, note=_HOSTILE
 )
 _SUMMARY: Final = dataclasses.replace(
-    _summary(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
+    listed(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
 )
 _RECEIPT: Final = user_agent_pb2.GetReceiptResponse(state=_HOSTILE, inclusion=_HOSTILE)
 

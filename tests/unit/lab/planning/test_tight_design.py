@@ -53,7 +53,7 @@ def test_a_protocol_without_a_search_is_planned_with_one_noisy_report(
     assert [searched.mse] * 2 == pytest.approx([design.mse for design in found], rel=0.005)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5])
+@pytest.mark.parametrize("epsilon", [0.1, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_dummies_have_the_error_of_central_mechanisms(epsilon: float) -> None:
     """SAGeo's noise has the error of Laplace noise, 8/(εn)²; PureDUMP's of Gaussian noise."""
     target, n = _wanted(central_epsilon=epsilon, **_CITIES), 602_325
@@ -94,8 +94,8 @@ _SLOW: Final = pytest.mark.slow
     ("protocol", "changes"),
     [
         *(("ddps", _BIT), ("murs", _BIT), ("od-hp", _ALONE)),
-        *((name, _CAPPED) for name in ("sh", "od-hp", "hybrid")),
-        *(pytest.param(name, _CAPPED, marks=_SLOW) for name in ("murs", "mixdump")),
+        *((name, _CAPPED) for name in ("sh", "hybrid")),
+        *(pytest.param(name, _CAPPED, marks=_SLOW) for name in ("murs", "mixdump", "od-hp")),
         pytest.param("od-hp", _BIT, marks=_SLOW),
         pytest.param("mixdump", _ALONE, marks=_SLOW),
     ],

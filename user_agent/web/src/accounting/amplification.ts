@@ -9,7 +9,7 @@
  * `MARGIN`, and what lies beyond a window is charged in full.
  */
 
-import { binomialWindow, logMass, MARGIN, MAX_EPSILON, upperTails, type Window } from "./binomial";
+import { binomialWindow, logMass, MARGIN, MAX_EPSILON, upperTails, type Window } from "../binomial";
 
 /** A mechanism for items by its integer weights, with uniform dummies: reduction.py. */
 export interface Reduction {

@@ -1,11 +1,10 @@
 /** Check a task's claim of central ε: common/accounting/claims.py and guarantees.py. */
 
+import { MARGIN } from "../binomial";
 import { shareOf } from "../decimal";
 import { EXTRA_WEIGHT_SUM, ItemDummies, UniformDummies } from "../task/dummies";
-import { KEEP_SUM } from "../task/parts";
 import type { Task } from "../task/task";
 import { deltaUpper } from "./amplification";
-import { MARGIN } from "./binomial";
 import { binomialDelta, eachItemDelta, geometricDelta } from "./item_noise";
 
 /** Largest number of users, and of dummies, for which the bounds have been checked. */
@@ -19,14 +18,13 @@ const MAX_COUNT = 10 ** 9;
  * Cost: at most about a second.
  */
 export function deltaAtClaim(task: Task): number | null {
-  const { localEpsilon: local, centralEpsilon: epsilon, mechanism, dummies, noise } = task;
+  const { localEpsilon: local, centralEpsilon: epsilon, mechanism, dummies, noise, keep } = task;
   if (epsilon >= local) return 0;
   if (!task.row.isAmplified) {
     return (-Math.expm1(epsilon - local) / (1 + Math.exp(-local))) * MARGIN; // [KOV15]
   }
   const users = Math.max(1, shareOf(task.nMin, task.assumedHonestFraction));
   const isNoiseless = mechanism.otherWeight === 0n;
-  const keep = task.shuffler.keepWeight / KEEP_SUM;
   if (noise.distribution !== "none") {
     if (!isNoiseless) return null;
     return noise.distribution === "binomial"

@@ -9,13 +9,18 @@
  * Masses and sums are rounded up, and outcomes outside a window are charged in full.
  */
 
+import { binomialWindow, MARGIN, MAX_EPSILON, upperTails } from "../binomial";
 import { type GeometricNoise, RATIO_SUM } from "../task/parts";
-import { binomialWindow, MARGIN, MAX_EPSILON, upperTails } from "./binomial";
 
 /** Largest probability, charged to δ, that more users are excluded than assumed. */
 const EXCLUDED_TAIL = 1e-20;
+/** More than a mass that is too small for a float can hold. */
+const LOST_TO_UNDERFLOW = 1e-290;
+/** Below 1 by more than a ratio's rounding: a pair too many adds next to nothing, one too few errs. */
+const THRESHOLD_FACTOR = 1 - 1e-14;
+/** Roundings that do not grow with the number of ratios, amply. */
+const EXTRA_ROUNDINGS = 64;
 
-/** Return δ of noise that is binomial. */
 export function binomialDelta(
   trials: number,
   chance: number,
@@ -45,7 +50,7 @@ export function geometricDelta(noise: GeometricNoise, keep: number, epsilon: num
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const masses = Float64Array.from(weights, (weight) => (weight / total) * MARGIN);
   const ratios = Float64Array.of(0, left, 1 / right).map((before) => 1 - keep + keep * before);
-  const certain = ((keep * Math.exp(span)) / total) * MARGIN + 1e-290;
+  const certain = ((keep * Math.exp(span)) / total) * MARGIN + LOST_TO_UNDERFLOW;
   return excess(ratios, masses, certain, epsilon);
 }
 
@@ -87,7 +92,7 @@ function excess(
   let [first, second] = [0, 0];
   for (let at = ratios.length - 1; at >= 0; at--) {
     const [ratio, mass] = [ratios[at] ?? 0, masses[at] ?? 0];
-    const threshold = ratio * growth * (1 - 1e-14);
+    const threshold = ratio * growth * THRESHOLD_FACTOR;
     for (; start > 0 && (ratios[start - 1] ?? 0) > threshold; start--) {
       g += masses[start - 1] ?? 0;
       f += (masses[start - 1] ?? 0) * (ratios[start - 1] ?? 0);
@@ -96,6 +101,6 @@ function excess(
     second += growth * mass * ratio * g;
   }
   // The masses are rounded up, and the terms rise with them; only the sums' own roundings are left.
-  const rounding = (2 * ratios.length + 64) * 2 ** -52 * (first + second);
+  const rounding = (2 * ratios.length + EXTRA_ROUNDINGS) * 2 ** -52 * (first + second);
   return Math.min(1, certain + Math.max(0, first - second + rounding));
 }

@@ -5,8 +5,9 @@
  * number [RFC8032, Section 5.1.7]; both are refused here before WebCrypto sees them.
  */
 
-import { type Bytes, concat, equal, fingerprint, fromHex, sha256, toInteger, utf8 } from "../bytes";
+import { type Bytes, concat, equal, fromHex, toInteger, utf8 } from "../bytes";
 import { ProofError, WireError } from "../errors";
+import { fingerprint, sha256 } from "./hashes";
 
 export const IDENTITY_BYTES = 32;
 export const SIGNATURE_BYTES = 64;

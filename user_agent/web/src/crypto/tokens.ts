@@ -7,24 +7,15 @@
  * 7.1]. Code that shares its machine with an attacker who measures it must not rely on this module.
  */
 
-import {
-  type Bytes,
-  concat,
-  equal,
-  fromInteger,
-  knownHex,
-  sha256,
-  sha384,
-  toInteger,
-  utf8,
-} from "../bytes";
+import { type Bytes, concat, equal, fromInteger, knownHex, toInteger, utf8 } from "../bytes";
 import { ProofError, WireError } from "../errors";
 import { drawBytes, type Uniform } from "../random";
+import { sha256, sha384 } from "./hashes";
 
 export const MODULUS_BYTES = 256;
 const NONCE_BYTES = 32;
 const SALT_BYTES = 48;
-const HASH_BYTES = 48;
+const SHA384_BYTES = 48;
 const MODULUS_BITS = 8 * MODULUS_BYTES;
 const TYPE = Uint8Array.of(0, 2);
 
@@ -72,7 +63,6 @@ export function tokenChallenge(digest: Bytes, issuer: string): Bytes {
   );
 }
 
-/** A token that was requested and not yet received. */
 export class PendingToken {
   readonly #nonce: Bytes;
   readonly #salt: Bytes;
@@ -132,14 +122,14 @@ export class PendingToken {
 /** Return EMSA-PSS-ENCODE(message, 2047) [RFC8017, Section 9.1.1] as an integer. */
 async function pssEncode(message: Bytes, salt: Bytes): Promise<bigint> {
   const digest = await sha384(new Uint8Array(8), await sha384(message), salt);
-  const size = MODULUS_BYTES - HASH_BYTES - 1;
+  const size = MODULUS_BYTES - SHA384_BYTES - 1;
   const mask: Bytes[] = [];
-  for (let at = 0; at * HASH_BYTES < size; at++) {
+  for (let at = 0; at * SHA384_BYTES < size; at++) {
     mask.push(await sha384(digest, fromInteger(at, 4)));
   }
   const block = toInteger(concat(Uint8Array.of(1), salt));
   const masked = block ^ toInteger(concat(...mask).slice(0, size));
-  const shift = BigInt(8 * (HASH_BYTES + 1));
+  const shift = BigInt(8 * (SHA384_BYTES + 1));
   const bits = (1n << (BigInt(MODULUS_BITS - 1) - shift)) - 1n;
   return ((masked & bits) << shift) | toInteger(concat(digest, Uint8Array.of(0xbc)));
 }
@@ -158,7 +148,6 @@ function inverse(value: bigint, modulus: bigint): bigint {
   return r0 === 1n ? ((s0 % modulus) + modulus) % modulus : 0n;
 }
 
-/** Raise to the public exponent 65537. */
 function power(value: bigint, modulus: bigint): bigint {
   let squared = value;
   for (let bit = 0; bit < 16; bit++) squared = (squared * squared) % modulus;

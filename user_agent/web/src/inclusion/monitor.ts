@@ -1,10 +1,9 @@
 /** Check that answers were counted, from the analyzer's commitments: user_agent/inclusion_monitor.py. */
 
-import type { Account, Answer, Inclusion } from "../account";
-import { type Bytes, concat, knownBase64, knownHex, splitEvery, toBase64 } from "../bytes";
+import { type Account, type Answer, type Inclusion, leavesOf } from "../account";
+import { type Bytes, concat, knownHex, toBase64 } from "../bytes";
 import type { Identity } from "../crypto/signing";
 import { ProofError, ShuffleDpError, StorageError } from "../errors";
-import { HASH_BYTES } from "../log/merkle";
 import { shuffle, type Uniform } from "../random";
 import type { Shuffler } from "../transport/services";
 import { type BatchCommitment, includes, isSame, prefixOf, verifyCommitment } from "./proof";
@@ -12,10 +11,13 @@ import { type BatchCommitment, includes, isSame, prefixOf, verifyCommitment } fr
 /** Most of an answer's reports to check, drawn at random once, before any prefix is sent. */
 const MAX_CHECKED = 64;
 const PATIENCE_SECONDS = 14 * 24 * 3600;
+/** Seconds within which an answer is checked first; the average pauses double from there. */
+const FIRST_PAUSE_SECONDS = 30;
 
 /** Checks whether the answers that arrived were counted. */
 export class InclusionMonitor {
-  readonly #notBefore = new Map<string, number>();
+  /** When each answer is due, and the average pause before that. */
+  readonly #next = new Map<string, { readonly at: number; readonly pause: number }>();
 
   constructor(
     private readonly shuffler: Shuffler,
@@ -23,34 +25,42 @@ export class InclusionMonitor {
     private readonly analyzer: Identity,
     private readonly uniform: Uniform,
     private readonly now: () => number,
-    /** Average number of seconds between two checks of an answer. */
-    private readonly pause: number,
+    /** Largest average number of seconds between two checks of an answer. */
+    private readonly longestPause: number,
     /** Seconds since any moment: the clock of the day may jump. */
     private readonly elapsed: () => number,
   ) {}
 
-  /** Check the answers that are due, each on its own random schedule; record the outcomes. */
-  async checkDue(): Promise<void> {
+  /**
+   * Check the answers that are due, or all that are open; record the outcomes.
+   *
+   * Each has its own random times. As long as there is no proof, an attempt is one short call.
+   */
+  async checkDue(atOnce = false): Promise<void> {
     for (const answer of await this.account.answers()) {
-      const isOpen = answer.state === "arrived";
-      if (!isOpen || answer.inclusion !== "unchecked") continue;
-      const now = this.elapsed();
-      const due = this.#notBefore.get(answer.digest) ?? now + this.pause * this.#share();
-      this.#notBefore.set(answer.digest, due);
-      if (now >= due) await this.check(answer);
+      if (answer.state !== "arrived" || answer.inclusion !== "unchecked") continue;
+      const { digest } = answer;
+      const next = this.#next.get(digest) ?? this.#plan(digest, FIRST_PAUSE_SECONDS, 0);
+      const pause = atOnce ? FIRST_PAUSE_SECONDS : 2 * next.pause;
+      if (atOnce || this.elapsed() >= next.at) await this.#check(answer, pause);
     }
   }
 
-  /** Check one answer now; record and return the outcome. */
-  async check(answer: Answer): Promise<Inclusion> {
-    this.#notBefore.set(answer.digest, this.elapsed() + this.pause * (0.5 + this.#share()));
+  async #check(answer: Answer, pause: number): Promise<void> {
+    this.#plan(answer.digest, pause, 0.5);
     const drawn = await this.#draw(answer);
-    const found = await this.#ask(drawn);
-    if (found !== "unchecked") {
-      this.#notBefore.delete(answer.digest);
-      await this.account.recordInclusion(answer.digest, found);
-    }
-    return found;
+    const inclusion = await this.#ask(drawn);
+    if (inclusion === "unchecked") return;
+    this.#next.delete(answer.digest);
+    await this.account.change(answer.digest, { inclusion });
+  }
+
+  /** Plan the next check after `least` to `least` + 1 pauses. */
+  #plan(digest: string, wanted: number, least: number) {
+    const pause = Math.min(wanted, this.longestPause);
+    const next = { at: this.elapsed() + pause * (least + this.#share()), pause };
+    this.#next.set(digest, next);
+    return next;
   }
 
   #share(): number {
@@ -87,10 +97,6 @@ export class InclusionMonitor {
     if (!isSame(proof.commitment, commitment)) throw new ProofError("two_commitments");
     return includes(proof, leaf);
   }
-}
-
-function leavesOf(answer: Answer): Bytes[] {
-  return splitEvery(knownBase64(answer.leaves), HASH_BYTES);
 }
 
 /** Return null for an error in requesting or verifying a proof. */

@@ -1,6 +1,7 @@
 /** Proofs that a report is in its batch: common/messages/inclusion_proof.py. */
 
-import { type Bytes, concat, equal, fromInteger, sha256, splitEvery, toInteger } from "../bytes";
+import { type Bytes, concat, equal, fromInteger, splitEvery, toInteger } from "../bytes";
+import { taggedHash } from "../crypto/hashes";
 import type { Identity } from "../crypto/signing";
 import { ProofError } from "../errors";
 import { HASH_BYTES, type Path } from "../log/merkle";
@@ -8,12 +9,8 @@ import { HASH_BYTES, type Path } from "../log/merkle";
 /** Maximum number of bits of a prefix on the wire. */
 export const MAX_BITS = 32;
 const BUCKET_LEAVES = 256n;
-const [LEAF, BUCKET, NODE, SALTED] = [0, 1, 2, 3].map((tag) => Uint8Array.of(tag)) as [
-  Bytes,
-  Bytes,
-  Bytes,
-  Bytes,
-];
+/** First bytes of what is hashed. */
+const [LEAF, BUCKET, NODE, SALTED] = [0, 1, 2, 3] as const;
 
 /** The root of the tree over a batch's reports, signed by the analyzer. */
 export interface BatchCommitment {
@@ -33,9 +30,8 @@ export interface InclusionProof {
   readonly path: Path;
 }
 
-/** Return a sealed report's leaf. */
 export function leafOf(sealedReport: Bytes): Promise<Bytes> {
-  return sha256(LEAF, sealedReport);
+  return taggedHash(LEAF, sealedReport);
 }
 
 /** Return the number of the bucket that holds a leaf if the leaf is in the tree. */
@@ -45,7 +41,7 @@ export async function prefixOf(commitment: BatchCommitment, leaf: Bytes): Promis
 }
 
 function salted(commitment: BatchCommitment, leaf: Bytes): Promise<Bytes> {
-  return sha256(SALTED, commitment.salt, leaf);
+  return taggedHash(SALTED, commitment.salt, leaf);
 }
 
 /** Raise ProofError for another task, a wrong depth or a wrong signature. */
@@ -64,7 +60,6 @@ export async function verifyCommitment(
   if (!isSigned) throw new ProofError("commitment_not_signed");
 }
 
-/** Return whether two commitments are the same. */
 export function isSame(one: BatchCommitment, other: BatchCommitment): boolean {
   return equal(signedPart(one), signedPart(other)) && equal(one.signature, other.signature);
 }
@@ -92,10 +87,10 @@ export async function includes(proof: InclusionProof, leaf: Bytes): Promise<bool
     throw new ProofError("path_length", { value: path.length, wanted: commitment.bits });
   }
   let prefix = await prefixOf(commitment, leaf);
-  let found = await sha256(BUCKET, bucket);
+  let found = await taggedHash(BUCKET, bucket);
   for (const sibling of path) {
     const [left, right] = prefix & 1 ? [sibling, found] : [found, sibling];
-    found = await sha256(NODE, left, right);
+    found = await taggedHash(NODE, left, right);
     prefix >>>= 1;
   }
   if (!equal(found, commitment.root)) throw new ProofError("bucket_root");

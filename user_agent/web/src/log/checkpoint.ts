@@ -5,17 +5,8 @@
  * common/transparency/checkpoint.py.
  */
 
-import {
-  type Bytes,
-  concat,
-  equal,
-  fromBase64,
-  sha256,
-  toBase64,
-  toHex,
-  toInteger,
-  utf8,
-} from "../bytes";
+import { type Bytes, concat, equal, fromBase64, toBase64, toHex, toInteger, utf8 } from "../bytes";
+import { sha256 } from "../crypto/hashes";
 import { IDENTITY_BYTES, Identity } from "../crypto/signing";
 import { ProofError, WireError } from "../errors";
 import { EMPTY_ROOT, HASH_BYTES, MAX_SIZE } from "./merkle";

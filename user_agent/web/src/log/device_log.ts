@@ -5,20 +5,33 @@
  * that anyone who pins the keys can compare it with what others saw.
  */
 
-import { type Bytes, concat, equal, knownBase64, sha256, toBase64, toHex, utf8 } from "../bytes";
+import { type Bytes, concat, knownBase64, toBase64, toHex, utf8 } from "../bytes";
 import type { SignedTask } from "../crypto/signing";
 import { ForkError, ProofError, SettingsError, WitnessQuorumError } from "../errors";
 import type { Records, Store } from "../store/store";
-import type { LoggedTask } from "../transport/services";
 import { type NoteKey, SignedCheckpoint } from "./checkpoint";
 import { isConsistent, leafHash, type Path, verifyInclusion } from "./merkle";
 
 const WEEK_SECONDS = 7 * 24 * 3600;
-const CLOCK_SKEW_SECONDS = 300;
+/** Largest difference of clocks that is let pass. */
+export const CLOCK_SKEW_SECONDS = 300;
 const MAX_REFUSED = 64;
-const TASK_ENTRY = 1;
-/** Keys of evidence begin with this. */
+/** The label of entries, and the kind of a task's. */
+const ENTRY_HEAD = concat(utf8("shuffledp v1 log entry"), Uint8Array.of(1));
 const PREFIX = "log ";
+
+/** A task's place in the log, for a device that computes the entry itself. */
+export interface LogProof {
+  readonly index: bigint;
+  readonly path: Path;
+  readonly checkpoint: SignedCheckpoint;
+  readonly consistency: Path;
+}
+
+export interface LoggedTask {
+  readonly task: SignedTask;
+  readonly proof: LogProof;
+}
 
 /** An entry that the device found, or refused, under a checkpoint; bytes are in base64. */
 export interface LogEvidence {
@@ -90,17 +103,14 @@ async function checkContinues(
 ): Promise<void> {
   const sizes = { old: last.size, size: signed.size };
   if (signed.size < last.size) throw new ProofError("log_shrank", sizes);
-  let isProven: boolean;
-  try {
-    isProven = await isConsistent(last.size, last.root, signed.size, signed.root, path);
-  } catch (error) {
-    if (!(error instanceof ProofError)) throw error;
-    isProven = false;
-  }
+  const proving = isConsistent(last.size, last.root, signed.size, signed.root, path);
+  const isProven = await proving.catch((error) => {
+    if (error instanceof ProofError) return false; // a path of another length
+    throw error;
+  });
   if (!isProven) throw new ForkError("log_forked", sizes);
 }
 
-/** The device's view of the log. */
 export class DeviceLog {
   constructor(
     private readonly fetchLogged: (digest: Bytes, size: bigint) => Promise<LoggedTask>,
@@ -109,45 +119,39 @@ export class DeviceLog {
     private readonly now: () => number,
   ) {}
 
-  /** Fetch a task that is in the log; keep the new last checkpoint and the proof. */
+  /**
+   * Fetch a task that is in the log; keep the new last checkpoint and the proof.
+   *
+   * The proof is of the digest and the signature; that the bytes are theirs is not yet verified.
+   */
   async fetch(digest: Bytes): Promise<{ signed: SignedTask; cosigners: ReadonlySet<string> }> {
     for (;;) {
       const last = await this.store.locked((records) => this.#last(records));
-      const shown = await this.fetchLogged(digest, last?.size ?? 0n);
-      const { task, proof } = shown;
-      if (!equal(await sha256(task.bytes), digest)) throw new ProofError("another_task");
-      const entry = concat(
-        utf8("shuffledp v1 log entry"),
-        Uint8Array.of(TASK_ENTRY),
-        digest,
-        task.signature,
-      );
+      const { task, proof } = await this.fetchLogged(digest, last?.size ?? 0n);
+      const { checkpoint, index, path } = proof;
+      const entry = concat(ENTRY_HEAD, digest, task.signature);
+      const pinned = [this.policy.log, ...this.policy.witnesses];
       const evidence: LogEvidence = {
-        checkpoint: toBase64(
-          await proof.checkpoint.only([this.policy.log, ...this.policy.witnesses]),
-        ),
+        checkpoint: toBase64(await checkpoint.only(pinned)),
         entry: toBase64(entry),
-        index: String(proof.index),
-        path: toBase64(concat(...proof.path)),
+        index: String(index),
+        path: toBase64(concat(...path)),
         refused: false,
         digest: toHex(digest),
-        origin: proof.checkpoint.origin,
-        size: String(proof.checkpoint.size),
+        origin: checkpoint.origin,
+        size: String(checkpoint.size),
       };
-      let cosigners: ReadonlySet<string>;
       try {
-        cosigners = await this.policy.check(proof.checkpoint, this.now(), last, proof.consistency);
-        const { size, root } = proof.checkpoint;
-        await verifyInclusion(await leafHash(entry), proof.index, size, proof.path, root);
+        const cosigners = await this.policy.check(checkpoint, this.now(), last, proof.consistency);
+        await verifyInclusion(await leafHash(entry), index, checkpoint.size, path, checkpoint.root);
+        if (await this.#keep(evidence, last)) return { signed: task, cosigners };
       } catch (error) {
         if (error instanceof ForkError) await this.#refuse({ ...evidence, refused: true });
         throw error;
       }
-      if (await this.#keep(evidence, last)) return { signed: task, cosigners };
     }
   }
 
-  /** Return what this device saw of the log. */
   evidence(): Promise<LogEvidence[]> {
     return this.store.locked((records) => all(records));
   }

@@ -1,6 +1,7 @@
 /** Inclusion and consistency proofs of the log [RFC9162, 2.1]: common/transparency/merkle.py. */
 
-import { type Bytes, equal, knownHex, sha256 } from "../bytes";
+import { type Bytes, equal, knownHex } from "../bytes";
+import { taggedHash } from "../crypto/hashes";
 import { ProofError } from "../errors";
 
 export const HASH_BYTES = 32;
@@ -13,13 +14,12 @@ export const EMPTY_ROOT = knownHex(
 /** The hashes of a proof, from the bottom of the tree up. */
 export type Path = readonly Bytes[];
 
-/** Return the hash of an entry. */
 export function leafHash(entry: Bytes): Promise<Bytes> {
-  return sha256(Uint8Array.of(0), entry);
+  return taggedHash(0, entry);
 }
 
 function nodeHash(left: Bytes, right: Bytes): Promise<Bytes> {
-  return sha256(Uint8Array.of(1), left, right);
+  return taggedHash(1, left, right);
 }
 
 /** Raise ProofError unless the path shows a leaf hash at this index of this size and root. */

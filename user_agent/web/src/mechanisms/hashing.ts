@@ -5,8 +5,9 @@
  * seed is a uniform vector a, 0 included; the hash is ⟨a, v⟩ mod q.
  */
 
-import { type Bytes, concat, sha256, utf8 } from "../bytes";
-import { TaskError } from "../errors";
+import { type Bytes, concat, utf8 } from "../bytes";
+import { sha256 } from "../crypto/hashes";
+import { ensure } from "../errors";
 import { drawMany, type Uniform } from "../random";
 import type { MechanismSpec } from "../task/parts";
 import { type Mechanism, type Report, respond } from "./mechanism";
@@ -68,7 +69,7 @@ export class LocalHashing implements Mechanism {
     const [seeds, row] = [q ** t, q ** (t - 1n)];
     const slices = (BigInt(size) + row - 1n) / row;
     const fits = spec.digits >= MIN_DIGITS && seeds <= MAX_SEEDS && slices <= q;
-    if (!fits || !isPrime(spec.buckets)) throw new TaskError("hash_family");
+    ensure(fits && isPrime(spec.buckets), "hash_family");
     return new LocalHashing(spec, await Placement.of(slices * row, nonce), seeds);
   }
 

@@ -1,6 +1,6 @@
 /** The mechanism of a task, and whether its weights keep the task's promise. */
 
-import { TaskError } from "../errors";
+import { ensure } from "../errors";
 import type { MechanismSpec } from "../task/parts";
 import type { Task } from "../task/task";
 import { LocalHashing } from "./hashing";
@@ -12,9 +12,8 @@ import { UnaryEncoding } from "./unary";
 export async function mechanismOf(task: Task): Promise<Mechanism> {
   const mechanism = await build(task);
   const { reportBytes } = mechanism;
-  if (task.mechanism.reportBytes !== reportBytes) {
-    throw new TaskError("report_length", { value: task.mechanism.reportBytes, reportBytes });
-  }
+  const value = task.mechanism.reportBytes;
+  ensure(value === reportBytes, "report_length", { value, reportBytes });
   return mechanism;
 }
 

@@ -1,6 +1,6 @@
 /** Unary encodings, one noisy bit an item [WBLJ17]: common/mechanisms/unary.py. */
 
-import { TaskError } from "../errors";
+import { ensure } from "../errors";
 import { exactCoins, type Uniform } from "../random";
 import type { MechanismSpec } from "../task/parts";
 import type { Mechanism, Report } from "./mechanism";
@@ -8,7 +8,6 @@ import type { Mechanism, Report } from "./mechanism";
 /** Largest number of items: a report has one spare bit. */
 const MAX_BITS = 8 * 65_536 - 1;
 
-/** Symmetric (SUE) or optimized (OUE) unary encoding. */
 export class UnaryEncoding implements Mechanism {
   readonly reportBytes: number;
   readonly factors: number;
@@ -19,9 +18,8 @@ export class UnaryEncoding implements Mechanism {
     private readonly domainSize: number,
     private readonly spec: MechanismSpec,
   ) {
-    if (domainSize > MAX_BITS || spec.buckets !== 2 || spec.digits !== 1) {
-      throw new TaskError("unary_size", { most: MAX_BITS });
-    }
+    const isUnary = domainSize <= MAX_BITS && spec.buckets === 2 && spec.digits === 1;
+    ensure(isUnary, "unary_size", { most: MAX_BITS });
     const isSymmetric = spec.name === "symmetric-unary";
     this.reportBytes = Math.floor(domainSize / 8) + 1;
     this.factors = isSymmetric ? 2 : 1;

@@ -2,7 +2,6 @@
 
 import { StorageError } from "../errors";
 
-/** The one table of the database. */
 const RECORDS = "records";
 
 /** Records while the lock is held. A value is plain data; `put` is durable when it returns. */

@@ -1,13 +1,12 @@
 /** How items arise: ordered buckets of a number, and a breakdown; common/task/domain_spec.py. */
 
-import { TaskError, ValueRangeError } from "../errors";
+import { ensure, ValueRangeError } from "../errors";
 import * as read from "./readers";
 
 /** Between a group's name and a label or a value, as in `DE / flu`. */
 export const GROUP_SEPARATOR = " / ";
 
-/** Return a label without its group. */
-export function afterGroup(label: string): string {
+export function withoutGroup(label: string): string {
   return label.split(GROUP_SEPARATOR).slice(1).join(GROUP_SEPARATOR);
 }
 
@@ -34,17 +33,16 @@ const EDGES = read.table({
 export const edges: read.Reader<Edges> = (json, name) => {
   const { spacing, outside, unit, low, high, buckets, given } = EDGES(json, name);
   const isGiven = spacing === "given";
-  if (isGiven ? low || high || buckets : given.length > 0 || !buckets) {
-    throw new TaskError("edges_twice");
-  }
+  ensure(isGiven ? !(low || high || buckets) : !given.length && buckets, "edges_twice");
   if (isGiven) {
-    read.checkRange("the number of given edges", BigInt(given.length), 3n, BigInt(MAX_GIVEN_EDGES));
-  } else if (high - low < leastWidth(low, high) || (spacing === "logarithmic" && low <= 0)) {
-    throw new TaskError("bad_range");
+    read.checkRange("the number of given edges", given.length, 3, MAX_GIVEN_EDGES);
+  } else {
+    const isPositive = low > 0 || spacing === "equal";
+    ensure(high - low >= leastWidth(low, high) && isPositive, "bad_range");
   }
   const all = isGiven ? given : computed(spacing === "equal", low, high, buckets);
   const ascend = all.every((edge, at) => at === 0 || edge > (all[at - 1] ?? edge));
-  if (!ascend || all.some((edge) => Math.abs(edge) >= MAX_BOUND)) throw new TaskError("bad_range");
+  ensure(ascend && all.every((edge) => Math.abs(edge) < MAX_BOUND), "bad_range");
   return new Edges(all, unit, outside === "clip");
 };
 
@@ -60,10 +58,18 @@ export class Edges {
     return this.edges.length - 1;
   }
 
+  get low(): number {
+    return this.edges[0] ?? 0;
+  }
+
+  get high(): number {
+    return this.edges.at(-1) ?? 0;
+  }
+
   /** Return a number's bucket; raise ValueRangeError, without the number, if it has none. */
   bucketOf(number: number): number {
     if (!Number.isFinite(number)) throw new ValueRangeError("not_a_number");
-    const [low, high] = [this.edges[0] ?? 0, this.edges[this.size] ?? 0];
+    const { low, high } = this;
     if (!this.clips && !(low <= number && number <= high)) {
       const unit = this.unit && ` ${this.unit}`;
       throw new ValueRangeError("number_outside", { low, high, unit });
@@ -84,9 +90,9 @@ function leastWidth(low: number, high: number): number {
 
 /** Compute edges with the roundings of `EdgesSpec.edges`, step by step as numpy does. */
 function computed(isEqual: boolean, low: number, high: number, buckets: number): number[] {
-  const line = isEqual ? [low, high] : [Math.log(low), Math.log(high)];
-  const edges = spread(line[0] ?? 0, line[1] ?? 0, buckets);
-  if (!isEqual) edges.forEach((edge, at) => { edges[at] = Math.exp(edge); }); // biome-ignore format: one step
+  const edges = isEqual
+    ? spread(low, high, buckets)
+    : spread(Math.log(low), Math.log(high), buckets).map(Math.exp);
   const coarse = Math.ceil(Math.log10(Math.max(Math.abs(low), Math.abs(high)))) - DIGITS;
   const rounded = edges.map((edge, at) => {
     const before = Math.abs(edge - (edges[at - 1] ?? Number.NEGATIVE_INFINITY));
@@ -105,7 +111,6 @@ function computed(isEqual: boolean, low: number, high: number, buckets: number):
   return rounded;
 }
 
-/** numpy's linspace. */
 function spread(start: number, end: number, intervals: number): number[] {
   const step = (end - start) / intervals;
   const line = Array.from({ length: intervals + 1 }, (_, at) => at * step + start);
@@ -131,18 +136,17 @@ const BREAKDOWN = read.table({
   attribute: read.printable(MAX_CHARACTERS),
   groups: read.listOf(read.text),
 });
-/** A public attribute by which results are broken down. */
 export type Breakdown = ReturnType<typeof BREAKDOWN>;
 
 export const breakdown: read.Reader<Breakdown> = (json, name) => {
   const found = BREAKDOWN(json, name);
   const { attribute, groups } = found;
-  read.checkRange("the number of groups", BigInt(groups.length), 2n, BigInt(MAX_GROUPS));
+  read.checkRange("the number of groups", groups.length, 2, MAX_GROUPS);
   read.checkLabels(groups, groups.length);
   const isClear = groups.every(
     (group) =>
       group !== "" && group === read.normalize(group) && !`${group} `.includes(GROUP_SEPARATOR),
   );
-  if (!isClear || attribute === "") throw new TaskError("bad_groups");
+  ensure(isClear && attribute !== "", "bad_groups");
   return found;
 };

@@ -1,12 +1,11 @@
 /** The distributions of a user's dummies: common/task/uniform_dummies.py and named_dummies.py. */
 
-import { logMass } from "../accounting/binomial";
-import { TaskError } from "../errors";
+import { logMass } from "../binomial";
+import { ensure } from "../errors";
 import type { Mechanism, Report } from "../mechanisms/mechanism";
 import type { Uniform } from "../random";
 import * as read from "./readers";
 
-/** Denominator of `extra_weight`. */
 export const EXTRA_WEIGHT_SUM = 2 ** 32;
 
 const MAX_DUMMIES = 2 ** 20;
@@ -40,7 +39,6 @@ const EACH_ITEM = read.table({
   most,
 });
 
-/** Reads a view's dummies. */
 export const dummies = read.union<UniformDummies | ItemDummies>("distribution", {
   fixed: (...json) => new UniformDummies(FIXED(...json), 0),
   fractional: (...json) => new UniformDummies(FRACTIONAL(...json), 1),
@@ -76,7 +74,7 @@ export class UniformDummies implements Dummies {
     this.perUser = perUser;
     this.trials = stated.trials ?? most;
     this.extraWeight = stated.extraWeight ?? 0;
-    if (perUser + most > MAX_DUMMIES) throw new TaskError("too_many_dummies");
+    ensure(perUser + most <= MAX_DUMMIES, "too_many_dummies");
     const step = stated.oneLength ? most + 1 : Math.floor(most / MAX_LENGTHS) + 1;
     const count = Math.floor(most / step) + 1;
     this.lengths = Array.from({ length: count }, (_, at) => perUser + (most % step) + at * step);
@@ -91,7 +89,6 @@ export class UniformDummies implements Dummies {
     return this.most === 0 || (this.distribution === "fractional" && this.lengths.length === 2);
   }
 
-  /** Draw the number of one user's dummies. */
   drawNumber(uniform: Uniform): number {
     if (this.distribution !== "negative-binomial") {
       return this.perUser + successes(this.extraWeight, this.trials, uniform).length;
@@ -142,7 +139,7 @@ export class LevelDummies implements Dummies {
     const certain = views.reduce((total, view) => total + view.perUser, 0);
     const random = views.reduce((total, view) => total + view.most, 0);
     this.lengths = Array.from({ length: random + 1 }, (_, more) => certain + more);
-    if (certain + random > MAX_DUMMIES) throw new TaskError("too_many_dummies");
+    ensure(certain + random <= MAX_DUMMIES, "too_many_dummies");
   }
 
   /** Draw the numbers of all levels, and then the nodes of each level. */
@@ -163,6 +160,6 @@ function successes(weight: number, count: number, uniform: Uniform): number[] {
 
 /** As `check_conditioned` of common/task/dummies.py, for a random number of this mean. */
 function checkConditioned(mean: number, certain: number, most: number, logChance: number): void {
-  if (mean > most && logChance < MIN_LOG_ACCEPTANCE) throw new TaskError("too_many_redrawn");
-  if (mean + certain > MAX_DUMMIES) throw new TaskError("too_many_dummies");
+  ensure(!(mean > most && logChance < MIN_LOG_ACCEPTANCE), "too_many_redrawn");
+  ensure(mean + certain <= MAX_DUMMIES, "too_many_dummies");
 }

@@ -3,12 +3,11 @@
 import { type Bytes, toInteger } from "../bytes";
 import { PROOF_BYTES } from "../crypto/signing";
 import { TokenKey } from "../crypto/tokens";
-import { TaskError } from "../errors";
+import { ensure } from "../errors";
 import { MECHANISMS } from "./protocols";
 import * as read from "./readers";
 
-/** Denominator of `keep_weight`. */
-export const KEEP_SUM = 2 ** 32;
+const KEEP_SUM = 2 ** 32;
 /** Denominator of a geometric distribution's weights. */
 export const RATIO_SUM = 2 ** 30;
 export const MAX_DOMAIN_SIZE = 2 ** 24;
@@ -17,6 +16,8 @@ const MAX_REPORT_BYTES = 65_536;
 const MAX_PER_ITEM = 2 ** 24;
 const MAX_GEOMETRIC = 2 ** 20;
 const MAX_DRAWS = 2 ** 20;
+const MAX_SHUFFLER_DUMMIES = 10 ** 9;
+const MAX_SHUFFLER_DRAWS = 10 ** 10;
 
 const MECHANISM = read.table({
   name: read.choice(...MECHANISMS),
@@ -35,8 +36,8 @@ export const mechanism: read.Reader<MechanismSpec> = (json, name) => {
   const { trueWeight, otherWeight, buckets } = spec;
   const most = otherWeight === 0n ? 1n : read.MAX_WEIGHT_SUM;
   read.checkRange("true_weight", trueWeight, otherWeight + 1n, most);
-  const total = trueWeight + (BigInt(buckets) - 1n) * otherWeight;
-  read.checkRange("the sum of the weights", total, 1n, read.MAX_WEIGHT_SUM);
+  const total = trueWeight + BigInt(buckets - 1) * otherWeight;
+  read.checkRange("the sum of the weights", total, 1, read.MAX_WEIGHT_SUM);
   return spec;
 };
 
@@ -58,13 +59,11 @@ export type Noise = ReturnType<typeof NONE | typeof BINOMIAL> | GeometricNoise;
 
 const geometric: read.Reader<GeometricNoise> = (json, name) => {
   const noise = GEOMETRIC(json, name);
-  if (noise.most < noise.peak || drawsPerItem(noise) > MAX_DRAWS) {
-    throw new TaskError("too_many_draws");
-  }
+  ensure(noise.most >= noise.peak && drawsPerItem(noise) <= MAX_DRAWS, "too_many_draws");
   return noise;
 };
 
-/** A shuffler of a task: its signed key, and what it drops, and adds to each view. */
+/** Reads a shuffler of a task: its signed key, and what it drops, and adds to each view. */
 export const shuffler = read.table({
   key: read.bytes,
   name: read.printable(64, read.ASCII),
@@ -75,16 +74,35 @@ export const shuffler = read.table({
   ),
 });
 
+export type Shuffler = ReturnType<typeof shuffler>;
+
+/**
+ * Return a task's only shuffler; raise TaskError for a chain, which this device does not answer.
+ *
+ * Where a second shuffler would count: a layer more in `prepare`; `checkKey` in policy.ts; the
+ * lengths of keys and envelopes, and ends of validity, in task.ts; all `keep` and `noise` in
+ * accounting/claims.ts; what the page says of the shuffler.
+ */
+export function onlyShuffler(shufflers: readonly Shuffler[], views: number) {
+  const [shuffler] = shufflers;
+  const value = shufflers.length;
+  ensure(shuffler && value === 1, "shuffler_count", { value });
+  const [noise] = shuffler.noise;
+  const areAlike = new Set(shuffler.noise.map((one) => JSON.stringify(one))).size === 1;
+  ensure(noise && areAlike && shuffler.noise.length === views, "noise_of_views");
+  return { shuffler, noise, keep: shuffler.keepWeight / KEEP_SUM };
+}
+
 /** The issuer whose one-time tokens a task requires, and the task's signed token key. */
 export const tokens = read.table({
   issuer: (json, name) => {
     const issuer = read.text(json, name);
-    if (!/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(issuer)) throw new TaskError("issuer_name");
+    ensure(/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(issuer), "issuer_name");
     return issuer;
   },
   key: (json, name) => {
     const key = TokenKey.of(read.bytes(json, name));
-    if (key === null) throw new TaskError("token_key");
+    ensure(key, "token_key");
     return key;
   },
   proof: proofOf,
@@ -92,7 +110,7 @@ export const tokens = read.table({
 
 function proofOf(...json: Parameters<read.Reader<Bytes>>): Bytes {
   const proof = read.bytes(...json);
-  if (proof.length !== PROOF_BYTES) throw new TaskError("proof_length");
+  ensure(proof.length === PROOF_BYTES, "proof_length");
   return proof;
 }
 
@@ -101,8 +119,15 @@ export function endOfValidity(proof: Bytes): bigint {
   return toInteger(proof.subarray(0, 8));
 }
 
+/** Check the average number of the shuffler's dummies of all items, and of draws for them. */
+export function checkNoise(noise: Noise, domainSize: number): void {
+  const dummies = Math.ceil(domainSize * meanOfNoise(noise));
+  const draws = Math.ceil(domainSize * drawsPerItem(noise));
+  ensure(dummies <= MAX_SHUFFLER_DUMMIES && draws <= MAX_SHUFFLER_DRAWS, "too_many_draws");
+}
+
 /** Approximate number of draws for one item's dummies, as in common/task/shuffler_spec.py. */
-export function drawsPerItem(noise: Noise): number {
+function drawsPerItem(noise: Noise): number {
   if (noise.distribution !== "geometric") return meanOfNoise(noise) / 32;
   const side = (ratio: number, length: number) => {
     const fits = -Math.expm1(length * Math.log(ratio / RATIO_SUM));
@@ -111,8 +136,7 @@ export function drawsPerItem(noise: Noise): number {
   return side(noise.leftWeight, noise.peak) + side(noise.rightWeight, noise.most - noise.peak + 1);
 }
 
-/** Average number of the shuffler's dummies of one item. */
-export function meanOfNoise(noise: Noise): number {
+function meanOfNoise(noise: Noise): number {
   if (noise.distribution !== "geometric") return "trials" in noise ? noise.trials / 2 : 0;
   let [total, sum] = [0, 0];
   for (let z = 0; z <= noise.most; z++) {

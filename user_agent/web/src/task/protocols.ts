@@ -10,7 +10,6 @@ export const MECHANISMS = [
 ] as const;
 export type MechanismName = (typeof MECHANISMS)[number];
 
-/** A named protocol. */
 export interface ProtocolRow {
   readonly mechanism: MechanismName;
   /** Whether reports have local noise of their own. */
@@ -46,7 +45,6 @@ function row(mechanism: MechanismName, own: Partial<ProtocolRow> = {}): Protocol
 }
 
 const LOCAL = { isAmplified: false };
-/** The protocols by name. */
 export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["ldp-warner", row("warner", { ...LOCAL, isBinary: true })],
   ["ldp-grr", row("grr", LOCAL)],

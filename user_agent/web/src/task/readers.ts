@@ -6,7 +6,7 @@
  */
 
 import { type Bytes, fromHex } from "../bytes";
-import { TaskError } from "../errors";
+import { ensure, TaskError } from "../errors";
 import type { Json } from "./canonical";
 
 /** 2^63 - 1, the largest sum of weights. */
@@ -23,7 +23,7 @@ type Fields<R extends Readers> = { readonly [K in keyof R as Camel<K>]: ReturnTy
 /** Read a table with exactly these fields, in this order. */
 export function table<R extends Readers>(readers: R): Reader<Fields<R>> {
   return (json, name) => {
-    if (!(json instanceof Map)) throw new TaskError("wrong_type", { name });
+    ensure(json instanceof Map, "wrong_type", { name });
     const found: Record<string, unknown> = {};
     for (const [key, read] of Object.entries(readers)) {
       found[key.replace(/_(\w)/g, (_, first) => first.toUpperCase())] = read(json.get(key), key);
@@ -51,14 +51,14 @@ export function optional<T, D>(read: Reader<T>, fallback: D): Reader<T | D> {
     if (json === undefined) return fallback;
     const value = read(json, name);
     const isEmpty = value instanceof Object && "length" in value && value.length === 0;
-    if (isEmpty || (value as unknown) === fallback) throw new TaskError("default_given", { name });
+    ensure(!isEmpty && (value as unknown) !== fallback, "default_given", { name });
     return value;
   };
 }
 
 function typed<T extends Json>(isTyped: (json: Json | undefined) => json is T): Reader<T> {
   return (json, name) => {
-    if (!isTyped(json)) throw new TaskError("wrong_type", { name });
+    ensure(isTyped(json), "wrong_type", { name });
     return json;
   };
 }
@@ -73,7 +73,7 @@ const list = typed((json) => Array.isArray(json));
 
 export const bytes: Reader<Bytes> = (json, name) => {
   const value = fromHex(text(json, name));
-  if (value === null) throw new TaskError("wrong_type", { name });
+  ensure(value, "wrong_type", { name });
   return value;
 };
 
@@ -86,28 +86,28 @@ export function listOf<T>(read: Reader<T>): Reader<readonly T[]> {
 }
 
 export function whole(least: number, most: number): Reader<number> {
-  return (json, name) => Number(checkRange(name, integer(json, name), BigInt(least), BigInt(most)));
+  return (json, name) => Number(checkRange(name, integer(json, name), least, most));
 }
 
 /** Read one of the integers that are texts whatever their value. */
-export function weight(least: bigint, most: bigint): Reader<bigint> {
+export function weight(least: Whole, most: Whole): Reader<bigint> {
   return (json, name) => {
     const value = text(json, name);
-    if (!/^(0|[1-9][0-9]{0,30})$/.test(value)) throw new TaskError("wrong_type", { name });
+    ensure(/^(0|[1-9][0-9]{0,30})$/.test(value), "wrong_type", { name });
     return checkRange(name, BigInt(value), least, most);
   };
 }
 
 /** Read a weight that a double holds. */
 export function smallWeight(least: number, most: number): Reader<number> {
-  const read = weight(BigInt(least), BigInt(most));
+  const read = weight(least, most);
   return (json, name) => Number(read(json, name));
 }
 
 export function choice<T extends string>(...words: readonly T[]): Reader<T> {
   return (json, name) => {
     const found = words.find((word) => word === json);
-    if (found === undefined) throw new TaskError("not_one_of", { name, words: words.join(", ") });
+    ensure(found !== undefined, "not_one_of", { name, words: words.join(", ") });
     return found;
   };
 }
@@ -116,28 +116,25 @@ export function choice<T extends string>(...words: readonly T[]): Reader<T> {
 export function printable(most: number, pattern = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]*$/u) {
   const read: Reader<string> = (json, name) => {
     const value = text(json, name);
-    if (!pattern.test(value) || value !== strip(value)) {
-      throw new TaskError("not_printable", { name });
-    }
+    ensure(pattern.test(value) && value === strip(value), "not_printable", { name });
     checkLength(name, value, most);
     return value;
   };
   return optional(read, "");
 }
 
-/** For `printable`: ASCII alone. */
 export const ASCII = /^[ -~]*$/;
 
-export function checkRange(name: string, value: bigint, least: bigint, most: bigint): bigint {
-  if (value < least || value > most) {
-    throw new TaskError("out_of_range", { name, value, least, most });
-  }
+type Whole = number | bigint;
+
+export function checkRange<T extends Whole>(name: string, value: T, least: Whole, most: Whole): T {
+  ensure(value >= least && value <= most, "out_of_range", { name, value, least, most });
   return value;
 }
 
 function checkLength(name: string, value: string, most: number): void {
   const length = [...value].length;
-  if (length > most) throw new TaskError("too_long", { name, value: length, most });
+  ensure(length <= most, "too_long", { name, value: length, most });
 }
 
 const SPACE =
@@ -160,10 +157,10 @@ export function normalize(value: string): string {
 /** Raise TaskError unless labels are absent, or one an item, short, distinct and valid text. */
 export function checkLabels(labels: readonly string[], size: number): void {
   if (labels.length === 0) return;
-  if (labels.length !== size) throw new TaskError("label_count", { value: labels.length, size });
+  ensure(labels.length === size, "label_count", { value: labels.length, size });
   for (const label of labels) {
     checkLength("a label", label, MAX_LABEL_CHARACTERS);
-    if (/\p{Cs}/u.test(label)) throw new TaskError("not_printable", { name: "a label" });
+    ensure(!/\p{Cs}/u.test(label), "not_printable", { name: "a label" });
   }
-  if (new Set(labels.map(normalize)).size !== size) throw new TaskError("labels_equal");
+  ensure(new Set(labels.map(normalize)).size === size, "labels_equal");
 }

@@ -5,20 +5,11 @@
  */
 
 import { SUITES, type SuiteName } from "../crypto/hpke";
-import { PolicyError, TaskError } from "../errors";
+import { ensure, PolicyError } from "../errors";
 import { parseCanonical } from "./canonical";
-import { afterGroup, breakdown, edges, GROUP_SEPARATOR, hierarchySizes } from "./domain";
+import { breakdown, edges, GROUP_SEPARATOR, hierarchySizes, withoutGroup } from "./domain";
 import { type Dummies, dummies, ItemDummies, LevelDummies, UniformDummies } from "./dummies";
-import {
-  drawsPerItem,
-  endOfValidity,
-  KEEP_SUM,
-  MAX_DOMAIN_SIZE,
-  meanOfNoise,
-  mechanism,
-  shuffler,
-  tokens,
-} from "./parts";
+import * as parts from "./parts";
 import { PROTOCOLS, type ProtocolRow } from "./protocols";
 import * as read from "./readers";
 
@@ -29,8 +20,6 @@ const MAX_ENVELOPE_BYTES = 1024 * 1024;
 const MAX_USERS = 10 ** 9;
 const MAX_LOCAL_EPSILON = 20;
 const MIN_DELTA = 1e-15;
-const MAX_SHUFFLER_DUMMIES = 10 ** 9;
-const MAX_SHUFFLER_DRAWS = 10 ** 10;
 
 /** Read a name that this device knows; raise PolicyError, with the name, for any other. */
 function known<T extends string>(names: readonly T[]): read.Reader<T> {
@@ -44,19 +33,17 @@ function known<T extends string>(names: readonly T[]): read.Reader<T> {
 }
 
 const TASK = read.table({
-  version: (json) => {
-    if (json !== 2n) throw new TaskError("task_version");
-  },
+  version: (json) => ensure(json === 2n, "task_version"),
   protocol: known([...PROTOCOLS.keys()]),
   suite: known(Object.keys(SUITES) as SuiteName[]),
   kind: read.choice("categorical", "ordered"),
-  views: read.listOf(read.table({ domain_size: read.whole(1, MAX_DOMAIN_SIZE), dummies })),
-  shufflers: read.listOf(shuffler),
-  mechanism,
+  views: read.listOf(read.table({ domain_size: read.whole(1, parts.MAX_DOMAIN_SIZE), dummies })),
+  shufflers: read.listOf(parts.shuffler),
+  mechanism: parts.mechanism,
   labels: read.optional(read.listOf(read.text), []),
   edges: read.optional(edges, null),
   breakdown: read.optional(breakdown, null),
-  tokens: read.optional(tokens, null),
+  tokens: read.optional(parts.tokens, null),
   delta: read.double,
   n_min: read.whole(1, MAX_USERS),
   target_size: read.whole(1, MAX_USERS),
@@ -81,12 +68,16 @@ type Stated = ReturnType<typeof TASK>;
 /** A task that keeps every rule of its format, and what follows from its fields. */
 export interface Task extends Stated {
   readonly row: ProtocolRow;
-  readonly shuffler: Stated["shufflers"][number];
-  readonly noise: Stated["shufflers"][number]["noise"][number];
+  readonly shuffler: parts.Shuffler;
+  readonly noise: parts.Noise;
+  /** Probability that the shuffler keeps a report. */
+  readonly keep: number;
   /** Number of groups of the breakdown; 1 without one. */
   readonly groups: number;
   /** Number of items: of the last view, which is the finest. */
   readonly domainSize: number;
+  /** The labels of the values in each group, without the group; empty if there are none. */
+  readonly valueLabels: readonly string[];
   /** Number of nodes of each level of a hierarchy, the coarsest first; empty for other tasks. */
   readonly levelSizes: readonly number[];
   /** The dummies of all views together. */
@@ -102,24 +93,26 @@ export interface Task extends Stated {
  * a protocol or a suite that this device does not support.
  */
 export function parseTask(raw: Uint8Array): Task {
-  if (raw.length > MAX_TASK_BYTES) throw new TaskError("task_too_long", { most: MAX_TASK_BYTES });
+  ensure(raw.length <= MAX_TASK_BYTES, "task_too_long", { most: MAX_TASK_BYTES });
   const stated = TASK(parseCanonical(raw), "task");
-  const { views, shufflers, mechanism: spec } = stated;
-  const [only] = shufflers;
-  const [noise] = only?.noise ?? [];
-  const value = shufflers.length;
-  if (!only || value > 1) throw new TaskError("shuffler_count", { value });
-  if (!noise) throw new TaskError("noise_of_views");
-  const groups = stated.breakdown?.groups.length ?? 1;
+  const { views, breakdown, labels, mechanism: spec } = stated;
+  const groups = breakdown?.groups.length ?? 1;
   const domainSize = views.at(-1)?.domainSize ?? 0;
   const ofGroup = Math.floor(domainSize / groups);
   const isTree = spec.name === "hierarchy";
   const levelSizes = isTree ? hierarchySizes(ofGroup, spec.buckets, groups) : [];
-  const added = dummiesOfViews(stated, levelSizes.length);
-  const lengths = added.lengths.map((length) => Math.max(1, levelSizes.length) + length);
-  const row = PROTOCOLS.get(stated.protocol) as ProtocolRow;
-  const follows = { row, shuffler: only, noise, groups, domainSize, levelSizes, lengths };
-  const task: Task = { ...stated, ...follows, dummies: added };
+  const dummies = dummiesOfViews(stated, levelSizes.length);
+  const task: Task = {
+    ...stated,
+    ...parts.onlyShuffler(stated.shufflers, views.length),
+    row: PROTOCOLS.get(stated.protocol) as ProtocolRow,
+    groups,
+    domainSize,
+    valueLabels: breakdown ? labels.slice(0, ofGroup).map(withoutGroup) : labels,
+    levelSizes,
+    dummies,
+    lengths: dummies.lengths.map((length) => Math.max(1, levelSizes.length) + length),
+  };
   checkProtocol(task);
   checkDomain(task);
   checkClaims(task);
@@ -129,69 +122,56 @@ export function parseTask(raw: Uint8Array): Task {
 
 function dummiesOfViews({ views }: Stated, levels: number): Dummies {
   const count = Math.max(1, levels);
-  if (views.length !== count) throw new TaskError("view_count", { value: views.length, count });
+  ensure(views.length === count, "view_count", { value: views.length, count });
   const ofViews = views.map((view) => view.dummies);
   if (levels === 0) return ofViews[0] as Dummies;
   const known = ofViews.filter((one) => one instanceof UniformDummies && one.hasAnAverage);
-  if (known.length !== count) throw new TaskError("level_dummies");
+  ensure(known.length === count, "level_dummies");
   return new LevelDummies(known as UniformDummies[]);
 }
 
 function checkProtocol(task: Task): void {
-  const { row, mechanism: spec, dummies: added, noise, shuffler: only, domainSize } = task;
-  const [named, stated] = [{ protocol: task.protocol }, spec.name];
-  const hashesNothing = row.mechanism === "local-hashing" && stated === "grr";
-  if (stated !== row.mechanism && !hashesNothing) throw new TaskError("mechanism", named);
-  const isNoiseless = spec.otherWeight === 0n;
-  if (row.localNoise === (isNoiseless ? "required" : "none")) {
-    throw new TaskError("local_noise", named);
-  }
-  const isNone = added.distribution === "fixed" && added.lengths[0] === 0;
-  const fits = row.dummies.length ? row.dummies.includes(added.distribution) : isNone;
-  if (!fits) throw new TaskError("dummies_of_protocol", named);
-  const alike = new Set(only.noise.map((one) => JSON.stringify(one))).size === 1;
-  if (only.noise.length !== task.views.length || !alike) throw new TaskError("noise_of_views");
-  if (noise.distribution !== row.noise || (only.keepWeight < KEEP_SUM && !row.samples)) {
-    throw new TaskError("shuffler_of_protocol", named);
-  }
-  const drawn = Math.ceil(domainSize * meanOfNoise(noise));
-  const draws = Math.ceil(domainSize * drawsPerItem(noise));
-  if (drawn > MAX_SHUFFLER_DUMMIES || draws > MAX_SHUFFLER_DRAWS) {
-    throw new TaskError("too_many_draws");
-  }
-  const buckets = BigInt(row.buckets);
-  if (buckets && !hashesNothing) read.checkRange("buckets", BigInt(spec.buckets), buckets, buckets);
+  const { row, protocol, mechanism: spec, dummies, noise } = task;
+  const hashesNothing = row.mechanism === "local-hashing" && spec.name === "grr";
+  ensure(spec.name === row.mechanism || hashesNothing, "mechanism", { protocol });
+  const forbidden = spec.otherWeight === 0n ? "required" : "none";
+  ensure(row.localNoise !== forbidden, "local_noise", { protocol });
+  const isNone = dummies.distribution === "fixed" && dummies.lengths[0] === 0;
+  const fits = row.dummies.length ? row.dummies.includes(dummies.distribution) : isNone;
+  ensure(fits, "dummies_of_protocol", { protocol });
+  const isOwn = noise.distribution === row.noise && (task.keep === 1 || row.samples);
+  ensure(isOwn, "shuffler_of_protocol", { protocol });
+  parts.checkNoise(noise, task.domainSize);
+  const { buckets } = row;
+  if (buckets && !hashesNothing) read.checkRange("buckets", spec.buckets, buckets, buckets);
 }
 
 function checkDomain(task: Task): void {
-  const { domainSize: size, row, labels, dummies: added, groups, levelSizes, views } = task;
+  const { domainSize: size, row, labels, dummies, groups, levelSizes, views, edges } = task;
   const { name, buckets, digits } = task.mechanism;
   const isTree = name === "hierarchy";
-  read.checkRange("domain_size", BigInt(size), 2n, BigInt(MAX_DOMAIN_SIZE));
-  if (row.isBinary && size !== 2) throw new TaskError("binary", { protocol: task.protocol });
-  const kind = task.edges || isTree ? "ordered" : "categorical";
-  if (task.kind !== kind || (isTree && !task.edges)) throw new TaskError("kind");
-  if (task.edges && (row.isBinary || labels.length > 0)) throw new TaskError("edges_twice");
-  if (added instanceof ItemDummies && added.trials !== size) {
-    throw new TaskError("trials_of_items", { value: added.trials, size });
+  read.checkRange("domain_size", size, 2, parts.MAX_DOMAIN_SIZE);
+  ensure(!row.isBinary || size === 2, "binary", { protocol: task.protocol });
+  const kind = edges || isTree ? "ordered" : "categorical";
+  ensure(task.kind === kind && (!isTree || edges), "kind");
+  ensure(!edges || !(row.isBinary || labels.length > 0), "edges_twice");
+  if (dummies instanceof ItemDummies) {
+    const { trials } = dummies;
+    ensure(trials === size, "trials_of_items", { value: trials, size });
   }
   const isPlain = name === "grr" || name === "warner";
-  const isHashed = name === "local-hashing";
-  if (isPlain ? buckets !== size || digits !== 1 : isHashed && buckets ** digits < size) {
-    throw new TaskError("buckets_of_items", { buckets, digits, size });
-  }
+  const isCovered = name !== "local-hashing" || buckets ** digits >= size;
+  const represents = isPlain ? buckets === size && digits === 1 : isCovered;
+  ensure(represents, "buckets_of_items", { buckets, digits, size });
   read.checkLabels(labels, size);
-  const ofGroup = task.edges?.size ?? Math.floor(size / groups);
-  if (ofGroup * groups !== size) throw new TaskError("size_of_groups");
-  labels.forEach((label, item) => {
-    const group = task.breakdown?.groups[Math.floor(item / ofGroup)];
-    const value = afterGroup(labels[item % ofGroup] ?? "");
-    if (group !== undefined && label !== `${group}${GROUP_SEPARATOR}${value}`) {
-      throw new TaskError("labels_of_groups");
-    }
-  });
-  const isMisfit = levelSizes.some((nodes, level) => views[level]?.domainSize !== nodes);
-  if (isMisfit || (isTree && digits !== levelSizes.length)) throw new TaskError("sizes_of_levels");
+  const ofGroup = edges?.size ?? Math.floor(size / groups);
+  ensure(ofGroup * groups === size, "size_of_groups");
+  const names = task.breakdown?.groups.flatMap((group) =>
+    task.valueLabels.map((label) => `${group}${GROUP_SEPARATOR}${label}`),
+  );
+  ensure(!names || labels.every((label, item) => label === names[item]), "labels_of_groups");
+  const areLevels = levelSizes.every((nodes, level) => views[level]?.domainSize === nodes);
+  ensure(areLevels && (!isTree || digits === levelSizes.length), "sizes_of_levels");
 }
 
 function checkClaims(task: Task): void {
@@ -200,32 +180,27 @@ function checkClaims(task: Task): void {
   const isInfinite = local === Number.POSITIVE_INFINITY;
   const isLocal = local > 0 && (isInfinite || local <= MAX_LOCAL_EPSILON);
   const isShare = delta >= MIN_DELTA && delta < 1 && fraction > 0 && fraction <= 1;
-  if (!isLocal || !isShare || !(central >= 0 && central <= local))
-    throw new TaskError("claim_range");
+  ensure(isLocal && isShare && central >= 0 && central <= local, "claim_range");
   const isNoiseless = task.mechanism.otherWeight === 0n;
   const isOwn = task.row.isAmplified || central === 0 || central === local;
-  if (isInfinite !== isNoiseless || task.coalitionEpsilon !== local || !isOwn) {
-    throw new TaskError("claim_of_noise");
-  }
+  const fits = isInfinite === isNoiseless && task.coalitionEpsilon === local && isOwn;
+  ensure(fits, "claim_of_noise");
   const { budgetEpsilon: budget, budgetDelta } = task;
   const isBudget = budget > 0 && budget >= central && budgetDelta >= delta && budgetDelta < 1;
-  if (!isBudget) throw new TaskError("budget_range");
+  ensure(isBudget, "budget_range");
 }
 
 function checkKeysAndSizes(task: Task): void {
-  const { nMin, targetSize, series, round, shuffler: only, lengths } = task;
-  read.checkRange("target_size", BigInt(targetSize), BigInt(nMin), BigInt(MAX_USERS));
-  if ((series === "") !== (round === 0)) throw new TaskError("round_without_series");
+  const { nMin, targetSize, series, round, shuffler, lengths } = task;
+  read.checkRange("target_size", targetSize, nMin, MAX_USERS);
+  ensure((series === "") === (round === 0), "round_without_series");
   const { publicKeyBytes, overheadBytes } = SUITES[task.suite];
-  const isKey = [task.analyzerKey, only.key].every((key) => key.length === publicKeyBytes);
-  if (!isKey || task.nonce.length !== 32) throw new TaskError("key_length");
-  for (const proof of [only.proof, task.tokens?.proof]) {
-    if (proof?.length && BigInt(task.deadline) > endOfValidity(proof)) {
-      throw new TaskError("deadline_after_key");
-    }
+  const areKeys = [task.analyzerKey, shuffler.key].every((key) => key.length === publicKeyBytes);
+  ensure(areKeys && task.nonce.length === 32, "key_length");
+  for (const proof of [shuffler.proof, task.tokens?.proof]) {
+    ensure(!proof?.length || task.deadline <= parts.endOfValidity(proof), "deadline_after_key");
   }
   const reports = (lengths.at(-1) ?? 0) * (task.mechanism.reportBytes + overheadBytes);
-  if (SUBMISSION_ID_BYTES + reports + overheadBytes > MAX_ENVELOPE_BYTES) {
-    throw new TaskError("envelope_too_long", { most: MAX_ENVELOPE_BYTES });
-  }
+  const total = SUBMISSION_ID_BYTES + reports + overheadBytes;
+  ensure(total <= MAX_ENVELOPE_BYTES, "envelope_too_long", { most: MAX_ENVELOPE_BYTES });
 }

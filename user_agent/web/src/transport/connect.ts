@@ -8,6 +8,7 @@
 import { type Bytes, fromBase64, toBase64 } from "../bytes";
 import {
   ForeignReplyError,
+  type MessageKey,
   PeerBusyError,
   PeerError,
   PeerRefusalError,
@@ -16,35 +17,37 @@ import {
   WireError,
 } from "../errors";
 
+/** The longest field, a bucket of 4 MiB, takes 5.6 MB in base64. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 const DEADLINE_MILLISECONDS = 15_000;
 const REPEATS = 2;
 const FIRST_PAUSE_MILLISECONDS = 250;
 /** Header of every error that a service foresees, except overload. */
 const FORESEEN = "shuffledp-foreseen";
+/** A sentence or two, which a page can show. */
 const MAX_REASON_CHARACTERS = 300;
-/** Connect's codes of refusals. */
-const REFUSALS = new Set([
-  "invalid_argument",
-  "not_found",
-  "already_exists",
-  "permission_denied",
-  "unauthenticated",
-  "resource_exhausted",
-  "failed_precondition",
-  "out_of_range",
-  "unimplemented",
-  "data_loss",
-]);
-const RETRYABLE = new Set([
-  "unavailable",
-  "deadline_exceeded",
-  "resource_exhausted",
-  "aborted",
-  "canceled",
-  "internal",
-  "unknown",
-]);
+/** Connect's codes, and whether a call that got one may be repeated. */
+const CODES: ReadonlyMap<string, boolean> = new Map(
+  Object.entries({
+    invalid_argument: false,
+    not_found: false,
+    already_exists: false,
+    permission_denied: false,
+    unauthenticated: false,
+    failed_precondition: false,
+    out_of_range: false,
+    unimplemented: false,
+    data_loss: false,
+    resource_exhausted: true,
+    unavailable: true,
+    deadline_exceeded: true,
+    aborted: true,
+    canceled: true,
+    internal: true,
+    unknown: true,
+  }),
+);
+const EXHAUSTED = "resource_exhausted";
 
 /** The fields of a message; bytes and 64-bit integers are strings, as in protobuf's JSON. */
 export type Message = Readonly<Record<string, unknown>>;
@@ -59,7 +62,8 @@ export class ConnectService {
     private readonly service: string,
     /** What errors call the party, such as "the shuffler". */
     private readonly whom: string,
-    private readonly deadline = DEADLINE_MILLISECONDS,
+    /** Sentences for refusals by their statuses; others only name the status. */
+    private readonly sentences: Readonly<Record<string, MessageKey>> = {},
   ) {}
 
   /** Call a method; repeat it with the same bytes while the party is away. */
@@ -89,7 +93,7 @@ export class ConnectService {
         method: "POST",
         headers: { "content-type": "application/json", "connect-protocol-version": "1" },
         body,
-        signal: AbortSignal.timeout(this.deadline),
+        signal: AbortSignal.timeout(DEADLINE_MILLISECONDS),
         credentials: "omit",
         redirect: "error",
         cache: "no-store",
@@ -98,7 +102,7 @@ export class ConnectService {
       text = await readText(response, this.whom);
     } catch (error) {
       if (error instanceof ShuffleDpError) throw error;
-      throw new PeerError("peer_away", { whom: this.whom }, { cause: error });
+      throw this.#absence(error);
     }
     const date = Date.parse(response.headers.get("date") ?? "");
     if (Number.isFinite(date)) this.clockAhead = (date - Date.now()) / 1000;
@@ -110,26 +114,33 @@ export class ConnectService {
     throw this.#refusal(response, answer);
   }
 
+  /** Name the address where the certificate may be at fault: `fetch` says no more than "failed". */
+  #absence(cause: unknown): PeerError {
+    const { whom } = this;
+    const { host, protocol } = new URL(this.base);
+    if (protocol === "https:" && cause instanceof TypeError) {
+      return new PeerError("peer_or_certificate", { whom, host }, { cause });
+    }
+    return new PeerError("peer_away", { whom }, { cause });
+  }
+
   #refusal(response: Response, answer: Message | null): ShuffleDpError {
     const { whom } = this;
     const code = typeof answer?.["code"] === "string" ? answer["code"] : "";
     const reason = typeof answer?.["message"] === "string" ? printable(answer["message"]) : "";
     const isForeseen = response.headers.get(FORESEEN) === "1" && /^[a-z_]{1,40}$/.test(code);
-    const isExhausted = code === "resource_exhausted" || response.status === 429;
-    if (isForeseen && (code === "resource_exhausted" || !RETRYABLE.has(code))) {
-      return new PeerRefusalError(whom, statusOf(code), reason);
+    const isRetryable = CODES.get(code) ?? false;
+    if (isForeseen && (code === EXHAUSTED || !isRetryable)) {
+      const status = CODES.has(code) ? code.toUpperCase() : "UNKNOWN";
+      return new PeerRefusalError(whom, status, reason, this.sentences[status]);
     }
-    if (isExhausted) return new PeerBusyError("peer_busy", { whom });
+    if (code === EXHAUSTED || response.status === 429)
+      return new PeerBusyError("peer_busy", { whom });
     if (isForeseen) return new PeerUnableError("peer_unable", { whom, reason });
-    const isAway = code === "" ? response.status >= 500 : RETRYABLE.has(code);
+    const isAway = code === "" ? response.status >= 500 : isRetryable;
     if (isAway) return new PeerError("peer_away", { whom });
     return new ForeignReplyError("peer_foreign", { whom, status: response.status });
   }
-}
-
-/** Return gRPC's name of a status; UNKNOWN for a text that is none. */
-function statusOf(code: string): string {
-  return REFUSALS.has(code) ? code.toUpperCase() : "UNKNOWN";
 }
 
 /** Shorten a text from elsewhere to printable ASCII, which cannot turn around what follows it. */

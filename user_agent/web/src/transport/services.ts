@@ -6,11 +6,12 @@ import { MODULUS_BYTES } from "../crypto/tokens";
 import { ProofError, WireError } from "../errors";
 import { type BatchCommitment, type InclusionProof, MAX_BITS } from "../inclusion/proof";
 import { MAX_NOTE_BYTES, SignedCheckpoint } from "../log/checkpoint";
+import type { LoggedTask, LogProof } from "../log/device_log";
 import { HASH_BYTES, MAX_SIZE, type Path } from "../log/merkle";
 import { MAX_TASK_BYTES } from "../task/task";
 import {
   bytesField,
-  type ConnectService,
+  ConnectService,
   fixedField,
   type Message,
   messageField,
@@ -20,52 +21,45 @@ import {
 const MAX_BUCKET_BYTES = 4 * 1024 * 1024;
 const MAX_PATH = 128;
 
-/** A task's place in the log, for a device that computes the entry itself. */
-export interface LogProof {
-  readonly index: bigint;
-  readonly path: Path;
-  readonly checkpoint: SignedCheckpoint;
-  readonly consistency: Path;
-}
-
-export interface LoggedTask {
-  readonly task: SignedTask;
-  readonly proof: LogProof;
-}
-
-/** The shuffler. */
-export class Shuffler {
-  constructor(private readonly service: ConnectService) {}
+export class Shuffler extends ConnectService {
+  constructor(base: string) {
+    super(base, "shuffledp.v1.Shuffler", "the shuffler", { ALREADY_EXISTS: "answered_elsewhere" });
+  }
 
   async fetchLoggedTask(digest: Bytes, logSize: bigint): Promise<LoggedTask> {
     const request = { taskDigest: digest, logSize: String(logSize) };
-    const answer = await this.service.call("FetchTask", request);
+    const answer = await this.call("FetchTask", request);
     return { task: signedTask(answer), proof: logProof(answer) };
   }
 
   /** Submit an envelope with a token, empty for none; return the receipt. */
   async submit(digest: Bytes, envelope: Bytes, token: Bytes): Promise<Bytes> {
     const request = { taskDigest: digest, envelope, ...(token.length > 0 && { token }) };
-    const answer = await this.service.call("Submit", request);
+    const answer = await this.call("Submit", request);
     return bytesField(answer, "receipt", SIGNATURE_BYTES);
   }
 
   /** Fetch a batch's commitment, with one bucket if a prefix is given. */
   async inclusion(digest: Bytes, prefix: number | null): Promise<InclusionProof> {
     const place = prefix === null ? {} : { prefix: fromInteger(prefix, 4) };
-    return inclusionProof(
-      await this.service.call("GetInclusion", { taskDigest: digest, ...place }),
-    );
+    return inclusionProof(await this.call("GetInclusion", { taskDigest: digest, ...place }));
   }
 }
 
+const ISSUER_SENTENCES = {
+  ALREADY_EXISTS: "answered_elsewhere",
+  UNAUTHENTICATED: "unaccepted_credential",
+} as const;
+
 /** The issuer of one-time tokens. */
-export class Issuer {
-  constructor(private readonly service: ConnectService) {}
+export class Issuer extends ConnectService {
+  constructor(base: string) {
+    super(base, "shuffledp.v1.Issuer", "the issuer", ISSUER_SENTENCES);
+  }
 
   /** Fetch the blind signature of a blinded message; the same message may be sent again. */
   async issue(keyId: Bytes, blinded: Bytes, credential: Bytes): Promise<Bytes> {
-    const answer = await this.service.call("IssueToken", { keyId, blinded, credential });
+    const answer = await this.call("IssueToken", { keyId, blinded, credential });
     return fixedField(answer, "blindSignature", MODULUS_BYTES);
   }
 }
