@@ -25,6 +25,7 @@ from common.errors import PolicyError, SettingsError
 from common.runtime.database import Database, Schema
 from common.task_digest import TaskDigest
 from user_agent.charge_counter import (
+    COALITION_COLUMN,
     COUNTER_FILE,
     COUNTER_TABLES,
     Charge,
@@ -96,7 +97,10 @@ CREATE TABLE IF NOT EXISTS store_id (
 """A random id, by which the counter of charges knows its store; empty before the first start."""
 _VERIFIED: Final = "ALTER TABLE evidence DROP COLUMN receipt_verified;"
 """Every saved receipt is verified."""
-_STEPS: Final = (_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID, _VERIFIED)
+_STEPS: Final = (
+    *(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID, _VERIFIED),
+    COALITION_COLUMN.format("submissions"),
+)
 
 
 class SubmissionState(StrEnum):
@@ -151,7 +155,7 @@ class SavedSubmission:
     @property
     def charge(self) -> Charge:
         """The row of the counter of charges."""
-        return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:3])
+        return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:4])
 
 
 CapCheck = Callable[[Sequence[Claim], Claim], None]
@@ -162,11 +166,13 @@ class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `task_log`."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Schema(steps=_STEPS, readable_from=6))
+        super().__init__(path, Schema(steps=_STEPS, readable_from=7))
         self.arrived = asyncio.Event()
         """Set when an answer has arrived."""
         try:
-            self._counter = Database(path.with_name(COUNTER_FILE), Schema(steps=(COUNTER_TABLES,)))
+            steps = (COUNTER_TABLES, COALITION_COLUMN.format("charges"))
+            counter = Schema(steps=steps, readable_from=2)
+            self._counter = Database(path.with_name(COUNTER_FILE), counter)
         except BaseException:
             super().close()
             raise
@@ -192,7 +198,7 @@ class DeviceStore(Database):
         known = {charge[:2] for charge in await self._charges()}
         lost = [charge for charge in charged if charge[:2] not in known]
         if own not in {b"", counted} or (confirmed and not own + counted):
-            lost = [("", b"", b"", *astuple(everything)[:3])]
+            lost = [("", b"", b"", *astuple(everything)[:4])]
         if lost and not confirmed:
             raise SettingsError(
                 f"the counter of charges, {COUNTER_FILE}, does not fit this device's store, as "
@@ -341,10 +347,12 @@ class DeviceStore(Database):
 _HASH_BYTES: Final = 32
 """Length of an envelope's hash in its place. Every envelope is longer."""
 _ID_BYTES: Final = 16
-_COLUMNS: Final = "person, task_digest, envelope, state, local_epsilon, central_epsilon, delta"
+_COLUMNS: Final = (
+    "person, task_digest, envelope, state, local_epsilon, central_epsilon, delta, coalition_epsilon"
+)
 _CLAIM: Final = (
-    "local_epsilon, central_epsilon, delta, coalesce(scope, x''), coalesce(text_hash, x''), "
-    "coalesce(permanent_epsilon, 9e999)"
+    "local_epsilon, central_epsilon, delta, coalition_epsilon, coalesce(scope, x''), "
+    "coalesce(text_hash, x''), coalesce(permanent_epsilon, 9e999)"
 )
 _CLAIM_COLUMNS: Final = len(fields(Claim))
 _SELECT: Final = (
@@ -395,8 +403,8 @@ def _insert(
     pending: PendingToken | None,
 ) -> None:
     connection.execute(
-        f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, prepared.envelope, SubmissionState.PENDING.value, *astuple(claim)[:3]),
+        f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        (person, digest, prepared.envelope, SubmissionState.PENDING.value, *astuple(claim)[:4]),
     )
     if claim.scope_hash:
         row = (person, digest, claim.scope_hash, claim.text_hash, claim.permanent_epsilon)
@@ -457,10 +465,11 @@ def _add_lost(connection: sqlite3.Connection, lost: Sequence[Charge]) -> None:
     """Add charges of answers that the store has forgotten; none ever gets less."""
     connection.executemany(
         "INSERT INTO submissions (person, task_digest, envelope, local_epsilon, central_epsilon, "
-        "delta, state) VALUES (?, ?, ?, ?, ?, ?, 'lost') ON CONFLICT DO UPDATE SET state = 'lost', "
-        "envelope = excluded.envelope, "
+        "delta, coalition_epsilon, state) VALUES (?, ?, ?, ?, ?, ?, ?, 'lost') ON CONFLICT DO "
+        "UPDATE SET state = 'lost', envelope = excluded.envelope, "
         "local_epsilon = max(local_epsilon, excluded.local_epsilon), delta = max(delta, "
-        "excluded.delta), central_epsilon = max(central_epsilon, excluded.central_epsilon)",
+        "excluded.delta), central_epsilon = max(central_epsilon, excluded.central_epsilon), "
+        "coalition_epsilon = max(coalition_epsilon, excluded.coalition_epsilon)",
         lost,
     )
 

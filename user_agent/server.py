@@ -37,10 +37,12 @@ async def start(settings: UserAgentSettings) -> Service:
         settings, "user_agent", OF_ALL, machine, state, longest_stop=_LONGEST_STOP
     ) as service:
         store = service.opened(DeviceStore(state.database("budget.sqlite")))
+        coalition = settings.total_coalition_epsilon_cap
         everything = Claim(
-            local_epsilon=settings.total_local_epsilon_cap,
+            local_epsilon=max(settings.total_local_epsilon_cap, coalition),
             central_epsilon=settings.total_central_epsilon_cap,
             delta=settings.total_delta_cap,
+            coalition_epsilon=coalition,
         )
         await store.check_counter(everything, rng, confirmed=state.restore_confirmed())
         secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
@@ -79,10 +81,13 @@ def _policy(settings: UserAgentSettings) -> Policy:
     return Policy(
         identity=pinned["analyzer_identity"],
         shuffler_identity=pinned["shuffler_identity"],
+        relay_identity=pinned.get("relay_identity"),
         issuer_identity=pinned.get("issuer_identity"),
         allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
         local_epsilon_cap=settings.local_epsilon_cap,
+        coalition_epsilon_cap=settings.coalition_epsilon_cap,
         total_local_epsilon_cap=settings.total_local_epsilon_cap,
+        total_coalition_epsilon_cap=settings.total_coalition_epsilon_cap,
         total_central_epsilon_cap=settings.total_central_epsilon_cap,
         total_delta_cap=settings.total_delta_cap,
         permanent_responses=settings.lasting_responses,

@@ -73,10 +73,13 @@ class Publication(NamedTuple):
 
 def _refusals_by_default(task: Task) -> list[str]:
     """Return why devices with default settings refuse a task, or come too late."""
-    texts, cap = [_NO_TOKENS] * (task.tokens is None), DEVICE_CAPS["local_epsilon_cap"]
-    if task.local_epsilon > cap:
+    texts, column = [_NO_TOKENS] * (task.tokens is None), "coalition" if task.relay else "local"
+    if task.relay:
+        texts.append("devices answer tasks with two shufflers only once relay_identity is set")
+    epsilon, cap = getattr(task, f"{column}_epsilon"), DEVICE_CAPS[f"{column}_epsilon_cap"]
+    if epsilon > cap:
         texts.append(
-            f"the task's local epsilon is {task.local_epsilon:g}; devices with default settings "
+            f"the task's {column} epsilon is {epsilon:g}; devices with default settings "
             f"refuse more than {cap:g}"
         )
     left = task.deadline - SystemClock().now()

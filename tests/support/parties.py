@@ -222,7 +222,7 @@ class DeviceParty:
         self.store = DeviceStore(self.path / "budget.sqlite")
         add_boundaries(self.store, self.life)
         add_boundaries(self.store._counter, self.life)
-        everything = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
+        everything = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0, coalition_epsilon=1.0)
         await self.store.check_counter(everything, np.random.default_rng(0), confirmed=False)
         self.agent = Agent(
             shuffler=self,

@@ -502,7 +502,10 @@ def claims() -> list[dict[str, Any]]:
 
 def budgets() -> list[dict[str, Any]]:
     """Return claims of several answers, with the totals that the Python device charges."""
-    spent = [Claim(local_epsilon=a, central_epsilon=b, delta=c) for a, b, c in _SPENT]
+    spent = [
+        Claim(local_epsilon=a, central_epsilon=b, delta=c, coalition_epsilon=a)
+        for a, b, c in _SPENT
+    ]
     together = [*(spent[: n + 1] for n in range(len(spent))), 40 * spent[1:2], 7 * spent[2:3]]
     together += [n * spent[4:] for n in (2, 3)]  # the sum of their delta is all, and more than all
     return [

@@ -171,7 +171,7 @@ _COLUMNS = {
     "schema_version": ["version", "readable_from"],
     "submissions": [
         *("person", "task_digest", "envelope", "local_epsilon", "state"),
-        *("central_epsilon", "delta"),
+        *("central_epsilon", "delta", "coalition_epsilon"),
     ],
     "evidence": [
         *("person", "task_digest", "leaves", "deadline", "inclusion", "receipt"),
@@ -183,6 +183,7 @@ _COLUMNS = {
     "store_id": ["id"],
     "charges": [
         *("person", "task_digest", "envelope_hash", "local_epsilon", "central_epsilon", "delta"),
+        "coalition_epsilon",
     ],
     "counted_store": ["id"],
 }

@@ -24,7 +24,7 @@ from user_agent.inclusion_monitor import MAX_CHECKED, InclusionMonitor
 from user_agent.policy import Claim
 
 _CASE = published()
-_CLAIM = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
+_CLAIM = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0, coalition_epsilon=1.0)
 _DAY = 24 * 3600
 
 
@@ -229,17 +229,19 @@ async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: De
 
 
 async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) -> None:
-    """The file has no table of evidence."""
+    """The file has no table of evidence; its coalition ε is the local one."""
     device.store.close()
     connection = sqlite3.connect(device.path / "budget.sqlite")
     with connection:
         connection.execute("DROP TABLE evidence")
+        connection.execute("ALTER TABLE submissions DROP COLUMN coalition_epsilon")
         connection.execute("DROP TABLE schema_version")
     connection.close()
     device.store = device.agent.store = DeviceStore(device.path / "budget.sqlite")
     record = await device.agent.record(device.digest, "")
 
     assert ("arrived", "unchecked", b"") == (record.state, record.inclusion, record.receipt)
+    assert _CASE.task.local_epsilon == record.claim.coalition_epsilon
 
 
 async def test_an_answer_with_a_bucket_that_is_never_shown_is_never_counted(

@@ -36,7 +36,7 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     spent = [BudgetedRelease.of(earlier, 1700, 3)] * 2
     own = BudgetedRelease.of(task, 1200, 0)
     rounds = series.rounds([], 0.0)
-    caps = dict(zip(DEVICE_CAPS, (4.0, 9.0, 2.0, 1e-4), strict=True))
+    caps = dict(zip(DEVICE_CAPS, (4.0, 9.0, 2.0, 1e-4, 4.0, 100.0), strict=True))
     costs, limits = forecast(task, rounds, 1200, spent, caps)
 
     composed = [
@@ -49,7 +49,7 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     ]
     assert composed == [cost["composed_epsilon"] for cost in costs]
     within = sum(epsilon <= 0.4 for epsilon in composed)
-    policy = generous(SHUFFLER.public_identity())
+    policy = generous(SHUFFLER.public_identity(), total_coalition_epsilon_cap=100.0)
     devices = [
         _rounds_until_refused(
             replace(policy, total_local_epsilon_cap=local, total_central_epsilon_cap=central),
