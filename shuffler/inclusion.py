@@ -136,7 +136,7 @@ class InclusionProofs:
         samples, and at a relay, the commitment and leaves are only compared.
         """
         try:
-            commitment.verify(receiver.identity, manifest.task_digest)
+            commitment.verify(receiver.identity, manifest.task_digest, manifest.n_reports)
         except ProofError:
             _report(f"{receiver.name}'s commitment does not verify", manifest)
             return

@@ -291,7 +291,9 @@ class PreparedSubmission:
     envelope: bytes
     """The bytes to send. A retry must send them unchanged."""
     leaves: tuple[bytes, ...]
-    """Hashes that identify the user's sealed reports in the batch; see inclusion_proof.py."""
+    """Hashes of the reports as sent, of layers with two shufflers; see inclusion_proof.py."""
+    most_leaves: int
+    """Maximum number of leaves of the batch."""
     deadline: int
     """The task's deadline, in seconds since 1970 UTC."""
     sampled: bool
@@ -351,6 +353,7 @@ class Contributor:
         return PreparedSubmission(
             envelope=self._seal_envelope(rng.bytes(SUBMISSION_ID_BYTES) + b"".join(sealed)),
             leaves=tuple(map(leaf, sealed)),
+            most_leaves=self._task.most_leaves,
             deadline=self._task.deadline,
             sampled=self._task.shuffler.keep_probability < 1,
         )

@@ -99,7 +99,9 @@ _VERIFIED: Final = "ALTER TABLE evidence DROP COLUMN receipt_verified;"
 """Every saved receipt is verified."""
 _STEPS: Final = (
     *(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID, _VERIFIED),
-    COALITION_COLUMN.format("submissions"),
+    COALITION_COLUMN.format("submissions")
+    + "ALTER TABLE evidence ADD COLUMN most_leaves INTEGER NOT NULL DEFAULT 0x7FFFFFFFFFFFFFFF;"
+    "CREATE TABLE IF NOT EXISTS pinned_relays (identity BLOB PRIMARY KEY) WITHOUT ROWID;",
 )
 
 
@@ -151,6 +153,8 @@ class SavedSubmission:
     inclusion: InclusionState
     receipt: bytes
     """Verified; empty until the shuffler acknowledges the submission."""
+    most_leaves: int
+    """Maximum number of leaves of the batch."""
 
     @property
     def charge(self) -> Charge:
@@ -233,6 +237,11 @@ class DeviceStore(Database):
             fingerprint,
         )
         return await self.fetch("SELECT fingerprint FROM lasting_secret") == [(fingerprint,)]
+
+    async def pin_relay(self, identity: str) -> bool:
+        """Record the pin of a second shuffler; return whether it is new."""
+        statement = "INSERT OR IGNORE INTO pinned_relays VALUES (?) RETURNING 1"
+        return bool(await self.fetch(statement, identity))
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up a person's submission to a task; None if there is none."""
@@ -358,7 +367,7 @@ _CLAIM_COLUMNS: Final = len(fields(Claim))
 _SELECT: Final = (
     "SELECT person, task_digest, envelope, state, coalesce(leaves, x''), "  # noqa: S608
     "coalesce(deadline, 9e999), coalesce(inclusion, 'unchecked'), coalesce(receipt, x''), "
-    f"{_CLAIM} FROM submissions "
+    f"coalesce(most_leaves, 0), {_CLAIM} FROM submissions "
     "LEFT JOIN evidence USING (person, task_digest) "
     "LEFT JOIN lasting_answers USING (person, task_digest)"
 )
@@ -371,7 +380,7 @@ def _claim(row: Sequence[Any]) -> Claim:
 
 def _saved(row: tuple[Any, ...]) -> SavedSubmission:
     person, digest, envelope, state, *evidence = row[:-_CLAIM_COLUMNS]
-    leaves, deadline, inclusion, receipt = evidence
+    leaves, deadline, inclusion, receipt, most_leaves = evidence
     hashed = len(envelope) == _HASH_BYTES
     return SavedSubmission(
         person=person,
@@ -384,6 +393,7 @@ def _saved(row: tuple[Any, ...]) -> SavedSubmission:
         deadline=deadline,
         inclusion=InclusionState(inclusion),
         receipt=receipt,
+        most_leaves=most_leaves,
     )
 
 
@@ -414,8 +424,8 @@ def _insert(
     leaves = b"" if prepared.sampled else b"".join(sorted(prepared.leaves))
     inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED
     connection.execute(
-        "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)",
-        (person, digest, leaves, prepared.deadline, inclusion.value, b""),
+        "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (person, digest, leaves, prepared.deadline, inclusion.value, b"", prepared.most_leaves),
     )
     if pending is not None:
         connection.execute(

@@ -72,7 +72,7 @@ class Policy:
     local_epsilon_cap: float
     """Maximum local ε of one answer to a task with one shuffler."""
     coalition_epsilon_cap: float = 4.0
-    """Maximum coalition ε of one answer. If both are infinite, so may be the ε of tasks."""
+    """Maximum coalition ε of one answer. If both are infinite, no task needs local noise."""
     total_local_epsilon_cap: float = 20.0
     """Maximum sum of the local ε of a person's answers to tasks with one shuffler."""
     total_coalition_epsilon_cap: float = 20.0

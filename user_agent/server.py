@@ -8,6 +8,7 @@ import grpc
 from common.crypto.key_ring import DAY
 from common.crypto.randomness import secure_generator
 from common.errors import SettingsError
+from common.runtime import logs
 from common.runtime.clock import SystemClock
 from common.runtime.metrics import OF_ALL
 from common.runtime.rpc import open_channel
@@ -24,6 +25,11 @@ from user_agent.settings import UserAgentSettings
 from user_agent.task_log import DeviceLog
 
 _PERMANENT_FILE: Final = "permanent.key"
+_TWO_SHUFFLERS: Final = (
+    "tasks with two shufflers are answered from now on: either one may side with the analyzer, but "
+    "nothing bounds what both together learn"
+)
+"""Said once, when a second shuffler is first pinned."""
 _LONGEST_STOP: Final = 30 * DAY
 """Seconds for which a device may be off before its clock needs to be confirmed."""
 
@@ -45,6 +51,8 @@ async def start(settings: UserAgentSettings) -> Service:
             coalition_epsilon=coalition,
         )
         await store.check_counter(everything, rng, confirmed=state.restore_confirmed())
+        if settings.relay_identity and await store.pin_relay(settings.relay_identity):
+            logs.event(_TWO_SHUFFLERS, {}, level="WARNING")
         secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
         authority = service.tls.identity.authority if service.tls else None
 

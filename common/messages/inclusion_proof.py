@@ -196,7 +196,7 @@ _LABEL: Final = b"shuffledp v1 batch commitment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCommitment:
-    """The root of the tree over a batch's reports, signed by the analyzer."""
+    """The root of the tree over what the analyzer received, or a relay; it signs it."""
 
     task_digest: TaskDigest
     batch_id: Annotated[BatchId, partial(parse_fixed, length=BATCH_ID_BYTES)]
@@ -228,10 +228,19 @@ class BatchCommitment:
         )
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
-    def verify(self, identity: PublicIdentity, digest: TaskDigest) -> None:
-        """Raise ProofError for another task than `digest`, a wrong depth or a wrong signature."""
+    def verify(self, identity: PublicIdentity, digest: TaskDigest, most_leaves: int) -> None:
+        """
+        Raise ProofError for another task, a wrong depth or a wrong signature.
+
+        A tree of more than `most_leaves`, the batch's, would have so many buckets that a request
+        for one says which leaf it is about.
+        """
         if self.task_digest != digest:
             raise ProofError("the batch commitment belongs to another task")
+        if self.n_leaves > most_leaves:
+            raise ProofError(
+                f"the batch commitment has {self.n_leaves} leaves; it may have {most_leaves}"
+            )
         if self.bits != bits_for(self.n_leaves):
             raise ProofError(
                 f"the batch commitment has {self.bits} bits; for {self.n_leaves} leaves it must "
@@ -267,16 +276,18 @@ class InclusionProof:
     """The bucket's salted leaves, sorted and concatenated."""
     path: Sequence[bytes]
 
-    def includes(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
+    def includes(
+        self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest, most_leaves: int
+    ) -> bool:
         """
-        Return whether the analyzer received a leaf. Run by the user agent.
+        Return whether the party of this identity received a leaf. Run by the user agent.
 
         False is a proof of absence, since the proof contains the leaf's whole bucket.
 
         Raises:
             ProofError: The commitment is invalid, or the proof does not lead to the signed root.
         """
-        self.commitment.verify(identity, digest)
+        self.commitment.verify(identity, digest, most_leaves)
         bits, prefix = self.commitment.bits, self.commitment.prefix_of(leaf)
         if len(self.path) != bits or any(len(sibling) != HASH_BYTES for sibling in self.path):
             raise ProofError(

@@ -14,10 +14,7 @@ from common.runtime.validation import STRICT
 from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.witness_policy import WitnessPolicy
 
-_IDENTITIES: Final = (
-    *("analyzer_identity", "shuffler_identity"),
-    *("relay_identity", "issuer_identity"),
-)
+_IDENTITIES: Final = ("analyzer_identity", "shuffler_identity", "relay_identity", "issuer_identity")
 
 
 def _local_cap(cap: float) -> float:

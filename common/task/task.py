@@ -477,6 +477,16 @@ class Task:
         """Average bytes of an envelope."""
         return float(self.dummies.length_probabilities() @ np.array(self.envelope_sizes))
 
+    @property
+    def most_leaves(self) -> int:
+        """
+        Maximum number of reports of a batch whose proofs a device asks for.
+
+        A batch may close some users after target_size; twice as many and 1,000 more are believed.
+        """
+        users = 2 * self.target_size + 1000
+        return users * self.lengths[-1] + self.domain_size * self.hop(0).noise.most
+
     def batch_reports(self, sent: int) -> tuple[int, int]:
         """Return bounds on the reports delivered of those sent; see ShufflerSpec.batch_reports."""
         return self.shuffler.batch_reports(sent, self.domain_size)

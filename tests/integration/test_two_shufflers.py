@@ -12,6 +12,7 @@ from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import development_files
 from common.task.draft import RelayDraft
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire
 from protos.shuffledp.v1 import shuffler_pb2
@@ -59,7 +60,8 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
     async with services.stubs() as (_, shuffler, _analyzer):
         proof = proof_from_wire(await shuffler.GetInclusion(request, timeout=DEADLINE))
     identity = PublicIdentity.from_hex(pinned, "relay_identity")
-    proof.commitment.verify(identity, TaskDigest(signed.digest()))
+    most = Task.from_bytes(signed.task_bytes).most_leaves
+    proof.commitment.verify(identity, TaskDigest(signed.digest()), most)
     other = BatchManifest(
         task_digest=signed.digest(), batch_id=BatchId(bytes(16)), n_users=_USERS, n_reports=150
     )

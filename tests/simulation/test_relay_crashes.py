@@ -118,7 +118,7 @@ class _Chain:
         assert {"hpke"} == {file.name.partition("-")[0] for file in left}
         commitment, _ = await self.shuffler.inclusions.relay(self.digest, None)
         assert isinstance(commitment, BatchCommitment)
-        commitment.verify(RELAY.public_identity(), self.digest)
+        commitment.verify(RELAY.public_identity(), self.digest, manifest.n_reports * 2)
 
 
 class _LossyNetwork(Network):

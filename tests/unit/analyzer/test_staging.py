@@ -436,7 +436,7 @@ async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -
 
     [first] = set(answers)
     identity = analyzer.keys.identity
-    first.verify(identity.public_identity(), analyzer.signed.digest())
+    first.verify(identity.public_identity(), analyzer.signed.digest(), 10)
     assert 3 == len(answers)
     assert 10 == first.n_leaves
     wanted = commitment_over(

@@ -73,11 +73,11 @@ async def test_delivered_reports_can_be_proven_after_the_batch_is_erased(
 
     for report in _delivered(delivered):
         proof = await _proof(delivered, leaf(report))
-        assert proof.includes(leaf(report), _ANALYZER, DIGEST)
+        assert proof.includes(leaf(report), _ANALYZER, DIGEST, 10**6)
     standing = [salted(SALT, leaf(report)) for report in _delivered(delivered)]
     assert b"".join(sorted(standing)) == _file(delivered, "leaves.0").read_bytes()
     other = leaf(bytes(_SIZE))
-    assert not (await _proof(delivered, other)).includes(other, _ANALYZER, DIGEST)
+    assert not (await _proof(delivered, other)).includes(other, _ANALYZER, DIGEST, 10**6)
 
 
 async def test_a_commitment_to_other_reports_is_kept_as_evidence(
@@ -224,7 +224,7 @@ async def test_every_report_is_proven_however_the_tree_is_divided(
     )
 
     for own in leaves[::20]:
-        assert (await _proof(shuffler, own)).includes(own, _ANALYZER, DIGEST)
+        assert (await _proof(shuffler, own)).includes(own, _ANALYZER, DIGEST, 10**6)
     _, largest = await shuffler.inclusions.relay(DIGEST, None)
     assert GrownTree(leaves).largest_bucket == largest
 

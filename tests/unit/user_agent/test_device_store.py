@@ -31,7 +31,7 @@ def _task(number: int) -> TaskDigest:
 
 def _envelope(content: bytes = b"envelope") -> Callable[[], PreparedSubmission]:
     return lambda: PreparedSubmission(
-        envelope=content, leaves=(bytes(32),), deadline=1, sampled=False
+        envelope=content, leaves=(bytes(32),), most_leaves=1, deadline=1, sampled=False
     )
 
 

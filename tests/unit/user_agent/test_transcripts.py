@@ -126,7 +126,8 @@ def _inclusion(shown: Transcript) -> str:
     proof = proof_from_wire(ParseDict(shown["inclusion"], shuffler_pb2.GetInclusionResponse()))
     own = bytes.fromhex(shown["leaf"])
     signer = _pin(shown, "relay" if "relay" in shown["pins"] else "analyzer")
-    return "" if proof.includes(own, signer, _digest(shown)) else "absent"
+    most = Task.from_bytes(shown["task"].encode()).most_leaves
+    return "" if proof.includes(own, signer, _digest(shown), most) else "absent"
 
 
 def _token(shown: Transcript) -> None:

@@ -88,7 +88,7 @@ async def test_what_arrived_leaves_once_with_the_relays_noise(relay: Relay) -> N
     """Its commitment is over the layers; nothing but the task's row and mark stays."""
     layers = sealed_layers(_ITEMS)
     commitment = await relay.deliver(layers, 100)
-    commitment.verify(RELAY.public_identity(), _DIGEST)
+    commitment.verify(RELAY.public_identity(), _DIGEST, CHAIN.task.most_leaves)
     tree, _ = tree_over(leaves_of(b"".join(layers), len(layers[0])), commitment.salt)
     assert (_N, tree.root) == (commitment.n_leaves, commitment.root)
     assert [] == relay.state.names("seed-*")
@@ -426,7 +426,7 @@ async def test_a_shuffler_proves_that_layers_reached_the_relay(
 
     commitment, _ = await shuffler.inclusions.relay(_DIGEST, None)
     assert isinstance(commitment, BatchCommitment)
-    commitment.verify(pinned, _DIGEST)
+    commitment.verify(pinned, _DIGEST, CHAIN.task.most_leaves)
     [(manifest, _)] = relay.analyzer.delivered
     assert (5, commitment.batch_id) == (manifest.n_users, manifest.batch_id)
     assert commitment.n_leaves < manifest.n_reports
