@@ -293,7 +293,6 @@ class PreparedSubmission:
     leaves: tuple[bytes, ...]
     """Hashes of the reports as sent, of layers with two shufflers; see inclusion_proof.py."""
     most_leaves: int
-    """Maximum number of leaves of the batch."""
     deadline: int
     """The task's deadline, in seconds since 1970 UTC."""
     sampled: bool

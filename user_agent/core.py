@@ -138,12 +138,9 @@ class Agent:
             saved, repeated = await self._prepare(await self.task(digest), digest, value, person)
         with _explain_failure("Your submission is saved; the agent will retry"):
             sent = await self._submit(saved)
-        claim = saved.claim
+        local, coalition = saved.claim.local_epsilon, saved.claim.coalition_epsilon
         return ContributionOutcome(
-            repeated=repeated,
-            local_epsilon=claim.local_epsilon,
-            coalition_epsilon=claim.coalition_epsilon,
-            sent=sent,
+            repeated=repeated, local_epsilon=local, coalition_epsilon=coalition, sent=sent
         )
 
     async def record(self, digest: TaskDigest, person: str) -> SavedSubmission:

@@ -154,7 +154,7 @@ class SavedSubmission:
     receipt: bytes
     """Verified; empty until the shuffler acknowledges the submission."""
     most_leaves: int
-    """Maximum number of leaves of the batch."""
+    """Maximum of the batch."""
 
     @property
     def charge(self) -> Charge:

@@ -37,12 +37,8 @@ class Claim:
     @classmethod
     def of(cls, task: Task, text_hash: bytes = b"") -> Self:
         """Return a task's claim for an answer whose text has this keyed hash."""
-        claim = cls(
-            local_epsilon=task.local_epsilon,
-            central_epsilon=task.central_epsilon,
-            delta=task.delta,
-            coalition_epsilon=task.coalition_epsilon,
-        )
+        names = ("local_epsilon", "central_epsilon", "delta", "coalition_epsilon")
+        claim = cls(**{name: getattr(task, name) for name in names})
         if not task.lasting:
             return claim
         scope = hashlib.sha256(task.permanent_scope).digest()
@@ -101,9 +97,8 @@ def check(
     is in seconds since 1970 UTC.
 
     Raises:
-        PolicyError: The deadline has passed, a claim is false, an ε exceeds its cap, no second
-            shuffler is pinned, or the policy does not allow the task's permanent noise or its lack
-            of tokens.
+        PolicyError: The deadline has passed, a claim is false, an ε exceeds its cap, or the policy
+            does not allow the task's second shuffler, permanent noise or lack of tokens.
         ProofError: The pinned shufflers did not sign the task's keys for envelopes and layers, or
             the pinned issuer not its key for tokens.
         ProofError, TaskError: See `Task.verified`.
@@ -196,15 +191,10 @@ def composed_total(claims: Sequence[Claim], delta: float, column: str = "central
     Claims without amplification are summed, lasting questions to their ε∞ at most, and composed
     with the others as one claim, since their answers may share permanent noise.
     """
-    found, pure = list[tuple[float, float]](), list[Claim]()
-    for each in claims:
-        epsilon = getattr(each, column)
-        if epsilon < each.local_epsilon:
-            found.append((epsilon, each.delta))
-        else:
-            pure.append(replace(each, local_epsilon=epsilon))
-    if pure:
-        found.append((_sum(pure), 0.0))
+    found = [(getattr(c, column), c.delta) for c in claims if getattr(c, column) < c.local_epsilon]
+    if len(found) < len(claims):
+        pure = [each for each in claims if getattr(each, column) >= each.local_epsilon]
+        found.append((_sum([replace(c, local_epsilon=getattr(c, column)) for c in pure]), 0.0))
     return min(_sum(claims), composed_claims(found, delta))
 
 

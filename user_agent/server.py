@@ -1,7 +1,8 @@
 """Composition root of the user agent: creates its randomness, clock, files and channels."""
 
+from dataclasses import fields
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import grpc
 
@@ -25,11 +26,6 @@ from user_agent.settings import UserAgentSettings
 from user_agent.task_log import DeviceLog
 
 _PERMANENT_FILE: Final = "permanent.key"
-_TWO_SHUFFLERS: Final = (
-    "tasks with two shufflers are answered from now on: either one may side with the analyzer, but "
-    "nothing bounds what both together learn"
-)
-"""Said once, when a second shuffler is first pinned."""
 _LONGEST_STOP: Final = 30 * DAY
 """Seconds for which a device may be off before its clock needs to be confirmed."""
 
@@ -52,7 +48,8 @@ async def start(settings: UserAgentSettings) -> Service:
         )
         await store.check_counter(everything, rng, confirmed=state.restore_confirmed())
         if settings.relay_identity and await store.pin_relay(settings.relay_identity):
-            logs.event(_TWO_SHUFFLERS, {}, level="WARNING")
+            said = "tasks with two shufflers are answered: nothing bounds what both learn together"
+            logs.event(said, {}, level="WARNING")
         secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
         authority = service.tls.identity.authority if service.tls else None
 
@@ -85,19 +82,13 @@ async def start(settings: UserAgentSettings) -> Service:
 
 def _policy(settings: UserAgentSettings) -> Policy:
     """Return the policy in the settings; raise the errors of `identities`."""
-    pinned = settings.identities()
+    pinned: dict[str, Any] = {**settings.identities()}
+    caps = [each.name for each in fields(Policy) if each.name.endswith("_cap")]
     return Policy(
-        identity=pinned["analyzer_identity"],
-        shuffler_identity=pinned["shuffler_identity"],
-        relay_identity=pinned.get("relay_identity"),
-        issuer_identity=pinned.get("issuer_identity"),
+        identity=pinned.pop("analyzer_identity"),
+        **pinned,
         allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
-        local_epsilon_cap=settings.local_epsilon_cap,
-        coalition_epsilon_cap=settings.coalition_epsilon_cap,
-        total_local_epsilon_cap=settings.total_local_epsilon_cap,
-        total_coalition_epsilon_cap=settings.total_coalition_epsilon_cap,
-        total_central_epsilon_cap=settings.total_central_epsilon_cap,
-        total_delta_cap=settings.total_delta_cap,
+        **{name: getattr(settings, name) for name in caps},
         permanent_responses=settings.lasting_responses,
     )
 

@@ -5,8 +5,9 @@ A leaf is SHA-256(0 ‖ sealed report). A batch's tree contains SHA-256(3 ‖ sa
 each distinct report. These salted leaves are sorted and put into 2^bits buckets by their first
 `bits` bits. A bucket's hash is SHA-256(1 ‖ its leaves in order); a node's is SHA-256(2 ‖ left ‖
 right). The first byte separates the four kinds of hashes. `bits` depends on the number of leaves
-alone, so that nobody can shrink a bucket. The salt is drawn after the last report: senders, who
-choose their sealed reports, could otherwise make a bucket as long as they like.
+alone, and a batch has a maximum, so that nobody can shrink a bucket. The salt is drawn after the
+last report: senders, who choose their sealed reports, could otherwise make a bucket as long as they
+like.
 
 The analyzer signs the root and the salt before it acknowledges the delivery. A bucket and `bits`
 hashes prove to a device whether a leaf is in the batch. The shuffler relays them; a request names
@@ -229,17 +230,12 @@ class BatchCommitment:
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
     def verify(self, identity: PublicIdentity, digest: TaskDigest, most_leaves: int) -> None:
-        """
-        Raise ProofError for another task, a wrong depth or a wrong signature.
-
-        A tree of more than `most_leaves`, the batch's, would have so many buckets that a request
-        for one says which leaf it is about.
-        """
+        """Raise ProofError for another task, depth or signer, or more than `most_leaves`."""
         if self.task_digest != digest:
             raise ProofError("the batch commitment belongs to another task")
         if self.n_leaves > most_leaves:
             raise ProofError(
-                f"the batch commitment has {self.n_leaves} leaves; it may have {most_leaves}"
+                f"the commitment has {self.n_leaves} leaves, not {most_leaves} at most"
             )
         if self.bits != bits_for(self.n_leaves):
             raise ProofError(

@@ -38,8 +38,7 @@ class PinSettings(ServiceSettings):
     shuffler_identity: str
     """The shuffler's signing identity that devices trust: 64 hexadecimal digits."""
     relay_identity: str | None = None
-    """The signing identity of the second shuffler, likewise; set to answer tasks with two. These
-    claim no bound against both shufflers together."""
+    """The second shuffler's, likewise; tasks with two have no bound against both together."""
     issuer_identity: str | None = None
     """The issuer's signing identity that devices trust: 64 hexadecimal digits."""
     witnesses: tuple[str, ...] = ()
@@ -53,8 +52,7 @@ class PinSettings(ServiceSettings):
     local_epsilon_cap: Annotated[float, AfterValidator(_local_cap)] = 4.0
     """Maximum local ε of one answer to a task with one shuffler; infinite for no limit."""
     coalition_epsilon_cap: Annotated[float, AfterValidator(_local_cap)] = 4.0
-    """Maximum ε of one answer against the analyzer with any one shuffler; infinite for no limit.
-    With one shuffler it is the local ε."""
+    """Maximum ε of one answer against the analyzer with any one shuffler; or infinite."""
     total_local_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
     """Maximum sum of the local ε of a person's answers with one shuffler; infinite for no limit."""
     total_coalition_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0

@@ -479,11 +479,7 @@ class Task:
 
     @property
     def most_leaves(self) -> int:
-        """
-        Maximum number of reports of a batch whose proofs a device asks for.
-
-        A batch may close some users after target_size; twice as many and 1,000 more are believed.
-        """
+        """Maximum number of reports of a batch; it may close somewhat after target_size."""
         users = 2 * self.target_size + 1000
         return users * self.lengths[-1] + self.domain_size * self.hop(0).noise.most
 

@@ -52,13 +52,12 @@ def forecast(
 
     Returns:
         JSON fields of each round: ε of all the population's releases after it, at the task's
-        budget_delta, and ε of a device's answers, central at its cap's δ, and local or, with two
-        shufflers, against any one of them. And of each budget and cap: its name, value and δ, and
-        how many rounds it lasts, at most MAX_ROUNDS.
+        budget_delta, and ε of a device's answers, central at its cap's δ, and local (or coalition).
+        And of each limit: its name, value and δ, and for how many rounds, at most MAX_ROUNDS.
     """
     release, claim = BudgetedRelease.of(task, n_users, 0), Claim.of(task)
-    column = "coalition" if claim.chained else "local"
     delta = caps["total_delta_cap"]
+    column, at = ("coalition", delta) if claim.chained else ("local", None)
     answered = sum(each.state not in {*_PENDING, "missed"} for each in rounds)
 
     def device(n: int) -> tuple[float, float]:
@@ -88,9 +87,7 @@ def forecast(
     return costs, [
         _budget_end(release, spent),
         cap(f"{column}_epsilon_cap", lambda _: getattr(claim, f"{column}_epsilon")),
-        cap(
-            f"total_{column}_epsilon_cap", lambda n: device(n)[1], delta if claim.chained else None
-        ),
+        cap(f"total_{column}_epsilon_cap", lambda n: device(n)[1], at),
         central,
     ]
 
@@ -157,13 +154,12 @@ def show(
 ) -> None:
     """Print a forecast of rounds that open every so many seconds, and whether all of them fit."""
     chained = any("device_coalition_epsilon" in cost for cost in costs)
-    column = "coalition" if chained else "local"
-    unbounded = " (both shufflers together: no bound)" * chained
+    column, unbounded = "coalition" if chained else "local", " (both shufflers together: no bound)"
     table = Table(
         title="Composed epsilon after each round",
         caption="Of all the population's releases, at budget_delta; and of a device that answers "
-        f"every round: central at total_delta_cap, and {column}{unbounded}. A device counts what "
-        "each task claims, which may be more than what its release costs.",
+        f"every round: central at total_delta_cap, and {column}{unbounded * chained}. A device "
+        "counts what each task claims, which may be more than what its release costs.",
     )
     add_columns(table, {"round": "right", "deadline": "left", "population": "right"})
     add_columns(table, {"device, central": "right", f"device, {column}": "right"})

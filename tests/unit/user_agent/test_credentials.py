@@ -95,7 +95,7 @@ async def test_a_second_shuffler_is_announced_once(
         caplog.clear()
         settings = dataclasses.replace(without, relay_identity=pinned)
         await (await user_agent.server.start(settings)).stop()
-        said.append(sum("nothing bounds what both together" in each for each in caplog.messages))
+        said.append(sum("nothing bounds what both learn" in each for each in caplog.messages))
 
     assert [0, 1, 0, 0, 1, 0] == said
 
