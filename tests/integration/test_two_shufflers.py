@@ -1,5 +1,6 @@
 """Two shufflers' servers over TLS, from devices' submissions to the result."""
 
+import asyncio
 from pathlib import Path
 
 import grpc
@@ -15,12 +16,12 @@ from common.task.draft import RelayDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire
-from protos.shuffledp.v1 import shuffler_pb2
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from shuffler.delivery_client import DeliveryClient
 from shuffler.server import start
 from shuffler.settings import ShufflerSettings
 from tests.support.chains import FLANKS, chain
-from tests.support.clients import DEADLINE, envelopes, refusal, result_of, submit_bulk
+from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk
 from tests.support.services import Services
 
 _USERS = 5
@@ -40,20 +41,27 @@ def _relay_settings(services: Services, path: Path, **changes: object) -> Shuffl
 
 
 async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
-    """The first relays the second's commitment; only a shuffler may call the second."""
+    """The first relays the second's commitment to devices; only it may call the second."""
     services, state = Services(tmp_path), tmp_path / "relay"
     await services.start_analyzer()
     relay = await start(_relay_settings(services, state))
     pinned = (state / "identity.pub").read_text()
     await services.start_shuffler(relay=relay.address, relay_identity=pinned)
-    await services.start_user_agent()
+    await services.start_user_agent(relay_identity=pinned)
     key = bytes.fromhex((state / "relay.pub").read_text())
     second = RelayDraft(name="second.example", key=key, noise=FLANKS)
     fields = chain() | {"relay": second, "domain_size": 6, "n_min": _USERS, "target_size": _USERS}
     signed = await services.publish(**fields)
-    await submit_bulk(services, signed, envelopes(signed, _USERS))
+    told = await contribute(services, signed, "Ada")
+    await submit_bulk(services, signed, envelopes(signed, _USERS - 1))
     result = await result_of(services, signed)
+    question = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="Ada")
+    async with services.stubs() as (agent, _, _analyzer), asyncio.timeout(DEADLINE):
+        while (seen := await agent.GetReceipt(question, timeout=DEADLINE)).inclusion == "unchecked":
+            await asyncio.sleep(0.05)
 
+    assert told.coalition_epsilon == Task.from_bytes(signed.task_bytes).coalition_epsilon
+    assert ("counted", "relay") == (seen.inclusion, seen.signer)
     assert (_USERS, 0) == (result.n_users, sum(result.refused.values()))
     assert 2 * 6 * 50 + _USERS >= result.n_reports > 6 * 25
     request = shuffler_pb2.GetInclusionRequest(task_digest=signed.digest(), prefix=bytes(4))
