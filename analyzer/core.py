@@ -15,9 +15,11 @@ from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store
 from analyzer.task_log import TaskLog
 from analyzer.witness_client import CheckingLink, WitnessLink
+from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.blocks import StagedBlocks
 from common.runtime.clock import Clock
 from common.runtime.parts.executor import Executor
+from common.task_digest import TaskDigest
 
 
 @dataclass(kw_only=True)
@@ -83,6 +85,10 @@ class AnalyzerCore:
             metrics=self.metrics,
             most_refused_share=self.most_refused_share,
         )
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Commit to a whole batch, and start its release; see `Releases.finish_delivery`."""
+        return await self.releases.finish_delivery(digest)
 
     async def check(self) -> None:
         """

@@ -62,7 +62,7 @@ def mixture_of(
             keep_probability=shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,
-            item_law=Draws(*shuffler.noise.summed),
+            item_law=tuple(Draws(*each) for each in shuffler.noise.summed),
             total_is_known=False,
         )
     accepted = counted + padding
@@ -75,7 +75,7 @@ def mixture_of(
         n_real=n_real,
         item_mean=n_dummies / domain_size,
         item_variance=n_real * chance * (1 - chance) * (1 - 1 / domain_size),
-        item_law=Draws.coins(round(n_real), max(0.0, n_dummies) / (n_real * domain_size)),
+        item_law=(Draws.coins(round(n_real), max(0.0, n_dummies) / (n_real * domain_size)),),
     )
 
 

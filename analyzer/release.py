@@ -7,7 +7,6 @@ charged once, or neither.
 """
 
 import asyncio
-import operator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -46,7 +45,7 @@ from common.messages.inclusion_proof import BatchCommitment
 from common.messages.ledger_entry import Decision, DecisionEntry, LedgerEntry
 from common.messages.result import Result
 from common.receiving import delivery_table
-from common.receiving.receiver import Receiver
+from common.receiving.receiver import Receiver, check_numbers
 from common.runtime import logs
 from common.runtime.clock import Clock, retry_pause
 from common.runtime.parts.executor import Executor
@@ -70,23 +69,9 @@ class Staging(Receiver[CountJob]):
             raise WireError(
                 f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
             )
-        by_length = manifest.by_length or (manifest.n_users,)
-        if len(by_length) != len(task.lengths):
-            raise WireError(
-                f"submissions of {len(by_length)} lengths are announced; the task has "
-                f"{len(task.lengths)}"
-            )
-        if sum(by_length) != manifest.n_users:
-            raise WireError(
-                f"{sum(by_length)} submissions of {manifest.n_users} users are announced"
-            )
-        minimum, maximum = task.batch_reports(sum(map(operator.mul, task.lengths, by_length)))
-        if not minimum <= manifest.n_reports <= maximum:
-            allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
-            raise WireError(
-                f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users "
-                f"must have {allowed}"
-            )
+        if manifest.n_dropped and not task.relay:
+            raise WireError(f"{manifest.n_dropped} reports were dropped; the task has no relay")
+        check_numbers(manifest, task, task.shuffler)
 
     async def admit(self, manifest: BatchManifest, task: Task) -> None:
         """

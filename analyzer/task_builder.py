@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Final, NamedTuple, get_args
 
-from common.accounting.claims import claimable_epsilon
+from common.accounting.claims import claimable_coalition_epsilon, claimable_epsilon
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.crypto.hpke import HpkePublicKey, suite_named
 from common.dates import utc
@@ -56,18 +56,24 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes, now: float 
     Raises:
         TaskError: The draft breaks a rule, its deadline is not after `now` (UNIX time), or no
             finite ε can be claimed for n_min users.
-        WireError: The shuffler_key is not a key of the suite.
+        WireError: A shuffler's key is not a key of the suite.
 
     Cost: that of `claimable_epsilon`.
     """
     if draft.deadline <= now:
         raise TaskError(f"the deadline, {utc(draft.deadline)}, is not in the future")
     task = without_claim(draft, analyzer_key=analyzer_key, nonce=nonce)
-    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+    return with_claims(task)
+
+
+def with_claims(task: Task) -> Task:
+    """Return a task with the claims that every device can check; `complete` states the errors."""
+    coalition, central = claimable_coalition_epsilon(task), claimable_epsilon(task)
+    return dataclasses.replace(task, central_epsilon=central, coalition_epsilon=coalition)
 
 
 def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
-    """Return a draft's task with a central ε of 0; raise TaskError for a broken rule. Pure."""
+    """Return a draft's task before its claims are computed; raise TaskError for a broken rule."""
     if draft.n_min > draft.target_size:
         raise TaskError(
             f"n_min is {draft.n_min} and target_size is {draft.target_size}; n_min must be at most "
@@ -80,8 +86,6 @@ def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Tas
     if not (draft.local_epsilon or kind.implies_epsilon):
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
     spec, local_epsilon = kind.specify(draft, protocol)
-    length = suite_named(draft.suite).public_key_bytes
-    shuffler_key = HpkePublicKey(draft.suite, draft.shuffler_key[:length])
     if draft.dummies is not None and draft.dummies_per_user:
         raise TaskError(
             f"dummies_per_user is {draft.dummies_per_user}; with a table [dummies] it must be 0"
@@ -91,12 +95,6 @@ def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Tas
     else:
         dummies = draft.dummies or averaging(draft.dummies_per_user)
         views = (TaskView(domain_size=draft.domain_size, dummies=dummies),)
-    shuffler = TaskShuffler(
-        key=shuffler_key.raw,
-        proof=draft.shuffler_key[length:],
-        keep_weight=draft.shuffler.keep_weight,
-        noise=(draft.shuffler.noise,) * len(views),
-    )
     budget_epsilon = draft.budget_epsilon
     if budget_epsilon is None:
         if math.isinf(local_epsilon) and draft.population:
@@ -107,15 +105,15 @@ def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Tas
         views=views,
         labels=draft.labels,
         mechanism=spec,
-        shufflers=(shuffler,),
+        shufflers=_shufflers(draft, len(views)),
         delta=draft.delta,
         n_min=draft.n_min,
         target_size=draft.target_size,
         deadline=draft.deadline,
         assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=local_epsilon,
-        central_epsilon=0.0,  # it depends on all other fields
-        coalition_epsilon=local_epsilon,
+        central_epsilon=0.0,  # it depends on all other fields, as a chain's coalition ε
+        coalition_epsilon=MAX_EPSILON if draft.relay else local_epsilon,
         suite=draft.suite,
         analyzer_key=analyzer_key,
         nonce=nonce,
@@ -170,6 +168,19 @@ def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
         size *= len(groups)
         labels = tuple(f"{group}{GROUP_SEPARATOR}{label}" for group in groups for label in labels)
     return dataclasses.replace(draft, domain_size=size, labels=labels)
+
+
+def _shufflers(draft: TaskDraft, views: int) -> tuple[TaskShuffler, ...]:
+    """Return the draft's shuffler, and its relay if it has one."""
+    given = [(draft.shuffler_name, draft.shuffler_key, draft.shuffler.noise)]
+    given += [(relay.name, relay.key, relay.noise) for relay in (draft.relay,) if relay]
+    length, found = suite_named(draft.suite).public_key_bytes, []
+    for name, signed, noise in given:
+        key = HpkePublicKey(draft.suite, signed[:length]).raw
+        each = TaskShuffler(name=name, key=key, proof=signed[length:], noise=(noise,) * views)
+        found.append(each)
+    found[0] = dataclasses.replace(found[0], keep_weight=draft.shuffler.keep_weight)
+    return tuple(found)
 
 
 def _views_of_levels(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:

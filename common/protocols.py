@@ -76,6 +76,8 @@ class ProtocolRow:
     """Distribution of the shuffler's dummies for each item."""
     samples: bool = False
     """True if the shuffler may drop reports at random."""
+    chained: bool = False
+    """True if two shufflers may each add the noise, which hides a user without any other."""
     domain: Domain = "any"
     buckets: int = 0
     """Number of buckets; 0 if the task chooses it."""
@@ -209,6 +211,7 @@ _ROWS: Final = (
         published_bound="sbin",
         shuffler_distribution="binomial",
         samples=True,
+        chained=True,
     ),
     ProtocolRow(
         "sageo",
@@ -217,6 +220,7 @@ _ROWS: Final = (
         published_bound="sageo",
         shuffler_distribution="geometric",
         samples=True,
+        chained=True,
     ),
     # Randomized response, and the shuffler's geometric noise: no paper states a bound.
     ProtocolRow("hybrid", "grr", shuffler_distribution="geometric"),

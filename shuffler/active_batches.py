@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import FINAL_STATES, ClosingRule
-from shuffler.storage.submission_store import StoredBatch, SubmissionStore
+from shuffler.storage.submission_store import BatchStore, StoredBatch
 
 _MAX_LOOKUPS: Final = 256
 """Maximum number of concurrent lookups of each kind: to begin a batch, and to find one."""
@@ -127,7 +127,7 @@ class Batches(ABC):
 class ActiveBatches(Batches):
     """The batches of this shuffler, by task, in the process that begins and moves them."""
 
-    store: SubmissionStore
+    store: BatchStore
     state: StateDirectory
     analyzer: Analyzer
     identity: PublicIdentity
@@ -136,6 +136,12 @@ class ActiveBatches(Batches):
     minimum_batch: int
     most_dummies: int
     rng: np.random.Generator
+    relay_identity: PublicIdentity | None = None
+    """The pinned identity of the second shuffler of tasks with two."""
+    hop: ClassVar[int] = 0
+    """The shuffler's place among those of a task."""
+    use: ClassVar[KeyUse] = KeyUse.ENVELOPES
+    """Use of the shuffler's keys."""
 
     def __post_init__(self) -> None:
         super().__init__(_MAX_LOOKUPS)
@@ -151,8 +157,11 @@ class ActiveBatches(Batches):
 
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
-        task = batch.task
-        return self.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
+        return self._private_key(batch.task)
+
+    def _private_key(self, task: Task) -> HpkePrivateKey:
+        own = task.shufflers[self.hop].key
+        return self.keys.private_key(task.suite, own, whose=self.use.value[0])
 
     def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
         return self._unfinished.get(digest) or self._finished.get(digest)
@@ -185,8 +194,11 @@ class ActiveBatches(Batches):
         """
         if not self._all_resumed:
             return None
-        tasks = [batch.task for batch in self.unfinished()]
-        return {key_id(task.suite, task.shuffler_key) for task in tasks} | set(self._beginning_keys)
+        used = {
+            key_id(batch.task.suite, batch.task.shufflers[self.hop].key)
+            for batch in self.unfinished()
+        }
+        return used | set(self._beginning_keys)
 
     async def resume(self) -> None:
         """
@@ -266,23 +278,35 @@ class ActiveBatches(Batches):
         return finished
 
     async def _begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        signed = await self._fetch(digest)
-        task = await self._parse(Task.verified, signed, digest, self.identity)
-        self.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-        own, proof = self.own_identity, task.shuffler_key_proof
-        check_key(own, KeyUse.ENVELOPES, task.suite, task.shuffler_key, proof)
-        if task.expected_shuffler_dummies > self.most_dummies:
-            raise TaskError(
-                f"the task expects {task.expected_shuffler_dummies} dummies from the shuffler; "
-                f"most_dummies is {self.most_dummies}"
-            )
-        key = key_id(task.suite, task.shuffler_key)
+        signed, task = await self.checked(digest)
+        key = key_id(task.suite, task.shufflers[self.hop].key)
         self._beginning_keys.append(key)
         try:
             batch_id = BatchId(self.rng.bytes(BATCH_ID_BYTES))
             return self._add(await self.store.open_batch(batch_id, signed), task)
         finally:
             self._beginning_keys.remove(key)
+
+    async def checked(self, digest: TaskDigest) -> tuple[SignedTask, Task]:
+        """Fetch a task, and check that this shuffler may take part in it; see `find_or_begin`."""
+        signed = await self._fetch(digest)
+        task = await self._parse(Task.verified, signed, digest, self.identity)
+        if len(task.shufflers) <= self.hop:
+            raise TaskError("the task has one shuffler; this one is the second of tasks with two")
+        self._private_key(task)
+        own, relay = task.shufflers[self.hop], task.relay
+        check_key(self.own_identity, self.use, task.suite, own.key, own.proof)
+        if relay is not None and relay is not own:
+            if self.relay_identity is None:
+                raise TaskError("the task has two shufflers; this one's setting relay is missing")
+            check_key(self.relay_identity, KeyUse.LAYERS, task.suite, relay.key, relay.proof)
+        expected = task.hop(self.hop).expected_dummies(task.domain_size)
+        if expected > self.most_dummies:
+            raise TaskError(
+                f"the task expects {expected} dummies from the shuffler; "
+                f"most_dummies is {self.most_dummies}"
+            )
+        return signed, task
 
     async def _parse(self, parse: Callable[..., Task], *given: object) -> Task:
         """Parse a task in a thread, one at a time."""

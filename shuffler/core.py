@@ -19,6 +19,7 @@ from shuffler.admission import ConnectionLimit
 from shuffler.analyzer_client import Analyzer
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
+from shuffler.delivery_client import ReceivingParty
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import GetLog, LogRelay
 from shuffler.metrics import BatchMetrics
@@ -53,7 +54,6 @@ class FrontEndCore:
         )
         self.inclusions = InclusionProofs(
             blocks=self.blocks,
-            identity=self.analyzer_identity,
             keep_seconds=settings.keep_inclusion_days * DAY,
             clock=self.clock,
         )
@@ -73,6 +73,8 @@ class ShufflerCore(FrontEndCore):
     state: StateDirectory
     keys: KeyStore
     analyzer: Analyzer
+    relay: ReceivingParty | None = None
+    """The second shuffler of tasks with two."""
     executor: Executor
     process_metrics: ProcessMetrics
     rng: np.random.Generator
@@ -89,6 +91,7 @@ class ShufflerCore(FrontEndCore):
             minimum_batch=settings.minimum_batch,
             most_dummies=settings.most_dummies,
             rng=self.rng,
+            relay_identity=self.relay.identity if self.relay else None,
         )
         super().__post_init__()
         self.metrics = BatchMetrics(self.process_metrics, self.refusals.of)
@@ -96,7 +99,11 @@ class ShufflerCore(FrontEndCore):
         self.deliveries = Deliveries(
             batches=self.batches,
             store=self.store,
-            analyzer=self.analyzer,
+            source=self.store.group_source(),
+            analyzer=ReceivingParty(
+                name="analyzer", client=self.analyzer, identity=self.analyzer_identity
+            ),
+            relay=self.relay,
             seeds=BatchSeeds(self.state),
             blocks=self.blocks,
             clock=self.clock,

@@ -8,21 +8,26 @@ independently, so one that cannot be delivered delays no other.
 import asyncio
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
-from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
+from common.errors import (
+    DamagedStorageError,
+    PeerRefusalError,
+    SettingsError,
+    ShuffleDpError,
+)
 from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
 from common.runtime.blocks import BATCH_FOLDERS, Blocks, SealedBlocks
 from common.runtime.clock import Clock, retry_pause, wait_for_change
 from common.runtime.parts.executor import Executor, gather
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import MAX_CHUNK_BYTES
 from shuffler.active_batches import ActiveBatch, ActiveBatches
-from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import (
     FINAL_STATES,
     ClosingRule,
@@ -31,11 +36,12 @@ from shuffler.batch_states import (
     is_past_end,
     next_state,
 )
+from shuffler.delivery_client import NextHop, ReceivingParty
 from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
 from shuffler.shuffle_job import PERMUTED, SCRATCH, ShuffleJob, bucket_count, shuffle
 from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import StoredBatch, SubmissionStore
+from shuffler.storage.submission_store import BatchStore, GroupSource, StoredBatch
 
 _PERMUTED_STATES: Final = frozenset(
     {BatchState.PERMUTED, BatchState.SENT, BatchState.DELIVERED, BatchState.QUARANTINED}
@@ -54,9 +60,17 @@ front-ends store, new tasks, and a clock that was set."""
 class Deliveries:
     """Moves every batch of this shuffler to its final state."""
 
+    hop: ClassVar[int] = 0
+    """The shuffler's place among those of a task."""
+    received: ClassVar[Collection[str]] = ()
+    """Subfolders of a batch that arrived in blocks; empty if it arrived in the store."""
     batches: ActiveBatches
-    store: SubmissionStore
-    analyzer: Analyzer
+    store: BatchStore
+    source: GroupSource | None = None
+    """Reads the store's submissions."""
+    analyzer: ReceivingParty
+    relay: ReceivingParty | None = None
+    """The second shuffler of tasks with two."""
     seeds: BatchSeeds
     blocks: Blocks
     clock: Clock
@@ -89,10 +103,12 @@ class Deliveries:
             batch_id = BatchId(bytes.fromhex(folder))
             state = states.get(batch_id, BatchState.ERASED)
             if state in _PERMUTED_STATES:
-                for subfolder in (*SCRATCH, LEAVES):
+                for subfolder in (*SCRATCH, LEAVES, *self.received):
                     await asyncio.to_thread(self.blocks.delete, f"{folder}/{subfolder}")
             elif state in FINAL_STATES or (
-                state is not None and not self.seeds.was_used(batch_id)  # else it was set back
+                state is not None
+                and not self.received
+                and not self.seeds.was_used(batch_id)  # else it was set back
             ):
                 await asyncio.to_thread(self.blocks.delete, folder)
 
@@ -208,47 +224,62 @@ class Deliveries:
             event = await self._deliver(event, stored, batch)
         state = next_state(stored.state, event)
         if event is Event.PERMUTE:
-            job = await asyncio.to_thread(
-                ShuffleJob.plan,
-                batch_id=batch.batch_id,
-                task_bytes=batch.signed.task_bytes,
-                n_users=stored.n_users,
-                key=batch.key,
-                seed=self.seeds.of(batch.batch_id),
-                source=self.store.group_source(),
-                blocks=self.blocks,
-            )
-            stored = replace(stored, **asdict(await shuffle(job, stored.n_users, self.executor)))
+            stored = await self.permute(batch, stored, self.seeds.of(batch.batch_id))
         await self.store.set_state(stored, state)
         if event is Event.PERMUTE:
             self.seeds.destroy(batch.batch_id)
+
+    async def permute(self, batch: ActiveBatch, stored: StoredBatch, seed: bytes) -> StoredBatch:
+        """Permute a closed batch into blocks; return it with its numbers."""
+        job = await asyncio.to_thread(
+            ShuffleJob.plan,
+            batch_id=batch.batch_id,
+            task_bytes=batch.signed.task_bytes,
+            n_users=stored.n_users,
+            key=batch.key,
+            seed=seed,
+            source=self.source,
+            blocks=self.blocks,
+        )
+        return replace(stored, **asdict(await shuffle(job, stored.n_users, self.executor)))
+
+    def receiver(self, task: Task) -> ReceivingParty:
+        """Return the party that a task's batch is delivered to."""
+        if task.relay is None or self.hop:
+            return self.analyzer
+        if self.relay is None:
+            raise SettingsError("the task has two shufflers; the setting relay is missing")
+        return self.relay
 
     async def _deliver(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> Event:
         """
         Send the permuted batch or, to DELIVER, finish that; return the event, or REFUSE.
 
-        The analyzer releases only a batch that is finished. That is recorded as SENT before, so a
-        batch that is dropped until then is never released.
+        The receiver uses only a batch that is finished. That is recorded as SENT before, so a batch
+        that is dropped until then is never released.
 
-        If the analyzer already had the batch and this copy is damaged, no inclusion proof is kept.
+        If the receiver already had the batch and this copy is damaged, no inclusion proof is kept.
         """
+        receiver = self.receiver(batch.task)
         manifest = BatchManifest(
             task_digest=batch.digest,
             batch_id=batch.batch_id,
             n_users=stored.n_users,
             n_reports=stored.n_reports,
             by_length=stored.by_length,
+            n_dropped=stored.n_dropped,
         )
         fields = logs.batch_fields(batch.digest, batch.batch_id)
-        n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
+        n_parts = bucket_count(batch.task, stored.n_users, self.hop)
+        size = batch.task.report_bytes_at(self.hop + 1)
         blocks = SealedBlocks(self.blocks, batch.batch_id.hex(), batch.key)
         try:
-            await deliver_parts(self.analyzer, manifest, blocks, n_parts, size)
+            await deliver_parts(receiver.client, manifest, blocks, n_parts, size)
             if event is Event.SEND:
                 return event
-            commitment = await self.analyzer.finish_delivery(batch.digest)
+            commitment = await receiver.client.finish_delivery(batch.digest)
         except PeerRefusalError as error:
-            name = "batch refused by the analyzer"
+            name = f"batch refused by the {receiver.name}"
             logs.event(name, {**fields, "status": error.status}, level="ERROR")
             return Event.REFUSE
         job = ProofJob(
@@ -263,29 +294,31 @@ class Deliveries:
         )
         # Before the key is destroyed: the sent reports cannot be hashed afterwards.
         try:
-            await self.inclusions.keep(manifest, batch.task, commitment, job, self.executor)
-        except DamagedStorageError as error:  # the analyzer has the batch: its key is destroyed
+            await self.inclusions.keep(
+                *(manifest, batch.task, commitment, job), executor=self.executor, receiver=receiver
+            )
+        except DamagedStorageError as error:  # the receiver has the batch: its key is destroyed
             loss = "inclusion proof lost: the delivered batch cannot be read"
             logs.event(loss, {**fields, "error": type(error).__name__}, level="ERROR")
         return Event.DELIVER
 
 
 async def deliver_parts(
-    analyzer: Analyzer, manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
+    receiver: NextHop, manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
 ) -> None:
     """
-    Deliver the parts that the analyzer does not have yet.
+    Deliver the parts that the receiver does not have yet.
 
     `blocks` are the permuted batch, one a part; `size` is that of a sealed report, in bytes.
 
     Raises:
-        PeerRefusalError: The analyzer refuses the batch.
-        PeerError: The analyzer does not answer; safe to retry.
+        PeerRefusalError: The receiver refuses the batch.
+        PeerError: The receiver does not answer; safe to retry.
         StorageError: A part cannot be read.
 
     Memory: about four parts.
     """
-    arrived, staged = await analyzer.begin_delivery(manifest, n_parts)
+    arrived, staged = await receiver.begin_delivery(manifest, n_parts)
     slots = asyncio.Semaphore(_PARTS_AT_ONCE)
 
     async def deliver(number: int) -> None:
@@ -297,7 +330,7 @@ async def deliver_parts(
                 n_reports=len(content) // size,
                 content_hash=(await asyncio.to_thread(hashlib.sha256, content)).digest(),
             )
-            await analyzer.deliver_part(part, chunks_of_part(content, size))
+            await receiver.deliver_part(part, chunks_of_part(content, size))
 
     if not staged:
         await gather(deliver(number) for number in range(n_parts) if number not in arrived)

@@ -1,5 +1,8 @@
 """
-Inclusion proofs: the analyzer's commitment to a batch, and the leaves of the delivered reports.
+Inclusion proofs: the next party's commitment to a batch, and the leaves of the delivered reports.
+
+With a relay, it is the relay's commitment, and the leaves are of layers: asked about the report
+inside, the analyzer would learn whose it is.
 
 Sorted hashes link no report to a user, so they may outlive the batch's key; they are deleted
 `keep_seconds` after the delivery or deadline. A task that samples reports has no proofs: its
@@ -19,7 +22,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.signing import PublicIdentity
 from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import (
@@ -39,6 +41,7 @@ from common.runtime.parts.executor import Executor
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_wire
+from shuffler.delivery_client import ReceivingParty
 from shuffler.shuffle_job import PERMUTED
 
 _FOLDERS: Final = re.compile("proof-([0-9a-f]{64})")
@@ -104,10 +107,12 @@ class InclusionProofs:
     """Stores and serves inclusion proofs."""
 
     blocks: Blocks
-    identity: PublicIdentity
     keep_seconds: float
     """Seconds after the delivery or deadline, whichever is later, at which proofs are deleted."""
     clock: Clock
+    only_compare: bool = False
+    """Whether commitments are only compared with what was sent, as at a relay, which no device
+    asks."""
 
     def __post_init__(self) -> None:
         self._held: OrderedDict[TaskDigest, _Stored] = OrderedDict()
@@ -119,19 +124,21 @@ class InclusionProofs:
         task: Task,
         commitment: BatchCommitment,
         job: ProofJob,
+        *,
         executor: Executor,
+        receiver: ReceivingParty,
     ) -> None:
         """
-        Store the analyzer's commitment and the leaves, before the batch's key is destroyed.
+        Store the receiver's commitment and the leaves, before the batch's key is destroyed.
 
-        A commitment to other reports is evidence against the analyzer, so it is stored too; the
+        A commitment to other reports is evidence against the receiver, so it is stored too; the
         batch counts as delivered. If its signature is invalid, nothing is stored. For a task that
-        samples, the commitment and leaves are only compared.
+        samples, and at a relay, the commitment and leaves are only compared.
         """
         try:
-            commitment.verify(self.identity, manifest.task_digest)
+            commitment.verify(receiver.identity, manifest.task_digest, manifest.n_reports)
         except ProofError:
-            _report("analyzer's commitment does not verify", manifest)
+            _report(f"{receiver.name}'s commitment does not verify", manifest)
             return
         await executor.run(ProofJob.split, job, range(job.n_parts))
         n_leaves = sum(await executor.run(ProofJob.merge, job, range(job.n_ranges)))
@@ -139,7 +146,7 @@ class InclusionProofs:
         subtrees = await executor.run(ProofJob.hash_buckets, job, range(job.n_subtrees))
         hashes = b"".join(hashed for hashed, _ in subtrees)
         sizes = [size for _, of_subtree in subtrees for size in of_subtree]
-        if task.shuffler.keep_probability == 1:
+        if task.shuffler.keep_probability == 1 and not self.only_compare:
             until = int(max(task.deadline, self.clock.now()) + self.keep_seconds)
             header = until.to_bytes(_TIME_BYTES) + job.n_ranges.to_bytes(_RANGES_BYTES)
             buckets = np.empty(len(sizes), dtype=_BUCKETS)
@@ -153,7 +160,7 @@ class InclusionProofs:
             await asyncio.to_thread(self.blocks.delete, job.proof_folder)
         root = Tree(n_leaves, hashes).root
         if (manifest.batch_id, root) != (commitment.batch_id, commitment.root):
-            _report("analyzer signed other reports than were sent", manifest)
+            _report(f"{receiver.name} signed other reports than were sent", manifest)
 
     async def relay(
         self, digest: TaskDigest, prefix: int | None

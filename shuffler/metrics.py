@@ -42,6 +42,11 @@ METRICS: Final = (
         {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
     ),
     MetricRow(
+        "shuffledp_layers_dropped_total",
+        "Reports that a relay dropped, counted when their batch is permuted.",
+        {"cause": ("unreadable", "repeated")},
+    ),
+    MetricRow(
         "shuffledp_store_connected",
         "1 while the store's PostgreSQL server is connected; absent with SQLite.",
         absent=True,
@@ -108,6 +113,11 @@ class BatchMetrics:
             for outcome in COUNTED_REFUSALS:
                 cause = {"cause": outcome.value}
                 self._metrics.add("shuffledp_submissions_refused_total", refused[outcome], cause)
+
+    def record_dropped(self, **dropped: int) -> None:
+        """Record the layers that a relay dropped, by cause."""
+        for cause, number in dropped.items():
+            self._metrics.add("shuffledp_layers_dropped_total", number, {"cause": cause})
 
     def record_attempt(self, stuck: int, error: Exception | None = None) -> None:
         """Record an attempt to move a batch, any error, and the number of `stuck` batches."""

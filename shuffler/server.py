@@ -7,17 +7,17 @@ A front-end gets its keys and its signing identity from the coordinator, and has
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import KeyState
 from common.crypto.randomness import secure_generator
-from common.crypto.signing import SigningIdentity, signed_envelope_key
+from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity, signed_key
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
-from common.runtime.certificates import FRONT_END
+from common.runtime.certificates import FRONT_END, RELAY
 from common.runtime.clock import SystemClock, repeat
 from common.runtime.http_edge import serve_http
 from common.runtime.key_store import KeyStore, Rotation, load_identity
@@ -28,12 +28,20 @@ from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import internal_identity
 from common.runtime.witness_service import WitnessServicer
-from protos.shuffledp.v1 import coordinator_pb2_grpc, log_pb2_grpc, shuffler_pb2_grpc
+from protos.shuffledp.v1 import (
+    coordinator_pb2_grpc,
+    log_pb2_grpc,
+    relay_pb2_grpc,
+    shuffler_pb2_grpc,
+)
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.core import FrontEndCore, ShufflerCore
+from shuffler.delivery_client import DeliveryClient, ReceivingParty
 from shuffler.front_end import CoordinatorClient, FrontEndBatches
 from shuffler.metrics import METRICS
-from shuffler.servicer import CoordinatorServicer, ShufflerServicer
+from shuffler.relay.relay_core import RelayCore
+from shuffler.relay.relay_store import RelayStore
+from shuffler.servicer import CoordinatorServicer, RelayServicer, ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.open_store import open_store
 from shuffler.worker import run_part
@@ -58,69 +66,107 @@ async def _start_coordinator(
     settings: ShufflerSettings, executor_of: Callable[[Executor], Executor]
 ) -> Service:
     """
-    Start a shuffler and resume the batches of an earlier run.
+    Start a shuffler or a relay, and resume the batches of an earlier run.
 
     In the role coordinator it also serves the shuffler's other processes.
     """
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "shuffler", METRICS, SystemClock(), state) as service:
-        clock = service.clock
-        keys = KeyStore(state, settings.schedule())
+    as_relay = settings.role == "relay"
+    own = state.within(UNSAVED) if as_relay else state
+    name = RELAY if as_relay else "shuffler"
+    async with Service.starting(
+        settings, "shuffler", METRICS, SystemClock(), state, certificate=name
+    ) as service:
+        clock, blocks = service.clock, open_blocks(settings.blocks_url())
+        keys = KeyStore(own, settings.relay_schedule() if as_relay else settings.schedule())
         service.metrics.watch_keys(lambda: keys.ring)
         identity = load_identity(state)
-        store = service.opened(open_store(settings, clock, service.metrics))
+        store: Any = service.opened(
+            RelayStore(state.database("relay.sqlite"), blocks)
+            if as_relay
+            else open_store(settings, clock, service.metrics)
+        )
         keys.rotate(clock.now())
         pool = service.opened(HpkePool(settings.opening_processes))
         channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
         analyzer = AnalyzerClient(channel)
-        core = ShufflerCore(
+        make = (
+            RelayCore
+            if as_relay
+            else partial(
+                ShufflerCore,
+                pool=pool,
+                get_log=analyzer.get_log,
+                relay=_relay_of(settings, service),
+            )
+        )
+        core: Any = make(
             settings=settings,
             store=store,
-            blocks=open_blocks(settings.blocks_url()),
-            pool=pool,
+            blocks=blocks,
             identity=identity,
-            get_log=analyzer.get_log,
             clock=clock,
-            state=state,
+            state=own,
             keys=keys,
             analyzer=analyzer,
             executor=executor_of(open_executor(service, settings, pool, run_part)),
             process_metrics=service.metrics,
             rng=secure_generator(),
         )
-        witness = WitnessServicer(state, core.analyzer_identity, "shuffler", clock)
         await core.resume()
         rotation = Rotation(
             keys=keys,
             clock=clock,
             needed=core.batches.needed_keys,
             forget=pool.forget_keys,
-            publish=lambda: publish_keys(state, keys, identity),
+            publish=lambda: publish_keys(state, keys, identity, core.batches.use),
         )
         await rotation.rotate()
-        operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
-        service.closing.append(core.refusals.save_last)
         service.background += [
             core.deliveries.run,
             partial(repeat, core.deliveries.end_unresumed, 60.0, "batches not erased yet"),
             rotation.run,
-            core.inclusions.run,
-            core.refusals.run,
-            core.refusals.follow,
         ]
-        await service.serve(
-            "shuffledp.v1.Shuffler",
-            partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, ShufflerServicer(core)),
-            partial(log_pb2_grpc.add_WitnessServicer_to_server, witness),
-            operator_token=operator_token,
-            http=serve_http,
-        )
-        coordinator = CoordinatorServicer(core)
-        service.internal.append(
-            partial(coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server, coordinator)
-        )
-        await service.serve_internal("shuffledp.v1.ShufflerCoordinator")
+        await (_serve_first if as_relay else _serve_devices)(service, core)
     return service
+
+
+async def _serve_first(service: Service, core: RelayCore) -> None:
+    """Serve the first shuffler."""
+    service.closing.append(core.staging.stop)
+    add_services = partial(relay_pb2_grpc.add_RelayServicer_to_server, RelayServicer(core))
+    await service.serve("shuffledp.v1.Relay", add_services)
+    await service.serve_internal("shuffledp.v1.Jobs")
+
+
+async def _serve_devices(service: Service, core: ShufflerCore) -> None:
+    witness = WitnessServicer(core.state, core.analyzer_identity, "shuffler", service.clock)
+    operator_token = OperatorToken(
+        core.state.plain_secret("operator.token", OperatorToken.generate)
+    )
+    service.closing.append(core.refusals.save_last)
+    service.background += [core.inclusions.run, core.refusals.run, core.refusals.follow]
+    await service.serve(
+        "shuffledp.v1.Shuffler",
+        partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, ShufflerServicer(core)),
+        partial(log_pb2_grpc.add_WitnessServicer_to_server, witness),
+        operator_token=operator_token,
+        http=serve_http,
+    )
+    coordinator = CoordinatorServicer(core)
+    service.internal.append(
+        partial(coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server, coordinator)
+    )
+    await service.serve_internal("shuffledp.v1.ShufflerCoordinator")
+
+
+def _relay_of(settings: ShufflerSettings, service: Service) -> ReceivingParty | None:
+    """Return the relay in the settings."""
+    if settings.relay is None or settings.relay_identity is None:
+        return None
+    pinned = PublicIdentity.from_hex(settings.relay_identity, "relay_identity")
+    channel = service.opened(FreshChannel(settings.relay, RELAY, service.tls))
+    return ReceivingParty(name=RELAY, client=DeliveryClient(channel), identity=pinned)
 
 
 async def _start_front_end(settings: ShufflerSettings) -> Service:
@@ -163,26 +209,34 @@ async def _start_front_end(settings: ShufflerSettings) -> Service:
 
 
 _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
+_STEMS: Final = {KeyUse.ENVELOPES: "envelope", KeyUse.LAYERS: "relay"}
+UNSAVED: Final = "unsaved"
+"""Folder in a relay's state directory of the keys and seeds that no backup may contain."""
 
 
-def publish_keys(state: StateDirectory, keys: KeyStore, identity: SigningIdentity) -> None:
+def publish_keys(
+    state: StateDirectory,
+    keys: KeyStore,
+    identity: SigningIdentity,
+    use: KeyUse = KeyUse.ENVELOPES,
+) -> None:
     """
-    Publish the active and pending envelope key of each suite, signed by the shuffler's identity.
+    Publish the active and pending key of each suite for one use, signed by the party's identity.
 
     Outdated pending files are deleted.
     """
-    current = {}
+    current, stem = {}, _STEMS[use]
     for suite in SUITES:
         for key_state, mark in _PUBLISHED:
-            name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
+            name = stem if suite == DEFAULT_SUITE else f"{stem}-{suite}"
             key = keys.find(suite, key_state)
             if key is not None:
-                signed = signed_envelope_key(identity, key, keys.end(key))
+                signed = signed_key(identity, use, key, keys.end(key))
                 current[f"{name}{mark}.pub"] = signed.hex()
     for name, text in current.items():
         path = state.path / name
         if not path.exists() or path.read_bytes() != text.encode("ascii"):
             state.publish(name, text)
-    for name in state.names("envelope*.pending.pub"):
+    for name in state.names(f"{stem}*.pending.pub"):
         if name not in current:
             (state.path / name).unlink()

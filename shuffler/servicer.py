@@ -12,6 +12,7 @@ from typing import Protocol
 from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
 from common.errors import PeerError, PeerRefusalError
 from common.messages.submission import STORED_OUTCOMES, Outcome
+from common.receiving.delivery_servicer import DeliveryServicer
 from common.task_digest import TaskDigest
 from common.wire.batches import (
     dropped_to_wire,
@@ -28,6 +29,7 @@ from protos.shuffledp.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
     log_pb2,
+    relay_pb2_grpc,
     shuffler_pb2,
     shuffler_pb2_grpc,
 )
@@ -35,6 +37,7 @@ from shuffler.active_batches import ActiveBatch
 from shuffler.batch_states import UNPERMUTED_STATES
 from shuffler.core import FrontEndCore
 from shuffler.front_end import batch_to_wire
+from shuffler.relay.relay_core import RelayCore
 
 
 class _Call(Protocol):
@@ -131,6 +134,13 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.GetInclusionResponse:
         """Return the analyzer's commitment and, if a prefix is given, one bucket of leaves."""
         return proof_to_wire(*await self.core.inclusions.relay(*prefix_from_wire(request)))
+
+
+@dataclass
+class RelayServicer(DeliveryServicer, relay_pb2_grpc.RelayServicer):
+    """Receives the first shuffler's batches; common/runtime/access.py lists who may call."""
+
+    core: RelayCore
 
 
 @dataclass

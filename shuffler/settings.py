@@ -1,11 +1,12 @@
 """Settings of the shuffler."""
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
+from common.crypto.key_ring import Schedule
 from common.errors import SettingsError
 from common.messages.inclusion_proof import PROOF_DAYS
 from common.runtime.http_settings import HttpSettings
@@ -27,6 +28,10 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
     """Address of the analyzer."""
     analyzer_identity: str
     """Signing identity of the analyzer whose tasks are collected: 64 hexadecimal digits."""
+    relay: str | None = None
+    """Address of the second shuffler of tasks with two; None to refuse such tasks."""
+    relay_identity: str | None = None
+    """The relay's signing identity: 64 hexadecimal digits."""
     minimum_batch: Annotated[int, Field(ge=1)] = 1
     """Lower bound on every task's n_min: batches with fewer users are never released."""
     opening_processes: Processes = 0
@@ -44,7 +49,18 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
     """libpq URI of a PostgreSQL database that all front-ends share; None for a SQLite database in
     the state directory. It may hold a password."""
 
+    def relay_schedule(self) -> Schedule:
+        """Return the schedule of a relay's keys, which learns of tasks only after their end."""
+        usual = self.schedule()
+        kept = usual.lifetime + usual.retention
+        return replace(usual, retention=kept, longest_task=usual.lifetime)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.role == "front-end" and self.store is None:
             raise SettingsError("the role front-end needs store")
+        if (self.relay is None) != (self.relay_identity is None):
+            raise SettingsError("relay and relay_identity go together")
+        for name in ("store", "http_listen", "relay"):
+            if self.role == "relay" and getattr(self, name) is not None:
+                raise SettingsError(f"{name} has no use in the role relay")

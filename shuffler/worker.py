@@ -13,6 +13,7 @@ from common.runtime.blocks import open_blocks
 from common.runtime.parts.jobs import PartRunner
 from common.runtime.settings import load
 from shuffler.inclusion import ProofJob
+from shuffler.relay.layer_jobs import LayerJob, RelayJob
 from shuffler.settings import ShufflerSettings
 from shuffler.shuffle_job import ShuffleJob
 from shuffler.storage.open_store import open_groups
@@ -23,7 +24,7 @@ def _runner() -> PartRunner:
     settings = load(ShufflerSettings, None, os.environ, "SHUFFLEDP_SHUFFLER")
     return PartRunner.of(
         settings,
-        (ShuffleJob, ProofJob),
+        (ShuffleJob, ProofJob, LayerJob, RelayJob),
         {"blocks": open_blocks(settings.blocks_url()), "source": open_groups(settings)},
     )
 

@@ -25,8 +25,13 @@ CREATE TABLE IF NOT EXISTS counted_store (
     id BLOB PRIMARY KEY
 ) WITHOUT ROWID;
 """
-Charge = tuple[str, bytes, bytes, float, float, float]
-"""Person, task's digest, SHA-256 of the envelope, local ε, central ε and δ."""
+COALITION_COLUMN: Final = """
+ALTER TABLE {0} ADD COLUMN coalition_epsilon REAL NOT NULL DEFAULT 9e999;
+UPDATE {0} SET coalition_epsilon = local_epsilon;
+"""
+"""Step for a table of charges; those before it were of tasks with one shuffler."""
+Charge = tuple[str, bytes, bytes, float, float, float, float]
+"""Person, task's digest, SHA-256 of the envelope, local ε, central ε, δ and coalition ε."""
 
 
 def charges(connection: sqlite3.Connection) -> tuple[bytes, list[Charge]]:
@@ -37,7 +42,7 @@ def charges(connection: sqlite3.Connection) -> tuple[bytes, list[Charge]]:
 
 def count(connection: sqlite3.Connection, charged: Iterable[Charge]) -> None:
     """Add charges; those that are counted stay as they are."""
-    connection.executemany("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?, ?)", charged)
+    connection.executemany("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", charged)
 
 
 def replace_charges(

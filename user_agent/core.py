@@ -59,6 +59,8 @@ class ContributionOutcome:
     """Whether the task was answered before; if so, this call's value was not used."""
     local_epsilon: float
     """Local ε of the answer, as claimed by its task."""
+    coalition_epsilon: float
+    """ε against the analyzer with any one shuffler, likewise."""
     sent: bool
     """Whether this call submitted the answer and the shuffler acknowledged it."""
 
@@ -97,6 +99,7 @@ class Agent:
             shuffler=self.shuffler,
             store=self.store,
             identity=self.policy.identity,
+            relay_identity=self.policy.relay_identity,
             clock=self.clock,
             rng=self.rng,
             pause=self.check_seconds,
@@ -135,8 +138,9 @@ class Agent:
             saved, repeated = await self._prepare(await self.task(digest), digest, value, person)
         with _explain_failure("Your submission is saved; the agent will retry"):
             sent = await self._submit(saved)
+        local, coalition = saved.claim.local_epsilon, saved.claim.coalition_epsilon
         return ContributionOutcome(
-            repeated=repeated, local_epsilon=saved.claim.local_epsilon, sent=sent
+            repeated=repeated, local_epsilon=local, coalition_epsilon=coalition, sent=sent
         )
 
     async def record(self, digest: TaskDigest, person: str) -> SavedSubmission:

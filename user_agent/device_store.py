@@ -25,6 +25,7 @@ from common.errors import PolicyError, SettingsError
 from common.runtime.database import Database, Schema
 from common.task_digest import TaskDigest
 from user_agent.charge_counter import (
+    COALITION_COLUMN,
     COUNTER_FILE,
     COUNTER_TABLES,
     Charge,
@@ -96,7 +97,12 @@ CREATE TABLE IF NOT EXISTS store_id (
 """A random id, by which the counter of charges knows its store; empty before the first start."""
 _VERIFIED: Final = "ALTER TABLE evidence DROP COLUMN receipt_verified;"
 """Every saved receipt is verified."""
-_STEPS: Final = (_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID, _VERIFIED)
+_STEPS: Final = (
+    *(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID, _VERIFIED),
+    COALITION_COLUMN.format("submissions")
+    + "ALTER TABLE evidence ADD COLUMN most_leaves INTEGER NOT NULL DEFAULT 0x7FFFFFFFFFFFFFFF;"
+    "CREATE TABLE IF NOT EXISTS pinned_relays (identity BLOB PRIMARY KEY) WITHOUT ROWID;",
+)
 
 
 class SubmissionState(StrEnum):
@@ -147,11 +153,13 @@ class SavedSubmission:
     inclusion: InclusionState
     receipt: bytes
     """Verified; empty until the shuffler acknowledges the submission."""
+    most_leaves: int
+    """Maximum of the batch."""
 
     @property
     def charge(self) -> Charge:
         """The row of the counter of charges."""
-        return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:3])
+        return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:4])
 
 
 CapCheck = Callable[[Sequence[Claim], Claim], None]
@@ -162,11 +170,13 @@ class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `task_log`."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Schema(steps=_STEPS, readable_from=6))
+        super().__init__(path, Schema(steps=_STEPS, readable_from=7))
         self.arrived = asyncio.Event()
         """Set when an answer has arrived."""
         try:
-            self._counter = Database(path.with_name(COUNTER_FILE), Schema(steps=(COUNTER_TABLES,)))
+            steps = (COUNTER_TABLES, COALITION_COLUMN.format("charges"))
+            counter = Schema(steps=steps, readable_from=2)
+            self._counter = Database(path.with_name(COUNTER_FILE), counter)
         except BaseException:
             super().close()
             raise
@@ -192,7 +202,7 @@ class DeviceStore(Database):
         known = {charge[:2] for charge in await self._charges()}
         lost = [charge for charge in charged if charge[:2] not in known]
         if own not in {b"", counted} or (confirmed and not own + counted):
-            lost = [("", b"", b"", *astuple(everything)[:3])]
+            lost = [("", b"", b"", *astuple(everything)[:4])]
         if lost and not confirmed:
             raise SettingsError(
                 f"the counter of charges, {COUNTER_FILE}, does not fit this device's store, as "
@@ -227,6 +237,11 @@ class DeviceStore(Database):
             fingerprint,
         )
         return await self.fetch("SELECT fingerprint FROM lasting_secret") == [(fingerprint,)]
+
+    async def pin_relay(self, identity: str) -> bool:
+        """Record the pin of a second shuffler; return whether it is new."""
+        statement = "INSERT OR IGNORE INTO pinned_relays VALUES (?) RETURNING 1"
+        return bool(await self.fetch(statement, identity))
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up a person's submission to a task; None if there is none."""
@@ -341,16 +356,18 @@ class DeviceStore(Database):
 _HASH_BYTES: Final = 32
 """Length of an envelope's hash in its place. Every envelope is longer."""
 _ID_BYTES: Final = 16
-_COLUMNS: Final = "person, task_digest, envelope, state, local_epsilon, central_epsilon, delta"
+_COLUMNS: Final = (
+    "person, task_digest, envelope, state, local_epsilon, central_epsilon, delta, coalition_epsilon"
+)
 _CLAIM: Final = (
-    "local_epsilon, central_epsilon, delta, coalesce(scope, x''), coalesce(text_hash, x''), "
-    "coalesce(permanent_epsilon, 9e999)"
+    "local_epsilon, central_epsilon, delta, coalition_epsilon, coalesce(scope, x''), "
+    "coalesce(text_hash, x''), coalesce(permanent_epsilon, 9e999)"
 )
 _CLAIM_COLUMNS: Final = len(fields(Claim))
 _SELECT: Final = (
     "SELECT person, task_digest, envelope, state, coalesce(leaves, x''), "  # noqa: S608
     "coalesce(deadline, 9e999), coalesce(inclusion, 'unchecked'), coalesce(receipt, x''), "
-    f"{_CLAIM} FROM submissions "
+    f"coalesce(most_leaves, 0), {_CLAIM} FROM submissions "
     "LEFT JOIN evidence USING (person, task_digest) "
     "LEFT JOIN lasting_answers USING (person, task_digest)"
 )
@@ -363,7 +380,7 @@ def _claim(row: Sequence[Any]) -> Claim:
 
 def _saved(row: tuple[Any, ...]) -> SavedSubmission:
     person, digest, envelope, state, *evidence = row[:-_CLAIM_COLUMNS]
-    leaves, deadline, inclusion, receipt = evidence
+    leaves, deadline, inclusion, receipt, most_leaves = evidence
     hashed = len(envelope) == _HASH_BYTES
     return SavedSubmission(
         person=person,
@@ -376,6 +393,7 @@ def _saved(row: tuple[Any, ...]) -> SavedSubmission:
         deadline=deadline,
         inclusion=InclusionState(inclusion),
         receipt=receipt,
+        most_leaves=most_leaves,
     )
 
 
@@ -395,8 +413,8 @@ def _insert(
     pending: PendingToken | None,
 ) -> None:
     connection.execute(
-        f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, prepared.envelope, SubmissionState.PENDING.value, *astuple(claim)[:3]),
+        f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        (person, digest, prepared.envelope, SubmissionState.PENDING.value, *astuple(claim)[:4]),
     )
     if claim.scope_hash:
         row = (person, digest, claim.scope_hash, claim.text_hash, claim.permanent_epsilon)
@@ -406,8 +424,8 @@ def _insert(
     leaves = b"" if prepared.sampled else b"".join(sorted(prepared.leaves))
     inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED
     connection.execute(
-        "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)",
-        (person, digest, leaves, prepared.deadline, inclusion.value, b""),
+        "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (person, digest, leaves, prepared.deadline, inclusion.value, b"", prepared.most_leaves),
     )
     if pending is not None:
         connection.execute(
@@ -457,10 +475,11 @@ def _add_lost(connection: sqlite3.Connection, lost: Sequence[Charge]) -> None:
     """Add charges of answers that the store has forgotten; none ever gets less."""
     connection.executemany(
         "INSERT INTO submissions (person, task_digest, envelope, local_epsilon, central_epsilon, "
-        "delta, state) VALUES (?, ?, ?, ?, ?, ?, 'lost') ON CONFLICT DO UPDATE SET state = 'lost', "
-        "envelope = excluded.envelope, "
+        "delta, coalition_epsilon, state) VALUES (?, ?, ?, ?, ?, ?, ?, 'lost') ON CONFLICT DO "
+        "UPDATE SET state = 'lost', envelope = excluded.envelope, "
         "local_epsilon = max(local_epsilon, excluded.local_epsilon), delta = max(delta, "
-        "excluded.delta), central_epsilon = max(central_epsilon, excluded.central_epsilon)",
+        "excluded.delta), central_epsilon = max(central_epsilon, excluded.central_epsilon), "
+        "coalition_epsilon = max(coalition_epsilon, excluded.coalition_epsilon)",
         lost,
     )
 

@@ -1,4 +1,4 @@
-"""Check that each answer was counted, from the analyzer's signed commitments."""
+"""Check that each answer was counted, from commitments of the party after the shuffler."""
 
 import asyncio
 import math
@@ -39,6 +39,8 @@ class InclusionMonitor:
     store: DeviceStore
     identity: PublicIdentity
     """The pinned identity of the analyzer."""
+    relay_identity: PublicIdentity | None
+    """That of the second shuffler, which signs for the layers of tasks with two."""
     clock: Clock
     rng: np.random.Generator
     """Draws which reports to check, and the times and order of requests."""
@@ -99,13 +101,16 @@ class InclusionMonitor:
         not suppress it.
         """
         digest = answer.task_digest
+        signer = self.relay_identity if answer.claim.chained else self.identity
         with _errors_as_no_proof(digest):
+            if signer is None:
+                raise ProofError("no second shuffler is pinned any more")
             # Checked before any prefix is sent, since it sets the prefixes' length and salt.
             commitment = (await self.shuffler.inclusion(digest, None)).commitment
-            commitment.verify(self.identity, digest)
+            commitment.verify(signer, digest, answer.most_leaves)
             leaves, counted = split(answer.leaves), list[bool | None]()
             for index in self.rng.permutation(len(leaves)):
-                counted.append(await self._counted(leaves[index], commitment))
+                counted.append(await self._counted(leaves[index], commitment, signer))
                 if counted[-1] is None:
                     break
             if False in counted:
@@ -115,14 +120,16 @@ class InclusionMonitor:
         late = self.clock.now() > answer.deadline + _PATIENCE_SECONDS
         return InclusionState.UNPROVEN if late else InclusionState.UNCHECKED
 
-    async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool | None:
+    async def _counted(
+        self, leaf: bytes, commitment: BatchCommitment, signer: PublicIdentity
+    ) -> bool | None:
         """Fetch a leaf's bucket; return whether it has the leaf, None without a valid proof."""
         digest = commitment.task_digest
         with _errors_as_no_proof(digest):
             proof = await self.shuffler.inclusion(digest, commitment.prefix_of(leaf))
             if proof.commitment != commitment:
                 raise ProofError("the shuffler returned two commitments to one batch")
-            return proof.includes(leaf, self.identity, digest)
+            return proof.includes(leaf, signer, digest, commitment.n_leaves)
         return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from common.accounting.claims import check_central_claim, check_local_claim
+from common.accounting.claims import check_central_claim, check_coalition_claim, check_local_claim
 from common.accounting.composition import composed_claims
 from common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
 from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
@@ -25,6 +25,8 @@ class Claim:
     local_epsilon: float
     central_epsilon: float
     delta: float
+    coalition_epsilon: float
+    """ε against the analyzer with any one shuffler; with one shuffler the local ε."""
     scope_hash: bytes = b""
     """Hash of a lasting question's `Task.permanent_scope`; empty for other tasks."""
     text_hash: bytes = b""
@@ -35,14 +37,18 @@ class Claim:
     @classmethod
     def of(cls, task: Task, text_hash: bytes = b"") -> Self:
         """Return a task's claim for an answer whose text has this keyed hash."""
-        claim = cls(
-            local_epsilon=task.local_epsilon, central_epsilon=task.central_epsilon, delta=task.delta
-        )
+        names = ("local_epsilon", "central_epsilon", "delta", "coalition_epsilon")
+        claim = cls(**{name: getattr(task, name) for name in names})
         if not task.lasting:
             return claim
         scope = hashlib.sha256(task.permanent_scope).digest()
         most = rappor_of(task).permanent_epsilon
         return replace(claim, scope_hash=scope, text_hash=text_hash, permanent_epsilon=most)
+
+    @property
+    def chained(self) -> bool:
+        """Whether the task has two shufflers, against which together there is no bound."""
+        return self.coalition_epsilon < self.local_epsilon == math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +59,20 @@ class Policy:
     """The pinned identity of the analyzer."""
     shuffler_identity: PublicIdentity
     """The pinned identity of the shuffler, which signs its envelope keys and receipts."""
+    relay_identity: PublicIdentity | None = None
+    """The pinned identity of the second shuffler, by which a person opts into tasks with two."""
     issuer_identity: PublicIdentity | None = None
     """The pinned identity of the issuer of tokens; None if this device has no issuer."""
     allow_tasks_without_tokens: bool = False
     """Whether to answer tasks to which anybody may submit any number of times."""
     local_epsilon_cap: float
-    """Maximum local ε of one answer. If infinite, tasks without local noise are answered too."""
+    """Maximum local ε of one answer to a task with one shuffler."""
+    coalition_epsilon_cap: float = 4.0
+    """Maximum coalition ε of one answer. If both are infinite, no task needs local noise."""
     total_local_epsilon_cap: float = 20.0
-    """Maximum sum of the local ε of all answers of a person."""
+    """Maximum sum of the local ε of a person's answers to tasks with one shuffler."""
+    total_coalition_epsilon_cap: float = 20.0
+    """Maximum composed coalition ε of all answers of a person, at total_delta_cap."""
     total_central_epsilon_cap: float = 1.0
     """Maximum composed central ε of all answers of a person, at total_delta_cap."""
     total_delta_cap: float = 1e-4
@@ -85,10 +97,10 @@ def check(
     is in seconds since 1970 UTC.
 
     Raises:
-        PolicyError: The deadline has passed, a claim is false, the local ε exceeds the cap, or the
-            policy does not allow the task's permanent noise or its lack of tokens.
-        ProofError: The pinned shuffler did not sign the task's key for envelopes, or the pinned
-            issuer not its key for tokens.
+        PolicyError: The deadline has passed, a claim is false, an ε exceeds its cap, or the policy
+            does not allow the task's second shuffler, permanent noise or lack of tokens.
+        ProofError: The pinned shufflers did not sign the task's keys for envelopes and layers, or
+            the pinned issuer not its key for tokens.
         ProofError, TaskError: See `Task.verified`.
 
     Cost: that of `check_central_claim`; little if the claim is confirmed.
@@ -96,6 +108,13 @@ def check(
     task = Task.verified(signed, digest, policy.identity)
     pinned, proof = policy.shuffler_identity, task.shuffler_key_proof
     check_key(pinned, KeyUse.ENVELOPES, task.suite, task.shuffler_key, proof)
+    if relay := task.relay:
+        if policy.relay_identity is None:
+            raise PolicyError(
+                f"the task has a second shuffler, {relay.name}; to answer tasks with two, set "
+                "relay_identity in this device's settings"
+            )
+        check_key(policy.relay_identity, KeyUse.LAYERS, task.suite, relay.key, relay.proof)
     _check_tokens(policy, task)
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")
@@ -104,15 +123,17 @@ def check(
             "the task's question may be asked again, with the same permanent noise; to allow this, "
             "set lasting_responses in this device's settings"
         )
-    if task.local_epsilon > policy.local_epsilon_cap:
-        raise PolicyError(
-            f"the task's local epsilon is {task.local_epsilon}; "
-            f"local_epsilon_cap is {policy.local_epsilon_cap}. To answer, raise local_epsilon_cap "
-            "in this device's settings"
-        )
+    for column in ("coalition",) if task.relay else ("local", "coalition"):
+        name, epsilon = f"{column}_epsilon_cap", getattr(task, f"{column}_epsilon")
+        if epsilon > getattr(policy, name):
+            raise PolicyError(
+                f"the task's {column} epsilon is {epsilon}; {name} is {getattr(policy, name)}. "
+                f"To answer, raise {name} in this device's settings"
+            )
     check_local_claim(task)
     if not claim_confirmed:
         check_central_claim(task)
+        check_coalition_claim(task)
     return task
 
 
@@ -142,15 +163,18 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
     Raises BudgetError if a cap would be exceeded.
     """
     together, delta = [*spent, claim], policy.total_delta_cap
-    if local_total(together) > policy.total_local_epsilon_cap:
+    if local_total(together) > policy.total_local_epsilon_cap and not claim.chained:
         name, at, of_claim = "total_local_epsilon_cap", "", rounded_up(claim.local_epsilon)
         before = local_total(spent)
-    elif composed_total(together, delta) > policy.total_central_epsilon_cap:
-        name, at = "total_central_epsilon_cap", f" at delta {delta}"
-        of_claim = f"{rounded_up(claim.central_epsilon)} at delta {rounded_up(claim.delta)}"
-        before = composed_total(spent, delta) if spent else 0.0
     else:
-        return
+        for column in ("central_epsilon", "coalition_epsilon"):
+            name, at = f"total_{column}_cap", f" at delta {delta}"
+            if composed_total(together, delta, column) > getattr(policy, name):
+                break
+        else:
+            return
+        of_claim = f"{rounded_up(getattr(claim, column))} at delta {rounded_up(claim.delta)}"
+        before = composed_total(spent, delta, column) if spent else 0.0
     tasks = "1 task" if len(spent) == 1 else f"{len(spent)} tasks"
     basis = lasting_basis(_lasting(together))
     raise BudgetError(
@@ -160,19 +184,18 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
     )
 
 
-def composed_total(claims: Sequence[Claim], delta: float) -> float:
+def composed_total(claims: Sequence[Claim], delta: float, column: str = "central_epsilon") -> float:
     """
-    Return the composed central ε of claims at δ, at most their `local_total`.
+    Return the composed central or coalition ε of claims at δ, at most the sum of their local ε.
 
     Claims without amplification are summed, lasting questions to their ε∞ at most, and composed
     with the others as one claim, since their answers may share permanent noise.
     """
-    central = [(c.central_epsilon, c.delta) for c in claims if c.central_epsilon < c.local_epsilon]
-    if len(central) < len(claims):
-        pure = [each for each in claims if each.central_epsilon >= each.local_epsilon]
-        rest = (each.central_epsilon for each in pure if not each.scope_hash)
-        central.append((sum_upper([lasting_epsilon(_lasting(pure)), *rest]), 0.0))
-    return min(local_total(claims), composed_claims(central, delta))
+    found = [(getattr(c, column), c.delta) for c in claims if getattr(c, column) < c.local_epsilon]
+    if len(found) < len(claims):
+        pure = [each for each in claims if getattr(each, column) >= each.local_epsilon]
+        found.append((_sum([replace(c, local_epsilon=getattr(c, column)) for c in pure]), 0.0))
+    return min(_sum(claims), composed_claims(found, delta))
 
 
 def local_total(claims: Iterable[Claim]) -> float:
@@ -180,9 +203,13 @@ def local_total(claims: Iterable[Claim]) -> float:
     Return the sum of claims' local ε, of which a lasting question counts at most its ε∞.
 
     That holds while the device finds the person's text unchanged; after a change, the answers to
-    the question count by their sum. Run by the user agent.
+    the question count by their sum. Answers with two shufflers, against which together there is no
+    bound, are left out: pinning both is the person's consent. Run by the user agent.
     """
-    claims = list(claims)
+    return _sum([each for each in claims if not each.chained])
+
+
+def _sum(claims: Sequence[Claim]) -> float:
     others = (each.local_epsilon for each in claims if not each.scope_hash)
     return sum_upper([lasting_epsilon(_lasting(claims)), *others])
 

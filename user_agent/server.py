@@ -1,13 +1,15 @@
 """Composition root of the user agent: creates its randomness, clock, files and channels."""
 
+from dataclasses import fields
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import grpc
 
 from common.crypto.key_ring import DAY
 from common.crypto.randomness import secure_generator
 from common.errors import SettingsError
+from common.runtime import logs
 from common.runtime.clock import SystemClock
 from common.runtime.metrics import OF_ALL
 from common.runtime.rpc import open_channel
@@ -37,12 +39,17 @@ async def start(settings: UserAgentSettings) -> Service:
         settings, "user_agent", OF_ALL, machine, state, longest_stop=_LONGEST_STOP
     ) as service:
         store = service.opened(DeviceStore(state.database("budget.sqlite")))
+        coalition = settings.total_coalition_epsilon_cap
         everything = Claim(
-            local_epsilon=settings.total_local_epsilon_cap,
+            local_epsilon=max(settings.total_local_epsilon_cap, coalition),
             central_epsilon=settings.total_central_epsilon_cap,
             delta=settings.total_delta_cap,
+            coalition_epsilon=coalition,
         )
         await store.check_counter(everything, rng, confirmed=state.restore_confirmed())
+        if settings.relay_identity and await store.pin_relay(settings.relay_identity):
+            said = "tasks with two shufflers are answered: nothing bounds what both learn together"
+            logs.event(said, {}, level="WARNING")
         secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
         authority = service.tls.identity.authority if service.tls else None
 
@@ -75,16 +82,13 @@ async def start(settings: UserAgentSettings) -> Service:
 
 def _policy(settings: UserAgentSettings) -> Policy:
     """Return the policy in the settings; raise the errors of `identities`."""
-    pinned = settings.identities()
+    pinned: dict[str, Any] = {**settings.identities()}
+    caps = [each.name for each in fields(Policy) if each.name.endswith("_cap")]
     return Policy(
-        identity=pinned["analyzer_identity"],
-        shuffler_identity=pinned["shuffler_identity"],
-        issuer_identity=pinned.get("issuer_identity"),
+        identity=pinned.pop("analyzer_identity"),
+        **pinned,
         allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
-        local_epsilon_cap=settings.local_epsilon_cap,
-        total_local_epsilon_cap=settings.total_local_epsilon_cap,
-        total_central_epsilon_cap=settings.total_central_epsilon_cap,
-        total_delta_cap=settings.total_delta_cap,
+        **{name: getattr(settings, name) for name in caps},
         permanent_responses=settings.lasting_responses,
     )
 

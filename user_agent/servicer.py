@@ -1,6 +1,6 @@
 """The user agent's gRPC methods: wire in, core, wire out."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from common.wire.fields import digest_from_wire
 from common.wire.submissions import contribution_from_wire, receipt_request_from_wire
@@ -28,9 +28,7 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
         """Randomize, seal and submit one value."""
         digest, value, person = contribution_from_wire(request)
         outcome = await self.agent.contribute(digest, value, person)
-        return user_agent_pb2.ContributeResponse(
-            repeated=outcome.repeated, local_epsilon=outcome.local_epsilon, sent=outcome.sent
-        )
+        return user_agent_pb2.ContributeResponse(**asdict(outcome))
 
     async def GetReceipt(
         self, request: user_agent_pb2.GetReceiptRequest, _context: object
@@ -42,6 +40,7 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
             inclusion=saved.inclusion,
             envelope_hash=saved.envelope_hash,
             receipt=saved.receipt,
+            signer="relay" if saved.claim.chained else "analyzer",
         )
 
     async def GetLogEvidence(

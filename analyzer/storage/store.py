@@ -35,7 +35,8 @@ class Store(Database):
     def __init__(self, path: Path) -> None:
         decisions = ledger.DECISIONS + quarantine.QUARANTINED
         waived = ledger.WAIVED + ledger.DECIDED_TWICE
-        steps = (_TABLES, delivery_table.BY_LENGTH, decisions, log_table.SCHEMA, waived)
+        added = (delivery_table.BY_LENGTH, decisions, log_table.SCHEMA, waived)
+        steps = (_TABLES, *added, delivery_table.DROPPED)
         # Version 4 would take a ledger with waived checks for a broken one.
         super().__init__(path, Schema(steps=steps, readable_from=5))
 
@@ -45,7 +46,7 @@ class Store(Database):
             f"SELECT {delivery_table.MANIFEST} FROM batches WHERE staged AND failure IS NULL "  # noqa: S608
             "AND task_digest NOT IN (SELECT task_digest FROM results)"
         )
-        return [delivery_table.manifest_of(*row) for row in rows]
+        return list(map(delivery_table.manifest_of, rows))
 
     async def release(self, cells: bytes, result: bytes, cost: LedgerEntry) -> None:
         """

@@ -128,10 +128,6 @@ class InProcessAnalyzer(AnalyzerCore):
         self.delivered += content
         await self.staging.receive(part, chunks_of([content]))
 
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
-        """Return the commitment, and begin the release."""
-        return await self.releases.finish_delivery(digest)
-
     async def settle(self) -> None:
         """Wait until no release is in progress."""
         async with asyncio.timeout(_TIMEOUT):

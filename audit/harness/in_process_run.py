@@ -14,7 +14,7 @@ from audit.harness.analyzer_core import InProcessAnalyzer
 from audit.harness.clock import ManualClock
 from audit.harness.shuffler_core import InProcessShuffler
 from common.crypto import hpke
-from common.crypto.signing import SigningIdentity, sign_receipt, signed_envelope_key
+from common.crypto.signing import KeyUse, SigningIdentity, sign_receipt, signed_key
 from common.limits import MAX_UNIX_TIME
 from common.messages import inclusion_proof
 from common.messages.batch import BatchId, BatchManifest
@@ -189,7 +189,9 @@ class InProcessRun:
                 shuffler_identity=identity.public_identity(),
                 allow_tasks_without_tokens=True,
                 local_epsilon_cap=math.inf,
+                coalition_epsilon_cap=math.inf,
                 total_local_epsilon_cap=math.inf,
+                total_coalition_epsilon_cap=math.inf,
                 total_central_epsilon_cap=math.inf,
                 total_delta_cap=0.9,
                 permanent_responses=True,
@@ -204,7 +206,7 @@ class InProcessRun:
     async def publish(self, draft: TaskDraft) -> None:
         """Publish a draft under the shuffler's key."""
         own, identity = self.shuffler.keys.public_key(draft.suite), self.shuffler.identity
-        key = signed_envelope_key(identity, own, MAX_UNIX_TIME)
+        key = signed_key(identity, KeyUse.ENVELOPES, own, MAX_UNIX_TIME)
         await self.analyzer.publish(replace(draft, shuffler_key=key))
 
     async def contribute(self, values: Sequence[int]) -> None:

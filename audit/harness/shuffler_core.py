@@ -19,6 +19,7 @@ from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
 from shuffler.analyzer_client import Analyzer
 from shuffler.core import ShufflerCore
+from shuffler.delivery_client import ReceivingParty
 from shuffler.metrics import METRICS
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.sqlite_store import SqliteStore
@@ -42,10 +43,11 @@ class InProcessShuffler(ShufflerCore):
         pinned: PublicIdentity,
         identity: SigningIdentity,
         pool: HpkePool | None = None,
+        relay: ReceivingParty | None = None,
         **limits: Any,  # noqa: ANN401  # settings
     ) -> None:
         """`pinned` is the analyzer's identity; `pool` opens bulk submissions and tokens only."""
-        self.path, self.analyzer, self.pinned = path, analyzer, pinned
+        self.path, self.analyzer, self.pinned, self.relay = path, analyzer, pinned, relay
         self.identity, self.limits = identity, limits
         self.pool = pool or HpkePool(1)  # starts a worker on first use
         self.clock = ManualClock()
@@ -72,6 +74,7 @@ class InProcessShuffler(ShufflerCore):
             pool=self.pool,
             executor=InlineExecutor(),
             analyzer=self.analyzer,
+            relay=self.relay,
             get_log=_absent_log,
             process_metrics=self.process_metrics,
             clock=self.clock,

@@ -78,7 +78,8 @@ def reduced_draft(task: Task, *, most_reports: int, n_users: tuple[int, ...]) ->
         except ShuffleDpError:  # no finite guarantee
             continue
         guarantee = claimed_guarantee(PrivacyParameters.of(small), n_min, small.lengths[-1])
-        expected = n_min * small.expected_reports_per_user + small.expected_shuffler_dummies
+        expected = n_min * small.expected_reports_per_user
+        expected += small.shuffler.expected_dummies(small.domain_size)
         if expected <= most_reports and math.isfinite(guarantee.epsilon):
             return tried
     return None
@@ -89,7 +90,7 @@ def _fewer(noise: ItemNoise) -> ItemNoise:
     if isinstance(noise, GeometricNoise):
         most = min(noise.most, 3 * _MAX_DUMMIES)
         return dataclasses.replace(noise, peak=min(noise.peak, _MAX_DUMMIES), most=most)
-    return BinomialNoise(trials=min(noise.trials, 4 * _MAX_DUMMIES)) if noise.trials else noise
+    return BinomialNoise(trials=min(noise.most, 4 * _MAX_DUMMIES)) if noise.most else noise
 
 
 def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:

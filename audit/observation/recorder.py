@@ -60,8 +60,8 @@ _TIMEOUT: Final = 120.0
 _METRICS: Final = {"metrics_listen": "127.0.0.1:0"}
 _AGENT: Final[dict[str, Any]] = {
     **_METRICS,
-    "local_epsilon_cap": float("inf"),
-    "total_local_epsilon_cap": float("inf"),
+    **dict.fromkeys(("local_epsilon_cap", "total_local_epsilon_cap"), float("inf")),
+    **dict.fromkeys(("coalition_epsilon_cap", "total_coalition_epsilon_cap"), float("inf")),
     "total_central_epsilon_cap": 1e6,
     "total_delta_cap": 0.9,
     "inclusion_check_seconds": 30.0,

@@ -133,17 +133,17 @@ def with_dummies(dummies: Dummies) -> str:
     return f" and add {dummies.words}" if dummies.maximum else ""
 
 
-def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
-    """Return the assumptions on the shuffler's dummies and sampling; empty if it only permutes."""
+def shuffler_assumptions(spec: ShufflerSpec, name: str = "the shuffler") -> tuple[str, ...]:
+    """Return the assumptions on a shuffler's dummies and sampling; empty if it only permutes."""
     stated, noise = [], spec.noise
     if spec.keep_probability < 1:
         stated.append(
-            f"the shuffler keeps each user's report with probability {spec.keep_probability:.6g} "
+            f"{name} keeps each user's report with probability {spec.keep_probability:.6g} "
             f"({spec.keep_weight} in {KEEP_SUM}), drawn independently, and reveals to nobody which"
         )
     if noise.most:
         stated.append(
-            f"the shuffler adds dummies that name each item, for each item {noise.words}, drawn "
+            f"{name} adds dummies that name each item, for each item {noise.words}, drawn "
             "independently after the batch has closed, and reveals to nobody which or how many"
         )
         stated.append("none of these dummies are refused: an honest shuffler's are always valid")

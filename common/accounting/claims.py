@@ -1,9 +1,10 @@
-"""Claim a task's central ε, and check a task's claims."""
+"""Claim a task's central and coalition ε, and check a task's claims."""
 
 from decimal import ROUND_CEILING, Context
 from typing import Final
 
-from common.accounting.guarantees import claimed_release
+from common.accounting.guarantees import PrivacyParameters, claimed_release
+from common.accounting.releases import Release
 from common.errors import AccountingError, PolicyError
 from common.mechanisms.registry import randomizer_of
 from common.messages.guarantee import rounded_up
@@ -28,9 +29,20 @@ def claimable_epsilon(task: Task) -> float:
     Cost: one search for ε, tenths of a second; seconds for many levels or large clusters.
     """
     _check_cost(task)
+    return min(_claimable(task, claimed_release(task, task.n_min)), task.local_epsilon)
+
+
+def claimable_coalition_epsilon(task: Task) -> float:
+    """Return the ε that a task may claim against the analyzer together with any one shuffler."""
+    if task.relay is None:
+        return task.local_epsilon
+    return _claimable(task, PrivacyParameters.of(task).either_alone)
+
+
+def _claimable(task: Task, release: Release) -> float:
     delta = max(MIN_DELTA, task.delta * (1 - _DELTA_MARGIN))
-    epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _EPSILON_MARGIN)
-    return min(float(_CLAIM_CONTEXT.create_decimal_from_float(epsilon)), task.local_epsilon)
+    epsilon = release.epsilon(delta) * (1 + _EPSILON_MARGIN)
+    return float(_CLAIM_CONTEXT.create_decimal_from_float(epsilon))
 
 
 def check_local_claim(task: Task) -> None:
@@ -60,6 +72,19 @@ def check_central_claim(task: Task) -> None:
         raise PolicyError(
             f"the task's weights do not satisfy {stated}: delta is {rounded_up(found)} for "
             f"{task.n_min} users"
+        )
+
+
+def check_coalition_claim(task: Task) -> None:
+    """Raise PolicyError if the noise of either of two shufflers alone does not keep the claim."""
+    if task.relay is None:
+        return  # the claim is the local one
+    found = PrivacyParameters.of(task).either_alone.delta(task.coalition_epsilon)
+    if found > task.delta:
+        raise PolicyError(
+            f"the task's noise does not satisfy its claim of coalition epsilon "
+            f"{task.coalition_epsilon} at delta {task.delta}: delta is {rounded_up(found)} if only "
+            "one of its two shufflers is honest"
         )
 
 

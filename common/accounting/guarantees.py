@@ -28,6 +28,7 @@ from common.accounting.releases import (
     LocalRelease,
     PermanentRelease,
     Release,
+    WeakestRelease,
 )
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
@@ -60,6 +61,9 @@ class PrivacyParameters:
     """The promised local ε of one round, at least the reduction's own."""
     dummies: Dummies
     shuffler: ShufflerSpec = PERMUTE_ONLY
+    """What all shufflers together do."""
+    hops: tuple[tuple[str, ShufflerSpec], ...] = ()
+    """The name of each of two shufflers, and what it does alone; empty for one."""
     delta: float
     """δ of all rounds together."""
     assumed_honest_fraction: float
@@ -100,6 +104,9 @@ class PrivacyParameters:
             local_epsilon=task.local_epsilon,
             dummies=task.dummies,
             shuffler=task.shuffler,
+            hops=tuple((each.name, task.hop(i)) for i, each in enumerate(task.shufflers))
+            if task.relay
+            else (),
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
             tokens=task.tokens is not None,
@@ -188,7 +195,7 @@ class PrivacyParameters:
         Errors: AccountingError if n_users is below 1, or no formula covers the parameters.
         """
         if "sentinels" in self.waived.checks:
-            return self.own_release()
+            return self.either_alone if self.hops else self.own_release()
         shown, counted = entry_of(self.dummies).shown, self.match_count
         if shown and self.arrivals and counted:
             return shown(self.dummies, self._arrived(adding, n_refused), counted)
@@ -205,6 +212,13 @@ class PrivacyParameters:
             )
             releases.append(of_level.release_of(n_users, honest, adding, n_refused))
         return ComposedRelease(releases=tuple(releases))
+
+    @property
+    def either_alone(self) -> WeakestRelease:
+        """One round if only one of two shufflers is honest, whichever: its noise alone counts."""
+        return WeakestRelease(
+            releases=tuple(ItemNoiseRelease.of_shuffler(spec) for _, spec in self.hops)
+        )
 
     def own_release(self) -> Release:
         """
@@ -276,7 +290,8 @@ def guarantees_under(
     _check_users(n_users)
     pooled = _against_shuffler_and_analyzer(parameters)
     if parameters.reduction is None or "sentinels" in parameters.waived.checks:
-        rows = [dataclasses.replace(pooled[-1], coalition="analyzer"), *pooled]
+        last = pooled[-2 if parameters.hops else -1]
+        rows = [dataclasses.replace(last, coalition="analyzer"), *pooled]
     else:
         honest = honest_share(n_users, parameters.assumed_honest_fraction)
         rows = [analyzer_guarantee(parameters, n_users, n_users, n_refused)]
@@ -395,13 +410,17 @@ def _amplified(
 ) -> Guarantee:
     """Return the guarantee that an honest shuffler gives by this release."""
     dropping = stated.BY_LENGTH if parameters.waived.by_length else stated.NOBODY_DROPS
+    honest = " and ".join(name for name, _ in parameters.hops)
+    hops = parameters.hops or (("the shuffler", parameters.shuffler),)
     return _by_release(
         coalition,
         parameters,
         release,
-        stated.HONEST_SHUFFLER,
+        f"{honest} permute uniformly, and neither colludes with the analyzer"
+        if honest
+        else stated.HONEST_SHUFFLER,
         *assumptions,
-        *stated.shuffler_assumptions(parameters.shuffler),
+        *(each for name, spec in hops for each in stated.shuffler_assumptions(spec, name)),
         *_round_assumptions(parameters),
         *((dropping,) if len(parameters.dummies.lengths) > 1 else ()),
         stated.ENCRYPTED,
@@ -426,8 +445,11 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     """
     Return the guarantees against the shuffler and analyzer together, who see each user's reports.
 
-    Dummies never improve the pure ε, but may give a second row.
+    Dummies never improve the pure ε, but may give a second row. Of two shufflers each has a row
+    with the analyzer, the weaker one with a published result, and both have the last.
     """
+    if parameters.hops:
+        return _against_either(parameters)
     local, release = local_guarantee("shuffler+analyzer", parameters), parameters.own_release()
     if isinstance(release, LocalRelease):
         return [local]
@@ -437,6 +459,26 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     return [local, by_dummies] if _gains(by_dummies, local) else [local]
 
 
+def _against_either(parameters: PrivacyParameters) -> list[Guarantee]:
+    rows, hops = list[Guarantee](), parameters.hops
+    coalitions: tuple[Coalition, ...] = ("analyzer+first-shuffler", "analyzer+second-shuffler")
+    for coalition, (other, _), (honest, spec) in zip(coalitions, hops, hops[::-1], strict=True):
+        assumptions = (
+            stated.ALONE[0],
+            f"at least one of {honest} and {other} is honest: here {honest} permutes uniformly",
+            f"{other} may drop, repeat or invent reports, and nobody else needs to be honest",
+            stated.shuffler_assumptions(spec, honest)[0],
+            *_round_assumptions(parameters),
+            stated.ENCRYPTED,
+        )
+        release = ItemNoiseRelease.of_shuffler(spec)
+        rows.append(_by_release(coalition, parameters, release, *assumptions))
+    weaker = max(rows, key=lambda row: row.epsilon)
+    published = (*weaker.assumptions, "the result may be published")
+    weaker = dataclasses.replace(weaker, coalition="either-shuffler", assumptions=published)
+    return [*rows, weaker, local_guarantee("both-shufflers+analyzer", parameters)]
+
+
 def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guarantee:
     """Return the guarantee that holds against every coalition: the pure local ε of all rounds."""
     not_counted = []
@@ -444,7 +486,9 @@ def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guar
         not_counted.append("this figure ignores any help from your dummies")
     if not parameters.shuffler.only_permutes:
         not_counted.append(
-            "this figure ignores dummies and sampling by the shuffler, which knows them"
+            "this figure ignores the dummies of both shufflers, which know them"
+            if parameters.hops
+            else "this figure ignores dummies and sampling by the shuffler, which knows them"
         )
     longitudinal: tuple[str, ...] = ()
     if parameters.permanent is not None:
@@ -468,6 +512,10 @@ def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
     coalitions: tuple[Coalition, ...] = ("shuffler", "network")
     if parameters.tokens:
         coalitions = ("shuffler", "issuer", "issuer+shuffler", "network")
+    if parameters.hops:
+        dummies = "they do not see the result: they could subtract their dummies from the counts"
+        issuer: tuple[Coalition, ...] = ("issuer",) if parameters.tokens else ()
+        coalitions = ("both-shufflers", *issuer, "network")
     visible = "it is visible that you take part, when, and with how many reports"
     asking = "it is visible that you ask for a token, and when"
     adds = not parameters.shuffler.only_permutes
@@ -497,6 +545,8 @@ def published_claim(task: Task, n_users: int, n_refused: int, waived: Waived = N
     """State in a sentence the published bound's ε against the analyzer, or why there is none."""
     if waived.checks:
         return "no paper states a bound for a batch that failed a check"
+    if task.relay:
+        return "no paper states a bound for the noise of two shufflers"
     key, parameters = task.protocol_row.published_bound, PrivacyParameters.of(task)
     if key is None or parameters.match_count is None:
         return f"no paper states a bound for {task.protocol} against the analyzer alone"

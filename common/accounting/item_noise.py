@@ -35,7 +35,7 @@ from common.accounting.releases import Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec, SummedNoise
 
 _TAIL: Final = 1e-30
 """Maximum probability beyond either side of a window, which is charged to δ."""
@@ -45,11 +45,17 @@ _EXCLUDED_TAIL: Final = 1e-20
 """Maximum probability, charged to δ, that more users are excluded than assumed."""
 _GEOMETRIC_ERROR: Final = 1e-11
 """Relative margin, above the error of a power e^x with x > -700, about 10^-13."""
+_CUT: Final = 1e-40
+"""Probability of an outcome that a sum leaves out: all of them together are charged to δ."""
+_TABLE_ERROR: Final = 1e-12
+"""Relative margin of a probability above _CUT, above the error of e^x with x > -100, 10^-13."""
+_MOST_PRODUCTS: Final = 2**28
+"""Maximum number of products of a sum's convolution, half a second."""
 _CACHE_SIZE: Final = 64
 _THRESHOLD_FACTOR: Final = 1 - 16 * ROUNDING
 
 
-ItemDistribution = Binomial | GeometricNoise
+ItemDistribution = Binomial | GeometricNoise | SummedNoise
 """Distribution of the noise on one item's count."""
 
 
@@ -76,15 +82,16 @@ class ItemNoiseRelease(Release):
     def of_shuffler(cls, spec: ShufflerSpec) -> Self:
         """Return one round of reports without noise, whose shuffler adds dummies or samples."""
         noise = spec.noise
-        added = noise if isinstance(noise, GeometricNoise) else Binomial(noise.trials, 0.5)
+        coins = Binomial(noise.most, 0.5)
+        added = noise if isinstance(noise, GeometricNoise | SummedNoise) else coins
         return cls(noise=added, keep_probability=spec.keep_probability)
 
     def delta(self, epsilon: float) -> float:
         """
         Return an upper bound on δ at ε, at most a relative 1e-4 too large if δ is at least 1e-15.
 
-        Raises AccountingError if epsilon is negative or not a number. Cost: milliseconds; a tenth
-        of a second for a new distribution.
+        Raises AccountingError if epsilon is negative or not a number, or a sum is too dear. Cost:
+        milliseconds; a tenth of a second for a new distribution, half a second for a sum.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -111,24 +118,29 @@ def each_item_release(spec: ItemDummies, users: int) -> ItemNoiseRelease:
 class RatioClasses:
     """Outcomes of the noise, sorted or grouped by their likelihood ratio r = f/g."""
 
-    def __init__(self, ratios: Vector, masses: Vector, certain: float) -> None:
+    def __init__(
+        self, ratios: Vector, masses: Vector, certain: float, *, error: float = 0.0
+    ) -> None:
         """
         Compute cumulative sums of f and g from the largest ratio down.
 
         `ratios` are r, ascending, and `masses` g, rounded up, each of shape (K,). `certain` is f
-        where r is infinite, and all mass of f and g left out; rounded up.
+        where r is infinite, and all mass of f and g left out; rounded up. `error` is that of the
+        masses, relative, if they are not rounded up: r then has twice the error.
         """
         self._ratios, self._g, self._f = ratios, masses, masses * ratios
         self._certain = certain
         self._f_from = _sums_from(self._f)
         self._g_from = _sums_from(self._g)
-        self._margin = (2 * len(ratios) + _EXTRA_ROUNDINGS) * ROUNDING
+        # A quotient of two ratios has four errors, and a product of f and g two.
+        self._threshold = _THRESHOLD_FACTOR - 5 * error
+        self._margin = (2 * len(ratios) + _EXTRA_ROUNDINGS) * ROUNDING + 10 * error
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on δ at ε, or at MAX_EPSILON if ε is larger."""
         growth = math.exp(min(epsilon, MAX_EPSILON))
         start = np.searchsorted(
-            self._ratios, self._ratios * (growth * _THRESHOLD_FACTOR), side="right"
+            self._ratios, self._ratios * (growth * self._threshold), side="right"
         )
         first = float(self._g @ self._f_from[start])
         second = growth * float(self._f @ self._g_from[start])
@@ -145,6 +157,8 @@ def _sums_from(terms: Vector) -> Vector:
 def _classes(noise: ItemDistribution, beta: float) -> RatioClasses:
     if isinstance(noise, Binomial):
         return _binomial_classes(noise, beta)
+    if isinstance(noise, SummedNoise):
+        return _summed_classes(noise, beta)
     return _geometric_classes(noise, beta)
 
 
@@ -186,3 +200,30 @@ def _geometric_classes(spec: GeometricNoise, beta: float) -> RatioClasses:
     masses = weights / total * (1 + _GEOMETRIC_ERROR)
     certain = beta * math.exp(span) / total * (1 + _GEOMETRIC_ERROR) + _LOST_TO_UNDERFLOW
     return RatioClasses(ratios, masses, certain)
+
+
+def _summed_classes(spec: SummedNoise, beta: float) -> RatioClasses:
+    """
+    Return outcomes sorted by g(k-1) / g(k), for the convolution g of two distributions.
+
+    All products are positive, so that each sum has the relative error of its terms. What a table
+    leaves out makes f and g smaller, and is charged once for each of k1 and k2.
+    """
+    tables, left_out = list[Vector](), _LOST_TO_UNDERFLOW
+    for part in spec.parts:
+        table = part.probabilities()
+        kept = table > _CUT  # one stretch, since probabilities fall on either side of the peak
+        left_out += float(table[~kept].sum())
+        tables.append(table[kept])
+    lengths = [len(table) for table in tables]
+    if math.prod(lengths) > _MOST_PRODUCTS:
+        raise AccountingError(
+            f"the numbers of dummies of the two shufflers take {' and '.join(map(str, lengths))} "
+            f"likely values; a device can check the sum of at most {_MOST_PRODUCTS:,} pairs"
+        )
+    g = np.convolve(tables[0], tables[1])
+    error = 2 * _TABLE_ERROR + (min(lengths) + _EXTRA_ROUNDINGS) * ROUNDING
+    before = np.concatenate([[0.0], g[:-1] / g[1:]])
+    order = np.argsort(before)
+    certain = (beta * float(g[-1]) + 2 * left_out) * (1 + 4 * error)
+    return RatioClasses((1 - beta) + beta * before[order], g[order], certain, error=error)

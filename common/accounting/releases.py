@@ -94,6 +94,18 @@ class LocalRelease(Release):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeakestRelease(Release):
+    """One round that is protected like one of several releases, nobody knows which."""
+
+    releases: tuple[Release, ...]
+    local_epsilon: float = math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """Return the largest δ of any: a maximum of convex curves is the curve of one pair too."""
+        return max(each.delta(epsilon) for each in self.releases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PermanentRelease(LocalRelease):
     """
     A release of reports that share permanent noise with other rounds: pure ε only.

@@ -3,9 +3,9 @@ Hybrid public key encryption [RFC9180] with two verbs: a public key seals, a pri
 
 HPKE's `info` binds every ciphertext to its sender, recipient and task.
 The user agent seals each report to the analyzer, and the envelope around a user's reports to the
-shuffler.
+shuffler. With two shufflers, each report has one layer more, to the second.
 
-A task names one suite for both layers, and a key belongs to one suite. Private keys have 32 bytes
+A task names one suite for all layers, and a key belongs to one suite. Private keys have 32 bytes
 in every suite; in the post-quantum hybrid, these are the seed of an ML-KEM-768 and an X25519 key
 [XWing]. The hybrid protects reports recorded today from later quantum computers, and is secure as
 long as either half is. It makes sealed reports 1,088 bytes longer.
@@ -148,10 +148,10 @@ _KEY_LABEL: Final = b"shuffledp v1 key"
 
 
 SealContext = NewType("SealContext", bytes)
-"""HPKE's `info`: label, sender, recipient and task digest, each of fixed length. A ciphertext opens
-under no other context."""
+"""HPKE's `info`: label, sender, recipient and task digest, each of fixed length, and for a layer
+the place of its shuffler. A ciphertext opens under no other context."""
 
-_USER_AGENT, _SHUFFLER, _ANALYZER = 1, 2, 3
+_USER_AGENT, _SHUFFLER, _ANALYZER, _RELAY = 1, 2, 3, 4
 """Senders and recipients, each one byte of the context."""
 
 
@@ -163,6 +163,11 @@ def report_context(task_digest: TaskDigest) -> SealContext:
 def envelope_context(task_digest: TaskDigest) -> SealContext:
     """Return the context of a submission's envelope: from a user agent to the shuffler."""
     return _context(_SHUFFLER, task_digest)
+
+
+def layer_context(task_digest: TaskDigest, hop: int) -> SealContext:
+    """Return the context of a layer, a user agent's as it seems: to the shuffler at this place."""
+    return SealContext(_context(_RELAY, task_digest) + bytes([hop]))
 
 
 def _context(recipient: int, task_digest: TaskDigest) -> SealContext:

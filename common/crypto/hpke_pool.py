@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, ParamSpec, TypeVar
 
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext, split_every, suite_named
+from common.crypto.hpke import HpkePrivateKey, SealContext, Sealer, split_every, suite_named
 
 
 def _end_with_parent() -> None:
@@ -64,17 +64,14 @@ def open_each(
     )
 
 
-def seal_each(
-    key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
-) -> bytes:
+def seal_each(seal: Sealer, plaintexts: bytes, plaintext_bytes: int) -> bytes:
     """
     Seal concatenated plaintexts of `plaintext_bytes` bytes each; raise ValueError for a remainder.
 
-    Cost: about 0.1 ms per plaintext on one core.
+    Cost: about 0.1 ms per plaintext and layer on one core.
     """
     if len(plaintexts) % plaintext_bytes:
         raise ValueError(f"{len(plaintexts)} bytes are not a whole number of plaintexts")
-    seal = key.sealer(context)
     return b"".join([seal(part) for part in split_every(plaintexts, plaintext_bytes)])
 
 

@@ -50,6 +50,8 @@ class Schedule:
     """Time for which a pending key is published before it becomes active."""
     retention: float
     """Minimum time from a key's expiry to its destruction."""
+    longest_task: float = _LONGEST_TASK
+    """How long a task may run after its key was replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class KeyEntry:
     def end(self, schedule: Schedule) -> float:
         """Return the latest end of tasks that use an active or a pending key; may be infinite."""
         waiting = schedule.overlap if self.state is KeyState.PENDING else 0.0
-        return self.since + waiting + schedule.lifetime + _LONGEST_TASK
+        return self.since + waiting + schedule.lifetime + schedule.longest_task
 
 
 @dataclass(frozen=True, slots=True)

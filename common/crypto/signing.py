@@ -185,6 +185,8 @@ class KeyUse(Enum):
 
     ENVELOPES = ("shuffler_key", "shuffler", b"shuffledp v1 envelope key")
     """The shuffler's key for envelopes; its scope is the suite."""
+    LAYERS = ("relay_key", "relay", b"shuffledp v1 relay key")
+    """The second shuffler's key for the layers around reports; its scope is the suite."""
     TOKENS = ("token_key", "issuer", b"shuffledp v1 token key")
     """The issuer's key for a task's tokens; its scope is the issuer's name."""
 
@@ -218,17 +220,17 @@ def _message(scope: str, key: bytes, ending: bytes) -> bytes:
     return hashlib.sha256(scope.encode()).digest() + hashlib.sha256(key).digest() + ending
 
 
-def signed_envelope_key(identity: SigningIdentity, key: HpkePublicKey, end: int) -> bytes:
-    """Return the shuffler's public key followed by its proof, as in envelope.pub."""
-    return key.raw + prove_key(identity, KeyUse.ENVELOPES, key.suite, key.raw, end)
+def signed_key(identity: SigningIdentity, use: KeyUse, key: HpkePublicKey, end: int) -> bytes:
+    """Return a shuffler's public key followed by its proof, as in envelope.pub."""
+    return key.raw + prove_key(identity, use, key.suite, key.raw, end)
 
 
-def split_envelope_key(suite: str, signed: bytes) -> tuple[bytes, bytes]:
-    """Split a signed key for envelopes into the key and its proof, or raise WireError."""
-    length = suite_named(suite).public_key_bytes
+def split_key(suite: str, use: KeyUse, signed: bytes) -> tuple[bytes, bytes]:
+    """Split a shuffler's signed key into the key and its proof, or raise WireError."""
+    length, (name, party, _) = suite_named(suite).public_key_bytes, use.value
     if len(signed) != length + PROOF_BYTES:
         raise WireError(
-            f"shuffler_key has {len(signed)} bytes; a key of the suite {suite}, signed by the "
-            f"shuffler, has {length + PROOF_BYTES}"
+            f"{name} has {len(signed)} bytes; a key of the suite {suite}, signed by the "
+            f"{party}, has {length + PROOF_BYTES}"
         )
     return signed[:length], signed[length:]

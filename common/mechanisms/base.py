@@ -154,8 +154,8 @@ class Mixture:
     """Expected number of dummies that name a given item."""
     item_variance: float = 0.0
     """Variance of the number of dummies that name a given item."""
-    item_law: Draws | None = field(default=None, compare=False)
-    """Distribution of that number, up to a constant; None if there are none."""
+    item_law: tuple[Draws, ...] = field(default=(), compare=False)
+    """Distribution of that number, up to a constant, as a sum; empty if there are none."""
     total_is_known: bool = True
     """Whether the number of all dummies that name items is known. If so, the numbers of two items
     have the covariance -item_variance / (domain_size - 1); else they are independent."""

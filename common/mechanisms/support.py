@@ -95,10 +95,9 @@ class SupportCounting(CheckedArguments, Mechanism):
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """Return intervals by the exact distribution of a count of users' and dummies' reports."""
-        dummies = Draws.coins(round(mixture.n_dummies), self.q_dummy)
-        named = (mixture.item_law,) if mixture.item_law else ()
+        added = (Draws.coins(round(mixture.n_dummies), self.q_dummy), *mixture.item_law)
         kept = mixture.keep_probability
-        return interval_table(mixture.n_real, kept * self.p, kept * self.q, (dummies, *named))
+        return interval_table(mixture.n_real, kept * self.p, kept * self.q, added)
 
 
 class IndependentSupport(SupportCounting):

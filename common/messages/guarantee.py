@@ -18,6 +18,11 @@ Coalition = Literal[
     "analyzer+sybils",
     "issuer+analyzer",
     "shuffler+analyzer",
+    "analyzer+first-shuffler",
+    "analyzer+second-shuffler",
+    "either-shuffler",
+    "both-shufflers+analyzer",
+    "both-shufflers",
     "shuffler",
     "issuer",
     "issuer+shuffler",
@@ -25,7 +30,8 @@ Coalition = Literal[
 ]
 """`analyzer+users`: colluding users reveal their reports and dummies. `analyzer+skippers`: some
 users add no dummies. `analyzer+sybils`: all users but one are made up, by the analyzer or others;
-one-time tokens prevent it, unless the issuer makes them up."""
+one-time tokens prevent it, unless the issuer makes them up. `either-shuffler`: of two, with a
+published result."""
 
 REPLACE_PERMANENT: Final = (
     "replace-one, lasting: two data sets differ in one user's answer to the question, which is the "

@@ -5,8 +5,9 @@ A leaf is SHA-256(0 ‖ sealed report). A batch's tree contains SHA-256(3 ‖ sa
 each distinct report. These salted leaves are sorted and put into 2^bits buckets by their first
 `bits` bits. A bucket's hash is SHA-256(1 ‖ its leaves in order); a node's is SHA-256(2 ‖ left ‖
 right). The first byte separates the four kinds of hashes. `bits` depends on the number of leaves
-alone, so that nobody can shrink a bucket. The salt is drawn after the last report: senders, who
-choose their sealed reports, could otherwise make a bucket as long as they like.
+alone, and a batch has a maximum, so that nobody can shrink a bucket. The salt is drawn after the
+last report: senders, who choose their sealed reports, could otherwise make a bucket as long as they
+like.
 
 The analyzer signs the root and the salt before it acknowledges the delivery. A bucket and `bits`
 hashes prove to a device whether a leaf is in the batch. The shuffler relays them; a request names
@@ -196,7 +197,7 @@ _LABEL: Final = b"shuffledp v1 batch commitment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCommitment:
-    """The root of the tree over a batch's reports, signed by the analyzer."""
+    """The root of the tree over what the analyzer received, or a relay; it signs it."""
 
     task_digest: TaskDigest
     batch_id: Annotated[BatchId, partial(parse_fixed, length=BATCH_ID_BYTES)]
@@ -228,10 +229,14 @@ class BatchCommitment:
         )
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
-    def verify(self, identity: PublicIdentity, digest: TaskDigest) -> None:
-        """Raise ProofError for another task than `digest`, a wrong depth or a wrong signature."""
+    def verify(self, identity: PublicIdentity, digest: TaskDigest, most_leaves: int) -> None:
+        """Raise ProofError for another task, depth or signer, or more than `most_leaves`."""
         if self.task_digest != digest:
             raise ProofError("the batch commitment belongs to another task")
+        if self.n_leaves > most_leaves:
+            raise ProofError(
+                f"the commitment has {self.n_leaves} leaves, not {most_leaves} at most"
+            )
         if self.bits != bits_for(self.n_leaves):
             raise ProofError(
                 f"the batch commitment has {self.bits} bits; for {self.n_leaves} leaves it must "
@@ -267,16 +272,18 @@ class InclusionProof:
     """The bucket's salted leaves, sorted and concatenated."""
     path: Sequence[bytes]
 
-    def includes(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
+    def includes(
+        self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest, most_leaves: int
+    ) -> bool:
         """
-        Return whether the analyzer received a leaf. Run by the user agent.
+        Return whether the party of this identity received a leaf. Run by the user agent.
 
         False is a proof of absence, since the proof contains the leaf's whole bucket.
 
         Raises:
             ProofError: The commitment is invalid, or the proof does not lead to the signed root.
         """
-        self.commitment.verify(identity, digest)
+        self.commitment.verify(identity, digest, most_leaves)
         bits, prefix = self.commitment.bits, self.commitment.prefix_of(leaf)
         if len(self.path) != bits or any(len(sibling) != HASH_BYTES for sibling in self.path):
             raise ProofError(

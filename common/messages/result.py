@@ -324,9 +324,9 @@ class FoundValues:
 Estimate = Histogram | Means | KeyValues | BitTable | FoundValues
 
 
-RefusalCause = Literal["repeated", "unreadable", "malformed"]
-"""Reasons to refuse a report: its ciphertext is a repeat or does not open, or its content is not an
-output of the task's mechanism."""
+RefusalCause = Literal["repeated", "unreadable", "malformed", "dropped"]
+"""Reasons to refuse a report: its ciphertext is a repeat or does not open, its content is not an
+output of the task's mechanism, or a relay found its layer to be a repeat or not to open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -342,7 +342,8 @@ class Result:
     n_users: UserCount
     """Users in the batch by the shuffler's manifest, without sentinels."""
     n_reports: int
-    """Sealed reports that arrived: users' reports, dummies and null reports, but no sentinels'."""
+    """Sealed reports that arrived, at the relay if there is one: users' reports, dummies and null
+    reports, but no sentinels'."""
     n_dummies: int
     """Counted reports minus the users' own reports. Exact if nothing was refused and the shuffler
     only permutes. Otherwise it is a rounded expectation; see `mixture_of` in analyzer/finalize.py

@@ -1,9 +1,9 @@
 """The tables of a `Receiver`: manifests, parts that have arrived, and commitments."""
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Final
+from typing import Any, Final
 
 from common.errors import ConflictError, DeliveryUnderWayError
 from common.messages.batch import BatchId, BatchManifest, BatchPart
@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS commitments (
 ) WITHOUT ROWID;
 """
 BY_LENGTH: Final = "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';"
+DROPPED: Final = "ALTER TABLE batches ADD COLUMN n_dropped INTEGER NOT NULL DEFAULT 0;"
 
 
 def schema(tasks: str, columns: str) -> str:
@@ -56,18 +57,18 @@ class Delivery:
 
 KeptCheck = Callable[[sqlite3.Connection, TaskDigest], None]
 """Raises ConflictError if a task's batch was dropped; called before each change of a delivery."""
-MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, by_length"
+MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, n_dropped, by_length"
 
 
-def manifest_of(
-    digest: bytes, batch_id: bytes, n_users: int, n_reports: int, by_length: str
-) -> BatchManifest:
+def manifest_of(row: Sequence[Any]) -> BatchManifest:
     """Return the manifest in the columns `MANIFEST` of a row."""
+    digest, batch_id, n_users, n_reports, n_dropped, by_length = row
     return BatchManifest(
         task_digest=TaskDigest(digest),
         batch_id=BatchId(batch_id),
         n_users=n_users,
         n_reports=n_reports,
+        n_dropped=n_dropped,
         by_length=numbers_from_text(by_length),
     )
 
@@ -86,7 +87,7 @@ def find_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> Deliver
     if row is None:
         return None
     *stored, n_parts, is_staged = row
-    manifest = manifest_of(*stored)
+    manifest = manifest_of(stored)
     parts = connection.execute(
         "SELECT part, n_reports, content_hash FROM parts WHERE batch_id = ? ORDER BY part",
         (manifest.batch_id,),
@@ -143,7 +144,7 @@ def begin_delivery(
         forget_parts(connection, known.manifest.batch_id)
         connection.execute("DELETE FROM batches WHERE task_digest = ?", (manifest.task_digest,))
     connection.execute(
-        f"INSERT INTO batches ({MANIFEST}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+        f"INSERT INTO batches ({MANIFEST}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
         _row(manifest),
     )
     return Delivery(manifest=manifest, n_parts=0, staged=False, arrived={})
@@ -155,7 +156,7 @@ def accept_delivery(
     """Accept a delivery that has begun, unless another one has replaced it."""
     check_kept(connection, manifest.task_digest)
     connection.execute(
-        f"UPDATE batches SET n_parts = ? WHERE n_parts = 0 AND ({MANIFEST}) = (?, ?, ?, ?, ?)",  # noqa: S608
+        f"UPDATE batches SET n_parts = ? WHERE n_parts = 0 AND ({MANIFEST}) = (?, ?, ?, ?, ?, ?)",  # noqa: S608
         (n_parts, *_row(manifest)),
     )
 

@@ -40,7 +40,8 @@ ARRIVED: Final = "arrived"
 """Subfolder of the parts as they were delivered, the only blocks that are not computed."""
 SPLIT: Final = "split"
 """Subfolder of parts split into ranges, which are not needed once they are merged."""
-_MERGED: Final = "merged"
+MERGED: Final = "merged"
+"""Subfolder of the reports without repeats, by slice."""
 _SLICE_REPORTS: Final = 2048
 """Average number of reports that are opened together in a batch of up to _FEW_SLICES slices."""
 _FEW_SLICES: Final = 64
@@ -174,7 +175,7 @@ class ReceivedJob(TreeJob):
         for slice_number, of_slice in zip(
             self._slices_of(number), np.array_split(distinct, self.slices_per_range), strict=True
         ):
-            blocks.put(f"{_MERGED}/{slice_number}", of_slice.tobytes())
+            blocks.put(f"{MERGED}/{slice_number}", of_slice.tobytes())
         return len(distinct), len(rows) - len(distinct)
 
     def hash_buckets(self, subtree: int) -> bytes:
@@ -187,7 +188,7 @@ class ReceivedJob(TreeJob):
     def distinct(self, *slices: int) -> Rows:
         """Return the distinct reports of these slices, each behind its salted leaf."""
         blocks = self.sealed_blocks()
-        contents = [blocks.get(f"{_MERGED}/{slice_number}") for slice_number in slices]
+        contents = [blocks.get(f"{MERGED}/{slice_number}") for slice_number in slices]
         return rows_from(contents, self._row_bytes)
 
     def check_arrived(self) -> None:

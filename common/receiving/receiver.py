@@ -8,6 +8,7 @@ acknowledged. Everything else is computed from the parts, so a crash loses no re
 
 import asyncio
 import hashlib
+import operator
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
@@ -36,6 +37,7 @@ from common.runtime.blocks import StagedBlocks
 from common.runtime.database import Database
 from common.runtime.parts.executor import Executor
 from common.runtime.shared_calls import SharedCalls
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_wire
@@ -328,6 +330,32 @@ class Receiver(ABC, Generic[J]):
             await self.get_task(digest)
             raise DeliveryUnderWayError("the delivery of this batch has not begun: begin it again")
         return delivery
+
+
+def check_numbers(manifest: BatchManifest, task: Task, sender: ShufflerSpec) -> None:
+    """
+    Raise WireError if a manifest's numbers contradict each other or the task.
+
+    `sender` is what the shufflers before the receiver drop and add, together.
+    """
+    by_length = manifest.by_length or (manifest.n_users,)
+    if len(by_length) != len(task.lengths):
+        raise WireError(
+            f"submissions of {len(by_length)} lengths are announced; the task has "
+            f"{len(task.lengths)}"
+        )
+    if sum(by_length) != manifest.n_users:
+        raise WireError(f"{sum(by_length)} submissions of {manifest.n_users} users are announced")
+    sent = sum(map(operator.mul, task.lengths, by_length))
+    minimum, maximum = sender.batch_reports(sent, task.domain_size)
+    arrived = manifest.n_reports + manifest.n_dropped
+    if not minimum <= arrived <= maximum:
+        allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
+        dropped = f", {manifest.n_dropped} of them dropped" * bool(manifest.n_dropped)
+        raise WireError(
+            f"{arrived} reports are announced{dropped}; a batch of {manifest.n_users} users "
+            f"must have {allowed}"
+        )
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:

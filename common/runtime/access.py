@@ -58,6 +58,8 @@ class Caller(Enum):
     """Anyone, over HTTP too: a call that a device needs."""
     SHUFFLER = "shuffler"
     """A caller whose certificate names `shuffler`."""
+    SENDER = "shuffler or relay"
+    """A caller whose certificate names one of them: the sender of a batch."""
     FRONT_END = "front-end"
     """A front-end of the same party, whose certificate is by the party's own authority."""
     WORKER = "worker"
@@ -70,7 +72,9 @@ class Caller(Enum):
 
 OPEN: Final = frozenset({Caller.ANYONE, Caller.DEVICE})
 """Callers who need no certificate and no token."""
-_CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.FRONT_END, Caller.WORKER, Caller.OPERATOR})
+_CERTIFIED: Final = frozenset(
+    {Caller.SHUFFLER, Caller.SENDER, Caller.FRONT_END, Caller.WORKER, Caller.OPERATOR}
+)
 _WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 
 
@@ -160,8 +164,9 @@ _TABLE: Final = (
     (Caller.FRONT_END, CallKind.INTERNAL, "ShufflerCoordinator", "GetIdentity GetBatch RelayLog"),
     (Caller.ANYONE, CallKind.SHORT, "Witness", "AddCheckpoint"),
     (Caller.ANYONE, CallKind.CHECK, "CheckingWitness", "AddEntries CheckTask"),
-    (Caller.SHUFFLER, CallKind.TASK, "Analyzer", "GetLog GetTask"),
-    (Caller.SHUFFLER, CallKind.DELIVERY, "Analyzer", "BeginDelivery DeliverPart FinishDelivery"),
+    (Caller.SENDER, CallKind.TASK, "Analyzer", "GetLog GetTask"),
+    (Caller.SENDER, CallKind.DELIVERY, "Analyzer", "BeginDelivery DeliverPart FinishDelivery"),
+    (Caller.SHUFFLER, CallKind.DELIVERY, "Relay", "BeginDelivery DeliverPart FinishDelivery"),
     (
         *(Caller.OPERATOR, CallKind.ANALYZER_OPERATION, "Analyzer"),
         "CreateTask RegisterSentinels GetResult ListTasks DescribeTask DecideBatch GetLedger",
@@ -244,7 +249,8 @@ def check_caller(
         CallerError: The certificate does not name the party that the call requires.
         CredentialError: The token is missing or wrong, or the service has no operator.
     """
-    if allowed in _CERTIFIED and names is not None and allowed.value not in names:
+    named = allowed.value.split(" or ")
+    if allowed in _CERTIFIED and names is not None and names.isdisjoint(named):
         raise CallerError(
             f"this call is for the {allowed.value}: the caller's certificate names "
             f"{', '.join(sorted(names)) or 'nobody that its authority may certify'}"

@@ -35,7 +35,9 @@ PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "operator")
 """The parties that a certificate may name."""
 WITNESS: Final = "witness"
 """What the certificate of a third party's witness names."""
-NAMED: Final = (*PARTIES, WITNESS)
+RELAY: Final = "relay"
+"""What the certificate of a task's second shuffler names: another party's, with its authority."""
+NAMED: Final = (*PARTIES, WITNESS, RELAY)
 """The parties for which an authority is trusted."""
 FRONT_END: Final = "shuffler-front-end"
 """What the certificate of a shuffler's front-end names: devices accept it as the shuffler's, the

@@ -14,7 +14,7 @@ from common.runtime.validation import STRICT
 from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.witness_policy import WitnessPolicy
 
-_IDENTITIES: Final = ("analyzer_identity", "shuffler_identity", "issuer_identity")
+_IDENTITIES: Final = ("analyzer_identity", "shuffler_identity", "relay_identity", "issuer_identity")
 
 
 def _local_cap(cap: float) -> float:
@@ -37,6 +37,8 @@ class PinSettings(ServiceSettings):
     """The analyzer's signing identity that devices trust: 64 hexadecimal digits."""
     shuffler_identity: str
     """The shuffler's signing identity that devices trust: 64 hexadecimal digits."""
+    relay_identity: str | None = None
+    """The second shuffler's, likewise; tasks with two have no bound against both together."""
     issuer_identity: str | None = None
     """The issuer's signing identity that devices trust: 64 hexadecimal digits."""
     witnesses: tuple[str, ...] = ()
@@ -48,9 +50,13 @@ class PinSettings(ServiceSettings):
     alone can then leave a person alone in a batch, and learn as much as from that report by
     itself."""
     local_epsilon_cap: Annotated[float, AfterValidator(_local_cap)] = 4.0
-    """Maximum local ε of one answer; infinite for no limit."""
+    """Maximum local ε of one answer to a task with one shuffler; infinite for no limit."""
+    coalition_epsilon_cap: Annotated[float, AfterValidator(_local_cap)] = 4.0
+    """Maximum ε of one answer against the analyzer with any one shuffler; or infinite."""
     total_local_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
-    """Maximum sum of the local ε of all answers of a person; infinite for no limit."""
+    """Maximum sum of the local ε of a person's answers with one shuffler; infinite for no limit."""
+    total_coalition_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
+    """Maximum composed coalition ε of all answers of a person, at total_delta_cap."""
     total_central_epsilon_cap: Annotated[float, Field(gt=0, lt=math.inf)] = 1.0
     """Maximum composed central ε of all answers of a person, at total_delta_cap."""
     total_delta_cap: Annotated[float, Field(gt=0, lt=1)] = 1e-4

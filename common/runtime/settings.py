@@ -63,8 +63,9 @@ FilePath = Annotated[Path, BeforeValidator(_file_name)]
 TcpAddress = Annotated[str, AfterValidator(_tcp_address)]
 Processes = Annotated[int, Field(ge=0, le=MAX_PROCESSES)]
 """Number of worker processes; 0 means one per core."""
-Role = Literal["all", "front-end", "coordinator", "worker"]
-"""A process's share of its party: everything, or one role among several processes."""
+Role = Literal["all", "front-end", "coordinator", "worker", "relay"]
+"""A process's share of its party: everything, or one role among several processes; or, of a
+shuffler, the second one of tasks with two."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -151,9 +152,12 @@ class KeyHolderSettings(ServiceSettings):
         self._check_role()
 
     def _check_role(self) -> None:
+        role = self.role
+        if role == "relay":  # its engine's workers fetch their jobs from it
+            role = "all" if self.executor is None else "coordinator"
         own = {"coordinator": {"coordinator_listen"}, "all": set[str]()}
-        needed = own.get(self.role, {"coordinator"})
-        if self.role != "all":
+        needed = own.get(role, {"coordinator"})
+        if role != "all":
             needed.add("internal_tls_directory")
         for name in ("coordinator", "coordinator_listen", "internal_tls_directory"):
             given = getattr(self, name) is not None
@@ -161,7 +165,7 @@ class KeyHolderSettings(ServiceSettings):
                 raise SettingsError(f"{name} has no use in the role {self.role}")
             if not given and name in needed:
                 raise SettingsError(f"the role {self.role} needs {name}")
-        if self.executor is not None and self.role != "coordinator":
+        if self.executor is not None and role != "coordinator":
             raise SettingsError(f"executor has no use in the role {self.role}")
         if self.blocks is None and (self.executor is not None or self.role == "worker"):
             raise SettingsError("an executor and its workers need blocks")

@@ -96,6 +96,10 @@ class StateDirectory:
             ) from error
         return cls(path, state_key or path.absolute().with_name(f"{path.absolute().name}.key"))
 
+    def within(self, name: str) -> Self:
+        """Open a directory inside, whose secrets are encrypted under the same key."""
+        return self.open(self.path / name, self._key_file)
+
     @storage_failures()
     def is_open_to_others(self) -> bool:
         """Return whether users other than the owner can write here, and so replace secrets."""

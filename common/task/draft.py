@@ -9,7 +9,7 @@ from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_amount, parse_word
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.dummies import MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
-from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
+from common.task.shuffler_spec import PERMUTE_ONLY, ItemNoise, ShufflerSpec
 from common.task.specs import MAX_DOMAIN_SIZE, whole
 from common.task.token_spec import TokenSpec
 
@@ -77,6 +77,16 @@ class PairDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelayDraft:
+    """The second shuffler of a task with two, which adds dummies and drops nothing."""
+
+    name: str
+    key: bytes
+    """Its key for layers, signed, as in relay.pub; unsigned in simulations."""
+    noise: ItemNoise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDraft:
     """
     An operator's parameters for a task.
@@ -110,6 +120,10 @@ class TaskDraft:
     """Explicit distribution of the users' dummies; dummies_per_user must then be 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""
+    shuffler_name: str = ""
+    """Name of the shuffler's operator; a task with a relay must state it."""
+    relay: RelayDraft | None = None
+    """The second shuffler; None for a task with one."""
     assumed_honest_fraction: float = 1.0
     population: str = ""
     """Name of the population, if several tasks ask the same people; those tasks share a budget."""
@@ -119,7 +133,7 @@ class TaskDraft:
     budget_delta: float | None = None
     """δ of the budget; by default, delta."""
     suite: Annotated[str, partial(parse_word, allowed=tuple(SUITES))] = DEFAULT_SUITE
-    """HPKE suite of reports and envelopes; shuffler_key is a key of this suite."""
+    """HPKE suite of reports, layers and envelopes, and of the shufflers' keys."""
     numbers: NumberDraft | None = None
     """Only for protocols for numbers; by default, the range is -1 .. 1."""
     texts: TextDraft | None = None

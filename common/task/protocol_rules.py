@@ -85,7 +85,7 @@ def _check_shuffler(protocol: ProtocolRow, spec: ShufflerSpec, domain_size: int)
             f"the protocol {protocol.name} keeps every report; keep_weight is "
             f"{spec.keep_weight}, and must be {KEEP_SUM}"
         )
-    expected = math.ceil(domain_size * spec.noise.moments()[0])
+    expected = spec.expected_dummies(domain_size)
     check_int_range("the shuffler's expected dummies", expected, 0, MAX_SHUFFLER_DUMMIES)
     draws = math.ceil(domain_size * spec.noise.draws_per_item)
     check_int_range("the shuffler's expected draws", draws, 0, MAX_SHUFFLER_DRAWS)

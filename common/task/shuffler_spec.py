@@ -7,7 +7,7 @@ would cut off its tail, on which the δ of the guarantee depends [MSE25].
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
@@ -39,8 +39,8 @@ _WORDS_AT_ONCE: Final = 2**22
 """Maximum number of random words in memory: 32 MiB."""
 _Ratio = Annotated[int, whole(1, RATIO_SUM - 1)]
 
-Summed = tuple[int, NDArray[np.int64], NDArray[np.float64]]
-"""Draws whose sum is z, up to a constant: their number, their values, and the chances."""
+Summed = tuple[tuple[int, NDArray[np.int64], NDArray[np.float64]], ...]
+"""Draws whose sum is z, up to a constant: of each kind their number, values, and chances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class BinomialNoise:
     @property
     def summed(self) -> Summed:
         """Tosses, which count 1 with probability 1/2."""
-        return self.trials, np.ones(1, dtype=np.int64), np.array([1 / 2])
+        return ((self.trials, np.ones(1, dtype=np.int64), np.array([1 / 2])),)
 
     @property
     def words(self) -> str:
@@ -179,7 +179,7 @@ class GeometricNoise:
     @property
     def summed(self) -> Summed:
         """One draw: the distance to the peak."""
-        return 1, np.arange(self.most + 1) - self.peak, self.probabilities()
+        return ((1, np.arange(self.most + 1) - self.peak, self.probabilities()),)
 
     @property
     def words(self) -> str:
@@ -228,12 +228,67 @@ def _geometric(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.
     return steps
 
 
-ItemNoise = NoNoise | BinomialNoise | GeometricNoise
+@dataclass(frozen=True, slots=True)
+class SummedNoise:
+    """The number z is the sum of two geometric ones; a task states each, its shuffler's own."""
+
+    distribution: ClassVar[ShufflerDistribution] = "geometric"
+
+    parts: tuple[GeometricNoise, GeometricNoise]
+
+    @property
+    def most(self) -> int:
+        """Maximum of z."""
+        return sum(each.most for each in self.parts)
+
+    @property
+    def draws_per_item(self) -> float:
+        """Approximate number of bounded integers drawn for one item."""
+        return sum(each.draws_per_item for each in self.parts)
+
+    def moments(self) -> tuple[float, float]:
+        """Return the mean and the variance of z."""
+        means, variances = zip(*(each.moments() for each in self.parts), strict=True)
+        return sum(means), sum(variances)
+
+    def log_moments(self) -> Callable[[float], float]:
+        """Return the function log E[exp(h·z)] of h."""
+        logs = [each.log_moments() for each in self.parts]
+        return lambda h: sum(log(h) for log in logs)
+
+    @property
+    def summed(self) -> Summed:
+        """One draw of each part."""
+        return self.parts[0].summed + self.parts[1].summed
+
+    @property
+    def words(self) -> str:
+        """The distribution of z, in words."""
+        return " and ".join(each.words for each in self.parts)
+
+    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw `count` numbers z, shape (count,)."""
+        drawn: NDArray[np.int64] = np.sum([each.draw(count, rng) for each in self.parts], axis=0)
+        return drawn
+
+
+ItemNoise = NoNoise | BinomialNoise | GeometricNoise | SummedNoise
 NOISES: Final[Mapping[str, type[ItemNoise]]] = {
     each.distribution: each for each in (NoNoise, BinomialNoise, GeometricNoise)
 }
 """Distributions of the number of the shuffler's dummies of one item, by name."""
 NO_NOISE: Final = NoNoise()
+
+
+def sum_of(noises: Sequence[ItemNoise]) -> ItemNoise:
+    """Return the distribution of the sum of independent numbers of one kind; coins add up."""
+    if len(noises) == 1:
+        return noises[0]
+    geometric = [each for each in noises if isinstance(each, GeometricNoise)]
+    if geometric:
+        first, second = geometric
+        return SummedNoise((first, second))
+    return BinomialNoise(trials=sum(each.most for each in noises))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +337,10 @@ class ShufflerSpec(ReportSampling):
     def only_permutes(self) -> bool:
         """Whether the shuffler only permutes."""
         return self.noise.most == 0 and self.keep_weight == KEEP_SUM
+
+    def expected_dummies(self, domain_size: int) -> int:
+        """Average number of dummies in one batch, rounded up."""
+        return math.ceil(domain_size * self.noise.moments()[0])
 
     def batch_reports(self, sent: int, domain_size: int) -> tuple[int, int]:
         """

@@ -9,7 +9,7 @@ JSON (see `common.task.canonical`), so that an auditor can read the promises mad
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Real
@@ -18,7 +18,7 @@ from typing import Any, Final, Self, get_args
 import numpy as np
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
-from common.crypto.signing import PROOF_BYTES, PublicIdentity, SignedTask, end_of_validity
+from common.crypto.signing import PublicIdentity, SignedTask
 from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.limits import (
@@ -29,7 +29,7 @@ from common.limits import (
     MAX_USERS,
 )
 from common.protocols import Kind, ProtocolRow, Refinement, protocol_named
-from common.task import canonical
+from common.task import canonical, chain
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
     BreakdownSpec,
@@ -68,7 +68,8 @@ SUBMISSION_ID_BYTES: Final = 16
 MIN_DELTA: Final = 1e-15
 
 _PER_PUBLICATION: Final = frozenset(
-    {"analyzer_key", "shufflers", "nonce", "tokens", "central_epsilon", "title", "purpose", "round"}
+    {"analyzer_key", "shufflers", "nonce", "tokens", "title", "purpose", "round"}
+    | {"central_epsilon", "coalition_epsilon"}
 )
 """Fields in which two tasks from one draft may differ."""
 MOST_CHARACTERS: Final = {"title": 80, "prompt": 500, "purpose": 1000, "series": 64}
@@ -95,7 +96,7 @@ class Task:
     """Names of the items, numbers or keys; may be empty."""
     mechanism: AnySpec
     shufflers: tuple[TaskShuffler, ...]
-    """The shufflers that reports pass, in order; this version supports one."""
+    """The shufflers that reports pass, in order: one, or a chain of two."""
     delta: float
     n_min: int
     """Minimum number of users in a released batch."""
@@ -111,11 +112,11 @@ class Task:
     """Claimed ε at `delta`, with ⌊n_min · assumed_honest_fraction⌋ honest users and an honest
     shuffler. Always finite."""
     coalition_epsilon: float
-    """Claimed ε against the analyzer together with any one shuffler; with one shuffler, the local
-    ε."""
+    """Claimed ε at `delta` against the analyzer together with any one of two shufflers; with one
+    shuffler, the local ε."""
     suite: str
-    """HPKE suite of both layers: reports are sealed to the analyzer's key, envelopes to the
-    shuffler's."""
+    """HPKE suite of all layers: reports are sealed to the analyzer's key, then to the relay's if
+    there is one, and envelopes to the shuffler's."""
     analyzer_key: bytes
     nonce: bytes
     population: str = ""
@@ -167,13 +168,11 @@ class Task:
         key_bytes = suite_named(self.suite).public_key_bytes
         for name, value, length in (
             ("analyzer_key", self.analyzer_key, key_bytes),
-            ("the shuffler's key", self.shuffler_key, key_bytes),
             ("nonce", self.nonce, NONCE_BYTES),
         ):
             if len(value) != length:
                 raise TaskError(f"{name} has {len(value)} bytes; it must have {length}")
-        if self.shuffler_key_proof:
-            self._check_end_of_key()
+        chain.check_keys(self.shufflers, key_bytes, self.deadline)
         self._check_texts()
         if self.tokens is not None and self.deadline > self.tokens.end:
             raise TaskError(
@@ -189,21 +188,11 @@ class Task:
 
     def _check_lists(self) -> None:
         """Check the number of views and shufflers, and of a shuffler's noise."""
-        if len(self.shufflers) != 1:
-            raise TaskError(
-                f"the task lists {len(self.shufflers)} shufflers; this version supports only tasks "
-                "with one"
-            )
         if not self.views or (len(self.views) > 1 and not self.level_sizes):
             raise TaskError(
                 f"the task has {len(self.views)} views; the protocol {self.protocol} needs one"
             )
-        [shuffler] = self.shufflers
-        if len(shuffler.noise) != len(self.views) or len({*shuffler.noise}) != 1:
-            raise TaskError(
-                f"the shuffler has {len(shuffler.noise)} distributions of noise; it must have one "
-                f"for each of the {len(self.views)} views, all alike"
-            )
+        chain.check_shufflers(self.protocol_row, self.shufflers, len(self.views))
 
     def _check_texts(self) -> None:
         for name, most in MOST_CHARACTERS.items():
@@ -272,19 +261,6 @@ class Task:
                 "and below 1"
             )
 
-    def _check_end_of_key(self) -> None:
-        if len(self.shuffler_key_proof) != PROOF_BYTES:
-            raise TaskError(
-                f"the proof of the shuffler's key has {len(self.shuffler_key_proof)} bytes; it "
-                f"must have {PROOF_BYTES}, or none"
-            )
-        end = end_of_validity(self.shuffler_key_proof)
-        if self.deadline > end:
-            raise TaskError(
-                f"deadline is {utc(self.deadline)}; the shuffler signed its key until {utc(end)}, "
-                "five years after the key's last day"
-            )
-
     def _check_claims(self) -> None:
         check_local_epsilon(check_float("local_epsilon", self.local_epsilon))
         spec = self.mechanism
@@ -316,11 +292,10 @@ class Task:
                 f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
                 f"local_epsilon, {self.local_epsilon}"
             )
-        if check_float("coalition_epsilon", self.coalition_epsilon) != self.local_epsilon:
-            raise TaskError(
-                f"coalition_epsilon is {self.coalition_epsilon}; with one shuffler it must equal "
-                f"local_epsilon, {self.local_epsilon}"
-            )
+        coalition = check_float("coalition_epsilon", self.coalition_epsilon)
+        chain.check_coalition_epsilon(
+            coalition, len(self.shufflers), self.local_epsilon, self.central_epsilon
+        )
 
     def _remedy(self) -> str:
         noiseless = self.protocol_row.local_noise == "none"
@@ -341,9 +316,17 @@ class Task:
 
     @property
     def shuffler(self) -> ShufflerSpec:
-        """What the shuffler drops, and adds to each view."""
-        [only] = self.shufflers
-        return ShufflerSpec(keep_weight=only.keep_weight, noise=only.noise[0])
+        """What all shufflers together drop, and add to each view."""
+        return chain.together(self.shufflers)
+
+    def hop(self, number: int) -> ShufflerSpec:
+        """Return what one shuffler alone drops and adds; 0 is the first."""
+        return chain.together(self.shufflers[number : number + 1])
+
+    @property
+    def relay(self) -> TaskShuffler | None:
+        """The second shuffler, which receives the reports of the first; None without it."""
+        return self.shufflers[1] if len(self.shufflers) > 1 else None
 
     @property
     def shuffler_key(self) -> bytes:
@@ -420,12 +403,15 @@ class Task:
         """
         Return whether both tasks ask the same people the same until the same deadline.
 
-        They may differ in keys, tokens and nonce, in the central claim, which is computed, in the
-        round, and in title and purpose: a corrected word asks nothing else.
+        They may differ in keys, tokens and nonce, in the claims against the analyzer, which are
+        computed, in the round, and in title and purpose: a corrected word asks nothing else.
         """
         names = self.__dataclass_fields__.keys() - _PER_PUBLICATION
         same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return same and self.shuffler == other.shuffler
+        ours, theirs = (
+            [replace(each, key=b"", proof=b"") for each in task.shufflers] for task in (self, other)
+        )
+        return same and ours == theirs
 
     @property
     def refinement(self) -> Refinement:
@@ -461,19 +447,24 @@ class Task:
         return max(1, len(self.level_sizes))
 
     @property
-    def expected_shuffler_dummies(self) -> int:
-        """Average number of the shuffler's dummies in one batch, rounded up."""
-        return math.ceil(self.domain_size * self.shuffler.noise.moments()[0])
+    def sealed_report_bytes(self) -> int:
+        """Bytes of every sealed report of this task, as the analyzer receives it."""
+        return self.report_bytes_at(len(self.shufflers))
 
     @property
-    def sealed_report_bytes(self) -> int:
-        """Bytes of every sealed report of this task."""
-        return self.mechanism.report_bytes + suite_named(self.suite).overhead_bytes
+    def sent_report_bytes(self) -> int:
+        """Bytes of every report that a device sends: a sealed one, under a layer for each relay."""
+        return self.report_bytes_at(0)
+
+    def report_bytes_at(self, hop: int) -> int:
+        """Return the bytes of a report as a shuffler receives it; the first is 0."""
+        layers = 1 + len(self.shufflers) - max(hop, 1)
+        return self.mechanism.report_bytes + layers * suite_named(self.suite).overhead_bytes
 
     @property
     def envelope_sizes(self) -> tuple[int, ...]:
         """Bytes of an envelope of each of the `lengths`."""
-        empty, each = envelope_bytes(0, 0, self.suite), self.sealed_report_bytes
+        empty, each = envelope_bytes(0, 0, self.suite), self.sent_report_bytes
         return tuple(empty + length * each for length in self.lengths)
 
     @property
@@ -485,6 +476,12 @@ class Task:
     def expected_envelope_bytes(self) -> float:
         """Average bytes of an envelope."""
         return float(self.dummies.length_probabilities() @ np.array(self.envelope_sizes))
+
+    @property
+    def most_leaves(self) -> int:
+        """Maximum number of reports of a batch; it may close somewhat after target_size."""
+        users = 2 * self.target_size + 1000
+        return users * self.lengths[-1] + self.domain_size * self.hop(0).noise.most
 
     def batch_reports(self, sent: int) -> tuple[int, int]:
         """Return bounds on the reports delivered of those sent; see ShufflerSpec.batch_reports."""

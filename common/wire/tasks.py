@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from common.crypto.signing import SIGNATURE_BYTES, SignedTask, split_envelope_key
+from common.crypto.signing import SIGNATURE_BYTES, KeyUse, SignedTask, split_key
 from common.errors import WireError
 from common.limits import (
     MAX_UNIX_TIME,
@@ -55,7 +55,9 @@ def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
     """Parse an operator's draft; raise TaskError or WireError, which name the field."""
     draft: TaskDraft = canonical.from_json(TaskDraft, canonical.decode("draft", message.draft))
-    split_envelope_key(draft.suite, draft.shuffler_key)
+    split_key(draft.suite, KeyUse.ENVELOPES, draft.shuffler_key)
+    if draft.relay is not None:
+        split_key(draft.suite, KeyUse.LAYERS, draft.relay.key)
     return draft
 
 

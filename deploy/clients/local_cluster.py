@@ -79,7 +79,8 @@ class Cluster(LocalParties[Child]):
 
     async def start_user_agent(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the user agent, on a Unix socket."""
-        own = {"inclusion_check_seconds": 1.0, "local_epsilon_cap": 20.0}
+        own = dict.fromkeys(("local_epsilon_cap", "coalition_epsilon_cap"), 20.0)
+        own |= {"inclusion_check_seconds": 1.0}
         changes = {**own, "witnesses": self._witness_keys, **changes}
         await super().start_user_agent(**changes)
 

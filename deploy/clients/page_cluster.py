@@ -99,6 +99,7 @@ class PageCluster(Cluster):
             total_central_epsilon_cap=10.0,  # small batches have hardly any amplification
             inclusion_check_seconds=2.0,
             local_epsilon_cap=PAGE_CAP,
+            coalition_epsilon_cap=PAGE_CAP,
             **pinned,
             **tls,
         )

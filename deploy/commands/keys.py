@@ -15,6 +15,7 @@ from common.runtime.certificates import (
     INTERNAL_ROLES,
     LIFETIME_DAYS,
     PARTIES,
+    RELAY,
     WARN_AUTHORITY_DAYS,
     WARN_DAYS,
     WITNESS,
@@ -48,7 +49,7 @@ def make(
         list[str] | None,
         typer.Option(
             help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these five]; "
-            f"{WITNESS}; {FRONT_END}; or, for a party's internal authority, "
+            f"{WITNESS}; {RELAY}; {FRONT_END}; or, for a party's internal authority, "
             f"{', '.join(INTERNAL_ROLES)}."
         ),
     ] = None,

@@ -69,6 +69,7 @@ def contribute(
         **(asked or dict.fromkeys(MOST_CHARACTERS)),
         "repeated": receipt.repeated,
         "local_epsilon": receipt.local_epsilon,
+        "coalition_epsilon": receipt.coalition_epsilon,
         "sent": receipt.sent,
     }
     print_answer(fields, describe_contribution(receipt, question), json=json)
@@ -106,8 +107,11 @@ def read_piped_value() -> str:
 def describe_contribution(receipt: "user_agent_pb2.ContributeResponse", question: str) -> str:
     """Describe the outcome of a contribution; `question` is the command that shows its receipt."""
     if not receipt.repeated:
-        spent = f"This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
-        return f"Contributed. {spent} Check later with {question}"
+        spent = f"a local epsilon of {rounded_up(receipt.local_epsilon)}"
+        if 0 < receipt.coalition_epsilon < receipt.local_epsilon:  # 0 of an earlier agent
+            spent = f"a coalition epsilon of {rounded_up(receipt.coalition_epsilon)}"
+            spent += "; both shufflers together: no bound"
+        return f"Contributed. This spends {spent}. Check later with {question}"
     earlier = "had not arrived and has now been sent" if receipt.sent else "has arrived"
     return f"You already answered this task; the value was not used. The earlier answer {earlier}."
 
@@ -121,6 +125,11 @@ _MEANING = {
     "missing": "The analyzer signed for a batch without your answer: the shuffler lost it.",
     "sampled": "This task lets the shuffler drop reports, so one answer cannot be checked.",
     "unproven": "No proof long after the deadline: the batch expired, or the shuffler hides it.",
+}
+_MEANING_WITH_TWO = _MEANING | {
+    "counted": "The second shuffler signed for all reports of your answer. That the analyzer got "
+    "them is only sampled, by test submissions.",
+    "missing": "The second shuffler signed for a batch without your answer: the first one lost it.",
 }
 
 
@@ -141,6 +150,7 @@ def receipt(
         "inclusion": answer.inclusion,
         "envelope_hash": answer.envelope_hash.hex(),
         "receipt": answer.receipt.hex(),
+        "signer": answer.signer,
     }
     print_answer(fields, partial(show_receipt, answer), json=json)
 
@@ -151,8 +161,9 @@ def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) 
     if proof == "unchecked":
         proof = "not checked yet; this device checks regularly"
     sent = answer.state not in _MEANING
+    meaning = _MEANING_WITH_TWO if answer.signer == "relay" else _MEANING
     console.print(f"Your answer: {state}." + f" Proof: {proof}." * sent)
-    console.print(_MEANING.get(answer.inclusion if sent else answer.state, ""))
+    console.print(meaning.get(answer.inclusion if sent else answer.state, ""))
     if answer.receipt:
         console.print(f"Receipt (verified): {answer.receipt.hex()}", soft_wrap=True)
         console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}", soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 
-from common.crypto.signing import SignedTask, split_envelope_key
+from common.crypto.signing import KeyUse, SignedTask, split_key
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
@@ -73,10 +73,13 @@ class Publication(NamedTuple):
 
 def _refusals_by_default(task: Task) -> list[str]:
     """Return why devices with default settings refuse a task, or come too late."""
-    texts, cap = [_NO_TOKENS] * (task.tokens is None), DEVICE_CAPS["local_epsilon_cap"]
-    if task.local_epsilon > cap:
+    texts, column = [_NO_TOKENS] * (task.tokens is None), "coalition" if task.relay else "local"
+    if task.relay:
+        texts.append("devices answer tasks with two shufflers only once relay_identity is set")
+    epsilon, cap = getattr(task, f"{column}_epsilon"), DEVICE_CAPS[f"{column}_epsilon_cap"]
+    if epsilon > cap:
         texts.append(
-            f"the task's local epsilon is {task.local_epsilon:g}; devices with default settings "
+            f"the task's {column} epsilon is {epsilon:g}; devices with default settings "
             f"refuse more than {cap:g}"
         )
     left = task.deadline - SystemClock().now()
@@ -108,7 +111,7 @@ def read_keys(shuffler_key: Path | None, token_key: Path | None) -> tuple[bytes,
 def preview(task_draft: TaskDraft, *, json: bool) -> None:
     """Print the guarantees of a draft's task, computed locally, or raise what publishing would."""
     if task_draft.shuffler_key:
-        split_envelope_key(task_draft.suite, task_draft.shuffler_key)
+        split_key(task_draft.suite, KeyUse.ENVELOPES, task_draft.shuffler_key)
     task = task_view.preview(task_draft, now=SystemClock().now())
     refusals = _refusals_by_default(task)
     if json:

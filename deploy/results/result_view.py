@@ -484,7 +484,8 @@ def print_guarantee(found: result.Result, console: Console, *, in_full: bool) ->
     if in_full:
         print_guarantees(found.guarantees, "Guarantees for each user", console)
         return
-    summary = guarantee_summary(claimed(found.guarantees), rounded_up(found.local_epsilon))
+    rows, local = found.guarantees, rounded_up(found.local_epsilon)
+    summary = guarantee_summary(claimed(rows), rows, local)
     console.print(f"Guarantee for each user: {summary}")
 
 

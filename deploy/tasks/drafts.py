@@ -14,7 +14,7 @@ from common.task.canonical import MAX_TASK_BYTES, from_json
 from common.task.cluster_dummies import ClusterDummies
 from common.task.draft import TaskDraft
 from common.task.dummy_forms import AnyDummies
-from common.task.shuffler_spec import KEEP_SUM, NOISES, ItemNoise, ShufflerSpec
+from common.task.shuffler_spec import NOISES, ItemNoise, ShufflerSpec
 from common.task.token_spec import TokenSpec
 from deploy.terminal.files import all_or_nothing, atomic_output
 
@@ -31,6 +31,7 @@ def read(
     shuffler_key: bytes = b"",
     tokens: TokenSpec | None = None,
     keys: dict[str, Any] | None = None,
+    relay_key: bytes = b"",
 ) -> TaskDraft:
     """
     Read a draft from TOML, in which `deadline` is a date-time or a UNIX time.
@@ -54,17 +55,26 @@ def read(
     for name in ("dummies", "shuffler"):
         if "law" in tables.get(name, ()):
             raise TaskError(f"{path}: the table [{name}] has a key law; write distribution instead")
-    if shuffler := tables.get("shuffler"):
-        kept = shuffler.pop("keep_weight", KEEP_SUM)
-        keys["shuffler"] = {"keep_weight": kept, "noise": {"distribution": "none", **shuffler}}
+    keys |= _shufflers(tables, relay_key)
     if isinstance(clusters := tables.get("dummies", {}).get("clusters"), dict):
         keys["dummies"] = {**tables["dummies"], **clusters}
     try:
         draft: TaskDraft = from_json(TaskDraft, {**keys, "shuffler_key": shuffler_key.hex()})
-    except (TaskError, WireError) as error:  # the file has the noise's keys in the shuffler's table
-        message = str(error).replace("shuffler.noise", "shuffler")
+    except (TaskError, WireError) as error:  # the file has the noise's keys in a shuffler's table
+        message = str(error).replace("shuffler.noise", "shuffler").replace("relay.noise", "relay")
         raise TaskError(f"{path}: {message}") from error
     return replace(draft, tokens=tokens)
+
+
+def _shufflers(tables: Mapping[str, Any], relay_key: bytes) -> dict[str, dict[str, Any]]:
+    """Return the tables of shufflers, with the keys of their noise in tables of their own."""
+    found = dict[str, dict[str, Any]]()
+    for name, given in (("shuffler", {}), ("relay", {"key": relay_key.hex()})):
+        if table := tables.get(name):
+            noise = {"distribution": "none", **table}
+            own = {key: noise.pop(key) for key in ("keep_weight", "name") if key in table}
+            found[name] = {**given, **own, "noise": noise}
+    return found
 
 
 def shuffler_table(spec: ShufflerSpec) -> dict[str, Any]:
@@ -107,6 +117,7 @@ def as_toml(draft: TaskDraft) -> str:
         "deadline": datetime.datetime.fromtimestamp(draft.deadline, datetime.UTC),
         "dummies": draft.dummies and _table(draft.dummies),
         "shuffler": {"keep_weight": shuffler.keep_weight, **_table(shuffler.noise)},
+        "relay": draft.relay and {"name": draft.relay.name, **_table(draft.relay.noise)},
     }
     own = (field for field in fields(draft) if field.name not in _OF_OTHERS)
     changed = [field.name for field in own if getattr(draft, field.name) != field.default]

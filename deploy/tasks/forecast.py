@@ -24,10 +24,11 @@ DEVICE_CAPS: Final[Mapping[str, float]] = {
     for name in (
         *("local_epsilon_cap", "total_local_epsilon_cap"),
         *("total_central_epsilon_cap", "total_delta_cap"),
+        *("coalition_epsilon_cap", "total_coalition_epsilon_cap"),
     )
 }
 """Default limits of a device, by the names of its settings."""
-_FIGURES: Final = ("composed_epsilon", "device_central_epsilon", "device_local_epsilon")
+_FIGURES: Final = ("composed_epsilon", "device_central_epsilon")
 
 
 def forecast(
@@ -51,38 +52,42 @@ def forecast(
 
     Returns:
         JSON fields of each round: ε of all the population's releases after it, at the task's
-        budget_delta, and ε of a device's answers, central at its cap's δ, and local. And of each
-        budget and cap: its name, value and δ, and how many rounds it lasts, at most MAX_ROUNDS.
+        budget_delta, and ε of a device's answers, central at its cap's δ, and local (or coalition).
+        And of each limit: its name, value and δ, and for how many rounds, at most MAX_ROUNDS.
     """
     release, claim = BudgetedRelease.of(task, n_users, 0), Claim.of(task)
+    delta = caps["total_delta_cap"]
+    column, at = ("coalition", delta) if claim.chained else ("local", None)
     answered = sum(each.state not in {*_PENDING, "missed"} for each in rounds)
 
     def device(n: int) -> tuple[float, float]:
-        """Return the central and local ε of the rounds answered so far and of n more."""
+        """Return the central and other ε of the rounds answered so far and of n more."""
         claims = [claim] * (answered + n)
-        central = composed_total(claims, caps["total_delta_cap"])
+        central = composed_total(claims, delta)
+        if claim.chained:
+            return central, composed_total(claims, delta, "coalition_epsilon")
         return central, local_total(claims)
 
     costs = []
     for n, each in enumerate((each for each in rounds if each.state in _PENDING), 1):
         budgets = population_budgets([*spent, *[release] * n])
         composed = next(one.spent_epsilon for one in budgets if one.delta == task.budget_delta)
-        figures = zip(_FIGURES, (composed, *device(n)), strict=True)
+        names = (*_FIGURES, f"device_{column}_epsilon")
+        figures = zip(names, (composed, *device(n)), strict=True)
         costs.append({"round": each.number, "deadline": each.deadline, **dict(figures)})
 
     def cap(name: str, cost: Callable[[int], float], delta: float | None = None) -> dict[str, Any]:
         rounds = _count(lambda n: cost(n) <= caps[name])
         return {"limit": name, "value": caps[name], "delta": delta, "rounds": rounds}
 
-    delta = caps["total_delta_cap"]
     central = cap("total_central_epsilon_cap", lambda n: device(n)[0], delta)
     spent_delta = sum_upper([claim.delta] * (answered + central["rounds"] + 1))
     if claim.central_epsilon < claim.local_epsilon and spent_delta > delta:
         central |= {"limit": "total_delta_cap", "value": delta, "delta": None}
     return costs, [
         _budget_end(release, spent),
-        cap("local_epsilon_cap", lambda _: claim.local_epsilon),
-        cap("total_local_epsilon_cap", lambda n: device(n)[1]),
+        cap(f"{column}_epsilon_cap", lambda _: getattr(claim, f"{column}_epsilon")),
+        cap(f"total_{column}_epsilon_cap", lambda n: device(n)[1], at),
         central,
     ]
 
@@ -148,14 +153,16 @@ def show(
     console: Console,
 ) -> None:
     """Print a forecast of rounds that open every so many seconds, and whether all of them fit."""
+    chained = any("device_coalition_epsilon" in cost for cost in costs)
+    column, unbounded = "coalition" if chained else "local", " (both shufflers together: no bound)"
     table = Table(
         title="Composed epsilon after each round",
         caption="Of all the population's releases, at budget_delta; and of a device that answers "
-        "every round: central at total_delta_cap, and local. A device counts what each task "
-        "claims, which may be more than what its release costs.",
+        f"every round: central at total_delta_cap, and {column}{unbounded * chained}. A device "
+        "counts what each task claims, which may be more than what its release costs.",
     )
     add_columns(table, {"round": "right", "deadline": "left", "population": "right"})
-    add_columns(table, {"device, central": "right", "device, local": "right"})
+    add_columns(table, {"device, central": "right", f"device, {column}": "right"})
     times = format_times([cost["deadline"] for cost in costs])
     for time, (number, _, *figures) in zip(times, (cost.values() for cost in costs), strict=True):
         table.add_row(f"{number:,}", time, *map(rounded_up, figures))

@@ -109,6 +109,9 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 
     key = HpkePrivateKey.generate(draft.suite).public_key().raw
     draft = dataclasses.replace(draft, shuffler_key=draft.shuffler_key or key)
+    if (relay := draft.relay) and not relay.key:
+        key = HpkePrivateKey.generate(draft.suite).public_key().raw
+        draft = dataclasses.replace(draft, relay=dataclasses.replace(relay, key=key))
     return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES), now=now)
 
 
@@ -121,10 +124,15 @@ def describe_claim(task: Task) -> str:
     releases = "all releases about this population" if task.population else "this release"
     warnings = [f"\nWarning: {each}." for each in claim_warnings(task)]
     room = f"\n{CLAIM_ROOM_NOTE}" if task.central_epsilon < task.local_epsilon else ""
+    together = "the shuffler and analyzer together"
+    if task.relay:
+        honest = "if both shufflers are honest"
+        one = " or ".join(each.name for each in task.shufflers)
+        together = f"the analyzer and either shuffler together, if {one} is honest"
     return (
         f"Claimed guarantees: epsilon {rounded_up(task.central_epsilon)} at delta "
         f"{rounded_up(task.delta)} against the analyzer, {honest}; "
-        f"epsilon {rounded_up(task.local_epsilon)} against the shuffler and analyzer together.\n"
+        f"epsilon {rounded_up(task.coalition_epsilon)} against {together}.\n"
         f"Privacy budget for {releases}: epsilon {rounded_up(task.budget_epsilon)} at delta "
         f"{rounded_up(task.budget_delta)} against the analyzer.{room}{''.join(warnings)}"
     )
@@ -170,6 +178,12 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         up, down = map(rounded_up, influence)
         added += f"; one dishonest submission moves an item by up to +{up} or -{down} users"
     least, *larger = map("{:,}".format, task.envelope_sizes)
+    shufflers = [("shuffler", _describe_shuffler(task.shuffler))]
+    if task.relay:
+        shufflers = [("coalition epsilon", rounded_up(task.coalition_epsilon))]
+        for hop, (place, each) in enumerate(zip(("first", "second"), task.shufflers, strict=True)):
+            does = _describe_shuffler(task.hop(hop))
+            shufflers.append((f"{place} shuffler", f"{each.name}: {does}"))
     average = f"{task.expected_envelope_bytes:,.0f} on average"
     size = f"{least} to {larger[-1]}, {average}" if larger else least
     return [
@@ -179,7 +193,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
         ("dummies by users", added if dummies.maximum else "none"),
-        ("shuffler", _describe_shuffler(task.shuffler)),
+        *shufflers,
         ("delta", f"{task.delta:g}"),
         ("minimum users (n_min)", f"{task.n_min:,}"),
         ("target size", f"{task.target_size:,}"),

@@ -53,11 +53,15 @@ def print_whole(table: Table, console: Console) -> None:
     console.print(table, crop=False)
 
 
-def guarantee_summary(central: Guarantee, local: str) -> str:
-    """State the guarantee that a release is charged for, and the local ε, in one sentence."""
+def guarantee_summary(central: Guarantee, rows: Sequence[Guarantee], local: str) -> str:
+    """State the guarantee that a release is charged for, and the coalition's or local ε."""
+    against = "shuffler+analyzer"
+    for row in rows:
+        if row.coalition == "either-shuffler":  # as weak as the weaker one with the analyzer
+            local, against = rounded_up(row.epsilon), "the analyzer with either shuffler"
     return (
         f"epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against "
-        f"{central.coalition}, and epsilon {local} against shuffler+analyzer. --guarantees "
+        f"{central.coalition}, and epsilon {local} against {against}. --guarantees "
         "lists every coalition with its assumptions."
     )
 

@@ -8,8 +8,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 import numpy as np
 
-from analyzer.task_builder import without_claim
-from common.accounting.claims import claimable_epsilon
+from analyzer.task_builder import with_claims, without_claim
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.limits import MAX_LOCAL_EPSILON
@@ -58,8 +57,8 @@ class Design(ABC):
 
     @cached_property
     def task(self) -> Task:
-        """The task with its claim; raises TaskError if no finite ε can be claimed."""
-        return replace(self.unclaimed, central_epsilon=claimable_epsilon(self.unclaimed))
+        """The task with its claims; raises TaskError if no finite ε can be claimed."""
+        return with_claims(self.unclaimed)
 
     @property
     def protocol(self) -> str:

@@ -120,7 +120,8 @@ def draft(plan: Plan, now: float) -> str:
             f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
             "share one budget: use --population"
         )
-    local = next(row for row in plan.guarantees if row.coalition == "shuffler+analyzer")
+    against = {"shuffler+analyzer", "both-shufflers+analyzer"}
+    local = next(row for row in plan.guarantees if row.coalition in against)
     with_budget = replace(
         best.draft,
         deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
@@ -189,7 +190,7 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     if not guarantees:
         console.print(
             f"Guarantee for each of at least {target.n_min:,} users: "
-            f"{guarantee_summary(plan.central_guarantee, local)}"
+            f"{guarantee_summary(plan.central_guarantee, plan.guarantees, local)}"
         )
         return
     print_guarantees(

@@ -1,6 +1,6 @@
 """The secret seeds of batches that are being shuffled, in the state directory."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from common.crypto.randomness import new_seed
@@ -21,8 +21,15 @@ class BatchSeeds:
     shuffle can be computed again. Only the process that closes batches holds seeds.
     """
 
-    def __init__(self, state: StateDirectory) -> None:
-        self._state = state
+    def __init__(
+        self,
+        state: StateDirectory,
+        named: Callable[[BatchId], str] = bytes.hex,
+        *,
+        lasting: bool = False,
+    ) -> None:
+        """Name a batch's files as `named` does; `lasting` marks outlive their batches."""
+        self._state, self._named, self._lasting = state, named, lasting
 
     def of(self, batch_id: BatchId) -> bytes:
         """
@@ -35,21 +42,30 @@ class BatchSeeds:
             raise DamagedStorageError(
                 "the batch was permuted before: the store was set back to an earlier state"
             )
-        return self._state.secret(_name(_SEED_FILES, batch_id), new_seed)
+        return self._state.secret(self._file(_SEED_FILES, batch_id), new_seed)
 
     def destroy(self, batch_id: BatchId) -> None:
         """Destroy a batch's seed; none is drawn for it again. Idempotent."""
-        if not self.was_used(batch_id):
-            self._state.publish(_name(_MARKS, batch_id), "")
-        self._state.destroy(_name(_SEED_FILES, batch_id))
+        self._destroy(self._named(batch_id))
+
+    def _destroy(self, name: str) -> None:
+        mark = _MARKS.replace("*", name)
+        if not (self._state.path / mark).exists():
+            self._state.publish(mark, "")
+        self._state.destroy(_SEED_FILES.replace("*", name))
 
     def was_used(self, batch_id: BatchId) -> bool:
         """Return whether an unfinished batch's seed was destroyed."""
-        return (self._state.path / _name(_MARKS, batch_id)).exists()
+        return (self._state.path / self._file(_MARKS, batch_id)).exists()
+
+    def was_drawn(self, name: str) -> bool:
+        """Return whether there is, or was, a seed of this name."""
+        return bool(self._state.names(f"seed-{name}.*"))
 
     def forget(self, batch_id: BatchId) -> None:
-        """Forget that a finished batch had a seed. Idempotent."""
-        (self._state.path / _name(_MARKS, batch_id)).unlink(missing_ok=True)
+        """Forget that a finished batch had a seed, unless marks last. Idempotent."""
+        if not self._lasting:
+            (self._state.path / self._file(_MARKS, batch_id)).unlink(missing_ok=True)
 
     def sweep(self, needed: Collection[BatchId], unfinished: Collection[BatchId]) -> None:
         """
@@ -57,19 +73,14 @@ class BatchSeeds:
 
         `unfinished` are those `needed`, and batches still to be delivered.
         """
-        kept = {_name(_SEED_FILES, batch_id) for batch_id in needed}
+        kept = {self._file(_SEED_FILES, batch_id) for batch_id in needed}
         for name in self._state.names(_SEED_FILES):
             if name not in kept:
-                self.destroy(_batch_of(name))
-        marks = {_name(_MARKS, batch_id) for batch_id in unfinished}
-        for name in self._state.names(_MARKS):
+                self._destroy(name.removeprefix("seed-").removesuffix(".key"))
+        marks = {self._file(_MARKS, batch_id) for batch_id in unfinished}
+        for name in () if self._lasting else self._state.names(_MARKS):
             if name not in marks:
                 (self._state.path / name).unlink()
 
-
-def _name(pattern: str, batch_id: BatchId) -> str:
-    return pattern.replace("*", batch_id.hex())
-
-
-def _batch_of(name: str) -> BatchId:
-    return BatchId(bytes.fromhex(name.removeprefix("seed-").removesuffix(".key")))
+    def _file(self, pattern: str, batch_id: BatchId) -> str:
+        return pattern.replace("*", self._named(batch_id))

@@ -1,4 +1,4 @@
-"""The interface of the shuffler's store of batches and submissions, and its values."""
+"""The interfaces of the stores of a shuffler's batches and submissions, and their values."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -43,6 +43,8 @@ class StoredBatch:
     by_length: tuple[int, ...]
     """Number of submissions of each of the task's lengths; empty before it is permuted."""
     shuffle_seconds: float
+    n_dropped: int = 0
+    """Reports that a relay dropped, as they do not open or repeat others."""
 
     def check_moved(self, changed: Row | None, state: BatchState) -> int:
         """
@@ -67,7 +69,8 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
         raise UnknownTaskError(
             "this shuffler has no batch for this task: no device has asked for it yet"
         )
-    [(batch_id, digest, task, signature, state, n_users, n_reports, by_length, seconds)] = rows
+    [(batch_id, digest, task, signature, state, n_users, n_reports, by_length, *rest)] = rows
+    shuffle_seconds, n_dropped = rest
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
         raise DamagedStorageError("a task in the shuffler's store is damaged")
@@ -82,7 +85,8 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
         n_users=n_users,
         n_reports=n_reports,
         by_length=numbers_from_text(by_length),
-        shuffle_seconds=seconds,
+        shuffle_seconds=shuffle_seconds,
+        n_dropped=n_dropped,
     )
 
 
@@ -112,9 +116,9 @@ class Rows(Protocol):
         """Finish all queued transactions, and close the database."""
 
 
-class SubmissionStore(ABC):
+class BatchStore(ABC):
     """
-    The shuffler's batches, and their submissions until they are permuted.
+    A shuffler's batches and their states.
 
     Every method may raise StorageError; nothing that it should have written is then promised, and
     it is safe to retry.
@@ -126,15 +130,12 @@ class SubmissionStore(ABC):
     """Placeholder of a batch's id, given as bytes."""
     STATES: ClassVar[str]
     """Query of every batch's id and state."""
-    REFUSALS: ClassVar[str]
-    """Query of the batch, outcome and number of each count."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self.observer: Observer = lambda *_: None
         self.changed = asyncio.Event()
         """Set when this process has stored submissions or the state of a batch."""
-        self._commits = GroupCommit(self._commit)
 
     @abstractmethod
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
@@ -160,6 +161,55 @@ class SubmissionStore(ABC):
         """Return the state of every batch; None if it is damaged or of a later version."""
         rows = await self._rows.fetch(self.STATES)
         return {BatchId(batch_id): _STATES.get(state) for batch_id, state in rows}
+
+    async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
+        """
+        Store a batch's next state, with the numbers in `batch`; if PERMUTED, delete submissions.
+
+        A failure in between leaves submissions that nothing reads; `sweep` or `clean_up` deletes
+        them. A final state is stored before the batch's key is destroyed.
+
+        Raises BatchStateError if the state has changed after the batch was read or, with a final
+        state, the number of users, so that the decision may no longer hold.
+        """
+        n_users = await self._store_state(batch, state)
+        self.observer(batch.batch_id, batch.state, state, n_users)
+        self.changed.set()
+        if state is BatchState.PERMUTED:
+            await self.clean_up(batch.batch_id)
+
+    @abstractmethod
+    async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
+        """Store a state; return the number of users, or raise the errors of `check_moved`."""
+
+    @abstractmethod
+    async def clean_up(self, batch_id: BatchId) -> None:
+        """Delete what arrived of a batch that is permuted or finished."""
+
+    async def sweep(self) -> None:
+        """
+        Delete what a crash left: submissions of permuted or expired batches. Run at start.
+
+        Batches in unknown states are left unchanged.
+        """
+        for batch_id, state in (await self.states()).items():
+            if state is not None and state not in UNPERMUTED_STATES:
+                await self.clean_up(batch_id)
+
+    def close(self) -> None:
+        """Finish all queued transactions, and close the store."""
+        self._rows.close()
+
+
+class SubmissionStore(BatchStore):
+    """The shuffler's batches, and their submissions until they are permuted."""
+
+    REFUSALS: ClassVar[str]
+    """Query of the batch, outcome and number of each count."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self._commits = GroupCommit(self._commit)
 
     @abstractmethod
     def group_source(self) -> GroupSource:
@@ -203,41 +253,3 @@ class SubmissionStore(ABC):
             if outcome in _OUTCOMES:
                 counts.setdefault(BatchId(batch_id), Counter())[_OUTCOMES[outcome]] = n
         return counts
-
-    async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
-        """
-        Store a batch's next state, with the numbers in `batch`; if PERMUTED, delete submissions.
-
-        A failure in between leaves submissions that nothing reads; `sweep` or `clean_up` deletes
-        them. A final state is stored before the batch's key is destroyed.
-
-        Raises BatchStateError if the state has changed after the batch was read or, with a final
-        state, the number of users, so that the decision may no longer hold.
-        """
-        n_users = await self._store_state(batch, state)
-        self.observer(batch.batch_id, batch.state, state, n_users)
-        self.changed.set()
-        if state is BatchState.PERMUTED:
-            await self.clean_up(batch.batch_id)
-
-    @abstractmethod
-    async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
-        """Store a state; return the number of users, or raise the errors of `check_moved`."""
-
-    @abstractmethod
-    async def clean_up(self, batch_id: BatchId) -> None:
-        """Delete a finished batch's submissions."""
-
-    async def sweep(self) -> None:
-        """
-        Delete what a crash left: submissions of permuted or expired batches. Run at start.
-
-        Batches in unknown states are left unchanged.
-        """
-        for batch_id, state in (await self.states()).items():
-            if state is not None and state not in UNPERMUTED_STATES:
-                await self.clean_up(batch_id)
-
-    def close(self) -> None:
-        """Finish all queued transactions, and close the store."""
-        self._rows.close()

@@ -61,6 +61,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.results.result_view._found_values",  # of a parsed result
         "deploy.tasks.task_view.as_json",
         "shuffler.inclusion.InclusionProofs.keep",
+        "shuffler.relay.layer_jobs.LayerJob.open",
         "shuffler.storage.group.Group.entries",
         "shuffler.storage.postgres_submissions.lock_key",
         "shuffler.storage.postgres_connection._UuidsDumper.dump",
@@ -72,7 +73,7 @@ _NOT_FROM_OUTSIDE: Final = {
     ),
     "data that opened under the batch's key": (
         "common.receiving.received_job.rows_from",
-        "shuffler.shuffle_job.ShuffleJob._rows",
+        "shuffler.shuffle_job.PermutingJob._rows",
         "shuffler.storage.group.open_group",
         "shuffler.storage.submissions.Deduplication.classify",
         "shuffler.storage.submissions.Deduplication.remember",
@@ -84,7 +85,6 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.runtime.metrics.memory_limit",
         "issuer.issuance_store.IssuanceStore.mark",
         "shuffler.delivery.Deliveries.resume",
-        "shuffler.storage.batch_seeds._batch_of",
         "shuffler.storage.sqlite_store.SqliteGroups.read",
     ),
 }

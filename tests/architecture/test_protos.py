@@ -26,8 +26,12 @@ def test_every_rpc_has_a_row_in_the_access_table() -> None:
 
 
 def test_a_delivery_tells_the_analyzer_few_facts_beside_the_reports() -> None:
-    """A new field is a privacy decision: it must not link a report to a user or a time."""
-    facts = {"task_digest", "batch_id", "n_users", "n_reports", "by_length"}
+    """
+    A new field is a privacy decision: it must not link a report to a user or a time.
+
+    What a relay dropped is a number of submissions that broken or dishonest senders made.
+    """
+    facts = {"task_digest", "batch_id", "n_users", "n_reports", "n_dropped", "by_length"}
 
     assert facts == {field.name for field in dataclasses.fields(BatchManifest)}
     assert facts == set(analyzer_pb2.BatchManifest.DESCRIPTOR.fields_by_name)

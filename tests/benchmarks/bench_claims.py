@@ -99,7 +99,7 @@ def _opening() -> float:
     """Return the seconds that it takes to open a report."""
     context, key = report_context(TaskDigest(bytes(32))), HpkePrivateKey.generate(DEFAULT_SUITE)
     plain = bytes(_OPENED * _REPORT_BYTES)
-    sealed = seal_each(key.public_key(), plain, _REPORT_BYTES, context)
+    sealed = seal_each(key.public_key().sealer(context), plain, _REPORT_BYTES)
     opening = partial(open_each, key, sealed, len(sealed) // _OPENED, context)
     return best_of(3, opening, time.process_time) / _OPENED
 

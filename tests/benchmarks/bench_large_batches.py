@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -26,11 +26,15 @@ from common.crypto.hpke_pool import Opened
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
 from common.messages.submission import Outcome
+from common.receiving.receiver import Receiver
 from common.task.task import SUBMISSION_ID_BYTES
+from shuffler.relay.relay_core import RelayCore
 from shuffler.storage.group import Arrival, form_group
 from tests.benchmarks.conftest import Best, Line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum
+from tests.support.chains import chain
+from tests.support.relays import RELAY_KEY, Relay
 from tests.support.shuffler_core import InlinePool, Shuffler
 from tests.support.tasks import published
 
@@ -156,6 +160,65 @@ async def _restart(n_users: int, folder: Path) -> dict[str, float]:
     return {"submissions": n_users, "restart_s": restarted, "peak_mib": _peak_mib()}
 
 
+async def _receive(
+    receiver: Receiver[Any], manifest: BatchManifest, size: int, sealed: Callable[[int], bytes]
+) -> None:
+    """Deliver all parts of a batch; `sealed` makes so many reports."""
+    n_parts = -(-manifest.n_reports * size // _PART_BYTES)
+    edges = [manifest.n_reports * part // n_parts for part in range(n_parts + 1)]
+
+    async def chunks(content: bytes) -> AsyncIterator[bytes]:
+        for start in range(0, len(content), _CALL * size):
+            yield content[start : start + _CALL * size]
+
+    await receiver.begin(manifest, n_parts)
+    for part, (start, end) in enumerate(pairwise(edges)):
+        content = sealed(end - start)
+        header = BatchPart(
+            task_digest=manifest.task_digest,
+            part=part,
+            n_reports=end - start,
+            content_hash=hashlib.sha256(content).digest(),
+        )
+        await receiver.receive(header, chunks(content))
+
+
+async def _relay(n_users: int, folder: Path) -> dict[str, float]:
+    """Receive a batch of layers, open, permute and deliver it."""
+    fields = chain(relay_key=RELAY_KEY) | {"domain_size": 915, "deadline": 2_000_000_000}
+    case = published(n_min=n_users, target_size=n_users + 1, **fields)
+    relay, task, digest = Relay(folder, case), case.task, case.signed.digest()
+    relay.analyzer = CountingAnalyzer(case.signed, case.identity, task.sealed_report_bytes)
+    await relay.start()
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr("shuffler.relay.layer_jobs.open_each", _strip)
+    size, rng = task.report_bytes_at(1), np.random.default_rng(1)
+    manifest = BatchManifest(
+        task_digest=digest,
+        batch_id=BatchId(bytes(16)),
+        n_users=n_users,
+        n_reports=n_users + task.hop(0).expected_dummies(915),
+    )
+    receiving = _receive(relay.staging, manifest, size, lambda count: rng.bytes(count * size))
+    received = await _seconds(receiving)
+    staged = await _seconds(RelayCore.finish_delivery(relay, digest))
+    stage_peak = _peak_mib()
+    delivered = await _seconds(relay.deliveries.advance())
+    assert await relay.state_of() is BatchState.ERASED
+    stored = await relay.store.get(digest)
+    assert (0, relay.analyzer.n_reports) == (stored.n_dropped, stored.n_reports)
+    relay.store.close()
+    monkeypatch.undo()
+    return {
+        "reports": manifest.n_reports,
+        "receive_s": received,
+        "stage_s": staged,
+        "open_and_deliver_s": delivered,
+        "stage_peak_mib": stage_peak,
+        "peak_mib": _peak_mib(),
+    }
+
+
 async def _release(n_reports: int, folder: Path) -> dict[str, float]:
     """Receive a batch of `n_reports` reports, count it and release the result."""
     analyzer = AnalyzerCore(folder)
@@ -165,8 +228,6 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
     monkeypatch.setattr("analyzer.count_job.open_each", _strip)
     mechanism, rng = mechanism_of(analyzer.task), np.random.default_rng(1)
     overhead, size = SUITES[analyzer.task.suite].overhead_bytes, analyzer.task.sealed_report_bytes
-    n_parts = -(-n_reports * size // _PART_BYTES)
-    edges = [n_reports * part // n_parts for part in range(n_parts + 1)]
 
     def sealed(count: int) -> bytes:
         reports = mechanism.randomize(np.zeros(count, np.int64), rng)
@@ -174,21 +235,8 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
         around = rng.integers(0, 256, (count, overhead), dtype=np.uint8)
         return np.concatenate([around, plain], axis=1).tobytes()
 
-    async def chunks(content: bytes) -> AsyncIterator[bytes]:
-        for start in range(0, len(content), _CALL * size):
-            yield content[start : start + _CALL * size]
-
     async def deliver() -> None:
-        await analyzer.staging.begin(manifest, n_parts)
-        for part, (start, end) in enumerate(pairwise(edges)):
-            content = sealed(end - start)
-            header = BatchPart(
-                task_digest=signed.digest(),
-                part=part,
-                n_reports=end - start,
-                content_hash=hashlib.sha256(content).digest(),
-            )
-            await analyzer.staging.receive(header, chunks(content))
+        await _receive(analyzer.staging, manifest, size, sealed)
         await analyzer.releases.finish_delivery(signed.digest())
 
     manifest = BatchManifest(
@@ -214,7 +262,12 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
     }
 
 
-_CASES: Final = {"shuffler": _shuffle, "restart": _restart, "analyzer": _release}
+_CASES: Final = {
+    "shuffler": _shuffle,
+    "restart": _restart,
+    "relay": _relay,
+    "analyzer": _release,
+}
 
 
 def main(case: str, count: str) -> None:

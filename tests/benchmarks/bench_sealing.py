@@ -44,7 +44,7 @@ def _seconds_of_suite(suite: str) -> tuple[float, float]:
     """Seconds to seal and to open."""
     context, plain = report_context(TaskDigest(bytes(32))), bytes(_SEALS * _REPORT_BYTES)
     key = HpkePrivateKey.generate(suite)
-    sealing = partial(seal_each, key.public_key(), plain, _REPORT_BYTES, context)
+    sealing = partial(seal_each, key.public_key().sealer(context), plain, _REPORT_BYTES)
     sealed = sealing()
     opening = partial(open_each, key, sealed, len(sealed) // _SEALS, context)
     assert plain == opening().plaintexts

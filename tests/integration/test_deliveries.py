@@ -11,7 +11,7 @@ from common.messages.batch import BatchId, BatchManifest, BatchPart
 from common.runtime.rpc import bind, open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from shuffler import analyzer_client as client
+from shuffler import delivery_client as client
 from shuffler.analyzer_client import AnalyzerClient
 from tests.support.services import Services
 

@@ -25,7 +25,7 @@ def test_a_shuffler_starts_fast_on_a_million_submissions(how: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("party", ["shuffler", "analyzer"])
+@pytest.mark.parametrize("party", ["shuffler", "relay", "analyzer"])
 def test_ten_million_reports_fit_into_a_gibibyte(party: str) -> None:
     """600 MB of sealed reports are stored, recognized after a restart, permuted and delivered."""
     assert _measured(party, 10_000_000, 1800)["peak_mib"] < 1024

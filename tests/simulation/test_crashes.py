@@ -104,13 +104,13 @@ async def _refused(world: World, begin: Begin, *, dropped: bool = False) -> None
 async def _unconfirmed(world: World, begin: Begin) -> None:
     """Drop a batch that is sent, while the analyzer's confirmation is lost."""
     signed = await world.publish(_PERSONS, _PERSONS)
-    finish = world.shuffler.finish_delivery
+    finish = world.shuffler.link.finish_delivery
 
     async def lost(digest: TaskDigest) -> NoReturn:
         await finish(digest)
         raise PeerError("the answer was lost")
 
-    world.shuffler.finish_delivery = lost  # type: ignore[method-assign]
+    world.shuffler.link.finish_delivery = lost  # type: ignore[method-assign]
     begin()
     await _everybody_answers(world)
     while await world.batch_state(signed.digest()) is not BatchState.UNCONFIRMED:

@@ -19,7 +19,7 @@ from common.runtime.state_directory import StateDirectory
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PartyName = Literal["user_agent", "shuffler", "analyzer", "issuer", "stranger"]
+PartyName = Literal["user_agent", "shuffler", "relay", "analyzer", "issuer", "stranger"]
 Loss = Literal["request", "response"]
 
 _PASSING: Final = frozenset({"UNAVAILABLE", "ABORTED"})

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from common.crypto import signing
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
 from common.crypto.key_ring import DAY, Schedule
-from common.crypto.signing import PublicIdentity, SigningIdentity, signed_envelope_key
+from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity
 from common.limits import MAX_UNIX_TIME
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
@@ -27,9 +28,11 @@ def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0
     return store
 
 
-def signed_key(key: HpkePublicKey, identity: SigningIdentity = SHUFFLER) -> bytes:
-    """Return a shuffler's signed key for envelopes, valid without end."""
-    return signed_envelope_key(identity, key, MAX_UNIX_TIME)
+def signed_key(
+    key: HpkePublicKey, identity: SigningIdentity = SHUFFLER, use: KeyUse = KeyUse.ENVELOPES
+) -> bytes:
+    """Return a shuffler's signed key, by default for envelopes, valid without end."""
+    return signing.signed_key(identity, use, key, MAX_UNIX_TIME)
 
 
 def active_key(path: Path) -> HpkePrivateKey:

@@ -1,5 +1,7 @@
 """Privacy policies for tests."""
 
+from typing import Any
+
 from common.crypto.signing import PublicIdentity
 from tests.support.keys import SHUFFLER
 from user_agent.policy import Policy
@@ -12,19 +14,23 @@ def generous(
     issuer_identity: PublicIdentity | None = None,
     *,
     allow_tasks_without_tokens: bool = True,
+    **changes: Any,
 ) -> Policy:
     """
     Pin an analyzer and a shuffler, with room for tiny batches.
 
-    Their central ε is close to their local ε. The total cap is at least the cap for one answer.
+    Their central ε is close to their local ε. Total caps are at least those for one answer.
     """
-    return Policy(
-        identity=identity,
-        shuffler_identity=shuffler,
-        issuer_identity=issuer_identity,
-        allow_tasks_without_tokens=allow_tasks_without_tokens,
-        local_epsilon_cap=local_epsilon_cap,
-        total_local_epsilon_cap=max(20.0, local_epsilon_cap),
-        total_central_epsilon_cap=20.0,
-        permanent_responses=True,
-    )
+    fields: dict[str, Any] = {
+        "identity": identity,
+        "shuffler_identity": shuffler,
+        "issuer_identity": issuer_identity,
+        "allow_tasks_without_tokens": allow_tasks_without_tokens,
+        "local_epsilon_cap": local_epsilon_cap,
+        "coalition_epsilon_cap": local_epsilon_cap,
+        "total_local_epsilon_cap": max(20.0, local_epsilon_cap),
+        "total_coalition_epsilon_cap": max(20.0, local_epsilon_cap),
+        "total_central_epsilon_cap": 20.0,
+        "permanent_responses": True,
+    }
+    return Policy(**fields | changes)

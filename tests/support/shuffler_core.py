@@ -12,6 +12,7 @@ from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
+from shuffler.delivery_client import ReceivingParty
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import SHUFFLER, store_holding
 from tests.support.tasks import PublishedTask, published
@@ -61,6 +62,7 @@ class Shuffler(InProcessShuffler):
         path: Path,
         case: PublishedTask = CASE,
         pool: HpkePool | None = None,
+        relay: ReceivingParty | None = None,
         **limits: Any,
     ) -> None:
         """`limits` are settings; by default, `pool` works in this thread."""
@@ -70,6 +72,7 @@ class Shuffler(InProcessShuffler):
             pinned=case.identity.public_identity(),
             identity=SHUFFLER,
             pool=pool or InlinePool(),
+            relay=relay,
             **limits,
         )
         self.case = case

@@ -112,7 +112,6 @@ def _inclusions(folder: Path) -> InclusionProofs:
             (folder / name).write_bytes(content)
     return InclusionProofs(
         blocks=FolderBlocks(folder.parent),
-        identity=_PINNED,
         keep_seconds=1.0,
         clock=ManualClock(2.0**39),
     )
@@ -261,13 +260,13 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         "commitment",
-        lambda message: batches.commitment_from_wire(message).verify(_PINNED, EXAMPLE_DIGEST),
+        lambda message: batches.commitment_from_wire(message).verify(_PINNED, EXAMPLE_DIGEST, 9999),
         batches.commitment_to_wire(_COMMITMENT),
     ),
     (
         "proof",
         lambda message: batches.proof_from_wire(message).includes(
-            _LEAVES[0], _PINNED, EXAMPLE_DIGEST
+            _LEAVES[0], _PINNED, EXAMPLE_DIGEST, 9999
         ),
         *(_proof(_LEAVES), _proof(some_leaves(3))),
     ),

@@ -1,5 +1,6 @@
 """
-Make tests/vectors/transcript-*.json: whole answers, from a task's bytes to its inclusion.
+Make tests/vectors/transcript-*.json and chain-*.json: whole answers, from a task's bytes to its
+inclusion.
 
 Run as `python -m tests.vectors.make_transcripts`. A transcript holds a task as the shuffler sends
 it, randomness as uniform integers, and what a device must make of both; and failing twins, each
@@ -11,7 +12,7 @@ import dataclasses
 import hmac
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -23,10 +24,17 @@ from google.protobuf.json_format import MessageToDict
 
 from analyzer.task_builder import complete
 from common.accounting.claims import delta_at_claim
-from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
+from common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context, report_context
 from common.crypto.hpke import split_every as split
 from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import KeyUse, digest_of, prove_key, sign_receipt, signed_envelope_key
+from common.crypto.signing import (
+    KeyUse,
+    SigningIdentity,
+    digest_of,
+    prove_key,
+    sign_receipt,
+    signed_key,
+)
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import AccountingError
 from common.limits import MAX_UNIX_TIME
@@ -34,6 +42,7 @@ from common.messages.inclusion_proof import leaf
 from common.messages.submission import Value, split_submission
 from common.protocols import protocol_named
 from common.task.domain_spec import EdgesSpec
+from common.task.draft import RelayDraft
 from common.task.named_dummies import ItemDummies
 from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
 from common.task.task import Task
@@ -51,12 +60,13 @@ from tests.support.vectors import vectors
 from tests.vectors.changed_notes import changed_notes
 from tests.vectors.changed_tasks import changed_tasks, near_promises
 from tests.vectors.odd_signatures import odd_signatures
-from tests.vectors.transcript_cases import ALL, CASES, FIVE, HIDDEN, OTHERS, Case
+from tests.vectors.transcript_cases import ALL, CASES, CHAINS, FIVE, HIDDEN, OTHERS, Case
 from tests.vectors.transcript_log import (
     ANALYZER,
     DAY,
     ISSUER,
     NOW,
+    RELAY,
     SHUFFLER,
     WITNESS_KEYS,
     log_of,
@@ -161,9 +171,9 @@ def sealed(suite: str, public: bytes, info: bytes, plaintext: bytes, ephemeral: 
 
 def make(name: str) -> dict[str, Any]:
     """Make the transcript of one case."""
-    case = ALL[name]
+    case = {**ALL, **CHAINS}[name]
     task = _completed(case)
-    analyzer_key, shuffler_key = keys = _keys(case)
+    analyzer_key, shuffler_key, relay_key = keys = _keys(case)
     signed = ANALYZER.sign(task.to_bytes())
     digest = signed.digest()
     last, proof = log_of(signed)
@@ -184,6 +194,7 @@ def make(name: str) -> dict[str, Any]:
             "issuer": public(ISSUER),
             "witnesses": [key.to_text() for key in WITNESS_KEYS],
             "quorum": 2,
+            **({"relay": public(RELAY)} if case.relay else {}),
         },
         "policy": {
             "local_epsilon_cap": "inf" if math.isinf(task.local_epsilon) else task.local_epsilon,
@@ -195,13 +206,16 @@ def make(name: str) -> dict[str, Any]:
         "private_keys": {
             "analyzer": analyzer_key.private_bytes().hex(),
             "shuffler": shuffler_key.private_bytes().hex(),
+            **({"relay": relay_key.private_bytes().hex()} if case.relay else {}),
         },
         "task": task.to_bytes().decode(),
         "digest": digest.hex(),
         "last_checkpoint": last.to_bytes().decode(),
         "fetch": MessageToDict(fetched),
         "answers": answers,
-        "inclusion": _inclusion(digest, own, 520 if case.tokens else 5),
+        "inclusion": _inclusion(
+            digest, own, 520 if case.tokens else 5, RELAY if case.relay else ANALYZER
+        ),
         "leaf": own[0].hex(),
     }
     if case.secret is not None:
@@ -209,16 +223,24 @@ def make(name: str) -> dict[str, Any]:
     if case.tokens:
         found["token"] = _token(task, digest)
     found["failing"] = twins_of(task, found, case.refused, every=case.every_twin)
+    if case.relay:
+        found["layer"], *wrong = _layers(task, digest, keys, answers[0])
+        found["failing"] += wrong
     return found
 
 
-def _keys(case: Case) -> tuple[HpkePrivateKey, HpkePrivateKey]:
+Keys = tuple[HpkePrivateKey, HpkePrivateKey, HpkePrivateKey]
+
+
+def _keys(case: Case) -> Keys:
+    """Return the keys of the analyzer, the shuffler and a relay."""
     suite = f"x25519-hkdf-sha256-{'aes128gcm' if case.aes else 'chacha20poly1305'}"
-    return HpkePrivateKey(suite, b"\x11" * 32), HpkePrivateKey(suite, b"\x12" * 32)
+    first, second, third = (HpkePrivateKey(suite, bytes([n]) * 32) for n in (0x11, 0x12, 0x13))
+    return first, second, third
 
 
 def _completed(case: Case) -> Task:
-    analyzer_key, shuffler_key = _keys(case)
+    analyzer_key, shuffler_key, relay_key = _keys(case)
     key = TokenSigningKey(bytes.fromhex(vectors("privacy_tokens")[0]["private_key"])).token_key()
     proof = prove_key(ISSUER, KeyUse.TOKENS, "issuer.example", key.der, MAX_UNIX_TIME)
     wanted: dict[str, Any] = {
@@ -233,9 +255,12 @@ def _completed(case: Case) -> Task:
         if case.tokens
         else None,
     }
+    if case.relay:
+        layers = signed_key(RELAY, KeyUse.LAYERS, relay_key.public_key(), MAX_UNIX_TIME)
+        wanted["relay"] = RelayDraft(name="second.example", key=layers, noise=case.relay)
     return complete(
         draft(
-            signed_envelope_key(SHUFFLER, shuffler_key.public_key(), MAX_UNIX_TIME),
+            signed_key(SHUFFLER, KeyUse.ENVELOPES, shuffler_key.public_key(), MAX_UNIX_TIME),
             protocol=case.protocol,
             **wanted | dict(case.changes),
         ),
@@ -247,26 +272,32 @@ def _completed(case: Case) -> Task:
 def _answer(
     task: Task,
     value: Value,
-    keys: tuple[HpkePrivateKey, HpkePrivateKey],
+    keys: Keys,
     seed: int | None,
     *,
     secret: bytes | None,
 ) -> dict[str, Any]:
     """Answer a task, and seal the reports again with ephemeral keys that are known."""
-    digest, (analyzer_key, shuffler_key) = digest_of(task.to_bytes()), keys
+    digest, (analyzer_key, shuffler_key, relay_key) = digest_of(task.to_bytes()), keys
     draws = Draws(_edges(task) if seed is None else _seeded(seed))
     envelope = Contributor(task, digest, secret).prepare(value, draws).envelope
     opened = shuffler_key.open(envelope, envelope_context(digest))
     submission_id, sealed_reports = split_submission(opened)
-    reports = [
-        analyzer_key.open(each, report_context(digest))
-        for each in split(sealed_reports, task.sealed_report_bytes)
-    ]
-    ephemeral = [sha256(bytes([n]) + submission_id).digest() for n in range(len(reports) + 1)]
+    layers = split(sealed_reports, task.sent_report_bytes)
+    context = layer_context(digest, 1)
+    inner = [relay_key.open(each, context) for each in layers] if task.relay else layers
+    reports = [analyzer_key.open(each, report_context(digest)) for each in inner]
+    n_keys = len(task.shufflers) * len(reports) + 1
+    ephemeral = [sha256(bytes([n]) + submission_id).digest() for n in range(n_keys)]
     again = [
         sealed(task.suite, task.analyzer_key, report_context(digest), report, key)
         for report, key in zip(reports, ephemeral, strict=False)
     ]
+    if task.relay:
+        again = [
+            sealed(task.suite, task.relay.key, context, each, key)
+            for each, key in zip(again, ephemeral[len(reports) :], strict=False)
+        ]
     plaintext = submission_id + b"".join(again)
     envelope = sealed(
         task.suite, task.shuffler_key, envelope_context(digest), plaintext, ephemeral[-1]
@@ -283,10 +314,34 @@ def _answer(
     }
 
 
-def _inclusion(digest: TaskDigest, own: list[bytes], size: int) -> dict[str, Any]:
-    """Return the answer of the shuffler for the first leaf's bucket."""
+def _layers(task: Task, digest: TaskDigest, keys: Keys, answer: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the first report under a layer, and failing twins that the relay does not open."""
+    (report, *_), (own, *_) = answer["reports"], answer["ephemeral_keys"]
+    _, first, second = (key.public_key().raw for key in keys)
+    inner = bytes.fromhex(report)
+    inner = sealed(task.suite, task.analyzer_key, report_context(digest), inner, bytes.fromhex(own))
+    rows = (
+        ("", second, layer_context(digest, 1)),
+        ("a layer of the first hop", second, layer_context(digest, 0)),
+        ("a layer of a third hop", second, layer_context(digest, 2)),
+        ("a layer without a hop", second, layer_context(digest, 1)[:-1]),
+        ("a layer of another task", second, layer_context(TaskDigest(bytes(32)), 1)),
+        ("a layer sealed as a report", second, report_context(digest)),
+        ("a layer sealed as an envelope", second, envelope_context(digest)),
+        ("a layer to the first shuffler", first, layer_context(digest, 1)),
+    )
+    for number, (why, key, context) in enumerate(rows):
+        ephemeral = sha256(b"layer" + bytes([number])).digest()
+        layer = sealed(task.suite, key, context, inner, ephemeral).hex()
+        yield {"step": "layer", "why": why, "error": "WireError", "layer": layer} if why else layer
+
+
+def _inclusion(
+    digest: TaskDigest, own: list[bytes], size: int, signer: SigningIdentity
+) -> dict[str, Any]:
+    """Return the answer of the shuffler for the first leaf's bucket, of reports or of layers."""
     leaves = own + some_leaves(size)
-    tree, commitment = GrownTree(leaves), commitment_over(leaves, ANALYZER, digest)
+    tree, commitment = GrownTree(leaves), commitment_over(leaves, signer, digest)
     proof = tree.prove(commitment, commitment.prefix_of(own[0]))
     return MessageToDict(proof_to_wire(proof, tree.largest_bucket))
 
@@ -447,7 +502,10 @@ def claims() -> list[dict[str, Any]]:
 
 def budgets() -> list[dict[str, Any]]:
     """Return claims of several answers, with the totals that the Python device charges."""
-    spent = [Claim(local_epsilon=a, central_epsilon=b, delta=c) for a, b, c in _SPENT]
+    spent = [
+        Claim(local_epsilon=a, central_epsilon=b, delta=c, coalition_epsilon=a)
+        for a, b, c in _SPENT
+    ]
     together = [*(spent[: n + 1] for n in range(len(spent))), 40 * spent[1:2], 7 * spent[2:3]]
     together += [n * spent[4:] for n in (2, 3)]  # the sum of their delta is all, and more than all
     return [
@@ -508,6 +566,7 @@ def changes(tasks: Callable[[str], str]) -> list[dict[str, Any]]:
 def files() -> dict[str, Any]:
     """Return the content of every file by its name."""
     found: dict[str, Any] = {f"transcript-{name}": make(name) for name in ALL}
+    found |= {name: make(name) for name in CHAINS}
     return found | {
         "transcript_signatures": odd_signatures(),
         "transcript_edges": edges(),

@@ -11,7 +11,7 @@ from common.task.cluster_dummies import ClusterDummies
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TextDraft
 from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
+from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ItemNoise, ShufflerSpec
 from common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies
 
 HIDDEN: Final = {"local_epsilon": math.inf}
@@ -35,6 +35,8 @@ class Case:
     tokens: bool = False
     secret: bytes | None = None
     """The person's permanent secret, of a lasting question."""
+    relay: ItemNoise | None = None
+    """Noise of the second shuffler; None for a task with one."""
 
 
 FIVE: Final = {"domain_size": 5}
@@ -249,4 +251,24 @@ OTHERS: Final[Mapping[str, Case]] = {
     ),
 }
 """Protocols that only the Python device answers; the device for browsers refuses them by name."""
+_CHAIN: Final = {**HIDDEN, **FIVE, "shuffler_name": "first.example"}
+_FLANKS: Final = GeometricNoise(peak=40, left_weight=2**29, right_weight=2**29, most=90)
+CHAINS: Final[Mapping[str, Case]] = {
+    "chain-sageo": Case(
+        "sageo",
+        {**_CHAIN, "shuffler": ShufflerSpec(noise=_FLANKS)},
+        (3, 0),
+        5,
+        relay=GeometricNoise(peak=30, left_weight=2**29, right_weight=2**28, most=70),
+    ),
+    "chain-sbin": Case(
+        "sbin",
+        {**_CHAIN, "shuffler": ShufflerSpec(noise=BinomialNoise(trials=400))},
+        (4,),
+        -1,
+        aes=False,
+        relay=BinomialNoise(trials=300),
+    ),
+}
+"""With two shufflers: the same fields, and those of the layers."""
 ALL: Final = {**CASES, **OTHERS}

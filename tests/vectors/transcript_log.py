@@ -18,6 +18,7 @@ from common.transparency.merkle import LogTree, leaf_hash
 NOW: Final = 1_800_000_000
 DAY: Final = 24 * 3600
 ANALYZER, SHUFFLER, ISSUER, STRANGER = (SigningIdentity(bytes([n]) * 32) for n in range(1, 5))
+RELAY: Final = SigningIdentity(b"\x08" * 32)
 _WITNESSES: Final = tuple(
     (f"witness.example/{n}", SigningIdentity(bytes([n]) * 32)) for n in range(5, 8)
 )

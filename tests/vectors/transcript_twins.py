@@ -1,6 +1,7 @@
 """Failing twins of the transcripts: one change each, and the name of the error that it causes."""
 
 import dataclasses
+import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -22,11 +23,21 @@ from common.messages.inclusion_proof import (
 )
 from common.task.specs import KeyValueSpec, MechanismSpec, RapporSpec
 from common.task.task import Task
+from common.task.task_parts import TaskShuffler
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_to_wire
 from common.wire.transparency import log_proof_to_wire
 from protos.shuffledp.v1 import shuffler_pb2
-from tests.vectors.transcript_log import ANALYZER, DAY, NOW, SHUFFLER, STRANGER, log_of, public
+from tests.vectors.transcript_log import (
+    ANALYZER,
+    DAY,
+    NOW,
+    RELAY,
+    SHUFFLER,
+    STRANGER,
+    log_of,
+    public,
+)
 
 Twins = Sequence[tuple[str, str, Mapping[str, Any]]]
 """Why each fails, its error, and the fields of the transcript that are replaced."""
@@ -49,6 +60,8 @@ def twins_of(
         }
     if "token" in good:
         by_step |= {"token": _tokens(good)}
+    if task.relay:
+        by_step["task"] = [*by_step["task"], *_relays(task, task.relay, good)]
     return [
         {"step": step, "why": why, "error": error, **changes}
         for step, twins in by_step.items()
@@ -257,6 +270,45 @@ def _deeper(good: Mapping[str, Any]) -> dict[str, Any]:
     signed = BatchCommitment.sign(ANALYZER, digest, batch_id, tree, commitment.salt)
     proof = InclusionProof(commitment=signed, bucket=bucket, path=tree.path(place))
     return MessageToDict(proof_to_wire(proof, len(bucket) // 32))
+
+
+def _relays(task: Task, relay: TaskShuffler, good: Mapping[str, Any]) -> Twins:
+    """Return twins of a second shuffler, and of the claim against either one."""
+    text, pins = good["task"], good["pins"]
+    name, key, proof = '"name":"second.example"', relay.key.hex(), relay.proof.hex()
+    lower = float(f"{task.coalition_epsilon * 0.98:.4g}")
+    claim = f'"coalition_epsilon":{task.coalition_epsilon}'
+
+    def signed(identity: SigningIdentity, use: KeyUse = KeyUse.LAYERS, end: int = NOW) -> str:
+        return prove_key(identity, use, task.suite, relay.key, end).hex()
+
+    def with_proof(given: str) -> dict[str, Any]:
+        return _edited(text, proof, given)
+
+    stranger, first = signed(STRANGER, end=MAX_UNIX_TIME), signed(SHUFFLER, end=MAX_UNIX_TIME)
+    of_envelopes = signed(RELAY, KeyUse.ENVELOPES, MAX_UNIX_TIME)
+    noise = {"noise": json.loads(text)["shufflers"][1]["noise"]}
+    kept = '"keep_weight":"7",'
+    own = json.dumps(noise, separators=(",", ":"), sort_keys=True)[1:-1]
+    return [
+        ("a relay's unsigned key", "ProofError", _edited(text, f',"proof":"{proof}"', "")),
+        ("a relay's key signed by a stranger", "ProofError", with_proof(stranger)),
+        ("a relay's key signed by the first shuffler", "ProofError", with_proof(first)),
+        ("a relay's key signed for envelopes", "ProofError", with_proof(of_envelopes)),
+        ("a relay's key that has expired", "TaskError", with_proof(signed(RELAY))),
+        ("another pin of the relay", "ProofError", {"pins": pins | {"relay": public(STRANGER)}}),
+        ("two equal names", "TaskError", _edited(text, name, '"name":"first.example"')),
+        ("a relay without a name", "TaskError", _edited(text, f"{name},", "")),
+        ("two equal keys", "TaskError", _edited(text, key, task.shuffler_key.hex())),
+        (
+            "a relay that only permutes",
+            "TaskError",
+            _edited(text, f"{name},{own}", f'{name},"noise":[{{"distribution":"none"}}]'),
+        ),
+        ("a relay that samples", "TaskError", _edited(text, f'{key}",', f'{key}",{kept}')),
+        ("a coalition epsilon of 0", "TaskError", _edited(text, claim, '"coalition_epsilon":0.0')),
+        ("a coalition epsilon 2 % too low", "PolicyError", _changed(task, coalition_epsilon=lower)),
+    ]
 
 
 def _tokens(good: Mapping[str, Any]) -> Twins:

@@ -10,7 +10,7 @@ import sys
 from typing import Final
 
 import common.runtime.blas_threads  # noqa: F401  # before numpy
-from common.accounting.claims import check_central_claim, check_local_claim
+from common.accounting.claims import check_central_claim, check_coalition_claim, check_local_claim
 from common.errors import ShuffleDpError
 from common.task.task import Task
 from witness.checking.task_checks import OUT_OF_MEMORY
@@ -27,6 +27,7 @@ def refusal(task_bytes: bytes) -> str:
         task = Task.from_bytes(task_bytes)
         check_local_claim(task)
         check_central_claim(task)
+        check_coalition_claim(task)
     except ShuffleDpError as error:
         return str(error)[:_MAX_CHARACTERS]
     return ""

@@ -254,7 +254,7 @@ def open_executor(
         return LocalExecutor(pool=pool, metrics=metrics)
     engine = EngineExecutor(
         settings.executor,
-        tls=TlsFiles.within(settings.internal_tls_directory, settings.role),
+        tls=TlsFiles.within(settings.internal_tls_directory, "coordinator"),
         remote=remote,
         jobs=jobs,
         metrics=metrics,

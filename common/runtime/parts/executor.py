@@ -69,7 +69,7 @@ class Executor(ABC):
 _STAGES: Final = (
     *("seal_dummies", "scatter", "permute"),
     *("split", "merge", "hash_buckets"),
-    *("match", "count"),
+    *("match", "count", "open"),
 )
 """Names of the methods that are stages, of both parties' jobs."""
 OF_PARTS: Final = (

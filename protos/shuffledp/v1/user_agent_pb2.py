@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos.shuffledp.v1 import log_pb2 as shuffledp_dot_v1_dot_log__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dshuffledp/v1/user_agent.proto\x12\x0cshuffledp.v1\x1a\x16shuffledp/v1/log.proto\")\n\x12GetQuestionRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"\x80\x01\n\x13GetQuestionResponse\x12;\n\x05texts\x18\x01 \x03(\x0b\x32,.shuffledp.v1.GetQuestionResponse.TextsEntry\x1a,\n\nTextsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc5\x01\n\x11\x43ontributeRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x0f\n\x05value\x18\x02 \x01(\x04H\x00\x12\x0e\n\x04text\x18\x04 \x01(\tH\x00\x12\x10\n\x06number\x18\x05 \x01(\x01H\x00\x12(\n\x07numbers\x18\x06 \x01(\x0b\x32\x15.shuffledp.v1.NumbersH\x00\x12$\n\x05pairs\x18\x07 \x01(\x0b\x32\x13.shuffledp.v1.PairsH\x00\x12\x0e\n\x06person\x18\x03 \x01(\tB\x08\n\x06\x61nswer\"\x1a\n\x07Numbers\x12\x0f\n\x07numbers\x18\x01 \x03(\x01\"d\n\x05Pairs\x12-\n\x05pairs\x18\x01 \x03(\x0b\x32\x1e.shuffledp.v1.Pairs.PairsEntry\x1a,\n\nPairsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"K\n\x12\x43ontributeResponse\x12\x10\n\x08repeated\x18\x01 \x01(\x08\x12\x15\n\rlocal_epsilon\x18\x02 \x01(\x01\x12\x0c\n\x04sent\x18\x03 \x01(\x08\"8\n\x11GetReceiptRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06person\x18\x02 \x01(\t\"^\n\x12GetReceiptResponse\x12\r\n\x05state\x18\x01 \x01(\t\x12\x11\n\tinclusion\x18\x02 \x01(\t\x12\x15\n\renvelope_hash\x18\x03 \x01(\x0c\x12\x0f\n\x07receipt\x18\x04 \x01(\x0c\"\x17\n\x15GetLogEvidenceRequest\"E\n\x16GetLogEvidenceResponse\x12+\n\x08\x65vidence\x18\x01 \x03(\x0b\x32\x19.shuffledp.v1.LogEvidence2\xde\x02\n\tUserAgent\x12R\n\x0bGetQuestion\x12 .shuffledp.v1.GetQuestionRequest\x1a!.shuffledp.v1.GetQuestionResponse\x12O\n\nContribute\x12\x1f.shuffledp.v1.ContributeRequest\x1a .shuffledp.v1.ContributeResponse\x12O\n\nGetReceipt\x12\x1f.shuffledp.v1.GetReceiptRequest\x1a .shuffledp.v1.GetReceiptResponse\x12[\n\x0eGetLogEvidence\x12#.shuffledp.v1.GetLogEvidenceRequest\x1a$.shuffledp.v1.GetLogEvidenceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dshuffledp/v1/user_agent.proto\x12\x0cshuffledp.v1\x1a\x16shuffledp/v1/log.proto\")\n\x12GetQuestionRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"\x80\x01\n\x13GetQuestionResponse\x12;\n\x05texts\x18\x01 \x03(\x0b\x32,.shuffledp.v1.GetQuestionResponse.TextsEntry\x1a,\n\nTextsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc5\x01\n\x11\x43ontributeRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x0f\n\x05value\x18\x02 \x01(\x04H\x00\x12\x0e\n\x04text\x18\x04 \x01(\tH\x00\x12\x10\n\x06number\x18\x05 \x01(\x01H\x00\x12(\n\x07numbers\x18\x06 \x01(\x0b\x32\x15.shuffledp.v1.NumbersH\x00\x12$\n\x05pairs\x18\x07 \x01(\x0b\x32\x13.shuffledp.v1.PairsH\x00\x12\x0e\n\x06person\x18\x03 \x01(\tB\x08\n\x06\x61nswer\"\x1a\n\x07Numbers\x12\x0f\n\x07numbers\x18\x01 \x03(\x01\"d\n\x05Pairs\x12-\n\x05pairs\x18\x01 \x03(\x0b\x32\x1e.shuffledp.v1.Pairs.PairsEntry\x1a,\n\nPairsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"f\n\x12\x43ontributeResponse\x12\x10\n\x08repeated\x18\x01 \x01(\x08\x12\x15\n\rlocal_epsilon\x18\x02 \x01(\x01\x12\x0c\n\x04sent\x18\x03 \x01(\x08\x12\x19\n\x11\x63oalition_epsilon\x18\x04 \x01(\x01\"8\n\x11GetReceiptRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06person\x18\x02 \x01(\t\"n\n\x12GetReceiptResponse\x12\r\n\x05state\x18\x01 \x01(\t\x12\x11\n\tinclusion\x18\x02 \x01(\t\x12\x15\n\renvelope_hash\x18\x03 \x01(\x0c\x12\x0f\n\x07receipt\x18\x04 \x01(\x0c\x12\x0e\n\x06signer\x18\x05 \x01(\t\"\x17\n\x15GetLogEvidenceRequest\"E\n\x16GetLogEvidenceResponse\x12+\n\x08\x65vidence\x18\x01 \x03(\x0b\x32\x19.shuffledp.v1.LogEvidence2\xde\x02\n\tUserAgent\x12R\n\x0bGetQuestion\x12 .shuffledp.v1.GetQuestionRequest\x1a!.shuffledp.v1.GetQuestionResponse\x12O\n\nContribute\x12\x1f.shuffledp.v1.ContributeRequest\x1a .shuffledp.v1.ContributeResponse\x12O\n\nGetReceipt\x12\x1f.shuffledp.v1.GetReceiptRequest\x1a .shuffledp.v1.GetReceiptResponse\x12[\n\x0eGetLogEvidence\x12#.shuffledp.v1.GetLogEvidenceRequest\x1a$.shuffledp.v1.GetLogEvidenceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,15 +51,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PAIRS_PAIRSENTRY']._serialized_start=529
   _globals['_PAIRS_PAIRSENTRY']._serialized_end=573
   _globals['_CONTRIBUTERESPONSE']._serialized_start=575
-  _globals['_CONTRIBUTERESPONSE']._serialized_end=650
-  _globals['_GETRECEIPTREQUEST']._serialized_start=652
-  _globals['_GETRECEIPTREQUEST']._serialized_end=708
-  _globals['_GETRECEIPTRESPONSE']._serialized_start=710
-  _globals['_GETRECEIPTRESPONSE']._serialized_end=804
-  _globals['_GETLOGEVIDENCEREQUEST']._serialized_start=806
-  _globals['_GETLOGEVIDENCEREQUEST']._serialized_end=829
-  _globals['_GETLOGEVIDENCERESPONSE']._serialized_start=831
-  _globals['_GETLOGEVIDENCERESPONSE']._serialized_end=900
-  _globals['_USERAGENT']._serialized_start=903
-  _globals['_USERAGENT']._serialized_end=1253
+  _globals['_CONTRIBUTERESPONSE']._serialized_end=677
+  _globals['_GETRECEIPTREQUEST']._serialized_start=679
+  _globals['_GETRECEIPTREQUEST']._serialized_end=735
+  _globals['_GETRECEIPTRESPONSE']._serialized_start=737
+  _globals['_GETRECEIPTRESPONSE']._serialized_end=847
+  _globals['_GETLOGEVIDENCEREQUEST']._serialized_start=849
+  _globals['_GETLOGEVIDENCEREQUEST']._serialized_end=872
+  _globals['_GETLOGEVIDENCERESPONSE']._serialized_start=874
+  _globals['_GETLOGEVIDENCERESPONSE']._serialized_end=943
+  _globals['_USERAGENT']._serialized_start=946
+  _globals['_USERAGENT']._serialized_end=1296
 # @@protoc_insertion_point(module_scope)

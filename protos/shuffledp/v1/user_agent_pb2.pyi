@@ -198,22 +198,26 @@ class ContributeResponse(_message.Message):
     REPEATED_FIELD_NUMBER: _builtins.int
     LOCAL_EPSILON_FIELD_NUMBER: _builtins.int
     SENT_FIELD_NUMBER: _builtins.int
+    COALITION_EPSILON_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
     """True if the task was answered before; this call's value was then not used."""
     local_epsilon: _builtins.float
     """infinite for reports without noise"""
     sent: _builtins.bool
     """True if this call sent the answer; false if it had already arrived."""
+    coalition_epsilon: _builtins.float
+    """against the analyzer with any one shuffler"""
     def __init__(
         self,
         *,
         repeated: _builtins.bool = ...,
         local_epsilon: _builtins.float = ...,
         sent: _builtins.bool = ...,
+        coalition_epsilon: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["local_epsilon", b"local_epsilon", "repeated", b"repeated", "sent", b"sent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coalition_epsilon", b"coalition_epsilon", "local_epsilon", b"local_epsilon", "repeated", b"repeated", "sent", b"sent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -251,6 +255,7 @@ class GetReceiptResponse(_message.Message):
     INCLUSION_FIELD_NUMBER: _builtins.int
     ENVELOPE_HASH_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    SIGNER_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """pending, arrived, refused, lost"""
     inclusion: _builtins.str
@@ -259,6 +264,8 @@ class GetReceiptResponse(_message.Message):
     """32 bytes: the hash that the receipt signs"""
     receipt: _builtins.bytes
     """64 bytes, a signature of the shuffler that the device pins; empty until acknowledged"""
+    signer: _builtins.str
+    """who signs for the batch that is checked: analyzer, relay"""
     def __init__(
         self,
         *,
@@ -266,10 +273,11 @@ class GetReceiptResponse(_message.Message):
         inclusion: _builtins.str = ...,
         envelope_hash: _builtins.bytes = ...,
         receipt: _builtins.bytes = ...,
+        signer: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope_hash", b"envelope_hash", "inclusion", b"inclusion", "receipt", b"receipt", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope_hash", b"envelope_hash", "inclusion", b"inclusion", "receipt", b"receipt", "signer", b"signer", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -37,8 +37,10 @@ from common.task.shuffler_spec import (
 from common.task.task import Task
 from lab.simulate.collection import collect
 from tests.support.analyzer_core import AnalyzerCore
+from tests.support.chains import chain
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
+from tests.support.reductions import geometric_noise
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 from user_agent.contribution import encoder_for
 
@@ -161,18 +163,20 @@ def test_every_refused_report_weakens_the_guarantee_against_the_analyzer() -> No
 
 _COINS: Final = ShufflerSpec(noise=BinomialNoise(trials=60))
 _SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=KEEP_SUM // 2)
-_FLANKS: Final = ShufflerSpec(
-    noise=GeometricNoise(
-        peak=12, left_weight=RATIO_SUM * 3 // 4, right_weight=RATIO_SUM // 2, most=60
-    )
+_SLOPES: Final = GeometricNoise(
+    peak=12, left_weight=RATIO_SUM * 3 // 4, right_weight=RATIO_SUM // 2, most=60
 )
+_FLANKS: Final = ShufflerSpec(noise=_SLOPES)
 _CASES: Final = {
     "sbin": published(**_PLAIN, shuffler=_COINS),
     "sbin, sampled": published(**_PLAIN, shuffler=_SAMPLED),
     "sageo": published(**_PLAIN | {"protocol": "sageo", "shuffler": _FLANKS}),
+    "two shufflers": published(**_PLAIN | chain(_SLOPES, geometric_noise(3, 0.25, 0.75, 30))),
     "aue": _PADDED,
 }
-_SLOW: Final = [pytest.param(name, marks=pytest.mark.slow) for name in ("sbin", "sageo")]
+_SLOW: Final = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("sbin", "sageo", "two shufflers")
+]
 _BATCHES: Final = 500
 _USERS: Final = np.array([60, 30, 0, 9, 1])
 
@@ -435,7 +439,7 @@ def test_a_released_result_keeps_its_mixture(case: PublishedTask, counted: dict[
     found = mixture_of_result(case.task, _finalize(case, counts))
 
     numbers, stated = (
-        dataclasses.astuple(dataclasses.replace(each, item_law=None))[:5]
+        dataclasses.astuple(dataclasses.replace(each, item_law=()))[:5]
         for each in (expected, found)
     )
     assert numbers == pytest.approx(stated, abs=0.51)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from audit.harness.analyzer_core import chunks_of, part_header, parts_of
@@ -20,8 +21,13 @@ from common.errors import (
 )
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
+from common.messages.ledger_entry import LedgerEntry
+from common.messages.submission import plain_reports
 from common.runtime.blocks import FolderBlocks, SealedBlocks
+from common.task.sealing import report_sealer
+from deploy.results.verification import check_fits
 from tests.support.analyzer_core import BATCH, AnalyzerCore
+from tests.support.chains import chain
 from tests.support.leaves import GrownTree, commitment_over
 
 
@@ -64,6 +70,42 @@ async def test_the_submissions_by_length_must_agree_with_the_task(
     await analyzer.restart()
 
     assert fine in await analyzer.store.staged() or await analyzer.store.result(fine.task_digest)
+
+
+async def test_reports_that_a_relay_dropped_are_refused_reports_that_arrived(
+    analyzer: AnalyzerCore,
+) -> None:
+    """
+    Of fifty users, whose layers of two did not open; the number survives a restart.
+
+    It must fit the number of users with the noise of both shufflers, and needs a relay.
+    """
+    with pytest.raises(WireError, match="2 reports were dropped; the task has no relay"):
+        await analyzer.staging.begin(replace(analyzer.manifest(5), n_dropped=2), 1)
+    signed = await analyzer.publish(**chain(), domain_size=5, delta=1e-3)
+    task, seal = analyzer.task, report_sealer(analyzer.task, signed.digest(), hop=2)
+    added = task.shuffler.draw_item_dummies(5, np.random.default_rng(4))
+    items = np.repeat(np.arange(5), np.array([48, 0, 0, 0, 0]) + added)
+    sealed = [seal(item.tobytes()) for item in plain_reports(items)]
+    fine = replace(analyzer.manifest(50), n_reports=len(sealed), n_dropped=2)
+    for wrong in (replace(fine, n_dropped=300), replace(fine, n_reports=10, n_dropped=10)):
+        with pytest.raises(WireError, match=r"are announced, \d+ of them dropped; a batch of 50"):
+            await analyzer.staging.begin(wrong, 1)
+
+    await analyzer.receive(fine, sealed)
+    await analyzer.restart()
+    await analyzer.deliver_parts(fine, sealed)
+    await analyzer.settle()
+    result = await analyzer.result()
+
+    assert {"repeated": 0, "unreadable": 0, "malformed": 0, "dropped": 2} == result.refused
+    assert (50, len(sealed) + 2) == (result.n_users, result.n_reports)
+    check_fits(result, task)
+    [entry] = await analyzer.store.ledger(0)
+    assert isinstance(entry, LedgerEntry)
+    assert 2 == entry.n_refused
+    shares = result.histogram.frequencies
+    assert 1 == pytest.approx(shares[0], abs=6 * result.histogram.standard_errors[0])
 
 
 _SIZE = 60
@@ -394,7 +436,7 @@ async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -
 
     [first] = set(answers)
     identity = analyzer.keys.identity
-    first.verify(identity.public_identity(), analyzer.signed.digest())
+    first.verify(identity.public_identity(), analyzer.signed.digest(), 10)
     assert 3 == len(answers)
     assert 10 == first.n_leaves
     wanted = commitment_over(

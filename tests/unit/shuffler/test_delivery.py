@@ -9,7 +9,7 @@ import pytest
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
-from common.crypto.signing import KeyUse, check_key, end_of_validity, split_envelope_key
+from common.crypto.signing import KeyUse, check_key, end_of_validity, split_key
 from common.errors import BatchStateError, StorageError
 from common.messages.batch import MAX_PART_BYTES, BatchId, BatchState
 from common.runtime.blocks import SealedBlocks
@@ -203,7 +203,7 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
     for name in names:
         assert seen[0][name] == seen[1][name]
         assert seen[1][name[:-4] + ".pending.pub"] == seen[2][name]
-    key, proof = split_envelope_key(DEFAULT_SUITE, bytes.fromhex(seen[2]["envelope.pub"]))
+    key, proof = split_key(DEFAULT_SUITE, KeyUse.ENVELOPES, bytes.fromhex(seen[2]["envelope.pub"]))
     assert (keys.public_key().raw, (90 + 90 + 5 * 365) * DAY) == (key, end_of_validity(proof))
     check_key(SHUFFLER.public_identity(), KeyUse.ENVELOPES, DEFAULT_SUITE, key, proof)
     assert keys.find(DEFAULT_SUITE, KeyState.PENDING) is None

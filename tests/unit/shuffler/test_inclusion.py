@@ -73,11 +73,11 @@ async def test_delivered_reports_can_be_proven_after_the_batch_is_erased(
 
     for report in _delivered(delivered):
         proof = await _proof(delivered, leaf(report))
-        assert proof.includes(leaf(report), _ANALYZER, DIGEST)
+        assert proof.includes(leaf(report), _ANALYZER, DIGEST, 10**6)
     standing = [salted(SALT, leaf(report)) for report in _delivered(delivered)]
     assert b"".join(sorted(standing)) == _file(delivered, "leaves.0").read_bytes()
     other = leaf(bytes(_SIZE))
-    assert not (await _proof(delivered, other)).includes(other, _ANALYZER, DIGEST)
+    assert not (await _proof(delivered, other)).includes(other, _ANALYZER, DIGEST, 10**6)
 
 
 async def test_a_commitment_to_other_reports_is_kept_as_evidence(
@@ -214,10 +214,17 @@ async def test_every_report_is_proven_however_the_tree_is_divided(
     manifest = BatchManifest(
         task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=n_reports + 7
     )
-    await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
+    await shuffler.inclusions.keep(
+        manifest,
+        CASE.task,
+        commitment,
+        job,
+        executor=InlineExecutor(),
+        receiver=shuffler.deliveries.receiver(CASE.task),
+    )
 
     for own in leaves[::20]:
-        assert (await _proof(shuffler, own)).includes(own, _ANALYZER, DIGEST)
+        assert (await _proof(shuffler, own)).includes(own, _ANALYZER, DIGEST, 10**6)
     _, largest = await shuffler.inclusions.relay(DIGEST, None)
     assert GrownTree(leaves).largest_bucket == largest
 
@@ -233,7 +240,14 @@ async def test_all_answers_for_a_batch_have_one_length(
         task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=2000
     )
     job = _keep_job(shuffler, reports)
-    await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
+    await shuffler.inclusions.keep(
+        manifest,
+        CASE.task,
+        commitment,
+        job,
+        executor=InlineExecutor(),
+        receiver=shuffler.deliveries.receiver(CASE.task),
+    )
     servicer = ShufflerServicer(shuffler)
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)

@@ -1,7 +1,9 @@
 """A store that was restored from a backup, and its counter of charges."""
 
 import shutil
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from common.errors import BudgetError, PeerError, PolicyError, SettingsError
+from tests.support.chains import RELAY, chain
 from tests.support.devices import agent_of
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
@@ -19,7 +22,7 @@ from user_agent.device_store import DeviceStore, SubmissionState
 from user_agent.policy import Claim
 
 _CASES: Final = [published(local_epsilon=1.0, n_min=10 + number) for number in range(4)]
-_CAPS: Final = Claim(local_epsilon=2.5, central_epsilon=20.0, delta=1e-4)
+_CAPS: Final = Claim(local_epsilon=2.5, central_epsilon=20.0, delta=1e-4, coalition_epsilon=2.5)
 
 
 def _agent(path: Path, case: PublishedTask, **changes: Any) -> Agent:
@@ -126,6 +129,33 @@ async def test_without_its_counter_a_store_has_spent_every_cap(
 
     with pytest.raises(BudgetError, match=r"3\.5 is spent on 2 tasks"):
         await _answer(path, _CASES[1])
+
+
+async def test_charges_of_an_earlier_version_count_with_their_local_epsilon(
+    path: Path, tmp_path: Path
+) -> None:
+    """They were of tasks with one shuffler. A new one counts its coalition ε, which comes back."""
+    await _started(path)
+    _back_up(path, tmp_path / "copy")
+    await _answer(path, _CASES[0])
+    with closing(sqlite3.connect(path / "charges.sqlite")) as counter, counter:
+        counter.execute("ALTER TABLE charges DROP COLUMN coalition_epsilon")
+        counter.execute("UPDATE schema_version SET version = 1, readable_from = 1")
+    case = published(**chain())
+    policy = generous(case.identity.public_identity(), relay_identity=RELAY.public_identity())
+    agent = _agent(path, case, policy=policy)
+    await agent.contribute(case.signed.digest(), 0, "")
+    agent.store.close()
+    _restore(path, tmp_path / "copy")
+    await _started(path, confirmed=True)
+
+    store = DeviceStore(path / "budget.sqlite")
+    for each, coalition in ((_CASES[0], 1.0), (case, case.task.coalition_epsilon)):
+        saved = await store.find("", each.signed.digest())
+        assert saved is not None
+        assert coalition == saved.claim.coalition_epsilon
+        assert (each is case) == saved.claim.chained
+    store.close()
 
 
 async def test_a_counter_of_another_device_is_a_missing_one(path: Path, tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ from common.mechanisms.registry import rappor_of
 from common.task.draft import TextDraft
 from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import shuffler_pb2
+from tests.support.chains import RELAY, chain
 from tests.support.devices import agent_of
 from tests.support.kind_tasks import kind_draft_fields
+from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 from user_agent.clients import RemoteShuffler
@@ -36,6 +38,7 @@ from user_agent.device_store import DeviceStore, SubmissionState
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()
+_CHAIN = published(**chain())
 
 
 @pytest.fixture
@@ -138,6 +141,27 @@ async def test_a_restarted_agent_resends_the_same_bytes(
     assert [] == pending
 
 
+async def test_of_a_person_one_sealed_report_of_a_task_exists_for_ever(tmp_path: Path) -> None:
+    """With two shufflers too: another value, a lost answer and a restart send the same bytes."""
+    case, digest = _CHAIN, _CHAIN.signed.digest()
+    shuffler = MemoryShuffler(case.signed)
+    shuffler.reachable = False
+    policy = generous(case.identity.public_identity(), relay_identity=RELAY.public_identity())
+    kept = set[bytes]()
+    for seed, value in enumerate((3, 4, 3, 0)):
+        agent = agent_of(tmp_path, case, shuffler, seed=seed, policy=policy)
+        shuffler.reachable = seed > 1
+        with suppress(PeerError):
+            await agent.contribute(digest, value, "")
+        await agent.resend_pending()
+        saved = await agent.record(digest, "")
+        kept.add(saved.envelope or b"")
+        agent.store.close()
+
+    assert kept == {*shuffler.received}
+    assert 1 == len(kept)
+
+
 async def test_one_agent_is_one_person_unless_configured(
     agent: Agent, shuffler: MemoryShuffler
 ) -> None:
@@ -171,18 +195,20 @@ _COLUMNS = {
     "schema_version": ["version", "readable_from"],
     "submissions": [
         *("person", "task_digest", "envelope", "local_epsilon", "state"),
-        *("central_epsilon", "delta"),
+        *("central_epsilon", "delta", "coalition_epsilon"),
     ],
     "evidence": [
-        *("person", "task_digest", "leaves", "deadline", "inclusion", "receipt"),
+        *("person", "task_digest", "leaves", "deadline", "inclusion", "receipt", "most_leaves"),
     ],
     "lasting_secret": ["fingerprint"],
     "lasting_answers": ["person", "task_digest", "scope", "text_hash", "permanent_epsilon"],
     "tokens": ["person", "task_digest", "key", "challenge", "pending", "token"],
     "log_evidence": ["task_digest", "refused", "origin", "size", "evidence"],
     "store_id": ["id"],
+    "pinned_relays": ["identity"],
     "charges": [
         *("person", "task_digest", "envelope_hash", "local_epsilon", "central_epsilon", "delta"),
+        "coalition_epsilon",
     ],
     "counted_store": ["id"],
 }
@@ -217,8 +243,9 @@ async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
         assert {name: [c[0] for c in rows.description] for name, rows in read.items()} == _COLUMNS
         rows = [row for table in read.values() for row in table]
         connection.close()
-        # No token or lasting answer is left, nothing was logged, and the counter was not checked.
-        assert len(_COLUMNS) - 5 == len(rows)
+        # No token or lasting answer is left, nothing was logged, the counter was not checked,
+        # and no second shuffler is pinned.
+        assert len(_COLUMNS) - 6 == len(rows)
         assert not [c for row in rows for c in row if c == value or str(value) in str(c)]
         found.append({name for name, form in _forms(value).items() if form in stored})
 

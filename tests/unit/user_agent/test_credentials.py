@@ -84,6 +84,22 @@ def _settings(tmp_path: Path, *, lasting_responses: bool) -> UserAgentSettings:
     )
 
 
+async def test_a_second_shuffler_is_announced_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When it is first pinned, and for each that is pinned."""
+    without = _settings(tmp_path, lasting_responses=False)
+    first, second = (SigningIdentity.generate().public_identity().raw.hex() for _ in range(2))
+    said = []
+    for pinned in (None, first, first, None, second, first):
+        caplog.clear()
+        settings = dataclasses.replace(without, relay_identity=pinned)
+        await (await user_agent.server.start(settings)).stop()
+        said.append(sum("nothing bounds what both learn" in each for each in caplog.messages))
+
+    assert [0, 1, 0, 0, 1, 0] == said
+
+
 def test_a_credential_is_found_by_name_or_is_the_only_one(tmp_path: Path) -> None:
     """Secrets are hexadecimal digits, ID tokens any other text; no error repeats one."""
     path, secret = tmp_path / "credentials.txt", "ab" * 32

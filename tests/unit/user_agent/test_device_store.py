@@ -16,7 +16,7 @@ from user_agent.contribution import PreparedSubmission
 from user_agent.device_store import DeviceStore
 from user_agent.policy import Claim, check_totals
 
-_ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6)
+_ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6, coalition_epsilon=2.0)
 _POLICY = replace(
     generous(SigningIdentity.generate().public_identity()),
     total_local_epsilon_cap=5.0,
@@ -31,7 +31,7 @@ def _task(number: int) -> TaskDigest:
 
 def _envelope(content: bytes = b"envelope") -> Callable[[], PreparedSubmission]:
     return lambda: PreparedSubmission(
-        envelope=content, leaves=(bytes(32),), deadline=1, sampled=False
+        envelope=content, leaves=(bytes(32),), most_leaves=1, deadline=1, sampled=False
     )
 
 
@@ -70,7 +70,7 @@ async def test_answers_at_the_same_time_cannot_both_pass_a_cap(
 
 async def test_every_earlier_answer_counts(store: DeviceStore) -> None:
     """A cap with room for 100 answers refuses the 101st."""
-    small = Claim(local_epsilon=0.125, central_epsilon=1e-3, delta=0.0)
+    small = Claim(local_epsilon=0.125, central_epsilon=1e-3, delta=0.0, coalition_epsilon=0.125)
     check = partial(check_totals, dataclasses.replace(_POLICY, total_local_epsilon_cap=12.5))
     for number in range(100):
         await store.charge("", _task(number), small, check, _envelope())
@@ -118,6 +118,7 @@ _LASTING = Claim(
     local_epsilon=1.0,
     central_epsilon=1.0,
     delta=1e-6,
+    coalition_epsilon=1.0,
     scope_hash=b"state",
     text_hash=b"hash of Ohio",
     permanent_epsilon=2.5,

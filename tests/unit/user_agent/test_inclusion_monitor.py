@@ -9,13 +9,24 @@ import numpy as np
 import pytest
 
 from audit.harness.clock import ManualClock
+from common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context
 from common.crypto.signing import SigningIdentity, envelope_hash, is_valid_receipt
 from common.errors import PeerError, StorageError, UnknownTaskError
-from common.messages.inclusion_proof import InclusionProof, prefix_of, salted, split
+from common.messages.batch import BatchId
+from common.messages.inclusion_proof import (
+    BatchCommitment,
+    InclusionProof,
+    leaf,
+    prefix_of,
+    salted,
+    split,
+)
+from common.messages.submission import split_submission
 from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from common.task_digest import TaskDigest
+from tests.support.chains import RELAY, chain
 from tests.support.devices import agent_of
-from tests.support.leaves import SALT, commitment_over, some_leaves
+from tests.support.leaves import SALT, GrownTree, commitment_over, some_leaves
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
@@ -24,8 +35,9 @@ from user_agent.inclusion_monitor import MAX_CHECKED, InclusionMonitor
 from user_agent.policy import Claim
 
 _CASE = published()
-_CLAIM = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
+_CLAIM = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0, coalition_epsilon=1.0)
 _DAY = 24 * 3600
+_RELAY_KEY = HpkePrivateKey.generate()
 
 
 class Device:
@@ -41,7 +53,11 @@ class Device:
             case,
             self.shuffler,
             clock=self.clock,
-            policy=generous(case.identity.public_identity(), float("inf")),
+            policy=generous(
+                case.identity.public_identity(),
+                float("inf"),
+                relay_identity=RELAY.public_identity(),
+            ),
             check_seconds=100.0,
         )
         self.store = self.agent.store
@@ -214,6 +230,71 @@ async def test_nothing_is_asked_or_kept_if_the_shuffler_samples(tmp_path: Path) 
     device.store.close()
 
 
+@pytest.fixture
+async def chained(tmp_path: Path) -> AsyncIterator[Device]:
+    """Yield a device that has answered a task with two shufflers."""
+    started = Device(tmp_path, published(**chain(relay_key=_RELAY_KEY)))
+    await started.agent.contribute(started.digest, 3, "")
+    yield started
+    started.store.close()
+
+
+async def test_with_two_shufflers_the_second_signs_for_the_layers(chained: Device) -> None:
+    """What the analyzer signs says nothing of them; nor does a tree that is too large."""
+    own = split((await chained.evidence()).leaves)
+    chained.show([*some_leaves(1500), *own])
+    assert InclusionState.UNCHECKED is await chained.check()
+    chained.show([*some_leaves(1500), *own], RELAY)
+    honest, tree = chained.shuffler.commitment, GrownTree(own).tree
+    tree.n_leaves, tree.bits = 2**40, 32
+    signed = BatchCommitment.sign(RELAY, chained.digest, BatchId(bytes(16)), tree, SALT)
+    chained.shuffler.commitment = signed
+    assert InclusionState.UNCHECKED is await chained.check()
+    assert {None} == set(chained.shuffler.asked)
+    chained.shuffler.commitment = honest
+    unpinned = replace(chained.watch, relay_identity=None)
+    chained.clock.seconds += 1000
+    await unpinned.check_due()
+    chained.clock.seconds += 1000
+    await unpinned.check_due()
+    assert {None} == set(chained.shuffler.asked)
+
+    assert InclusionState.COUNTED is await chained.check()
+
+
+async def test_with_two_shufflers_a_lost_layer_is_missing(chained: Device) -> None:
+    """The first shuffler lost it."""
+    chained.show(some_leaves(1500), RELAY)
+
+    assert InclusionState.MISSING is await chained.check()
+
+
+@pytest.mark.parametrize("item", range(4))
+async def test_what_follows_a_submission_depends_on_its_envelope_alone(
+    tmp_path: Path, item: int
+) -> None:
+    """The first shuffler can foretell it, whatever is in the layer: the analyzer knows whose."""
+    device = Device(tmp_path, published(**chain(relay_key=_RELAY_KEY), target_size=5000))
+    await device.agent.contribute(device.digest, item, "")
+    [envelope], context = device.shuffler.received, envelope_context(device.digest)
+    _, layer = split_submission(device.case.shuffler_key.open(envelope, context))
+    assert device.case.task.sent_report_bytes == len(layer)
+    device.show([*some_leaves(1 << 13), leaf(layer)], RELAY)
+    stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert InclusionState.COUNTED is await device.check()
+    await device.agent.resend_pending()
+
+    expected = [None, prefix_of(salted(SALT, leaf(layer)), 5)]
+    assert (expected, [envelope], 1) == (
+        *(device.shuffler.asked, device.shuffler.received),
+        device.shuffler.fetched,
+    )
+    inner = _RELAY_KEY.open(layer, layer_context(device.digest, 1))
+    assert leaf(layer) in stored
+    assert leaf(inner) not in stored
+    device.store.close()
+
+
 async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: Device) -> None:
     """The receipt is verified before it is stored."""
     record = await device.agent.record(device.digest, "")
@@ -229,17 +310,19 @@ async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: De
 
 
 async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) -> None:
-    """The file has no table of evidence."""
+    """The file has no table of evidence; its coalition ε is the local one."""
     device.store.close()
     connection = sqlite3.connect(device.path / "budget.sqlite")
     with connection:
         connection.execute("DROP TABLE evidence")
+        connection.execute("ALTER TABLE submissions DROP COLUMN coalition_epsilon")
         connection.execute("DROP TABLE schema_version")
     connection.close()
     device.store = device.agent.store = DeviceStore(device.path / "budget.sqlite")
     record = await device.agent.record(device.digest, "")
 
     assert ("arrived", "unchecked", b"") == (record.state, record.inclusion, record.receipt)
+    assert _CASE.task.local_epsilon == record.claim.coalition_epsilon
 
 
 async def test_an_answer_with_a_bucket_that_is_never_shown_is_never_counted(
@@ -250,7 +333,7 @@ async def test_an_answer_with_a_bucket_that_is_never_shown_is_never_counted(
     await device.store.keep_leaves(await device.evidence(), b"".join(own))
     device.show(own)
 
-    async def counted(_: InclusionMonitor, leaf: bytes, _commitment: object) -> bool | None:
+    async def counted(_: InclusionMonitor, leaf: bytes, *_of: object) -> bool | None:
         asked.append(leaf)
         return None if leaf == asked[0] else True
 

@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,19 +9,22 @@ from audit.harness.tasks import FAR_FUTURE
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.errors import BudgetError, PolicyError, ProofError
 from common.task.draft import TextDraft
+from tests.support.chains import RELAY, chain
 from tests.support.changed_tasks import changed
 from tests.support.keys import SHUFFLER, signed_key
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
 from tests.support.tasks import PublishedTask, published
-from user_agent.policy import Claim, Policy, check, check_totals
+from user_agent.policy import Claim, Policy, check, check_totals, composed_total, local_total
 
 _NOW = 1_000_000_000.0
 
 
 def _pinning(identity: PublicIdentity, **caps: Any) -> Policy:
     pinned = SHUFFLER.public_identity()
-    caps = {"allow_tasks_without_tokens": True} | caps
+    given = {name: cap for name, cap in caps.items() if "local" in name}  # as large, if not given
+    coalition = {name.replace("local", "coalition"): cap for name, cap in given.items()}
+    caps = {"allow_tasks_without_tokens": True} | coalition | caps
     return Policy(identity=identity, shuffler_identity=pinned, **caps)
 
 
@@ -57,6 +61,43 @@ def test_a_local_epsilon_over_the_cap_is_refused() -> None:
     assert case.task == check(case.signed, digest, _policy(case, cap=math.inf), _NOW)
     with pytest.raises(PolicyError, match="is inf; local_epsilon_cap is 20"):
         check(case.signed, digest, _policy(case, cap=20.0), _NOW)
+
+
+def test_a_task_with_two_shufflers_needs_the_pins_of_both() -> None:
+    """Its local ε is infinite, which the local cap allows; the coalition cap is its own."""
+    case = published(**chain())
+    digest, pinned = case.signed.digest(), RELAY.public_identity()
+    assert math.isinf(case.task.local_epsilon)
+    with pytest.raises(
+        PolicyError, match=r"second shuffler, second\.example; .* set relay_identity"
+    ):
+        check(case.signed, digest, _policy(case), _NOW)
+    with pytest.raises(ProofError, match="relay_key is not signed by the relay identity"):
+        check(
+            case.signed,
+            digest,
+            replace(_policy(case), relay_identity=SHUFFLER.public_identity()),
+            _NOW,
+        )
+    policy = replace(_policy(case), relay_identity=pinned)
+
+    assert case.task == check(case.signed, digest, policy, _NOW)
+    with pytest.raises(
+        PolicyError, match=r"coalition epsilon is .*; coalition_epsilon_cap is 0\.5"
+    ):
+        check(case.signed, digest, replace(policy, coalition_epsilon_cap=0.5), _NOW)
+
+
+def test_with_one_shuffler_the_coalition_cap_is_of_the_local_epsilon() -> None:
+    """Both caps hold."""
+    case = published(local_epsilon=2.0)
+    with pytest.raises(PolicyError, match=r"coalition epsilon is 2\.0; coalition_epsilon_cap is 1"):
+        check(
+            case.signed,
+            case.signed.digest(),
+            replace(_policy(case), coalition_epsilon_cap=1.0),
+            _NOW,
+        )
 
 
 def test_a_claim_that_the_weights_do_not_keep_is_refused() -> None:
@@ -106,7 +147,7 @@ def _totals(**caps: Any) -> Policy:
 
 
 def _claim(local: float = 1.0, central: float = 0.1, delta: float = 1e-6) -> Claim:
-    return Claim(local_epsilon=local, central_epsilon=central, delta=delta)
+    return Claim(local_epsilon=local, central_epsilon=central, delta=delta, coalition_epsilon=local)
 
 
 def test_local_epsilons_add_up_to_their_cap() -> None:
@@ -119,6 +160,29 @@ def test_local_epsilons_add_up_to_their_cap() -> None:
     assert "RESOURCE_EXHAUSTED" == caught.value.status
     message = "total_local_epsilon_cap is 3.0; 2 is spent on 2 tasks, and this one would add 1.25"
     assert f"{message}. To answer, raise total_local" in str(caught.value)
+
+
+_CHAINED = Claim(local_epsilon=math.inf, central_epsilon=0.125, delta=1e-6, coalition_epsilon=0.5)
+
+
+def test_coalition_claims_compose_to_their_cap_and_spare_the_local_total() -> None:
+    """Five of .5 cost 2.5; with one shuffler the local ε adds up with them."""
+    policy = _totals(total_local_epsilon_cap=1.0, total_coalition_epsilon_cap=2.5)
+    check_totals(policy, [_CHAINED] * 4, _CHAINED)
+    check_totals(policy, [_CHAINED] * 3, _claim())
+    assert 0 == local_total([_CHAINED])
+    assert 0.25 == pytest.approx(composed_total([_CHAINED] * 2, 1e-5), abs=1e-3)
+    costs = r"2\.25 is spent on 4 tasks, and this one would add 0\.5 at delta 1e-06"
+    spent = [*[_CHAINED] * 2, _claim(local=0.75), _CHAINED]
+    with pytest.raises(
+        BudgetError, match=rf"total_coalition_epsilon_cap is 2\.5 at delta 0\.0001; {costs}\."
+    ):
+        check_totals(policy, spent, _CHAINED)
+    lowered = replace(policy, total_local_epsilon_cap=0.5)
+    check_totals(lowered, [_claim()], _CHAINED)
+    tiny = replace(policy, total_delta_cap=1.5e-6)
+    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
+        check_totals(tiny, [_CHAINED], _CHAINED)
 
 
 def test_central_claims_compose_to_their_cap() -> None:

@@ -8,7 +8,13 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from common.accounting.claims import check_central_claim, delta_at_claim
-from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
+from common.crypto.hpke import (
+    HpkePrivateKey,
+    envelope_context,
+    layer_context,
+    report_context,
+    split_every,
+)
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import PublicIdentity, is_valid_receipt
 from common.errors import BudgetError, PeerError, PolicyError, WireError
@@ -37,14 +43,16 @@ from tests.vectors.make_transcripts import (
     notes,
 )
 from tests.vectors.odd_signatures import odd_signatures
-from tests.vectors.transcript_cases import ALL
+from tests.vectors.transcript_cases import ALL, CHAINS
 from user_agent.contribution import Contributor
 from user_agent.policy import Claim, check, check_totals
 
-_NAMES: Final = sorted(path.stem for path in FOLDER.glob("transcript-*.json"))
+_NAMES: Final = sorted(
+    path.stem for form in ("transcript", "chain") for path in FOLDER.glob(f"{form}-*.json")
+)
 _QUICK: Final = {
     f"transcript-{name}" for name in ("ddps", "each-item", "fe1", "hashing", "symmetric-unary")
-}
+} | {*CHAINS}
 """Those for which finding the central epsilon takes a moment."""
 
 Transcript = Mapping[str, Any]
@@ -68,12 +76,12 @@ def _task(shown: Transcript) -> Task:
         float(shown["policy"]["local_epsilon_cap"]),
         _pin(shown, "shuffler"),
         _pin(shown, "issuer") if shown["pins"]["issuer"] else None,
+        relay_identity=_pin(shown, "relay") if "relay" in shown["pins"] else None,
         allow_tasks_without_tokens=shown["policy"]["allow_tasks_without_tokens"],
     )
     policy = replace(policy, permanent_responses=shown["policy"]["lasting_responses"])
-    return check(
-        signed_task_from_wire(_answer(shown).task), _digest(shown), policy, float(shown["now"])
-    )
+    signed, now = signed_task_from_wire(_answer(shown).task), float(shown["now"])
+    return check(signed, _digest(shown), policy, now)
 
 
 def _log(shown: Transcript) -> None:
@@ -117,7 +125,9 @@ def _receipt(shown: Transcript) -> None:
 def _inclusion(shown: Transcript) -> str:
     proof = proof_from_wire(ParseDict(shown["inclusion"], shuffler_pb2.GetInclusionResponse()))
     own = bytes.fromhex(shown["leaf"])
-    return "" if proof.includes(own, _pin(shown, "analyzer"), _digest(shown)) else "absent"
+    signer = _pin(shown, "relay" if "relay" in shown["pins"] else "analyzer")
+    most = Task.from_bytes(shown["task"].encode()).most_leaves
+    return "" if proof.includes(own, signer, _digest(shown), most) else "absent"
 
 
 def _token(shown: Transcript) -> None:
@@ -131,6 +141,18 @@ def _token(shown: Transcript) -> None:
     assert stated["token"] == token.hex()
 
 
+def _layer(shown: Transcript) -> None:
+    """Open a report as the relay does, and then as the analyzer."""
+    suite, digest = Task.from_bytes(shown["task"].encode()).suite, _digest(shown)
+    relay, analyzer = (
+        HpkePrivateKey(suite, bytes.fromhex(shown["private_keys"][party]))
+        for party in ("relay", "analyzer")
+    )
+    inner = relay.open(bytes.fromhex(shown["layer"]), layer_context(digest, 1))
+    report = analyzer.open(inner, report_context(digest))
+    assert shown["answers"][0]["reports"][0] == report.hex()
+
+
 _STEPS: Final[Mapping[str, Callable[[Transcript], Any]]] = {
     "task": _task,
     "log": _log,
@@ -139,6 +161,7 @@ _STEPS: Final[Mapping[str, Callable[[Transcript], Any]]] = {
     "receipt": _receipt,
     "inclusion": _inclusion,
     "token": _token,
+    "layer": _layer,
 }
 
 
@@ -155,7 +178,7 @@ def test_the_files_are_what_the_generator_makes(name: str) -> None:
 
 def test_there_is_a_file_for_every_case() -> None:
     """The others hold odd signatures, and edges of buckets."""
-    assert [f"transcript-{name}" for name in sorted(ALL)] == _NAMES
+    assert sorted([*(f"transcript-{name}" for name in ALL), *CHAINS]) == _NAMES
     assert vectors("transcript_signatures") == odd_signatures()
     assert vectors("transcript_edges") == edges()
     assert vectors("transcript_budgets") == budgets()
@@ -186,13 +209,19 @@ def test_the_claims_hold_or_are_refused(step: int) -> None:
 def test_a_cap_below_a_total_refuses_the_last_answer(row: Transcript) -> None:
     """A cap of the total itself does not."""
     *spent, last = (
-        Claim(local_epsilon=float(local), central_epsilon=central, delta=delta)
+        Claim(
+            local_epsilon=(each := float(local)),
+            central_epsilon=central,
+            delta=delta,
+            coalition_epsilon=each,
+        )
         for local, central, delta in row["claims"]
     )
     local, central = float(row["local"]), float(row["central"])
     policy = replace(
         generous(_pin(vectors(_NAMES[0]), "analyzer")),
         total_local_epsilon_cap=local,
+        total_coalition_epsilon_cap=float("inf"),
         total_central_epsilon_cap=central,
         total_delta_cap=row["delta"],
     )
@@ -213,7 +242,8 @@ def test_a_transcript_is_verified_step_by_step(name: str) -> None:
 
     assert shown["task"] == _task(shown).to_bytes().decode()
     assert "" == _inclusion(shown)
-    for step in (_log, _receipt, *([_token] if "token" in shown else [])):
+    more = {"token": _token, "layer": _layer}
+    for step in (_log, _receipt, *(step for name, step in more.items() if name in shown)):
         step(shown)
 
 
@@ -226,12 +256,15 @@ def test_the_same_draws_give_the_same_reports(name: str) -> None:
         HpkePrivateKey(task.suite, bytes.fromhex(shown["private_keys"][party]))
         for party in ("analyzer", "shuffler")
     )
+    relay = shown["private_keys"].get("relay", "")
+    layer = HpkePrivateKey(task.suite, bytes.fromhex(relay)) if relay else None
 
     def opened(envelope: bytes) -> tuple[str, list[str], list[bytes]]:
         plaintext = shuffler.open(envelope, envelope_context(digest))
         submission_id, together = split_submission(plaintext)
-        each = split_every(together, task.sealed_report_bytes)
-        reports = [analyzer.open(one, report_context(digest)).hex() for one in each]
+        each = split_every(together, task.sent_report_bytes)
+        inner = [layer.open(one, layer_context(digest, 1)) for one in each] if layer else each
+        reports = [analyzer.open(one, report_context(digest)).hex() for one in inner]
         return submission_id.hex(), reports, each
 
     for answer in shown["answers"]:

@@ -10,13 +10,19 @@ import pytest
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemDistribution, ItemNoiseRelease
-from common.task.shuffler_spec import RATIO_SUM
+from common.task.shuffler_spec import RATIO_SUM, SummedNoise
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 from tests.support.reductions import geometric_noise
 
 
 def _distribution(noise: ItemDistribution) -> dict[int, float]:
     """Return the probabilities of the noise, computed in exact fractions."""
+    if isinstance(noise, SummedNoise):
+        first, second = map(_distribution, noise.parts)
+        found = dict.fromkeys(range(noise.most + 1), 0.0)
+        for one, other in itertools.product(first, second):
+            found[one + other] += first[one] * second[other]
+        return found
     if isinstance(noise, Binomial):
         chance = Fraction(noise.chance)
         weights = {
@@ -42,6 +48,8 @@ _NOISES: list[ItemDistribution] = [
     geometric_noise(2, 0.5, 0.25, 4),
     geometric_noise(0, 0.5, 0.5, 3),
     geometric_noise(3, 0.25, 0.5, 3),
+    SummedNoise((geometric_noise(1, 0.5, 0.25, 3), geometric_noise(2, 0.25, 0.5, 2))),
+    SummedNoise((geometric_noise(2, 0.125, 0.25, 4), geometric_noise(0, 0.5, 0.5, 1))),
 ]
 
 

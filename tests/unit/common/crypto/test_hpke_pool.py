@@ -84,7 +84,7 @@ def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
 def test_ciphertexts_are_sealed_and_opened_in_order(pool: HpkePool) -> None:
     """A ciphertext that does not open is marked and keeps its place, filled with zeros."""
     key, texts = HpkePrivateKey.generate(), bytes(range(36))
-    sealed = seal_each(key.public_key(), texts, 12, _CONTEXT)
+    sealed = seal_each(key.public_key().sealer(_CONTEXT), texts, 12)
 
     assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
     damaged = sealed[:60] + bytes(60) + sealed[120:]
@@ -93,7 +93,7 @@ def test_ciphertexts_are_sealed_and_opened_in_order(pool: HpkePool) -> None:
     in_worker = pool.open_and(key, list, split_every(damaged, 60), _CONTEXT).result()
     assert [texts[:12], None, texts[24:]] == in_worker
     with pytest.raises(ValueError, match="whole number"):
-        seal_each(key.public_key(), bytes(13), 12, _CONTEXT)
+        seal_each(key.public_key().sealer(_CONTEXT), bytes(13), 12)
     with pytest.raises(ValueError, match="whole number"):
         open_each(key, bytes(61), 60, _CONTEXT)
 

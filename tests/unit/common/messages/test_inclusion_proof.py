@@ -183,7 +183,7 @@ def _proof(leaf: bytes) -> InclusionProof:
 
 
 def _holds(proof: InclusionProof, leaf: bytes) -> bool:
-    return proof.includes(leaf, _ANALYZER.public_identity(), _DIGEST)
+    return proof.includes(leaf, _ANALYZER.public_identity(), _DIGEST, 10**6)
 
 
 def test_a_proof_shows_whether_a_leaf_arrived() -> None:
@@ -234,12 +234,12 @@ def test_every_field_of_a_commitment_is_signed() -> None:
         "root": GrownTree(_LEAVES[1:]).root,
         "signature": bytes(64),
     }
-    _COMMITMENT.verify(_ANALYZER.public_identity(), _DIGEST)
+    _COMMITMENT.verify(_ANALYZER.public_identity(), _DIGEST, 10**6)
     assert list(others) == [field.name for field in dataclasses.fields(_COMMITMENT)]
     for name, value in others.items():
         forged = dataclasses.replace(_COMMITMENT, **{name: value})  # type: ignore[arg-type]
         with pytest.raises(ProofError):
-            forged.verify(_ANALYZER.public_identity(), forged.task_digest)
+            forged.verify(_ANALYZER.public_identity(), forged.task_digest, 10**6)
 
 
 @pytest.mark.parametrize(("n_leaves", "bits"), [(1500, 3), (1500, 1), (511, 1), (10**6, 32)])
@@ -248,7 +248,22 @@ def test_a_tree_of_another_depth_is_refused_though_it_is_signed(n_leaves: int, b
     shaped = dataclasses.replace(_COMMITMENT, n_leaves=n_leaves, bits=bits)
 
     with pytest.raises(ProofError, match=f"has {bits} bits"):
-        shaped.verify(_ANALYZER.public_identity(), _DIGEST)
+        shaped.verify(_ANALYZER.public_identity(), _DIGEST, 10**6)
+
+
+def test_a_signed_tree_of_more_leaves_than_the_batch_can_have_is_refused() -> None:
+    """With 2^40 leaves claimed, a prefix of 32 bits would name one of 100,000."""
+    tree = GrownTree(_LEAVES).tree
+    tree.n_leaves, tree.bits = 2**40, 32
+    signed = BatchCommitment.sign(_ANALYZER, _DIGEST, BatchId(bytes(16)), tree, SALT)
+    pinned = _ANALYZER.public_identity()
+    signed.verify(pinned, _DIGEST, 2**40)
+
+    with pytest.raises(ProofError, match="has 1099511627776 leaves, not 1500 at most"):
+        signed.verify(pinned, _DIGEST, 1500)
+    _COMMITMENT.verify(pinned, _DIGEST, 1500)
+    with pytest.raises(ProofError, match="has 1500 leaves, not 1499 at most"):
+        _proof(_LEAVES[0]).includes(_LEAVES[0], pinned, _DIGEST, 1499)
 
 
 def test_a_tree_of_another_salt_proves_nothing() -> None:

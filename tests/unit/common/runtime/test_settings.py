@@ -9,6 +9,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from analyzer.settings import AnalyzerSettings
 from common.crypto.key_ring import Schedule
+from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError
 from common.runtime.settings import ServiceSettings, load
 from issuer.settings import IssuerSettings
@@ -195,12 +196,14 @@ def _device(tmp_path: Path, line: str) -> UserAgentSettings:
     ("line", "message"),
     [
         *(
-            (f"local_epsilon_cap = {cap}", "local_epsilon_cap is")
+            (f"{name} = {cap}", f"{name} is")
+            for name in ("local_epsilon_cap", "coalition_epsilon_cap")
             for cap in ("0", "-1", "20.5", "nan", "-inf")
         ),
         (f"local_epsilon_cap = {10**400}", "local_epsilon_cap must be within 64 bits"),
         ("total_local_epsilon_cap = 0", "total_local_epsilon_cap must be greater than 0"),
         ("total_local_epsilon_cap = nan", "total_local_epsilon_cap must be greater than 0"),
+        ("total_coalition_epsilon_cap = 0", "total_coalition_epsilon_cap must be greater than 0"),
         ("total_central_epsilon_cap = inf", "total_central_epsilon_cap must be less than inf"),
         ("total_delta_cap = 0", "total_delta_cap must be greater than or equal to 0.000000000001"),
         ("inclusion_check_seconds = 0", "inclusion_check_seconds must be greater than 0"),
@@ -211,11 +214,28 @@ def _device(tmp_path: Path, line: str) -> UserAgentSettings:
     ],
 )
 def test_a_devices_caps_have_ranges(tmp_path: Path, line: str, message: str) -> None:
-    """Only the local caps may be infinite, and only if the file sets them so."""
+    """Only local and coalition caps may be infinite, and only if the file sets them so."""
     with pytest.raises(SettingsError, match=message):
         _device(tmp_path, line)
-    unlimited = _device(tmp_path, "local_epsilon_cap = inf\ntotal_local_epsilon_cap = inf")
-    assert math.inf == unlimited.local_epsilon_cap == unlimited.total_local_epsilon_cap
+    names = [
+        f"{of}{column}_epsilon_cap" for of in ("", "total_") for column in ("local", "coalition")
+    ]
+    unlimited = _device(tmp_path, "".join(f"{name} = inf\n" for name in names))
+    assert {math.inf} == {getattr(unlimited, name) for name in names}
+
+
+def test_no_two_pinned_identities_are_equal(tmp_path: Path) -> None:
+    """A second shuffler that is the first one would protect nobody."""
+    pins = [SigningIdentity.generate().public_identity().raw.hex() for _ in range(3)]
+    analyzer, first, second = pins
+    given = dataclasses.replace(
+        _device(tmp_path, f'relay_identity = "{second}"'),
+        analyzer_identity=analyzer,
+        shuffler_identity=first,
+    )
+    assert pins == [each.raw.hex() for each in given.identities().values()]
+    with pytest.raises(SettingsError, match="relay_identity must be different keys"):
+        dataclasses.replace(given, relay_identity=first).identities()
 
 
 def test_a_device_pins_witnesses_or_allows_unlogged_tasks(tmp_path: Path) -> None:
@@ -270,7 +290,7 @@ _STORE: Final = {"store": "postgresql://user:secret@host/name"}
         ("all", _CLIENT, "coordinator has no use in the role all"),
         ("coordinator", _SERVER | _CLIENT, "coordinator has no use in the role coordinator"),
         ("all", {"store": "mysql://host"}, "store must be postgresql://…"),
-        ("half", {}, "role must be 'all', 'front-end', 'coordinator' or 'worker'"),
+        ("half", {}, "role must be 'all', 'front-end', 'coordinator', 'worker' or 'relay'"),
     ],
 )
 def test_a_role_needs_its_settings(

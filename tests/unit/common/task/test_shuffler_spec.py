@@ -98,7 +98,7 @@ def test_a_shuffler_without_noise_only_permutes() -> None:
 def _probabilities(noise: ItemNoise) -> Any:
     if isinstance(noise, GeometricNoise):
         return noise.probabilities()
-    return stats.binom.pmf(np.arange(noise.most + 1), noise.trials, 0.5)
+    return stats.binom.pmf(np.arange(noise.most + 1), noise.most, 0.5)
 
 
 @pytest.mark.parametrize("sent", [0, 1, 40])

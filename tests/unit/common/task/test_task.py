@@ -100,7 +100,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"views": ()}, "the task has 0 views; the protocol od-hp needs one"),
         ({"views": 2 * _SMALL.views}, "the task has 2 views; the protocol od-hp needs one"),
         ({"shufflers": ()}, "the task lists 0 shufflers"),
-        ({"shufflers": 2 * _SMALL.shufflers}, "this version supports only tasks with one"),
+        ({"shufflers": 2 * _SMALL.shufflers}, "the protocol od-hp hides a user among others"),
         ({"shufflers": _WITH_TWO_NOISES}, "the shuffler has 2 distributions of noise; it must"),
         ({"coalition_epsilon": 1.0}, "coalition_epsilon is 1.0; with one shuffler it must equal"),
         ({"title": "x" * 81}, "title has 81 characters; it may have at most 80"),

@@ -21,7 +21,11 @@ from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 from tests.support.leaves import GrownTree, commitment_over, some_leaves
 
 _MANIFEST = BatchManifest(
-    task_digest=TaskDigest(b"d" * 32), batch_id=BatchId(b"b" * 16), n_users=3, n_reports=6
+    task_digest=TaskDigest(b"d" * 32),
+    batch_id=BatchId(b"b" * 16),
+    n_users=3,
+    n_reports=6,
+    n_dropped=2,
 )
 
 

@@ -1,5 +1,6 @@
 """Messages name the setting, option or command that helps."""
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,30 @@ def test_a_contribution_is_described(*, repeated: bool, sent: bool, words: str) 
     reply = user_agent_pb2.ContributeResponse(repeated=repeated, local_epsilon=4.0, sent=sent)
 
     assert describe_contribution(reply, "shuffledp receipt 00").endswith(words)
+
+
+def test_with_two_shufflers_a_contribution_says_what_has_no_bound() -> None:
+    """The coalition ε is spent, not the local one."""
+    reply = user_agent_pb2.ContributeResponse(local_epsilon=math.inf, coalition_epsilon=1.2)
+
+    spent = "This spends a coalition epsilon of 1.2; both shufflers together: no bound. Check"
+    assert spent in describe_contribution(reply, "shuffledp receipt 00")
+
+
+@pytest.mark.parametrize(
+    ("signer", "inclusion", "words"),
+    [
+        ("analyzer", "counted", "The analyzer signed for all reports"),
+        ("relay", "counted", "That the analyzer got them is only sampled"),
+        ("relay", "missing", "The second shuffler signed for a batch without your answer"),
+        ("relay", "unproven", "No proof long after the deadline"),
+    ],
+)
+def test_a_receipt_says_which_hop_was_checked(signer: str, inclusion: str, words: str) -> None:
+    """With two shufflers the second one signs; what follows is sampled."""
+    receipt = user_agent_pb2.GetReceiptResponse(state="arrived", inclusion=inclusion, signer=signer)
+
+    assert words in printed(partial(show_receipt, receipt), 300)
 
 
 def test_a_task_says_what_it_asks_before_it_is_answered() -> None:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from common.task.shuffler_spec import GeometricNoise
 from deploy.commands.publication import Publication
+from tests.support.chains import FLANKS, chain
 from tests.support.printing import printed
 from tests.support.tasks import published
 from tests.support.tokens import TOKENS, token_spec
@@ -44,6 +46,18 @@ def test_a_task_that_closes_within_minutes_is_published_with_a_warning() -> None
 
     [warning] = hasty.warnings
     assert re.fullmatch(r"the deadline is in 1\d seconds; few devices answer before", warning)
+
+
+def test_a_task_with_two_shufflers_names_the_pin_and_the_cap_that_apply() -> None:
+    """Its local ε is infinite, and no matter."""
+    noise = GeometricNoise(peak=4, left_weight=2**23, right_weight=2**23, most=8)
+    found = Publication(published(**chain(FLANKS), tokens=TOKENS).signed, None)
+    assert ["once relay_identity is set"] == [text[-26:] for text in found.warnings]
+    weak = Publication(published(**chain(FLANKS, noise), tokens=TOKENS).signed, None)
+
+    assert re.search(
+        "coalition epsilon is .*; devices with default .* more than 4", weak.warnings[1]
+    )
 
 
 def test_a_task_without_tokens_is_named_whenever_it_was_published() -> None:

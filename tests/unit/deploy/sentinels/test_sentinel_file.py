@@ -21,6 +21,7 @@ def _answers(count: int) -> list[PreparedSubmission]:
         PreparedSubmission(
             envelope=bytes([number]) * 9,
             leaves=tuple(leaves[2 * number : 2 * number + 2]),
+            most_leaves=2 * count,
             deadline=0,
             sampled=False,
         )

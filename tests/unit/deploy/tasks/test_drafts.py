@@ -8,7 +8,8 @@ import pytest
 from common.errors import TaskError
 from common.task.cluster_dummies import ClusterDummies
 from common.task.domain_spec import EdgesSpec
-from common.task.draft import TaskDraft
+from common.task.draft import RelayDraft, TaskDraft
+from common.task.shuffler_spec import BinomialNoise
 from deploy.tasks import drafts as draft_file
 
 _GOOD = """
@@ -113,6 +114,40 @@ def test_a_table_of_clusters_is_read_back_as_it_was_written(tmp_path: Path) -> N
     assert expected == draft.dummies
     assert draft == _read(tmp_path, draft_file.as_toml(draft))
     assert replace(draft, dummies=None) == _read(tmp_path, _GOOD)
+
+
+_CHAIN: Final = """
+shuffler_name = "first.example"
+[shuffler]
+distribution = "binomial"
+trials = 300
+[relay]
+name = "second.example"
+distribution = "binomial"
+trials = 200
+"""
+
+
+def test_a_draft_with_two_shufflers_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    """The relay's key comes from its operator, as the shuffler's; a wrong key is named."""
+    file = tmp_path / "draft.toml"
+    good = _GOOD.replace("od-hp", "sbin") + _CHAIN
+    file.write_text(good)
+    draft = draft_file.read(file, bytes(32), relay_key=b"relay")
+
+    relay = RelayDraft(name="second.example", key=b"relay", noise=BinomialNoise(trials=200))
+    assert relay == draft.relay
+    assert ("first.example", 300) == (draft.shuffler_name, draft.shuffler.noise.most)
+    file.write_text(draft_file.as_toml(draft))
+    assert draft == draft_file.read(file, bytes(32), relay_key=b"relay")
+    for change, message in (
+        (("trials = 200", "trials = 200\nkey = '00'"), "unknown key of relay: key"),
+        (('name = "second.example"', ""), "missing key of relay: name"),
+        (("trials = 200", "keep_weight = 7"), "unknown key of relay: keep_weight"),
+    ):
+        file.write_text(good.replace(*change))
+        with pytest.raises(TaskError, match=message):
+            draft_file.read(file, bytes(32))
 
 
 def test_a_unit_beyond_ascii_is_read_back(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from common.messages.batch import TaskState
 from deploy.tasks.forecast import DEVICE_CAPS, check_budget, forecast, shortfall, show
 from deploy.tasks.schedule import MAX_ROUNDS, read_series
 from deploy.tasks.task_view import preview
+from tests.support.chains import chain
 from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.printing import printed
 from tests.support.series import template
+from tests.support.tasks import published
 from user_agent.policy import Claim, Policy, check_totals
 
 
@@ -36,7 +38,7 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     spent = [BudgetedRelease.of(earlier, 1700, 3)] * 2
     own = BudgetedRelease.of(task, 1200, 0)
     rounds = series.rounds([], 0.0)
-    caps = dict(zip(DEVICE_CAPS, (4.0, 9.0, 2.0, 1e-4), strict=True))
+    caps = dict(zip(DEVICE_CAPS, (4.0, 9.0, 2.0, 1e-4, 4.0, 100.0), strict=True))
     costs, limits = forecast(task, rounds, 1200, spent, caps)
 
     composed = [
@@ -49,7 +51,7 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     ]
     assert composed == [cost["composed_epsilon"] for cost in costs]
     within = sum(epsilon <= 0.4 for epsilon in composed)
-    policy = generous(SHUFFLER.public_identity())
+    policy = generous(SHUFFLER.public_identity(), total_coalition_epsilon_cap=100.0)
     devices = [
         _rounds_until_refused(
             replace(policy, total_local_epsilon_cap=local, total_central_epsilon_cap=central),
@@ -83,6 +85,23 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     assert not shortfall(lasting, 7)
     lasting[1]["rounds"] = 0
     assert shortfall(lasting, len(costs)).startswith("No round fits a device's local_epsilon_cap")
+
+
+def test_with_two_shufflers_the_coalition_epsilon_stands_for_the_local_one(tmp_path: Path) -> None:
+    """It lasts as long as devices answer; nothing is said of both shufflers but that."""
+    task = published(**chain(), n_min=1000, target_size=2000).task
+    rounds = read_series(template(tmp_path)).rounds([], 0.0)[:3]
+    caps = {**DEVICE_CAPS, "total_central_epsilon_cap": 50.0}
+    costs, limits = forecast(task, rounds, 1200, [], caps)
+    policy = replace(generous(SHUFFLER.public_identity()), total_central_epsilon_cap=50.0)
+
+    assert "device_local_epsilon" not in costs[0]
+    assert task.coalition_epsilon == pytest.approx(costs[0]["device_coalition_epsilon"])
+    names = ["coalition_epsilon_cap", "total_coalition_epsilon_cap"]
+    assert names == [limit["limit"] for limit in limits[1:3]]
+    assert limits[2]["rounds"] == _rounds_until_refused(policy, Claim.of(task))
+    text = printed(lambda console: show(costs, limits, 86400, console))
+    assert "coalition (both shufflers together: no bound)" in text
 
 
 def test_a_forecast_says_that_delta_ends_first(tmp_path: Path) -> None:

@@ -1,18 +1,23 @@
 """A task's parameters, guarantees and state in print."""
 
 import dataclasses
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from common.messages.batch import BatchState, BatchStatus, TaskState
+from common.messages.guarantee import rounded_up
+from common.task.draft import RelayDraft
 from deploy.tasks import task_view
+from deploy.terminal.tables import guarantee_summary
+from tests.support.chains import FLANKS, chain
 from tests.support.example_tasks import listed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.printing import printed
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
-from tests.support.tasks import published
+from tests.support.tasks import draft, published
 
 _SENTINELS = "an operator's sentinels included; n_min must be met without them"
 
@@ -34,6 +39,31 @@ def test_every_protocol_is_described(protocol: str, snapshot: SnapshotAssertion)
     assert snapshot == [
         rows[name] for name in ("values", "mechanism", "dummies by users", "shuffler")
     ]
+
+
+def test_a_task_with_two_shufflers_is_described() -> None:
+    """Each shuffler has a row, and the claim says that either one suffices."""
+    wanted = draft(**chain())
+    unsigned = RelayDraft(name="second.example", key=b"", noise=FLANKS)
+    task = task_view.preview(replace(wanted, relay=unsigned), now=0)
+    rows, claim = dict(task_view.parameter_rows(task)), task_view.describe_claim(task)
+
+    assert "first.example: permutes, adds dummies: geometric" == rows["first shuffler"]
+    assert "second.example: permutes, adds dummies: geometric" == rows["second shuffler"]
+    assert rounded_up(task.coalition_epsilon) == rows["coalition epsilon"]
+    assert "shuffler" not in rows
+    assert "against the analyzer, if both shufflers are honest; epsilon " in claim
+    assert (
+        f"epsilon {rows['coalition epsilon']} against the analyzer and either shuffler together, "
+        "if first.example or second.example is honest"
+    ) in claim
+    assert ["first.example", "second.example"] == [
+        each["name"] for each in task_view.as_json(task)["shufflers"]
+    ]
+    [central, *_] = found = task_view.task_guarantees(task)
+    said = guarantee_summary(central, found, "inf")
+    weaker = rounded_up(found[2].epsilon)
+    assert f"epsilon {weaker} against the analyzer with either shuffler." in said
 
 
 def test_texts_for_people_are_shown_where_they_are_set() -> None:

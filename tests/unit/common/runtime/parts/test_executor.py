@@ -16,6 +16,7 @@ from common.runtime.metrics import Metrics
 from common.runtime.parts.executor import Job, LocalExecutor, PartMetrics, gather
 from shuffler.inclusion import ProofJob
 from shuffler.metrics import METRICS
+from shuffler.relay.layer_jobs import LayerJob
 from shuffler.shuffle_job import ShuffleJob
 from tests.support.scrapes import series_of
 
@@ -87,7 +88,7 @@ async def test_a_part_whose_worker_dies_is_computed_again(
 def test_retries_are_counted_by_the_stages_of_the_jobs() -> None:
     """Each label is the name of a job's method."""
     [row] = [row for row in METRICS if row.name == "shuffledp_parts_retried_total"]
-    methods = {*dir(ShuffleJob), *dir(ProofJob), *dir(CountJob)}
+    methods = {*dir(ShuffleJob), *dir(ProofJob), *dir(CountJob), *dir(LayerJob)}
     assert set() == set(row.labels["stage"]) - methods
 
 

@@ -1,0 +1,84 @@
+"""The gRPC methods of a party that receives batches: wire in, core, wire out."""
+
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import grpc
+
+from common.errors import ShuffleDpError
+from common.messages.inclusion_proof import BatchCommitment
+from common.receiving.receiver import Receiver
+from common.runtime import logs
+from common.task_digest import TaskDigest
+from common.wire.batches import (
+    REPORTS_WANTED,
+    chunk_from_wire,
+    commitment_to_wire,
+    delivery_from_wire,
+    part_from_wire,
+)
+from common.wire.fields import digest_from_wire
+from protos.shuffledp.v1 import analyzer_pb2
+
+
+class ReceivingCore(Protocol):
+    """The core of a party that receives batches."""
+
+    @property
+    def staging(self) -> Receiver[Any]:
+        """Stages the batches."""
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Stage a whole batch, start to use it, and return the commitment; idempotent."""
+
+
+@dataclass
+class DeliveryServicer:
+    """Receives batches; common/runtime/access.py lists from whom."""
+
+    core: ReceivingCore
+
+    async def BeginDelivery(
+        self, request: analyzer_pb2.BeginDeliveryRequest, _context: object
+    ) -> analyzer_pb2.BeginDeliveryResponse:
+        """Begin to receive a permuted batch in parts, or continue."""
+        manifest, n_parts = delivery_from_wire(request)
+        with _logged_refusals(manifest.task_digest):
+            arrived, staged = await self.core.staging.begin(manifest, n_parts)
+        return analyzer_pb2.BeginDeliveryResponse(arrived=arrived, staged=staged)
+
+    async def DeliverPart(
+        self,
+        request_iterator: AsyncIterator[analyzer_pb2.DeliverPartRequest],
+        context: "grpc.aio.ServicerContext[Any, Any]",
+    ) -> analyzer_pb2.DeliverPartResponse:
+        """Receive a part; ask for its reports once its header is accepted."""
+        first = await anext(request_iterator, analyzer_pb2.DeliverPartRequest())
+        part = part_from_wire(first)
+        chunks = (chunk_from_wire(message) async for message in request_iterator)
+        with _logged_refusals(part.task_digest):
+            ask_for_reports = partial(context.send_initial_metadata, REPORTS_WANTED)
+            await self.core.staging.receive(part, chunks, ask_for_reports)
+        return analyzer_pb2.DeliverPartResponse()
+
+    async def FinishDelivery(
+        self, request: analyzer_pb2.FinishDeliveryRequest, _context: object
+    ) -> analyzer_pb2.FinishDeliveryResponse:
+        """Commit to the whole batch, and start to use it."""
+        digest = digest_from_wire(request.task_digest)
+        with _logged_refusals(digest):
+            commitment = await self.core.finish_delivery(digest)
+        return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(commitment))
+
+
+@contextmanager
+def _logged_refusals(digest: TaskDigest) -> Generator[None]:
+    try:
+        yield
+    except ShuffleDpError as error:
+        fields: dict[logs.Field, str] = {"error": type(error).__name__}
+        logs.event("delivery refused", {**fields, "task_digest": digest.hex()}, level="WARNING")
+        raise

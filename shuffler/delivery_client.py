@@ -1,0 +1,131 @@
+"""Calls from a shuffler to the party that it delivers to: the analyzer, or a relay."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc
+
+from common.crypto.signing import PublicIdentity
+from common.errors import CallerError, PeerError, PeerRefusalError
+from common.messages.batch import BatchManifest, BatchPart
+from common.messages.inclusion_proof import BatchCommitment
+from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, FreshChannel, reply
+from common.task_digest import TaskDigest
+from common.wire.batches import (
+    arrived_from_wire,
+    commitment_from_wire,
+    delivery_to_wire,
+    part_to_wire,
+    wants_reports,
+)
+from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, relay_pb2_grpc
+
+T = TypeVar("T")
+_STUBS: Final = {"analyzer": analyzer_pb2_grpc.AnalyzerStub, "relay": relay_pb2_grpc.RelayStub}
+
+
+class NextHop(Protocol):
+    """The methods of the party that a batch is delivered to."""
+
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
+        """Announce a batch; return the arrived parts, and whether it is already staged in full."""
+
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
+        """Deliver a part; the party has stored it durably when this returns."""
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Return the party's commitment to a batch, all of whose parts have arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivingParty:
+    """The party that a batch is delivered to."""
+
+    name: str
+    client: NextHop
+    identity: PublicIdentity
+    """Signs the commitment."""
+
+
+class DeliveryClient:
+    """Client of the next hop; a FreshChannel reopens when the own certificate is renewed."""
+
+    party = "relay"
+    """Name of the next hop's service and in messages."""
+
+    def __init__(self, channel: FreshChannel | grpc.aio.Channel) -> None:
+        self._channel = channel
+
+    @property
+    def _stub(self) -> Any:  # noqa: ANN401  # of either service
+        fresh = (
+            self._channel.current() if isinstance(self._channel, FreshChannel) else self._channel
+        )
+        return _STUBS[self.party](fresh)
+
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
+        """
+        Announce a batch; see `NextHop.begin_delivery`.
+
+        The analyzer composes the population's spent budget, which takes seconds, or minutes after
+        dozens of releases.
+        """
+        request = delivery_to_wire(manifest, n_parts)
+        call = self._stub.BeginDelivery(request, timeout=LONG_DEADLINE)
+        return arrived_from_wire(await self._answer(call))
+
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
+        """
+        Send a part's header, and its reports once the next hop asks for them.
+
+        It answers at once if it refuses the part or already has it. Writing to an answered call
+        would make gRPC report INTERNAL instead of the answer.
+        """
+        silent: list[PeerError] = []
+
+        async def messages() -> AsyncIterator[analyzer_pb2.DeliverPartRequest]:
+            yield part_to_wire(part)
+            try:
+                wanted = await self._wants_reports(call)
+            except PeerError as error:
+                silent.append(error)
+                raise
+            if wanted:
+                for chunk in chunks:
+                    yield analyzer_pb2.DeliverPartRequest(sealed_reports=bytes(chunk))
+
+        call = self._stub.DeliverPart(messages(), timeout=DELIVERY_DEADLINE)
+        try:
+            await self._answer(call)
+        except asyncio.CancelledError:
+            if silent:  # gRPC reports it as a cancelled call
+                raise silent[0] from None
+            raise
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Fetch the commitment, once the next hop has hashed the batch."""
+        request = analyzer_pb2.FinishDeliveryRequest(task_digest=digest)
+        call = self._stub.FinishDelivery(request, timeout=DELIVERY_DEADLINE)
+        return commitment_from_wire((await self._answer(call)).commitment)
+
+    async def _wants_reports(self, call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
+        """Return whether the next hop asks for the reports; raise PeerError if it is late."""
+        try:
+            async with asyncio.timeout(SHORT_DEADLINE):
+                if wants_reports(await call.initial_metadata()):
+                    return True
+                await call.code()
+        except TimeoutError as error:
+            raise PeerError(f"the {self.party} does not respond to a part's header") from error
+        return False
+
+    async def _answer(self, call: Awaitable[T]) -> T:
+        """Wait for a reply; a refused certificate is a PeerError, as a renewed one may pass."""
+        try:
+            return await reply(call, f"the {self.party}")
+        except PeerRefusalError as error:
+            if error.status == CallerError.status:
+                raise PeerError(f"the {self.party} refuses this shuffler's certificate") from error
+            raise

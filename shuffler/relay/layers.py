@@ -1,0 +1,147 @@
+"""
+The batches of a relay, from the delivery of layers to that of its permuted reports.
+
+It commits to all layers before it draws noise, and never permutes another delivery of a task.
+"""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from common.crypto.signing import KeyUse, SignedTask
+from common.errors import ConflictError, DamagedStorageError, WireError
+from common.limits import MAX_UNIX_TIME, MAX_USERS
+from common.messages.batch import BatchManifest
+from common.receiving import delivery_table
+from common.receiving.receiver import Receiver, check_numbers
+from common.runtime import logs
+from common.task.task import Task, cached_task
+from common.task_digest import TaskDigest
+from shuffler.active_batches import ActiveBatch, ActiveBatches
+from shuffler.batch_states import ClosingRule
+from shuffler.delivery import Deliveries
+from shuffler.relay.layer_jobs import HOP, LayerJob, RelayJob
+from shuffler.relay.relay_store import RECEIVED, RelayStore
+from shuffler.shuffle_job import permuted
+from shuffler.storage.batch_seeds import BatchSeeds
+from shuffler.storage.submission_store import StoredBatch
+
+
+@dataclass(kw_only=True)
+class RelayBatches(ActiveBatches):
+    """The batches of a relay, which begin with their delivery; see ActiveBatches."""
+
+    store: RelayStore
+    keep_seconds: float
+    """Seconds after its deadline at which a batch that is not delivered is dropped."""
+    hop: ClassVar[int] = HOP
+    use: ClassVar[KeyUse] = KeyUse.LAYERS
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Return a task; at first use, fetch and check it. Raises the errors of `checked`."""
+        signed = await self.store.task(digest)
+        if signed is None:
+            signed, _ = await self.checked(digest)
+            await self.store.keep_task(signed)
+        return signed
+
+    async def track(self, digest: TaskDigest, *, staged: bool) -> None:
+        """
+        Move a batch from now on, whose delivery has begun, in place of one that it replaces.
+
+        Raises UnknownKeyError if its layers cannot be opened, unless it is `staged`.
+        """
+        stored = await self.store.get(digest)
+        task = await self._parse(cached_task, stored.signed.task_bytes)
+        if not staged:
+            self._private_key(task)
+        self.store.digests[stored.batch_id] = digest
+        self._add(stored, task)
+
+    def _closing_rule(self, task: Task) -> ClosingRule:
+        """Let a delivery that is not complete expire, and a batch be dropped, at the end date."""
+        end = min(task.deadline + self.keep_seconds, MAX_UNIX_TIME)
+        return ClosingRule(n_min=MAX_USERS, target_size=MAX_USERS, deadline=int(end))
+
+
+@dataclass(kw_only=True)
+class Layers(Receiver[LayerJob]):
+    """Stages batches of layers until they are permuted."""
+
+    batches: RelayBatches
+    seeds: BatchSeeds
+
+    def report_bytes(self, task: Task) -> int:
+        """Return the length of a layer."""
+        return task.report_bytes_at(HOP)
+
+    def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
+        """Raise WireError if a batch's numbers contradict its task; n_min protects nobody here."""
+        if manifest.n_dropped:
+            raise WireError(f"n_dropped is {manifest.n_dropped}; a first shuffler drops no report")
+        check_numbers(manifest, task, task.hop(0))
+
+    async def admit(self, manifest: BatchManifest, task: Task) -> None:  # noqa: ARG002  # of any task
+        """Raise ConflictError if noise was drawn for a delivery that the database has lost."""
+        if self.seeds.was_drawn(manifest.task_digest.hex()):
+            raise ConflictError("another batch was delivered for this task, and its noise is drawn")
+
+    async def begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
+        """Begin to receive a batch, or continue. Raises the errors of `track` too."""
+        arrived, staged = await super().begin(manifest, n_parts)
+        await self.batches.track(manifest.task_digest, staged=staged)
+        return arrived, staged
+
+
+@dataclass(kw_only=True)
+class RelayDeliveries(Deliveries):
+    """Moves every batch of a relay to its final state."""
+
+    hop: ClassVar[int] = HOP
+    received: ClassVar[Collection[str]] = RECEIVED
+    layers: Layers
+
+    async def permute(self, batch: ActiveBatch, stored: StoredBatch, seed: bytes) -> StoredBatch:
+        """
+        Open a staged batch's layers, drop repeats, add dummies and permute.
+
+        Raises UnknownKeyError if the key of the layers is lost.
+        """
+        key, layers = self.batches.envelope_key(batch), self.layers
+        delivery = await layers.store.run(delivery_table.find_delivery, batch.digest)
+        if delivery is None:
+            raise DamagedStorageError("the delivery of a batch is missing in the database")
+        received, n_distinct = await layers.merged(delivery.manifest)
+        job = await asyncio.to_thread(
+            RelayJob.plan,
+            batch_id=batch.batch_id,
+            task_bytes=batch.signed.task_bytes,
+            n_users=stored.n_users,
+            key=batch.key,
+            seed=seed,
+            blocks=self.blocks,
+            hop=HOP,
+            n_openings=received.n_openings,
+        )
+        raw = key.private_bytes()
+        opening = replace(received, private_key=raw, n_opened_parts=job.n_parts)
+        try:
+            opened = await self.executor.run(LayerJob.open, opening, range(job.n_openings))
+            arrived, n_reports, seconds = await permuted(job, self.executor)
+        except DamagedStorageError:
+            layers.forget_merged(delivery.manifest)
+            raise
+        unreadable, repeated = (sum(each) for each in zip(*opened, strict=True))
+        repeated += arrived[0] + received.n_reports - n_distinct
+        n_dropped = unreadable + repeated
+        if n_reports != received.n_reports - n_dropped + job.n_dummies:
+            raise DamagedStorageError(
+                f"{received.n_reports} layers arrived and {n_dropped} were dropped; "
+                f"{n_reports - job.n_dummies} were permuted"
+            )
+        self.metrics.record_dropped(unreadable=unreadable, repeated=repeated)
+        if n_dropped:
+            fields = logs.batch_fields(batch.digest, batch.batch_id)
+            logs.event("layers dropped", {**fields, "refused": n_dropped}, level="WARNING")
+        return replace(stored, n_reports=n_reports, n_dropped=n_dropped, shuffle_seconds=seconds)

@@ -1,0 +1,124 @@
+"""
+The relay's database in one SQLite file: tasks, deliveries, and the states of their batches.
+
+A task's row outlives its batch, so that no second delivery of it is ever accepted.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from common.crypto.signing import SignedTask
+from common.errors import ConflictError
+from common.messages.batch import BatchId, BatchState
+from common.receiving import delivery_table
+from common.receiving.received_job import ARRIVED, MERGED, SPLIT
+from common.runtime.blocks import Blocks
+from common.runtime.database import Database, Schema
+from common.task_digest import TaskDigest
+from shuffler.batch_states import FINAL_STATES
+from shuffler.relay.layer_jobs import OPENED
+from shuffler.storage.submission_store import BatchStore, StoredBatch
+
+RECEIVED: Final = (ARRIVED, SPLIT, MERGED, OPENED)
+"""Subfolders of a batch that arrived, which are deleted once it is permuted."""
+_STEPS: Final = (
+    """
+CREATE TABLE IF NOT EXISTS tasks (
+    task_digest BLOB PRIMARY KEY,
+    task BLOB NOT NULL,
+    signature BLOB NOT NULL
+) WITHOUT ROWID;
+"""
+    + delivery_table.schema(
+        "tasks",
+        "state TEXT NOT NULL DEFAULT 'closed', n_sent INTEGER NOT NULL DEFAULT 0, "
+        "n_lost INTEGER NOT NULL DEFAULT 0, shuffle_seconds REAL NOT NULL DEFAULT 0",
+    )
+    + delivery_table.BY_LENGTH
+    + delivery_table.DROPPED
+    # A batch is closed when it is staged, in the transaction that stores its commitment.
+    + """
+CREATE VIEW relayed AS SELECT
+    batch_id, task_digest, task, signature,
+    CASE WHEN staged OR state != 'closed' THEN state ELSE 'collecting' END AS state,
+    staged * n_users AS n_users, n_sent, by_length, shuffle_seconds, n_lost
+FROM batches JOIN tasks USING (task_digest);
+""",
+)
+_FINAL: Final = ", ".join(f"'{state.value}'" for state in FINAL_STATES)
+
+
+def check_kept(connection: sqlite3.Connection, digest: TaskDigest) -> None:
+    """Raise ConflictError if the batch of a task has ended."""
+    query = f"SELECT state FROM relayed WHERE task_digest = ? AND state IN ({_FINAL})"  # noqa: S608
+    ended = connection.execute(query, (digest,)).fetchone()
+    if ended is not None:
+        raise ConflictError(f"the task's batch is {ended[0]} at this relay: no other is accepted")
+
+
+def kept(connection: sqlite3.Connection) -> Collection[BatchId]:
+    """Return the batches that have not ended."""
+    query = f"SELECT batch_id FROM relayed WHERE state NOT IN ({_FINAL})"  # noqa: S608
+    return {BatchId(batch_id) for (batch_id,) in connection.execute(query)}
+
+
+class RelayStore(BatchStore):
+    """The relay's database; see BatchStore."""
+
+    BATCHES = (
+        "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_sent, "
+        "by_length, shuffle_seconds, n_lost FROM relayed"
+    )
+    STATES = "SELECT batch_id, CAST(state AS BLOB) FROM relayed"
+
+    def __init__(self, path: Path, blocks: Blocks) -> None:
+        self.database = Database(path, Schema(steps=_STEPS))
+        super().__init__(self.database)
+        self._blocks = blocks
+        self.digests: dict[BatchId, TaskDigest] = {}
+        """Tasks of the batches, as of the last look at their states."""
+
+    async def task(self, digest: TaskDigest) -> SignedTask | None:
+        """Look up a task; None if it is not kept."""
+        query = "SELECT task, signature FROM tasks WHERE task_digest = ?"
+        rows = await self.database.fetch(query, digest)
+        return SignedTask(task_bytes=rows[0][0], signature=rows[0][1]) if rows else None
+
+    async def keep_task(self, signed: SignedTask) -> None:
+        """Keep a task."""
+        row = (signed.digest(), signed.task_bytes, signed.signature)
+        await self.database.fetch("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?)", *row)
+
+    async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:  # noqa: ARG002  # the sender's id
+        """Return the batch of a task, once its delivery has begun."""
+        await self.keep_task(signed)
+        return await self.get(signed.digest())
+
+    async def states(self) -> dict[BatchId, BatchState | None]:
+        """Return the state of every batch; see `BatchStore.states`."""
+        rows = await self.database.fetch("SELECT batch_id, task_digest FROM batches")
+        self.digests |= {BatchId(batch_id): TaskDigest(digest) for batch_id, digest in rows}
+        return await super().states()
+
+    async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
+        return await self.database.run(_set_state, batch, state)
+
+    async def clean_up(self, batch_id: BatchId) -> None:
+        """Delete what arrived of a batch; see `BatchStore.clean_up`."""
+        for subfolder in RECEIVED:
+            await asyncio.to_thread(self._blocks.delete, f"{batch_id.hex()}/{subfolder}")
+
+
+def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
+    query = "SELECT n_users FROM relayed WHERE batch_id = ? AND state = ?"
+    found = connection.execute(query, (batch.batch_id, batch.state.value)).fetchone()
+    n_users = batch.check_moved(found, state)
+    connection.execute(
+        "UPDATE batches SET state = ?, n_sent = ?, n_lost = ?, shuffle_seconds = ? "
+        "WHERE batch_id = ?",
+        (state.value, batch.n_reports, batch.n_dropped, batch.shuffle_seconds, batch.batch_id),
+    )
+    return n_users

@@ -1,0 +1,111 @@
+"""Two shufflers' servers over TLS, from devices' submissions to the result."""
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import pytest
+
+from common.crypto.signing import PublicIdentity
+from common.errors import PeerError, PeerRefusalError, SettingsError
+from common.messages.batch import BatchId, BatchManifest
+from common.runtime.clock import SystemClock
+from common.runtime.rpc import open_channel
+from common.runtime.tls import development_files
+from common.task.draft import RelayDraft
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from common.wire.batches import proof_from_wire
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffler.delivery_client import DeliveryClient
+from shuffler.server import start
+from shuffler.settings import ShufflerSettings
+from tests.support.chains import FLANKS, chain
+from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk
+from tests.support.services import Services
+
+_USERS = 5
+
+
+def _relay_settings(services: Services, path: Path, **changes: object) -> ShufflerSettings:
+    fields = {
+        "role": "relay",
+        "state_directory": path,
+        "tls_directory": services.directory / "tls",
+        "analyzer": services.analyzer.address,
+        "analyzer_identity": services.identity,
+        "opening_processes": 1,
+        "key_lifetime_days": 0,
+    }
+    return ShufflerSettings(**fields | changes)  # type: ignore[arg-type]
+
+
+async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
+    """The first relays the second's commitment to devices; only it may call the second."""
+    services, state = Services(tmp_path), tmp_path / "relay"
+    await services.start_analyzer()
+    relay = await start(_relay_settings(services, state))
+    pinned = (state / "identity.pub").read_text()
+    await services.start_shuffler(relay=relay.address, relay_identity=pinned)
+    await services.start_user_agent(relay_identity=pinned)
+    key = bytes.fromhex((state / "relay.pub").read_text())
+    second = RelayDraft(name="second.example", key=key, noise=FLANKS)
+    fields = chain() | {"relay": second, "domain_size": 6, "n_min": _USERS, "target_size": _USERS}
+    signed = await services.publish(**fields)
+    told = await contribute(services, signed, "Ada")
+    await submit_bulk(services, signed, envelopes(signed, _USERS - 1))
+    result = await result_of(services, signed)
+    question = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="Ada")
+    async with services.stubs() as (agent, _, _analyzer), asyncio.timeout(DEADLINE):
+        while (seen := await agent.GetReceipt(question, timeout=DEADLINE)).inclusion == "unchecked":
+            await asyncio.sleep(0.05)
+
+    assert told.coalition_epsilon == Task.from_bytes(signed.task_bytes).coalition_epsilon
+    assert ("counted", "relay") == (seen.inclusion, seen.signer)
+    assert (_USERS, 0) == (result.n_users, sum(result.refused.values()))
+    assert 2 * 6 * 50 + _USERS >= result.n_reports > 6 * 25
+    request = shuffler_pb2.GetInclusionRequest(task_digest=signed.digest(), prefix=bytes(4))
+    async with services.stubs() as (_, shuffler, _analyzer):
+        proof = proof_from_wire(await shuffler.GetInclusion(request, timeout=DEADLINE))
+    identity = PublicIdentity.from_hex(pinned, "relay_identity")
+    most = Task.from_bytes(signed.task_bytes).most_leaves
+    proof.commitment.verify(identity, TaskDigest(signed.digest()), most)
+    other = BatchManifest(
+        task_digest=signed.digest(), batch_id=BatchId(bytes(16)), n_users=_USERS, n_reports=150
+    )
+    for name, error, sentence in (
+        ("shuffler", PeerRefusalError, "one task, one release"),
+        ("relay", PeerError, "the relay refuses this shuffler's certificate"),
+    ):
+        own = development_files(tmp_path / "tls", name, SystemClock()).read()
+        async with open_channel(relay.address, "relay", own.authority, own=own) as channel:
+            with pytest.raises(error, match=sentence):
+                await DeliveryClient(channel).begin_delivery(other, 1)
+    await relay.stop()
+    for party in (services.user_agent, services.shuffler, services.analyzer):
+        await party.stop()
+
+
+async def test_a_shuffler_without_a_relay_refuses_tasks_with_two(shared_services: Services) -> None:
+    """Devices learn why, before anybody answers."""
+    signed = await shared_services.publish(**chain(), n_min=3, target_size=3)
+    status, message = await refusal(submit_bulk(shared_services, signed, envelopes(signed, 1)))
+
+    assert (grpc.StatusCode.INVALID_ARGUMENT.name, True) == (status, "setting relay" in message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"http_listen": "127.0.0.1:0"}, "http_listen has no use in the role relay"),
+        ({"relay": "127.0.0.1:1", "relay_identity": "00" * 32}, "relay has no use in the role"),
+        ({"role": "all", "relay": "127.0.0.1:1"}, "relay and relay_identity go together"),
+        ({"executor": "tls://127.0.0.1:1"}, "the role relay needs coordinator_listen"),
+    ],
+)
+def test_settings_without_a_use_are_refused(
+    shared_services: Services, tmp_path: Path, changes: dict[str, str], sentence: str
+) -> None:
+    """A relay takes no submissions."""
+    with pytest.raises(SettingsError, match=sentence):
+        _relay_settings(shared_services, tmp_path, **changes)
