@@ -18,7 +18,14 @@ export type Inclusion = "unchecked" | "counted" | "missing" | "sampled" | "unpro
 export interface Claim {
   readonly localEpsilon: number;
   readonly centralEpsilon: number;
+  /** Against the analyzer with one of two shufflers; with one shuffler, or if absent, the local ε. */
+  readonly coalitionEpsilon?: number;
   readonly delta: number;
+}
+
+/** Return whether two shufflers hide an answer: its reports carry no noise of their own. */
+export function hasRelay({ localEpsilon, coalitionEpsilon = localEpsilon }: Claim): boolean {
+  return coalitionEpsilon < localEpsilon;
 }
 
 /** One answer; plain data, with bytes in base64. */

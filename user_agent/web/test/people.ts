@@ -79,6 +79,8 @@ async function sharedSettings(): Promise<Omit<DeviceSettings, "store">> {
       allowTasksWithoutTokens: false,
       localEpsilonCap: Number.POSITIVE_INFINITY,
       totalLocalEpsilonCap: Number.POSITIVE_INFINITY,
+      coalitionEpsilonCap: Number.POSITIVE_INFINITY,
+      totalCoalitionEpsilonCap: Number.POSITIVE_INFINITY,
       totalCentralEpsilonCap: 100,
       totalDeltaCap: 1e-4,
       checkingQuorum: plan.quorum,
