@@ -1,1 +1,1 @@
-import{a}from"./chunk-7UH2PGVJ.js";export{a as messages};
+import{a}from"./chunk-LRFV2P63.js";export{a as messages};

@@ -1,6 +1,6 @@
 /** What a person is told before answering: what leaves the device, and how it is protected. */
 
-import type { Claim } from "../src/account";
+import { type Claim, hasRelay } from "../src/account";
 import { roundedUp, shareOf } from "../src/decimal";
 import type { CheckedTask } from "../src/device";
 import { centralTotal, coalitionTotal, localTotal } from "../src/policy";
@@ -131,6 +131,7 @@ export function spending(
       ],
       "figures",
     ),
+    after.some(hasRelay) ? paragraph(word("account_relay")) : null,
     paragraph(word("account_limit")),
     isPersistent ? null : paragraph(word("account_forgets")),
   );

@@ -24,9 +24,8 @@ export interface Claim {
 }
 
 /** Return whether two shufflers hide an answer: its reports carry no noise of their own. */
-export function hasRelay({ localEpsilon, coalitionEpsilon = localEpsilon }: Claim): boolean {
-  return coalitionEpsilon < localEpsilon;
-}
+export const hasRelay = ({ localEpsilon, coalitionEpsilon = localEpsilon }: Claim) =>
+  coalitionEpsilon < localEpsilon;
 
 /** One answer; plain data, with bytes in base64. */
 export interface Answer {
@@ -38,6 +37,8 @@ export interface Answer {
   readonly envelope: string;
   readonly envelopeHash: string;
   readonly leaves: string;
+  /** Maximum number of leaves of the batch; answers of earlier versions have none. */
+  readonly mostLeaves?: number;
   readonly deadline: number;
   readonly receipt: string;
   /** The token key in hexadecimal, empty without tokens. */
@@ -55,6 +56,7 @@ export interface Answer {
 export interface NewAnswer {
   readonly envelope: Bytes;
   readonly leaves: readonly Bytes[];
+  readonly mostLeaves: number;
   /** Whether the task lets the shuffler drop reports, so that a missing one proves nothing. */
   readonly isSampled: boolean;
   readonly deadline: number;
@@ -114,6 +116,7 @@ export class Account {
         envelope: toBase64(fresh.envelope),
         envelopeHash: toHex(await sha256(fresh.envelope)),
         leaves: toBase64(knownHex(leaves.join(""))),
+        mostLeaves: fresh.mostLeaves,
         deadline: fresh.deadline,
         receipt: "",
         tokenKey,

@@ -12,7 +12,7 @@ import {
   utf8,
 } from "../src/bytes";
 import { sha256 } from "../src/crypto/hashes";
-import { ANALYZER, layerContext, SHUFFLER, sealContext } from "../src/crypto/hpke";
+import { ANALYZER, RELAY, SHUFFLER, sealContext } from "../src/crypto/hpke";
 import { Identity } from "../src/crypto/signing";
 import { Device } from "../src/device";
 import { SettingsError, type ShuffleDpError } from "../src/errors";
@@ -46,7 +46,7 @@ async function opened(parties: Parties, envelope: string): Promise<string[]> {
   const size = task.mechanism.reportBytes + 48 * task.shufflers.length;
   const inside = async (layer: Bytes) => {
     if (!task.relay) return layer;
-    return open(task.suite, hex(keys.relay), layerContext(parties.digest, 1), layer);
+    return open(task.suite, hex(keys.relay), sealContext(RELAY, parties.digest, 1), layer);
   };
   const sealed = await Promise.all(splitEvery(plaintext.slice(16), size).map(inside));
   return Promise.all(sealed.map(async (one) => toHex(await opening(keys.analyzer, ANALYZER, one))));
@@ -265,6 +265,7 @@ describe("a device", { concurrency: 24 }, () => {
       const plaintext = await open(suite, hex(shuffler), info, knownBase64(envelope));
       assert.equal(answer.leaves, toBase64(await leafOf(plaintext.slice(16))));
       assert.equal(answer.claim.coalitionEpsilon, 2.07967);
+      assert.equal(answer.mostLeaves, 20_001_000 + 5 * 90); // most_leaves of the Python device
 
       const [leaf] = parties.shown.answers[0].leaves;
       const find = () => device.account.find(parties.shown.digest);
@@ -336,8 +337,9 @@ describe("a device", { concurrency: 24 }, () => {
 
   test("an answer is found counted, missing, or not yet proven", () =>
     withParties("grr", async (parties) => {
-      const { answers, inclusion } = parties.shown;
-      const device = await parties.device();
+      const { answers, inclusion, pins } = parties.shown;
+      const policy = await parties.policy({ relay: Identity.fromHex(pins.issuer) }); // signs nothing
+      const device = await parties.device({ policy });
       await device.contribute(parties.digest, 1);
       const changes = { leaves: toBase64(concat(...answers[0].leaves.map(hex))) };
       await device.account.change(parties.shown.digest, changes);

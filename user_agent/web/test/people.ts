@@ -28,6 +28,7 @@ interface Plan {
   readonly issuer: string;
   readonly analyzerIdentity: string;
   readonly shufflerIdentity: string;
+  readonly relayIdentity?: string;
   readonly issuerIdentity: string;
   /** All are trusted to check claims. */
   readonly witnesses: readonly string[];
@@ -75,6 +76,7 @@ async function sharedSettings(): Promise<Omit<DeviceSettings, "store">> {
     policy: {
       analyzer,
       shuffler: Identity.fromHex(plan.shufflerIdentity),
+      relay: plan.relayIdentity ? Identity.fromHex(plan.relayIdentity) : null,
       issuer: Identity.fromHex(plan.issuerIdentity),
       allowTasksWithoutTokens: false,
       localEpsilonCap: Number.POSITIVE_INFINITY,

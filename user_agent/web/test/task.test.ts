@@ -81,6 +81,19 @@ test("what would make the shuffler or a reader stumble is refused", () => {
   }
 });
 
+test("neither of two shufflers may drop reports", () => {
+  const { task } = vectors("chain-sageo");
+  const keys = [...task.matchAll(/"key":/g)].map(({ index }) => index);
+  assert.equal(keys.length, 2);
+  for (const at of keys) {
+    const text = `${task.slice(0, at)}"keep_weight":"5",${task.slice(at)}`;
+    assert.throws(
+      () => parseTask(utf8(text)),
+      (error) => (error as TaskError).key === "shuffler_of_protocol",
+    );
+  }
+});
+
 test("chains that protect nobody, and views with unlike noise, are refused by name", () => {
   const { task } = vectors("transcript-hierarchy");
   const { shufflers } = JSON.parse(task);

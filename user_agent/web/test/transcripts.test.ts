@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Bytes, concat, knownBase64, toHex, utf8 } from "../src/bytes";
 import { drawReports, prepare } from "../src/contribution";
-import { ANALYZER, layerContext, SHUFFLER, sealContext, sealer } from "../src/crypto/hpke";
+import { ANALYZER, RELAY, SHUFFLER, sealContext, sealer } from "../src/crypto/hpke";
 import { Identity, isValidReceipt, verifyTask } from "../src/crypto/signing";
 import { PendingToken, tokenChallenge } from "../src/crypto/tokens";
 import { PeerError, PolicyError, ShuffleDpError, WireError } from "../src/errors";
@@ -129,9 +129,12 @@ async function layered(shown: Transcript): Promise<void> {
   const { suite } = parseTask(utf8(shown.task));
   const digest = hex(shown.digest);
   const { relay, analyzer } = shown.private_keys;
-  const inner = await open(suite, hex(relay), layerContext(digest, 1), hex(shown.layer)).catch(
-    (cause) => Promise.reject(new WireError("key_seals_nothing", {}, { cause })),
-  );
+  const inner = await open(
+    suite,
+    hex(relay),
+    sealContext(RELAY, digest, 1),
+    hex(shown.layer),
+  ).catch((cause) => Promise.reject(new WireError("key_seals_nothing", {}, { cause })));
   const report = await open(suite, hex(analyzer), sealContext(ANALYZER, digest), inner);
   assert.equal(toHex(report), shown.answers[0].reports[0]);
 }
@@ -201,7 +204,8 @@ for (const name of answered) {
       const together = (key: Bytes, info: Bytes, all: Bytes[]) =>
         Promise.all(all.map((one) => seal(key, info, one)));
       let sealed = await together(task.analyzerKey, sealContext(ANALYZER, digest), reports);
-      if (task.relay) sealed = await together(task.relay.key, layerContext(digest, 1), sealed);
+      if (task.relay)
+        sealed = await together(task.relay.key, sealContext(RELAY, digest, 1), sealed);
       const plaintext = concat(hex(answer.submission_id), ...sealed);
       const envelope = await seal(task.shuffler.key, sealContext(SHUFFLER, digest), plaintext);
       assert.equal(keys.length, 0);

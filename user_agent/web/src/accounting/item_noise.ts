@@ -64,10 +64,9 @@ export function geometricDelta(noises: readonly GeometricNoise[], keep: number, 
     before = Math.max(before, (masses[at - 1] ?? 0) / mass);
     return 1 - keep + keep * before;
   });
-  const error =
-    2 * TABLE_ERROR + (Math.min(rows.length, columns.length) + EXTRA_ROUNDINGS) * 2 ** -52;
+  const roundings = (Math.min(rows.length, columns.length) + EXTRA_ROUNDINGS) * 2 ** -52;
   const certain = keep * (masses.at(-1) ?? 0) + 2 * (one.rest + other.rest) + LOST_TO_UNDERFLOW;
-  return excess(ratios, masses, certain * MARGIN, epsilon, error);
+  return excess(ratios, masses, certain * MARGIN, epsilon, 2 * TABLE_ERROR + roundings);
 }
 
 /** Tabulate the likely values, which are one stretch, and sum the probability of the rest. */
@@ -76,10 +75,8 @@ function table({ leftWeight, rightWeight, peak, most }: GeometricNoise) {
   const [below, above] = [Math.log(left), Math.log(right)];
   const beyond = (right * Math.expm1((most - peak) * above)) / (1 - right);
   const total = Math.exp(peak * below) - Math.expm1(peak * below) / (1 - left) - beyond;
-  const all = Float64Array.from(
-    { length: most + 1 },
-    (_, z) => Math.exp(z < peak ? (peak - z) * below : (z - peak) * above) / total,
-  );
+  const log = (z: number) => (z < peak ? (peak - z) * below : (z - peak) * above);
+  const all = Float64Array.from({ length: most + 1 }, (_, z) => Math.exp(log(z)) / total);
   const rest = all.reduce((sum, mass) => sum + (mass > CUT ? 0 : mass), 0);
   return { masses: all.filter((mass) => mass > CUT), rest };
 }

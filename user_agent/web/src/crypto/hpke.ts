@@ -39,16 +39,12 @@ const USER_AGENT = 1;
 /** Recipients, each one byte of the context. */
 export const SHUFFLER = 2;
 export const ANALYZER = 3;
-const RELAY = 4;
+export const RELAY = 4;
 
-/** Return HPKE's `info`: label, sender, recipient and task digest. */
-export function sealContext(recipient: number, digest: Bytes): Bytes {
-  return concat(utf8("shuffledp v1 seal"), Uint8Array.of(USER_AGENT, recipient), digest);
-}
-
-/** Return the `info` of a layer to the shuffler at this place, which is counted from 0. */
-export function layerContext(digest: Bytes, hop: number): Bytes {
-  return concat(sealContext(RELAY, digest), Uint8Array.of(hop));
+/** Return HPKE's `info`: label, sender, recipient, task digest, and for a relay its place, 1. */
+export function sealContext(recipient: number, digest: Bytes, ...place: number[]): Bytes {
+  const parties = Uint8Array.of(USER_AGENT, recipient);
+  return concat(utf8("shuffledp v1 seal"), parties, digest, Uint8Array.from(place));
 }
 
 /**

@@ -81,7 +81,7 @@ export class InclusionMonitor {
     const outcome = await proven(async (): Promise<Inclusion> => {
       const { commitment } = await this.shuffler.inclusion(digest, null);
       const signer = hasRelay(answer.claim) ? this.pinned.relay : this.pinned.analyzer;
-      await verifyCommitment(commitment, signer, digest);
+      await verifyCommitment(commitment, signer, digest, answer.mostLeaves);
       for (const leaf of shuffle(leavesOf(answer), this.uniform)) {
         const isCounted = await proven(() => this.#isCounted(leaf, commitment, digest));
         if (isCounted === null) return "unchecked";

@@ -44,13 +44,15 @@ function salted(commitment: BatchCommitment, leaf: Bytes): Promise<Bytes> {
   return taggedHash(SALTED, commitment.salt, leaf);
 }
 
-/** Raise ProofError for another task, a wrong depth or a wrong signature. */
+/** Raise ProofError for another task, too many leaves to hide one, a wrong depth or signature. */
 export async function verifyCommitment(
   commitment: BatchCommitment,
   signer: Identity | null | undefined,
   digest: Bytes,
+  most = Number.POSITIVE_INFINITY,
 ): Promise<void> {
   if (!equal(commitment.taskDigest, digest)) throw new ProofError("commitment_of_another_task");
+  if (commitment.leaves > most) throw new ProofError("commitment_leaves", { most });
   if (commitment.bits !== bitsFor(commitment.leaves)) throw new ProofError("commitment_depth");
   const isSigned = await signer?.signed(
     "shuffledp v1 batch commitment",

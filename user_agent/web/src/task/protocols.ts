@@ -25,8 +25,6 @@ export interface ProtocolRow {
   readonly buckets: number;
   /** Whether the central ε relies on the shuffler; if not, it is the local ε. */
   readonly isAmplified: boolean;
-  /** Whether tasks may have two shufflers: each then adds noise that hides a user alone. */
-  readonly isChained: boolean;
 }
 
 const FIXED = ["fixed", "fractional"] as const;
@@ -42,7 +40,6 @@ function row(mechanism: MechanismName, own: Partial<ProtocolRow> = {}): Protocol
     isBinary: false,
     buckets: 0,
     isAmplified: true,
-    isChained: false,
     ...own,
   };
 }
@@ -65,7 +62,7 @@ export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["mixdump", row("grr", { dummies: FIXED })],
   ["od-hp", row("local-hashing", { localNoise: "optional", dummies: RANDOM })],
   ["fe1", row("local-hashing", { localNoise: "none", dummies: FIXED })],
-  ["sbin", row("grr", { localNoise: "none", noise: "binomial", samples: true, isChained: true })],
-  ["sageo", row("grr", { localNoise: "none", noise: "geometric", samples: true, isChained: true })],
+  ["sbin", row("grr", { localNoise: "none", noise: "binomial", samples: true })],
+  ["sageo", row("grr", { localNoise: "none", noise: "geometric", samples: true })],
   ["hybrid", row("grr", { noise: "geometric" })],
 ]);

@@ -142,7 +142,8 @@ function checkProtocol(task: Task): void {
   const isNone = dummies.distribution === "fixed" && dummies.lengths[0] === 0;
   const fits = row.dummies.length ? row.dummies.includes(dummies.distribution) : isNone;
   ensure(fits, "dummies_of_protocol", { protocol });
-  ensure(relay === null || row.isChained, "chain_of_protocol", { protocol });
+  const hidesAlone = row.noise !== "none" && row.localNoise === "none";
+  ensure(relay === null || hidesAlone, "chain_of_protocol", { protocol });
   const areOwn = noises.every((noise) => noise.distribution === row.noise);
   const isKept = task.keep === 1 || (row.samples && relay === null);
   ensure(areOwn && isKept, "shuffler_of_protocol", { protocol });
