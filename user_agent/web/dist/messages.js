@@ -1,1 +1,1 @@
-import{a}from"./chunk-LRFV2P63.js";export{a as messages};
+import{a}from"./chunk-ZOLWF6VN.js";export{a as messages};

@@ -1,10 +1,9 @@
 /** Check a task, even a signed one, and its cost against the device's own limits: policy.py. */
 
-import { type Claim, hasRelay } from "./account";
-import { deltaAtClaim, deltaOfCoalition } from "./accounting/claims";
+import { type Claim, coalitionOf, hasRelay } from "./account";
 import { checkKey, ENVELOPE_KEY, type Identity, RELAY_KEY, TOKEN_KEY } from "./crypto/signing";
 import { roundedUp, sumUpper } from "./decimal";
-import { BudgetError, PolicyError } from "./errors";
+import { BudgetError, loadPart, PolicyError } from "./errors";
 import { keepsPromise, mechanismOf } from "./mechanisms/registry";
 import type { Task } from "./task/task";
 
@@ -63,6 +62,7 @@ export async function checkTask(
   if (!keepsPromise(task.mechanism, factors, task.localEpsilon)) {
     throw new PolicyError("false_local_claim", { epsilon: task.localEpsilon });
   }
+  const { deltaAtClaim, deltaOfCoalition } = await loadPart(import("./accounting/claims"));
   const found = deltaAtClaim(task);
   const { protocol, centralEpsilon: epsilon, delta } = task;
   if (found === null) {
@@ -118,7 +118,6 @@ export function localTotal(claims: readonly Claim[]): number {
 }
 
 const centralOf = (claim: Claim) => claim.centralEpsilon;
-const coalitionOf = (claim: Claim) => claim.coalitionEpsilon ?? claim.localEpsilon;
 
 /** Return an upper bound on the composed central ε, or coalition ε, of claims at δ. */
 export const centralTotal = (claims: readonly Claim[], delta: number) =>

@@ -128,8 +128,7 @@ function excess(
     first += mass * f;
     second += growth * mass * ratio * g;
   }
-  // If masses are rounded up, the terms rise with them, and only the sums' own roundings are left.
-  // Else they have a relative error, and a ratio has twice that.
+  // Masses are rounded up, and the terms rise with them; or they have an error, and ratios twice it.
   const rounding = (2 * ratios.length + EXTRA_ROUNDINGS) * 2 ** -52 + 10 * error;
   return Math.min(1, certain + Math.max(0, first - second + rounding * (first + second)) * MARGIN);
 }
