@@ -275,7 +275,7 @@ def _deeper(good: Mapping[str, Any]) -> dict[str, Any]:
 def _relays(task: Task, relay: TaskShuffler, good: Mapping[str, Any]) -> Twins:
     """Return twins of a second shuffler, and of the claim against either one."""
     text, pins = good["task"], good["pins"]
-    name, key, proof = '"name":"second.example"', relay.key.hex(), relay.proof.hex()
+    name, key, proof = '"name":"second.example"', f'"key":"{relay.key.hex()}"', relay.proof.hex()
     lower = float(f"{task.coalition_epsilon * 0.98:.4g}")
     claim = f'"coalition_epsilon":{task.coalition_epsilon}'
 
@@ -299,13 +299,13 @@ def _relays(task: Task, relay: TaskShuffler, good: Mapping[str, Any]) -> Twins:
         ("another pin of the relay", "ProofError", {"pins": pins | {"relay": public(STRANGER)}}),
         ("two equal names", "TaskError", _edited(text, name, '"name":"first.example"')),
         ("a relay without a name", "TaskError", _edited(text, f"{name},", "")),
-        ("two equal keys", "TaskError", _edited(text, key, task.shuffler_key.hex())),
+        ("two equal keys", "TaskError", _edited(text, key, f'"key":"{task.shuffler_key.hex()}"')),
         (
             "a relay that only permutes",
             "TaskError",
             _edited(text, f"{name},{own}", f'{name},"noise":[{{"distribution":"none"}}]'),
         ),
-        ("a relay that samples", "TaskError", _edited(text, f'{key}",', f'{key}",{kept}')),
+        ("a relay that samples", "TaskError", _edited(text, key, f"{kept}{key}")),
         ("a coalition epsilon of 0", "TaskError", _edited(text, claim, '"coalition_epsilon":0.0')),
         ("a coalition epsilon 2 % too low", "PolicyError", _changed(task, coalition_epsilon=lower)),
     ]

@@ -6,6 +6,7 @@ export interface Constants {
   /** Signing identities that every device of this page pins, in hexadecimal. */
   readonly analyzer_identity: string;
   readonly shuffler_identity: string;
+  readonly relay_identity?: string | null;
   readonly issuer_identity: string | null;
   /** Keys of the witnesses of the log, as in witness.pub, and how many must have cosigned. */
   readonly witnesses: readonly string[];
@@ -18,6 +19,8 @@ export interface Constants {
   readonly allow_tasks_without_tokens: boolean;
   readonly local_epsilon_cap: number;
   readonly total_local_epsilon_cap: number;
+  readonly coalition_epsilon_cap: number;
+  readonly total_coalition_epsilon_cap: number;
   readonly total_central_epsilon_cap: number;
   readonly total_delta_cap: number;
   /** Largest average number of seconds between checks that an answer was counted. */

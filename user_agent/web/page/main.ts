@@ -1,6 +1,6 @@
 /** The page to take part: shows a task, answers it once, and finds the answer counted. */
 
-import { type Account, type Answer, type Claim, leavesOf } from "../src/account";
+import { type Account, type Answer, type Claim, hasRelay, leavesOf } from "../src/account";
 import { knownHex, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
@@ -36,8 +36,10 @@ const RESEND_SECONDS = 30;
 const now = () => Date.now() / 1000;
 
 /** Return the key of the words about an answer: its state and, once it arrived, its check. */
-function stateOf({ state, inclusion }: Answer) {
-  return state === "arrived" ? inclusion : state;
+function stateOf({ state, inclusion, claim }: Answer) {
+  if (state !== "arrived") return state;
+  const isProven = inclusion === "counted" || inclusion === "missing";
+  return isProven && hasRelay(claim) ? (`${inclusion} by relay` as const) : inclusion;
 }
 
 /** Announce what happens; a text that the page shows anyway is only heard. */
@@ -72,7 +74,7 @@ function show(title: string, ...parts: readonly (HTMLElement | null)[]): void {
 }
 
 async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
-  const { issuer: issuerUrl, issuer_identity: issuer } = constants;
+  const { issuer: issuerUrl, issuer_identity: issuer, relay_identity: relay } = constants;
   const analyzer = Identity.fromHex(constants.analyzer_identity);
   const keys = (texts: readonly string[]) => Promise.all(texts.map((text) => NoteKey.parse(text)));
   const witnesses = await keys(constants.witnesses);
@@ -81,10 +83,13 @@ async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
     policy: {
       analyzer,
       shuffler: Identity.fromHex(constants.shuffler_identity),
+      relay: relay ? Identity.fromHex(relay) : null,
       issuer: issuer === null ? null : Identity.fromHex(issuer),
       allowTasksWithoutTokens: constants.allow_tasks_without_tokens,
       localEpsilonCap: constants.local_epsilon_cap,
       totalLocalEpsilonCap: constants.total_local_epsilon_cap,
+      coalitionEpsilonCap: constants.coalition_epsilon_cap,
+      totalCoalitionEpsilonCap: constants.total_coalition_epsilon_cap,
       totalCentralEpsilonCap: constants.total_central_epsilon_cap,
       totalDeltaCap: constants.total_delta_cap,
       checkingQuorum: constants.checking_quorum,
@@ -264,7 +269,7 @@ class Page {
       paragraph(title, "prompt"),
       isAnother ? paragraph(word("another_invitation"), "caution") : null,
       paragraph(word(`text ${state}`)),
-      state === "missing" ? await this.#evidence(answer) : null,
+      answer.inclusion === "missing" ? await this.#evidence(answer) : null,
       paragraph(word("answer_once")),
       element("details", {}, element("summary", {}, word("receipt")), facts(receipt)),
     );

@@ -1,9 +1,9 @@
 /** What a person is told before answering: what leaves the device, and how it is protected. */
 
-import type { Claim } from "../src/account";
+import { type Claim, hasRelay } from "../src/account";
 import { roundedUp, shareOf } from "../src/decimal";
 import type { CheckedTask } from "../src/device";
-import { centralTotal, localTotal } from "../src/policy";
+import { centralTotal, coalitionTotal, localTotal } from "../src/policy";
 import type { Task } from "../src/task/task";
 import { type Constants, constants } from "./constants.js";
 import { facts, paragraph, section } from "./dom";
@@ -43,21 +43,22 @@ function added({ lengths, levelSizes }: Task): string {
 
 /** Describe what leaves the device, and who sees what. */
 export function leaving(task: Task): HTMLElement {
-  const { shuffler, tokens, noise, keep } = task;
+  const { shuffler, relay, tokens, row, keep } = task;
   const drops = keep < 1 ? word("mixed_drops") : "";
-  const adds = noise.distribution === "none" ? "" : word("mixed_adds");
+  const adds = row.noise === "none" ? "" : word("mixed_adds");
   const names = { name: shuffler.name && ` ${shuffler.name}`, mixed: drops + adds };
   return section(
     word("leaves"),
     paragraph(`${reported(task)} ${added(task)}`),
     paragraph(word("leaves_sealed", names)),
+    relay && paragraph(word("leaves_relay", { name: relay.name })),
     tokens && paragraph(word("leaves_token", { issuer: tokens.issuer })),
   );
 }
 
 /** Describe the guarantee in sentences, with its figures. */
 export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTMLElement {
-  const { localEpsilon: local, centralEpsilon: central, delta } = task;
+  const { localEpsilon: local, centralEpsilon: central, delta, relay } = task;
   const odds = (epsilon: number) => roundedUp(Math.exp(epsilon));
   const people = quantity(
     Math.max(1, shareOf(task.nMin, task.assumedHonestFraction)),
@@ -65,13 +66,15 @@ export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTML
     "honest people",
   );
   // It knows its own dummies, and could subtract them from results that it sees.
-  const unseen = task.noise.distribution === "none" ? "" : word("protected_unseen");
+  const unseen = task.row.noise === "none" ? "" : word("protected_unseen");
   const figures = { people, unseen, odds: odds(central), delta: roundedUp(delta) };
+  const honest = word(relay ? "protected_honest" : "protected_central", figures);
   const alone = Number.isFinite(local) ? word("protected_alone", { odds: odds(local) }) : "";
   return section(
     word("protected"),
-    central < local ? paragraph(word("protected_central", figures)) : null,
-    paragraph(alone || word("protected_never")),
+    central < local ? paragraph(honest) : null,
+    relay && paragraph(word("protected_either", { ...figures, odds: odds(task.coalitionEpsilon) })),
+    paragraph(alone || word(relay ? "protected_both" : "protected_never")),
     central < local ? null : paragraph(word("protected_local")),
     paragraph(
       isRecomputed
@@ -81,6 +84,7 @@ export function protection({ task, isRecomputed, checkedBy }: CheckedTask): HTML
     facts(
       [
         [word("account_local"), roundedUp(local)],
+        [word("account_coalition"), relay ? roundedUp(task.coalitionEpsilon) : ""],
         [word("account_central"), roundedUp(central)],
         [word("account_delta"), roundedUp(delta)],
       ],
@@ -105,6 +109,7 @@ export function spending(
   isPersistent: boolean,
   more: Claim | null,
 ): HTMLElement {
+  const { total_delta_cap: delta, total_coalition_epsilon_cap: coalition } = constants;
   const after = more ? [...claims, more] : claims;
   const of = (spent: number, cap: number) =>
     Number.isFinite(cap)
@@ -118,13 +123,15 @@ export function spending(
     facts(
       [
         [word("account_local"), of(localTotal(after), constants.total_local_epsilon_cap)],
+        [word("account_coalition"), of(coalitionTotal(after, delta), coalition)],
         [
           word("account_central"),
-          of(centralTotal(after, constants.total_delta_cap), constants.total_central_epsilon_cap),
+          of(centralTotal(after, delta), constants.total_central_epsilon_cap),
         ],
       ],
       "figures",
     ),
+    after.some(hasRelay) ? paragraph(word("account_relay")) : null,
     paragraph(word("account_limit")),
     isPersistent ? null : paragraph(word("account_forgets")),
   );

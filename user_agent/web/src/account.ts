@@ -18,8 +18,14 @@ export type Inclusion = "unchecked" | "counted" | "missing" | "sampled" | "unpro
 export interface Claim {
   readonly localEpsilon: number;
   readonly centralEpsilon: number;
+  /** Against the analyzer with one of two shufflers; with one shuffler, or if absent, the local ε. */
+  readonly coalitionEpsilon?: number;
   readonly delta: number;
 }
+
+/** Return whether two shufflers hide an answer: its reports carry no noise of their own. */
+export const hasRelay = (claim: Claim) => coalitionOf(claim) < claim.localEpsilon;
+export const coalitionOf = (claim: Claim) => claim.coalitionEpsilon ?? claim.localEpsilon;
 
 /** One answer; plain data, with bytes in base64. */
 export interface Answer {
@@ -31,6 +37,8 @@ export interface Answer {
   readonly envelope: string;
   readonly envelopeHash: string;
   readonly leaves: string;
+  /** Maximum number of leaves of the batch; answers of earlier versions have none. */
+  readonly mostLeaves?: number;
   readonly deadline: number;
   readonly receipt: string;
   /** The token key in hexadecimal, empty without tokens. */
@@ -48,6 +56,7 @@ export interface Answer {
 export interface NewAnswer {
   readonly envelope: Bytes;
   readonly leaves: readonly Bytes[];
+  readonly mostLeaves: number;
   /** Whether the task lets the shuffler drop reports, so that a missing one proves nothing. */
   readonly isSampled: boolean;
   readonly deadline: number;
@@ -107,6 +116,7 @@ export class Account {
         envelope: toBase64(fresh.envelope),
         envelopeHash: toHex(await sha256(fresh.envelope)),
         leaves: toBase64(knownHex(leaves.join(""))),
+        mostLeaves: fresh.mostLeaves,
         deadline: fresh.deadline,
         receipt: "",
         tokenKey,

@@ -5,7 +5,7 @@
  */
 
 import { type Bytes, concat } from "./bytes";
-import { ANALYZER, SHUFFLER, sealContext, sealer } from "./crypto/hpke";
+import { ANALYZER, RELAY, SHUFFLER, sealContext, sealer } from "./crypto/hpke";
 import { leafOf } from "./inclusion/proof";
 import type { Mechanism, Report } from "./mechanisms/mechanism";
 import { mechanismOf } from "./mechanisms/registry";
@@ -15,7 +15,9 @@ import { SUBMISSION_ID_BYTES, type Task } from "./task/task";
 /** The bytes to send, and what the device needs later to check that they were counted. */
 export interface Prepared {
   readonly envelope: Bytes;
+  /** Of the reports as sent: of layers, if there are two shufflers. */
   readonly leaves: readonly Bytes[];
+  readonly mostLeaves: number;
 }
 
 /**
@@ -45,11 +47,17 @@ export async function prepare(
   uniform: Uniform,
 ): Promise<Prepared> {
   const mechanism = await mechanismOf(task);
-  const { suite, analyzerKey, shuffler } = task;
-  const sealReport = sealer(suite, analyzerKey, sealContext(ANALYZER, digest));
+  const { suite, analyzerKey, shuffler, relay, noises, lengths, targetSize, domainSize } = task;
+  const inner = sealer(suite, analyzerKey, sealContext(ANALYZER, digest));
+  const layer = relay && sealer(suite, relay.key, sealContext(RELAY, digest, 1));
+  const sealReport = async (report: Bytes) => (layer ? layer(await inner(report)) : inner(report));
   const sealEnvelope = sealer(suite, shuffler.key, sealContext(SHUFFLER, digest));
   const sealed = await Promise.all(drawReports(task, mechanism, item, uniform).map(sealReport));
   const id = drawBytes(uniform, SUBMISSION_ID_BYTES);
   const envelope = await sealEnvelope(concat(id, ...sealed));
-  return { envelope, leaves: await Promise.all(sealed.map(leafOf)) };
+  const leaves = await Promise.all(sealed.map(leafOf));
+  const { most = 0, trials = most } = noises[0] as { most?: number; trials?: number };
+  // A batch may hold some users more than its target; twice as many, and 1000 more, are believed.
+  const mostLeaves = (2 * targetSize + 1000) * (lengths.at(-1) ?? 0) + domainSize * trials;
+  return { envelope, leaves, mostLeaves };
 }

@@ -6,7 +6,7 @@
  */
 
 import { Account, type Answer } from "./account";
-import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
+import { type Bytes, equal, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
 import { loadSuite } from "./crypto/hpke";
 import { isValidReceipt, verifyTask } from "./crypto/signing";
@@ -99,7 +99,7 @@ export class Device {
     this.monitor = new InclusionMonitor(
       this.#shuffler,
       this.account,
-      policy.analyzer,
+      policy,
       this.#uniform,
       this.#now,
       settings.checkSeconds ?? CHECK_SECONDS,
@@ -189,11 +189,11 @@ export class Device {
 
   /** Charge the account, then prepare an answer and save it. */
   #charge(task: Task, digest: Bytes, value: Value, credential: Bytes) {
-    const { localEpsilon, centralEpsilon, delta, deadline, tokens } = task;
+    const { localEpsilon, centralEpsilon, coalitionEpsilon, delta, deadline, tokens } = task;
     if (this.#now() >= deadline) throw new PolicyError("deadline_passed");
     if (tokens && !credential.length) throw new SettingsError("no_credential");
     const item = itemOf(task, value);
-    const claim = { localEpsilon, centralEpsilon, delta };
+    const claim = { localEpsilon, centralEpsilon, coalitionEpsilon, delta };
     return this.account.charge(
       toHex(digest),
       claim,
@@ -294,11 +294,14 @@ async function checkCryptography(): Promise<void> {
   }
 }
 
-/** Raise SettingsError unless every limit is above 0: nothing exceeds one that is not a number. */
+/** Raise SettingsError for a limit that nothing exceeds, such as none, and for one shuffler twice. */
 function checkPolicy(policy: Policy): void {
   const { localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, totalDeltaCap } = policy;
-  const caps = [localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, totalDeltaCap];
+  const { coalitionEpsilonCap, totalCoalitionEpsilonCap, shuffler, relay } = policy;
+  const coalition = [coalitionEpsilonCap, totalCoalitionEpsilonCap, totalDeltaCap];
+  const caps = [localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, ...coalition];
   if (![...caps, policy.checkingQuorum + 1].every((cap) => cap > 0)) throw new SettingsError("cap");
+  if (relay && equal(shuffler.raw, relay.raw)) throw new SettingsError("relay_is_shuffler");
 }
 
 const ADDRESS = /^(https:\/\/|http:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(\/|$))/;

@@ -74,6 +74,11 @@ export class UnknownTaskError extends kind("UnknownTaskError", "NOT_FOUND") {}
 export class StorageError extends kind("StorageError", "UNAVAILABLE") {}
 /** Another party did not answer in time, or its answer is invalid; safe to retry. */
 export class PeerError extends kind("PeerError", "UNAVAILABLE") {}
+/** Load a part of the page; raise PeerError if that cannot be had. */
+export function loadPart<T>(loading: Promise<T>): Promise<T> {
+  return loading.catch((cause) => Promise.reject(new PeerError("part_missing", {}, { cause })));
+}
+
 /** Another party is overloaded; retry later. */
 export class PeerBusyError extends kind("PeerBusyError", "UNAVAILABLE", PeerError) {}
 /** Another party is temporarily unable to serve, for example because its disk is full. */

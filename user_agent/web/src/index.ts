@@ -7,7 +7,7 @@ export { type CheckedTask, Device, type DeviceSettings, type Outcome } from "./d
 export { ShuffleDpError } from "./errors";
 export { NoteKey } from "./log/checkpoint";
 export { type LogEvidence, WitnessPolicy } from "./log/device_log";
-export { centralTotal, localTotal, type Policy } from "./policy";
+export { centralTotal, coalitionTotal, localTotal, type Policy } from "./policy";
 export type { Uniform } from "./random";
 export { IndexedDbStore, MemoryStore, type Records, type Store } from "./store/store";
 export { parseTask, type Task } from "./task/task";

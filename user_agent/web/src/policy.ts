@@ -1,10 +1,9 @@
 /** Check a task, even a signed one, and its cost against the device's own limits: policy.py. */
 
-import type { Claim } from "./account";
-import { deltaAtClaim } from "./accounting/claims";
-import { checkKey, ENVELOPE_KEY, type Identity, TOKEN_KEY } from "./crypto/signing";
+import { type Claim, coalitionOf, hasRelay } from "./account";
+import { checkKey, ENVELOPE_KEY, type Identity, RELAY_KEY, TOKEN_KEY } from "./crypto/signing";
 import { roundedUp, sumUpper } from "./decimal";
-import { BudgetError, PolicyError } from "./errors";
+import { BudgetError, loadPart, PolicyError } from "./errors";
 import { keepsPromise, mechanismOf } from "./mechanisms/registry";
 import type { Task } from "./task/task";
 
@@ -12,13 +11,18 @@ import type { Task } from "./task/task";
 export interface Policy {
   readonly analyzer: Identity;
   readonly shuffler: Identity;
+  /** The second of two shufflers; without it this device answers no task that has two. */
+  readonly relay?: Identity | null;
   /** null if this device has no issuer. */
   readonly issuer: Identity | null;
   /** Whether to answer tasks to which anybody may submit any number of times. */
   readonly allowTasksWithoutTokens: boolean;
-  /** Maximum local ε of one answer; infinite to allow reports without noise. */
+  /** Maximum local ε of an answer with one shuffler; infinite to allow reports without noise. */
   readonly localEpsilonCap: number;
   readonly totalLocalEpsilonCap: number;
+  /** Maximum ε of one answer against the analyzer with any one shuffler, and of all together. */
+  readonly coalitionEpsilonCap: number;
+  readonly totalCoalitionEpsilonCap: number;
   /** Maximum central ε of all answers together, at totalDeltaCap. */
   readonly totalCentralEpsilonCap: number;
   readonly totalDeltaCap: number;
@@ -40,18 +44,25 @@ export async function checkTask(
   now: number,
   checkedBy: number,
 ): Promise<boolean> {
-  const { key, proof } = task.shuffler;
-  await checkKey(policy.shuffler, ENVELOPE_KEY, task.suite, key, proof);
+  const { suite, shuffler, relay } = task;
+  await checkKey(policy.shuffler, ENVELOPE_KEY, suite, shuffler.key, shuffler.proof);
+  if (relay !== null) {
+    if (!policy.relay) throw new PolicyError("no_relay", { relay: relay.name });
+    await checkKey(policy.relay, RELAY_KEY, suite, relay.key, relay.proof);
+  }
   await checkTokens(task, policy);
   if (!(now < task.deadline)) throw new PolicyError("deadline_passed");
-  if (!(task.localEpsilon <= policy.localEpsilonCap)) {
-    const epsilon = String(task.localEpsilon);
-    throw new PolicyError("local_cap", { epsilon, cap: policy.localEpsilonCap });
+  for (const [which, epsilon, cap] of [
+    ["local", relay ? 0 : task.localEpsilon, policy.localEpsilonCap],
+    ["coalition", task.coalitionEpsilon, policy.coalitionEpsilonCap],
+  ] as const) {
+    if (!(epsilon <= cap)) throw new PolicyError("epsilon_cap", { which, epsilon, cap });
   }
   const { factors } = await mechanismOf(task);
   if (!keepsPromise(task.mechanism, factors, task.localEpsilon)) {
     throw new PolicyError("false_local_claim", { epsilon: task.localEpsilon });
   }
+  const { deltaAtClaim, deltaOfCoalition } = await loadPart(import("./accounting/claims"));
   const found = deltaAtClaim(task);
   const { protocol, centralEpsilon: epsilon, delta } = task;
   if (found === null) {
@@ -61,6 +72,11 @@ export async function checkTask(
     }
   } else if (!(found <= delta)) {
     throw new PolicyError("false_central_claim", { epsilon, delta, found: roundedUp(found) });
+  }
+  const alone = deltaOfCoalition(task);
+  if (!(alone <= delta)) {
+    const figures = { epsilon: task.coalitionEpsilon, delta, found: roundedUp(alone) };
+    throw new PolicyError("false_coalition_claim", figures);
   }
   return found !== null;
 }
@@ -79,32 +95,45 @@ async function checkTokens({ tokens }: Task, policy: Policy): Promise<void> {
 export function checkTotals(policy: Policy, spent: readonly Claim[], claim: Claim): void {
   const together = [...spent, claim];
   const tasks = spent.length;
-  const { totalLocalEpsilonCap, totalCentralEpsilonCap: cap, totalDeltaCap: delta } = policy;
-  if (!(localTotal(together) <= totalLocalEpsilonCap)) {
+  const { totalLocalEpsilonCap, totalDeltaCap: delta } = policy;
+  if (!hasRelay(claim) && !(localTotal(together) <= totalLocalEpsilonCap)) {
     const before = roundedUp(localTotal(spent));
     const more = roundedUp(claim.localEpsilon);
     throw new BudgetError("local_budget", { cap: totalLocalEpsilonCap, before, tasks, more });
   }
-  if (!(centralTotal(together, delta) <= cap)) {
-    const before = roundedUp(centralTotal(spent, delta));
-    const more = roundedUp(claim.centralEpsilon);
-    throw new BudgetError("central_budget", { cap, delta, before, tasks, more });
+  for (const [which, cap, of] of [
+    ["central", policy.totalCentralEpsilonCap, centralOf],
+    ["coalition", policy.totalCoalitionEpsilonCap, coalitionOf],
+  ] as const) {
+    if (composed(together, delta, of) <= cap) continue;
+    const before = roundedUp(composed(spent, delta, of));
+    const more = roundedUp(of(claim));
+    throw new BudgetError("composed_budget", { which, cap, delta, before, tasks, more });
   }
 }
 
+/** Return the sum of the local ε, to which answers through two shufflers add nothing. */
 export function localTotal(claims: readonly Claim[]): number {
-  return sumUpper(claims.map((claim) => claim.localEpsilon));
+  return sumUpper(claims.map((claim) => (hasRelay(claim) ? 0 : claim.localEpsilon)));
 }
 
+const centralOf = (claim: Claim) => claim.centralEpsilon;
+
+/** Return an upper bound on the composed central ε, or coalition ε, of claims at δ. */
+export const centralTotal = (claims: readonly Claim[], delta: number) =>
+  composed(claims, delta, centralOf);
+export const coalitionTotal = (claims: readonly Claim[], delta: number) =>
+  composed(claims, delta, coalitionOf);
+
 /**
- * Return an upper bound on the composed central ε of claims at δ, at most their local total.
+ * Return an upper bound on the composed ε of claims at δ, at most the sum of all local ε.
  *
  * It is the sum of the ε, if the δ of the amplified claims fit into δ. The Python device takes the
  * lesser of this sum and a composition, so the bound is never below its own.
  */
-export function centralTotal(claims: readonly Claim[], delta: number): number {
-  const amplified = claims.filter((claim) => claim.centralEpsilon < claim.localEpsilon);
+function composed(claims: readonly Claim[], delta: number, of: (claim: Claim) => number): number {
+  const amplified = claims.filter((claim) => of(claim) < claim.localEpsilon);
   const fits = sumUpper(amplified.map((claim) => claim.delta)) <= delta;
-  const sum = sumUpper(claims.map((claim) => claim.centralEpsilon));
-  return Math.min(localTotal(claims), fits ? sum : Number.POSITIVE_INFINITY);
+  const local = sumUpper(claims.map((claim) => claim.localEpsilon));
+  return Math.min(local, fits ? sumUpper(claims.map(of)) : Number.POSITIVE_INFINITY);
 }

@@ -16,7 +16,14 @@ const token = {
 };
 
 function charge(account: Account, digest: string, changes: Partial<NewAnswer> = {}) {
-  const fresh = { envelope: LEAF, leaves: [LEAF], isSampled: false, deadline: 1, token: null };
+  const fresh = {
+    envelope: LEAF,
+    leaves: [LEAF],
+    mostLeaves: 9,
+    isSampled: false,
+    deadline: 1,
+    token: null,
+  };
   return account.charge(
     digest,
     CLAIM,

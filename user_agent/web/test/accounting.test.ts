@@ -61,6 +61,12 @@ test("noise on each item's count is met from above, by its definition", () => {
   const noise = { peak: 3, most: 7, leftWeight: RATIO_SUM / 2, rightWeight: RATIO_SUM / 4 };
   const geometric = [1 / 8, 1 / 4, 1 / 2, 1, 1 / 4, 1 / 16, 1 / 64, 1 / 256];
   const total = geometric.reduce((sum, mass) => sum + mass, 0);
+  const first = geometric.map((mass) => mass / total);
+  const other = { peak: 1, most: 2, leftWeight: RATIO_SUM / 4, rightWeight: RATIO_SUM / 2 };
+  const sums = new Array<number>(10).fill(0);
+  first.forEach((one, i) => {
+    for (const [j, more] of [1 / 7, 4 / 7, 2 / 7].entries()) sums[i + j] = (sums[i + j] ?? 0) + one * more; // biome-ignore format: one step
+  });
   for (const [epsilon, keep] of [
     [0.1, 1],
     [0.7, 0.5],
@@ -68,7 +74,8 @@ test("noise on each item's count is met from above, by its definition", () => {
   ] as const) {
     for (const [masses, found] of [
       [binomial, binomialDelta(8, 0.4, keep, epsilon)],
-      [geometric.map((mass) => mass / total), geometricDelta(noise as never, keep, epsilon)],
+      [first, geometricDelta([noise] as never, keep, epsilon) ?? 0],
+      [sums, geometricDelta([noise, other] as never, keep, epsilon) ?? 0],
     ] as const) {
       const g = (k: number) => masses[k] ?? 0;
       const f = (k: number) => (1 - keep) * g(k) + keep * g(k - 1);

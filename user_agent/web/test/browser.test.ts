@@ -39,6 +39,8 @@ try {
     allowTasksWithoutTokens: true,
     localEpsilonCap: 4,
     totalLocalEpsilonCap: 20,
+    coalitionEpsilonCap: 4,
+    totalCoalitionEpsilonCap: 20,
     totalCentralEpsilonCap: 20,
     totalDeltaCap: 1e-4,
     checkingQuorum: 0,

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deltaAtClaim } from "../src/accounting/claims";
+import { deltaAtClaim, deltaOfCoalition } from "../src/accounting/claims";
 import { utf8 } from "../src/bytes";
 import { shareOf, sumUpper } from "../src/decimal";
 import { BudgetError } from "../src/errors";
-import { centralTotal, checkTotals, localTotal, type Policy } from "../src/policy";
+import { centralTotal, checkTotals, coalitionTotal, localTotal, type Policy } from "../src/policy";
 import { parseTask } from "../src/task/task";
 import { vectors } from "./vectors";
 
@@ -41,6 +41,48 @@ test("totals are never below those of the Python device", () => {
     refuses(localTotal(spent), 0.999 * Number(central));
     if (local !== "inf") refuses(0.999 * Number(local), centralTotal(spent, delta));
   }
+});
+
+test("an answer with two shufflers adds to the central and the coalition's total alone", () => {
+  const chained = { localEpsilon: Infinity, centralEpsilon: 0.5, coalitionEpsilon: 2, delta: 1e-6 };
+  const plain = { localEpsilon: 3, centralEpsilon: 0.25, delta: 1e-6 }; // of an earlier version
+  const both = [chained, plain, chained];
+  assert.equal(localTotal(both), 3);
+  assert.deepEqual([centralTotal(both, 1e-4), coalitionTotal(both, 1e-4)], [1.25, 7]);
+  assert.deepEqual([coalitionTotal(both, 2e-6), coalitionTotal(both, 1e-6)], [7, Infinity]);
+  assert.equal(centralTotal([chained], 1e-4), 0.5);
+  const policy = {
+    ...{ totalLocalEpsilonCap: 3, totalCoalitionEpsilonCap: 7 },
+    ...{ totalCentralEpsilonCap: 1.25, totalDeltaCap: 1e-4 },
+  } as Policy;
+  checkTotals(policy, both.slice(0, 2), chained);
+  checkTotals({ ...policy, totalLocalEpsilonCap: 2 }, both.slice(0, 2), chained);
+  for (const [changes, claim, which] of [
+    [{ totalCoalitionEpsilonCap: 6.9 }, chained, /coalition epsilon is 6\.9 at delta 0\.0001; 5 /],
+    [{ totalCentralEpsilonCap: 1.2 }, chained, /central epsilon is 1\.2 at delta 0\.0001; 0\.75 /],
+    [{}, plain, /local epsilon is 3; 3 /],
+  ] as const) {
+    const spent = both.slice(0, 2);
+    assert.throws(() => checkTotals({ ...policy, ...changes }, spent, claim), which);
+  }
+});
+
+test("the noise of two shufflers is checked together, and of each alone, within a second", () => {
+  const weight = 2 ** 30 - 2 ** 21;
+  const noise = { distribution: "geometric", peak: 8000, most: 16_000, leftWeight: weight, rightWeight: weight }; // biome-ignore format: one step
+  const task = parseTask(utf8(vectors("chain-sageo").task));
+  const [centralEpsilon, coalitionEpsilon] = [0.003, 0.003];
+  const changed = { ...task, centralEpsilon, coalitionEpsilon, noises: [noise, noise] as never };
+  const start = process.cpuUsage();
+  for (const [found, bound] of [
+    [deltaAtClaim(changed), 6.437221495335353e-7], // the bounds of the Python device
+    [deltaOfCoalition(changed), 2.278590554482656e-4],
+  ] as const) {
+    assert.ok(found !== null && found >= bound && found < bound * 1.000001, `${found}`);
+  }
+  assert.ok(process.cpuUsage(start).user < 1e6);
+  const dear = { ...changed, noises: [noise, { ...noise, most: 24_000 }] as never };
+  assert.equal(deltaAtClaim(dear), null);
 });
 
 test("decimals are summed exactly, and rounded up", () => {

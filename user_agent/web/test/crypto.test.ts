@@ -71,8 +71,8 @@ for (const name of Object.keys(SUITES) as SuiteName[]) {
       const plaintext = crypto.getRandomValues(new Uint8Array(length));
       const sealed = await seal(plaintext);
       assert.equal(sealed.length, length + SUITES[name].overheadBytes);
-      assert.deepEqual(await open(name, raw, 3, digest, sealed), plaintext);
-      await assert.rejects(open(name, raw, 2, digest, sealed));
+      assert.deepEqual(await open(name, raw, sealContext(3, digest), sealed), plaintext);
+      await assert.rejects(open(name, raw, sealContext(2, digest), sealed));
       seen.add(toHex(sealed.slice(0, 32)));
     }
     assert.equal(seen.size, 4);

@@ -12,9 +12,11 @@ import {
   utf8,
 } from "../src/bytes";
 import { sha256 } from "../src/crypto/hashes";
-import { ANALYZER, SHUFFLER } from "../src/crypto/hpke";
+import { ANALYZER, RELAY, SHUFFLER, sealContext } from "../src/crypto/hpke";
+import { Identity } from "../src/crypto/signing";
 import { Device } from "../src/device";
 import { SettingsError, type ShuffleDpError } from "../src/errors";
+import { leafOf } from "../src/inclusion/proof";
 import { MemoryStore, type Records, type Store } from "../src/store/store";
 import { parseTask } from "../src/task/task";
 import { HashedDraws } from "./hashed_draws";
@@ -39,10 +41,15 @@ async function opened(parties: Parties, envelope: string): Promise<string[]> {
   const { private_keys: keys, task: text } = parties.shown;
   const task = parseTask(Buffer.from(text));
   const opening = (key: string, recipient: number, sealed: Bytes) =>
-    open(task.suite, hex(key), recipient, parties.digest, sealed);
+    open(task.suite, hex(key), sealContext(recipient, parties.digest), sealed);
   const outer = knownBase64(envelope);
   const plaintext = await opening(keys.shuffler, SHUFFLER, outer);
-  const sealed = splitEvery(plaintext.slice(16), task.mechanism.reportBytes + 48);
+  const size = task.mechanism.reportBytes + 48 * task.shufflers.length;
+  const inside = async (layer: Bytes) => {
+    if (!task.relay) return layer;
+    return open(task.suite, hex(keys.relay), sealContext(RELAY, parties.digest, 1), layer);
+  };
+  const sealed = await Promise.all(splitEvery(plaintext.slice(16), size).map(inside));
   return Promise.all(sealed.map(async (one) => toHex(await opening(keys.analyzer, ANALYZER, one))));
 }
 
@@ -66,8 +73,8 @@ describe("a device", { concurrency: 24 }, () => {
       const { isRepeated, isSent, answer } = await device.contribute(parties.digest, "bike");
       assert.deepEqual([isRepeated, isSent, answer.state], [false, true, "arrived"]);
       const task = parseTask(Buffer.from(parties.shown.task));
-      const { localEpsilon, centralEpsilon, delta } = task;
-      assert.deepEqual(answer.claim, { localEpsilon, centralEpsilon, delta });
+      const { localEpsilon, centralEpsilon, coalitionEpsilon, delta } = task;
+      assert.deepEqual(answer.claim, { localEpsilon, centralEpsilon, coalitionEpsilon, delta });
       const [body = ""] = parties.bodies("Submit");
       const { envelope, token } = JSON.parse(body);
       assert.equal(fromBase64(token)?.length, 354);
@@ -285,6 +292,53 @@ describe("a device", { concurrency: 24 }, () => {
       await assert.rejects(device.contribute(parties.digest, 1), isNamed);
     }));
 
+  test("with two shufflers, what is sent and asked depends on the layers alone", () =>
+    withParties("chain-sageo", async (parties) => {
+      const caps = { localEpsilonCap: 4, totalLocalEpsilonCap: 20, coalitionEpsilonCap: 4 };
+      const device = await parties.device({ policy: await parties.policy(caps) });
+      const { answer } = await device.contribute(parties.digest, 3);
+      const [submitted = ""] = parties.bodies("Submit");
+      const { envelope } = JSON.parse(submitted);
+      assert.deepEqual(await opened(parties, envelope), parties.shown.answers[0].reports);
+      const { suite } = parseTask(Buffer.from(parties.shown.task));
+      const { shuffler } = parties.shown.private_keys;
+      const info = sealContext(SHUFFLER, parties.digest);
+      const plaintext = await open(suite, hex(shuffler), info, knownBase64(envelope));
+      assert.equal(answer.leaves, toBase64(await leafOf(plaintext.slice(16))));
+      assert.equal(answer.claim.coalitionEpsilon, 2.07967);
+      assert.equal(answer.mostLeaves, 20_001_000 + 5 * 90); // most_leaves of the Python device
+
+      const [leaf] = parties.shown.answers[0].leaves;
+      const find = () => device.account.find(parties.shown.digest);
+      await device.account.change(answer, { leaves: toBase64(hex(leaf)) });
+      await device.monitor.checkDue(true);
+      assert.equal((await find())?.inclusion, "counted");
+      const { analyzer } = parties.shown.pins;
+      const other = await parties.policy({ relay: Identity.fromHex(analyzer) });
+      for (const policy of [other, await parties.policy({ relay: null })]) {
+        const store = new MemoryStore();
+        await store.put(`answer ${parties.shown.digest}`, { ...answer, state: "arrived" });
+        const unsure = await parties.device({ policy, store });
+        await unsure.monitor.checkDue(true);
+        assert.equal((await unsure.account.find(parties.shown.digest))?.inclusion, "unchecked");
+      }
+    }));
+
+  test("two shufflers need a second pin, and an epsilon within its limit", () =>
+    withParties("chain-sageo", async (parties) => {
+      for (const [changes, key] of [
+        [{ relay: null }, "no_relay"],
+        [{ coalitionEpsilonCap: 2 }, "epsilon_cap"],
+        [{ totalCoalitionEpsilonCap: 2 }, "composed_budget"],
+        [{ totalCentralEpsilonCap: 1.2 }, "composed_budget"],
+      ] as const) {
+        const device = await parties.device({ policy: await parties.policy(changes) });
+        const isNamed = (error: ShuffleDpError) => error.key === key;
+        await assert.rejects(device.contribute(parties.digest, 3), isNamed);
+        assert.deepEqual(await device.account.answers(), []);
+      }
+    }));
+
   test("budgets hold across tasks", () =>
     withParties("grr", async (parties) => {
       const policy = await parties.policy({ totalLocalEpsilonCap: 3 });
@@ -324,8 +378,9 @@ describe("a device", { concurrency: 24 }, () => {
 
   test("an answer is found counted, missing, or not yet proven", () =>
     withParties("grr", async (parties) => {
-      const { answers, inclusion } = parties.shown;
-      const device = await parties.device();
+      const { answers, inclusion, pins } = parties.shown;
+      const policy = await parties.policy({ relay: Identity.fromHex(pins.issuer) }); // signs nothing
+      const device = await parties.device({ policy });
       const { answer: arrived } = await device.contribute(parties.digest, 1);
       const changes = { leaves: toBase64(concat(...answers[0].leaves.map(hex))) };
       await device.account.change(arrived, changes);
@@ -436,7 +491,14 @@ describe("a device", { concurrency: 24 }, () => {
 
   test("limits that bound nothing, and addresses in the clear, are refused", async () => {
     await withParties("grr", async (parties) => {
-      for (const changes of [{ totalDeltaCap: Number.NaN }, { localEpsilonCap: 0 }]) {
+      const shuffler = Identity.fromHex(parties.shown.pins.shuffler);
+      for (const changes of [
+        { totalDeltaCap: Number.NaN },
+        { localEpsilonCap: 0 },
+        { coalitionEpsilonCap: 0 },
+        { totalCoalitionEpsilonCap: Number.NaN },
+        { relay: shuffler },
+      ]) {
         const policy = await parties.policy(changes);
         await assert.rejects(parties.device({ policy }), SettingsError);
       }

@@ -3,15 +3,14 @@
 import { Chacha20Poly1305 } from "@hpke/chacha20poly1305";
 import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke/core";
 import { type Bytes, concat } from "../src/bytes";
-import { type SuiteName, sealContext } from "../src/crypto/hpke";
+import type { SuiteName } from "../src/crypto/hpke";
 import { hex } from "./vectors";
 
 /** Open a ciphertext; an error if it does not open. */
 export async function open(
   name: SuiteName,
   privateKey: Bytes,
-  recipient: number,
-  digest: Bytes,
+  info: Bytes,
   sealed: Bytes,
 ): Promise<Bytes> {
   const aead = name.endsWith("gcm") ? new Aes128Gcm() : new Chacha20Poly1305();
@@ -20,7 +19,7 @@ export async function open(
   const context = await suite.createRecipientContext({
     recipientKey: await suite.kem.deserializePrivateKey(privateKey),
     enc: sealed.slice(0, 32),
-    info: sealContext(recipient, digest),
+    info,
   });
   return new Uint8Array(await context.open(sealed.slice(32)));
 }

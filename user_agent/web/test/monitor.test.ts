@@ -81,6 +81,21 @@ test("no prefix is sent for a commitment that does not verify", () =>
     assert.equal(await inclusion(), "unchecked");
   }));
 
+test("no prefix is sent for a tree so large that it would name the leaf", () =>
+  withParties("grr", async (parties) => {
+    const { inclusion: whole, answers } = parties.shown;
+    const { device } = await answered(parties, hex(answers[0].leaves[0]));
+    for (const [leaves, bits, calls] of [
+      [2 ** 40, 32, 0],
+      [20_001_000, 16, 1],
+    ]) {
+      const commitment = committed(parties, { nLeaves: leaves, bits });
+      parties.reply("GetInclusion", ({ prefix }) => [200, prefix ? {} : { ...whole, commitment }]);
+      await device.monitor.checkDue(true);
+      assert.equal(asked(parties).length, calls);
+    }
+  }));
+
 test("a second commitment to one batch proves nothing, even if it is signed", () =>
   withParties("grr", async (parties) => {
     const { inclusion: whole, answers } = parties.shown;

@@ -78,7 +78,7 @@ export class Parties {
   now: number;
 
   constructor(name: string) {
-    this.shown = vectors(`transcript-${name}`);
+    this.shown = vectors(name.startsWith("chain-") ? name : `transcript-${name}`);
     this.now = this.shown.now;
     const { methods } = this.shuffler;
     methods.set("/shuffledp.v1.Shuffler/FetchTask", ({ logSize }) => [200, this.fetched(logSize)]);
@@ -139,10 +139,13 @@ export class Parties {
     return {
       analyzer: Identity.fromHex(pins.analyzer),
       shuffler: Identity.fromHex(pins.shuffler),
+      relay: pins.relay ? Identity.fromHex(pins.relay) : null,
       issuer: Identity.fromHex(pins.issuer),
       allowTasksWithoutTokens: policy.allow_tasks_without_tokens,
       localEpsilonCap: Number(String(policy.local_epsilon_cap).replace("inf", "Infinity")),
       totalLocalEpsilonCap: Number.POSITIVE_INFINITY,
+      coalitionEpsilonCap: Number.POSITIVE_INFINITY,
+      totalCoalitionEpsilonCap: Number.POSITIVE_INFINITY,
       totalCentralEpsilonCap: 20,
       totalDeltaCap: 1e-4,
       checkingQuorum: 0,

@@ -28,6 +28,7 @@ interface Plan {
   readonly issuer: string;
   readonly analyzerIdentity: string;
   readonly shufflerIdentity: string;
+  readonly relayIdentity?: string;
   readonly issuerIdentity: string;
   /** All are trusted to check claims. */
   readonly witnesses: readonly string[];
@@ -75,10 +76,13 @@ async function sharedSettings(): Promise<Omit<DeviceSettings, "store">> {
     policy: {
       analyzer,
       shuffler: Identity.fromHex(plan.shufflerIdentity),
+      relay: plan.relayIdentity ? Identity.fromHex(plan.relayIdentity) : null,
       issuer: Identity.fromHex(plan.issuerIdentity),
       allowTasksWithoutTokens: false,
       localEpsilonCap: Number.POSITIVE_INFINITY,
       totalLocalEpsilonCap: Number.POSITIVE_INFINITY,
+      coalitionEpsilonCap: Number.POSITIVE_INFINITY,
+      totalCoalitionEpsilonCap: Number.POSITIVE_INFINITY,
       totalCentralEpsilonCap: 100,
       totalDeltaCap: 1e-4,
       checkingQuorum: plan.quorum,

@@ -81,13 +81,35 @@ test("what would make the shuffler or a reader stumble is refused", () => {
   }
 });
 
-test("a chain of shufflers, and views with unlike noise, are refused by name", () => {
+test("neither of two shufflers may drop reports", () => {
+  const { task } = vectors("chain-sageo");
+  const keys = [...task.matchAll(/"key":/g)].map(({ index }) => index);
+  assert.equal(keys.length, 2);
+  for (const at of keys) {
+    const text = `${task.slice(0, at)}"keep_weight":"5",${task.slice(at)}`;
+    assert.throws(
+      () => parseTask(utf8(text)),
+      (error) => (error as TaskError).key === "shuffler_of_protocol",
+    );
+  }
+});
+
+test("chains that protect nobody, and views with unlike noise, are refused by name", () => {
   const { task } = vectors("transcript-hierarchy");
   const { shufflers } = JSON.parse(task);
   const [only] = shufflers;
   const noise = [only.noise[0], { distribution: "binomial", trials: 8 }];
+  const named = (name: string, key = only.key) => ({
+    ...{ key, name },
+    noise: only.noise,
+    proof: only.proof,
+  });
   for (const [changed, key] of [
-    [[only, only], "shuffler_count"],
+    [[named("a"), named("b", "00")], "chain_of_protocol"],
+    [[named("a"), named("a", "00")], "shufflers_alike"],
+    [[only, named("b", "00")], "shufflers_alike"],
+    [[only, only], "shufflers_alike"],
+    [[only, only, only], "shuffler_count"],
     [[], "shuffler_count"],
     [[{ ...only, noise }], "noise_of_views"],
     [[{ ...only, noise: noise.slice(0, 1) }], "noise_of_views"],

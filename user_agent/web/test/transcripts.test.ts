@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Bytes, concat, knownBase64, toHex, utf8 } from "../src/bytes";
 import { drawReports, prepare } from "../src/contribution";
-import { ANALYZER, SHUFFLER, sealContext, sealer } from "../src/crypto/hpke";
+import { ANALYZER, RELAY, SHUFFLER, sealContext, sealer } from "../src/crypto/hpke";
 import { Identity, isValidReceipt, verifyTask } from "../src/crypto/signing";
 import { PendingToken, tokenChallenge } from "../src/crypto/tokens";
 import { PeerError, PolicyError, ShuffleDpError, WireError } from "../src/errors";
@@ -18,7 +18,7 @@ import { PROTOCOLS } from "../src/task/protocols";
 import { parseTask } from "../src/task/task";
 import { inclusionProof, logProof } from "../src/transport/services";
 import { itemOf } from "../src/values";
-import { pairOf } from "./hpke_core";
+import { open, pairOf } from "./hpke_core";
 import { hex, vectorNames, vectors } from "./vectors";
 
 // biome-ignore lint/suspicious/noExplicitAny: a file of the vectors
@@ -55,10 +55,13 @@ async function verified(shown: Transcript): Promise<unknown> {
   const policy = {
     analyzer: pin("analyzer"),
     shuffler: pin("shuffler"),
+    relay: shown.pins.relay && pin("relay"),
     issuer: shown.pins.issuer && pin("issuer"),
     allowTasksWithoutTokens: shown.policy.allow_tasks_without_tokens,
     localEpsilonCap: Number(String(shown.policy.local_epsilon_cap).replace("inf", "Infinity")),
     totalLocalEpsilonCap: Number.POSITIVE_INFINITY,
+    coalitionEpsilonCap: Number.POSITIVE_INFINITY,
+    totalCoalitionEpsilonCap: Number.POSITIVE_INFINITY,
     totalCentralEpsilonCap: 20,
     totalDeltaCap: 1e-4,
     checkingQuorum: shown.checked_by_witnesses ? 2 : 0,
@@ -103,9 +106,9 @@ async function received(shown: Transcript): Promise<void> {
 }
 
 async function included(shown: Transcript): Promise<string | undefined> {
-  const analyzer = Identity.fromHex(shown.pins.analyzer);
+  const signer = Identity.fromHex(shown.pins.relay ?? shown.pins.analyzer);
   const proof = inclusionProof(shown.inclusion);
-  await verifyCommitment(proof.commitment, analyzer, hex(shown.digest));
+  await verifyCommitment(proof.commitment, signer, hex(shown.digest));
   return (await includes(proof, hex(shown.leaf))) ? undefined : "absent";
 }
 
@@ -121,6 +124,21 @@ async function token(shown: Transcript): Promise<void> {
   assert.equal(toHex(await pending.finalize(hex(signature))), token);
 }
 
+/** Open a report as the relay does, and then as the analyzer. */
+async function layered(shown: Transcript): Promise<void> {
+  const { suite } = parseTask(utf8(shown.task));
+  const digest = hex(shown.digest);
+  const { relay, analyzer } = shown.private_keys;
+  const inner = await open(
+    suite,
+    hex(relay),
+    sealContext(RELAY, digest, 1),
+    hex(shown.layer),
+  ).catch((cause) => Promise.reject(new WireError("key_seals_nothing", {}, { cause })));
+  const report = await open(suite, hex(analyzer), sealContext(ANALYZER, digest), inner);
+  assert.equal(toHex(report), shown.answers[0].reports[0]);
+}
+
 const STEPS: Record<string, (shown: Transcript) => unknown> = {
   task: verified,
   log: logged,
@@ -133,15 +151,18 @@ const STEPS: Record<string, (shown: Transcript) => unknown> = {
   receipt: received,
   inclusion: included,
   token,
+  layer: layered,
 };
 
 const isAnswered = (name: string) => PROTOCOLS.has(JSON.parse(vectors(name).task).protocol);
 const [answered, others] = [true, false].map((wanted) =>
-  vectorNames("transcript-").filter((name) => isAnswered(name) === wanted),
+  [...vectorNames("transcript-"), ...vectorNames("chain-")].filter(
+    (name) => isAnswered(name) === wanted,
+  ),
 ) as [string[], string[]];
 
 test("other protocols are refused by name", async () => {
-  assert.equal(answered.length, 16);
+  assert.equal(answered.length, 18);
   for (const name of others) {
     const { protocol } = JSON.parse(vectors(name).task);
     await assert.rejects(verified(vectors(name)), (error) => {
@@ -159,6 +180,7 @@ for (const name of answered) {
     await received(shown);
     assert.equal(await included(shown), undefined);
     if (shown.token) await token(shown);
+    if (shown.layer) await layered(shown);
   });
 
   test(`${name}: the same draws give the same reports, and the same envelope`, async () => {
@@ -174,17 +196,19 @@ for (const name of answered) {
       assert.deepEqual(reports.map(toHex), answer.reports);
       assert.ok(uniform.isUsed);
 
-      const seal = async (key: Bytes, recipient: number, plaintext: Bytes, ephemeral: Bytes) => {
-        const info = sealContext(recipient, digest);
-        return sealer(task.suite, key, info, () => pairOf(ephemeral))(plaintext);
+      const keys: Bytes[] = answer.ephemeral_keys.map(hex);
+      const seal = (key: Bytes, info: Bytes, plaintext: Bytes) => {
+        const next = keys.shift() ?? new Uint8Array();
+        return sealer(task.suite, key, info, () => pairOf(next))(plaintext);
       };
-      const sealed: Bytes[] = [];
-      for (const [at, report] of reports.entries()) {
-        sealed.push(await seal(task.analyzerKey, ANALYZER, report, hex(answer.ephemeral_keys[at])));
-      }
+      const together = (key: Bytes, info: Bytes, all: Bytes[]) =>
+        Promise.all(all.map((one) => seal(key, info, one)));
+      let sealed = await together(task.analyzerKey, sealContext(ANALYZER, digest), reports);
+      if (task.relay)
+        sealed = await together(task.relay.key, sealContext(RELAY, digest, 1), sealed);
       const plaintext = concat(hex(answer.submission_id), ...sealed);
-      const last = hex(answer.ephemeral_keys.at(-1));
-      const envelope = await seal(task.shuffler.key, SHUFFLER, plaintext, last);
+      const envelope = await seal(task.shuffler.key, sealContext(SHUFFLER, digest), plaintext);
+      assert.equal(keys.length, 0);
       assert.equal(toHex(envelope), answer.envelope);
       assert.deepEqual((await Promise.all(sealed.map(leafOf))).map(toHex), answer.leaves);
     }

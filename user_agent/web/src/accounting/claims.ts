@@ -3,6 +3,7 @@
 import { MARGIN } from "../binomial";
 import { shareOf } from "../decimal";
 import { EXTRA_WEIGHT_SUM, ItemDummies, UniformDummies } from "../task/dummies";
+import type { Noise } from "../task/parts";
 import type { Task } from "../task/task";
 import { deltaUpper } from "./amplification";
 import { binomialDelta, eachItemDelta, geometricDelta } from "./item_noise";
@@ -14,23 +15,18 @@ const MAX_COUNT = 10 ** 9;
  * Return an upper bound on the δ of a task's claimed central ε for its n_min users.
  *
  * The claim is true if the bound is at most the task's δ. null if this device has no formula: for
- * levels of a hierarchy, negative binomial dummies, and noise by both the devices and the shuffler.
+ * levels of a hierarchy, negative binomial dummies, noise by both the devices and the shuffler.
  * Cost: at most about a second.
  */
 export function deltaAtClaim(task: Task): number | null {
-  const { localEpsilon: local, centralEpsilon: epsilon, mechanism, dummies, noise, keep } = task;
+  const { localEpsilon: local, centralEpsilon: epsilon, mechanism, dummies, noises } = task;
   if (epsilon >= local) return 0;
   if (!task.row.isAmplified) {
     return (-Math.expm1(epsilon - local) / (1 + Math.exp(-local))) * MARGIN; // [KOV15]
   }
   const users = Math.max(1, shareOf(task.nMin, task.assumedHonestFraction));
   const isNoiseless = mechanism.otherWeight === 0n;
-  if (noise.distribution !== "none") {
-    if (!isNoiseless) return null;
-    return noise.distribution === "binomial"
-      ? binomialDelta(noise.trials, 1 / 2, keep, epsilon)
-      : geometricDelta(noise, keep, epsilon);
-  }
+  if (task.row.noise !== "none") return isNoiseless ? noiseDelta(noises, task.keep, epsilon) : null;
   if (dummies instanceof ItemDummies) {
     return eachItemDelta(dummies, dummies.extraWeight / EXTRA_WEIGHT_SUM, users, epsilon);
   }
@@ -52,4 +48,18 @@ export function deltaAtClaim(task: Task): number | null {
     dummyChance: dummies.extraWeight / EXTRA_WEIGHT_SUM,
   };
   return deltaUpper(reduction, anonymitySet, epsilon);
+}
+
+/** Return an upper bound on δ at the coalition's ε: of the weaker of two noises, alone. */
+export function deltaOfCoalition({ relay, noises, keep, coalitionEpsilon }: Task): number {
+  if (relay === null) return 0;
+  return Math.max(...noises.map((noise) => noiseDelta([noise], keep, coalitionEpsilon) ?? 1));
+}
+
+/** Return δ of the noise of one shuffler or of two; coins add up. */
+function noiseDelta(noises: readonly Noise[], keep: number, epsilon: number): number | null {
+  const geometric = noises.filter((noise) => noise.distribution === "geometric");
+  if (geometric.length) return geometricDelta(geometric, keep, epsilon);
+  const trials = noises.reduce((sum, noise) => sum + ("trials" in noise ? noise.trials : 0), 0);
+  return binomialDelta(trials, 1 / 2, keep, epsilon);
 }

@@ -18,6 +18,12 @@ const EXCLUDED_TAIL = 1e-20;
 const LOST_TO_UNDERFLOW = 1e-290;
 /** Below 1 by more than a ratio's rounding: a pair too many adds next to nothing, one too few errs. */
 const THRESHOLD_FACTOR = 1 - 1e-14;
+/** Relative error of a tabulated mass, and the least mass that a table keeps. */
+const TABLE_ERROR = 1e-12;
+const CUT = 1e-40;
+const CERTAIN = { masses: Float64Array.of(1), rest: 0 };
+/** Largest number of products of a convolution: half a second. */
+const MOST_PRODUCTS = 2 ** 28;
 /** Roundings that do not grow with the number of ratios, amply. */
 const EXTRA_ROUNDINGS = 64;
 
@@ -37,21 +43,42 @@ export function binomialDelta(
   return excess(ratios, masses, last + 2 * below + above, epsilon);
 }
 
-/** Return δ of noise that is two-sided geometric: three ratios, at 0, up to the peak, beyond it. */
-export function geometricDelta(noise: GeometricNoise, keep: number, epsilon: number): number {
-  const [left, right] = [noise.leftWeight / RATIO_SUM, noise.rightWeight / RATIO_SUM];
-  const fallen = noise.peak * Math.log(left);
-  const span = (noise.most - noise.peak) * Math.log(right);
-  const weights = [
-    Math.exp(fallen),
-    -Math.expm1(fallen) / (1 - left),
-    (-right * Math.expm1(span)) / (1 - right),
-  ];
-  const total = weights.reduce((sum, weight) => sum + weight, 0);
-  const masses = Float64Array.from(weights, (weight) => (weight / total) * MARGIN);
-  const ratios = Float64Array.of(0, left, 1 / right).map((before) => 1 - keep + keep * before);
-  const certain = ((keep * Math.exp(span)) / total) * MARGIN + LOST_TO_UNDERFLOW;
-  return excess(ratios, masses, certain, epsilon);
+/**
+ * Return δ of a two-sided geometric number, or of the sum of two; null for too many pairs of values.
+ *
+ * Sums of positive terms keep their relative error; ratios rise, but for roundings. What the tables
+ * leave out makes f and g smaller, and is charged once for each of k1 and k2.
+ */
+export function geometricDelta(noises: readonly GeometricNoise[], keep: number, epsilon: number) {
+  const [one = CERTAIN, other = CERTAIN] = noises.map(table);
+  const [rows, columns] = [one.masses, other.masses];
+  if (rows.length * columns.length > MOST_PRODUCTS) return null;
+  const masses = new Float64Array(rows.length + columns.length - 1);
+  rows.forEach((mass, i) => {
+    for (let j = 0; j < columns.length; j++) {
+      masses[i + j] = (masses[i + j] ?? 0) + mass * (columns[j] ?? 0);
+    }
+  });
+  let before = 0;
+  const ratios = masses.map((mass, at) => {
+    before = Math.max(before, (masses[at - 1] ?? 0) / mass);
+    return 1 - keep + keep * before;
+  });
+  const roundings = (Math.min(rows.length, columns.length) + EXTRA_ROUNDINGS) * 2 ** -52;
+  const certain = keep * (masses.at(-1) ?? 0) + 2 * (one.rest + other.rest) + LOST_TO_UNDERFLOW;
+  return excess(ratios, masses, certain * MARGIN, epsilon, 2 * TABLE_ERROR + roundings);
+}
+
+/** Tabulate the likely values, which are one stretch, and sum the probability of the rest. */
+function table({ leftWeight, rightWeight, peak, most }: GeometricNoise) {
+  const [left, right] = [leftWeight / RATIO_SUM, rightWeight / RATIO_SUM];
+  const [below, above] = [Math.log(left), Math.log(right)];
+  const beyond = (right * Math.expm1((most - peak) * above)) / (1 - right);
+  const total = Math.exp(peak * below) - Math.expm1(peak * below) / (1 - left) - beyond;
+  const log = (z: number) => (z < peak ? (peak - z) * below : (z - peak) * above);
+  const all = Float64Array.from({ length: most + 1 }, (_, z) => Math.exp(log(z)) / total);
+  const rest = all.reduce((sum, mass) => sum + (mass > CUT ? 0 : mass), 0);
+  return { masses: all.filter((mass) => mass > CUT), rest };
 }
 
 /**
@@ -86,13 +113,14 @@ function excess(
   masses: Float64Array,
   certain: number,
   epsilon: number,
+  error = 0,
 ): number {
   const growth = Math.exp(Math.min(epsilon, MAX_EPSILON));
   let [f, g, start] = [0, 0, ratios.length];
   let [first, second] = [0, 0];
   for (let at = ratios.length - 1; at >= 0; at--) {
     const [ratio, mass] = [ratios[at] ?? 0, masses[at] ?? 0];
-    const threshold = ratio * growth * THRESHOLD_FACTOR;
+    const threshold = ratio * growth * (THRESHOLD_FACTOR - 5 * error);
     for (; start > 0 && (ratios[start - 1] ?? 0) > threshold; start--) {
       g += masses[start - 1] ?? 0;
       f += (masses[start - 1] ?? 0) * (ratios[start - 1] ?? 0);
@@ -100,7 +128,7 @@ function excess(
     first += mass * f;
     second += growth * mass * ratio * g;
   }
-  // The masses are rounded up, and the terms rise with them; only the sums' own roundings are left.
-  const rounding = (2 * ratios.length + EXTRA_ROUNDINGS) * 2 ** -52 * (first + second);
-  return Math.min(1, certain + Math.max(0, first - second + rounding));
+  // Masses are rounded up, and the terms rise with them; or they have an error, and ratios twice it.
+  const rounding = (2 * ratios.length + EXTRA_ROUNDINGS) * 2 ** -52 + 10 * error;
+  return Math.min(1, certain + Math.max(0, first - second + rounding * (first + second)) * MARGIN);
 }

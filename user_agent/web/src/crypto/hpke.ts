@@ -8,7 +8,7 @@
  */
 
 import { type Bytes, concat, equal, fromInteger, utf8 } from "../bytes";
-import { PeerError, WireError } from "../errors";
+import { loadPart, WireError } from "../errors";
 
 type Seal = (key: Bytes, nonce: Bytes, plaintext: Bytes) => Promise<Bytes>;
 
@@ -53,10 +53,12 @@ const USER_AGENT = 1;
 /** Recipients, each one byte of the context. */
 export const SHUFFLER = 2;
 export const ANALYZER = 3;
+export const RELAY = 4;
 
-/** Return HPKE's `info`: label, sender, recipient and task digest. */
-export function sealContext(recipient: number, digest: Bytes): Bytes {
-  return concat(utf8("shuffledp v1 seal"), Uint8Array.of(USER_AGENT, recipient), digest);
+/** Return HPKE's `info`: label, sender, recipient, task digest, and for a relay its place, 1. */
+export function sealContext(recipient: number, digest: Bytes, ...place: number[]): Bytes {
+  const parties = Uint8Array.of(USER_AGENT, recipient);
+  return concat(utf8("shuffledp v1 seal"), parties, digest, Uint8Array.from(place));
 }
 
 /**
@@ -133,12 +135,8 @@ async function sealByAes(key: Bytes, iv: Bytes, plaintext: Bytes): Promise<Bytes
   return new Uint8Array(await crypto.subtle.encrypt({ name: "AES-GCM", iv }, imported, plaintext));
 }
 
-async function chaCha() {
-  try {
-    return await import("@hpke/chacha20poly1305");
-  } catch (error) {
-    throw new PeerError("part_missing", {}, { cause: error });
-  }
+function chaCha() {
+  return loadPart(import("@hpke/chacha20poly1305"));
 }
 
 async function sealByChaCha(key: Bytes, nonce: Bytes, plaintext: Bytes): Promise<Bytes> {

@@ -79,12 +79,13 @@ export async function verifyTask(
 
 /** The kinds of signed keys: the party, and the label of its signature. */
 export const ENVELOPE_KEY = { party: "shuffler", label: "shuffledp v1 envelope key" } as const;
+export const RELAY_KEY = { party: "relay", label: "shuffledp v1 relay key" } as const;
 export const TOKEN_KEY = { party: "issuer", label: "shuffledp v1 token key" } as const;
 
 /** Raise ProofError unless a party's identity signed a task's key for this scope. */
 export async function checkKey(
   identity: Identity,
-  use: typeof ENVELOPE_KEY | typeof TOKEN_KEY,
+  use: typeof ENVELOPE_KEY | typeof RELAY_KEY | typeof TOKEN_KEY,
   scope: string,
   key: Bytes,
   proof: Bytes,

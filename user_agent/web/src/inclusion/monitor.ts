@@ -1,9 +1,9 @@
 /** Check that answers were counted, from the analyzer's commitments: user_agent/inclusion_monitor.py. */
 
-import { type Account, type Answer, type Inclusion, leavesOf } from "../account";
+import { type Account, type Answer, hasRelay, type Inclusion, leavesOf } from "../account";
 import { type Bytes, concat, knownHex, toBase64 } from "../bytes";
-import type { Identity } from "../crypto/signing";
 import { ProofError, ShuffleDpError, StorageError } from "../errors";
+import type { Policy } from "../policy";
 import { shuffle, type Uniform } from "../random";
 import type { Shuffler } from "../transport/services";
 import { type BatchCommitment, includes, isSame, prefixOf, verifyCommitment } from "./proof";
@@ -22,7 +22,8 @@ export class InclusionMonitor {
   constructor(
     private readonly shuffler: Shuffler,
     private readonly account: Account,
-    private readonly analyzer: Identity,
+    /** With two shufflers the relay signs for layers; to ask for what is inside would link it. */
+    private readonly pinned: Pick<Policy, "analyzer" | "relay">,
     private readonly uniform: Uniform,
     private readonly now: () => number,
     /** Largest average number of seconds between two checks of an answer. */
@@ -79,7 +80,8 @@ export class InclusionMonitor {
     const digest = knownHex(answer.digest);
     const outcome = await proven(async (): Promise<Inclusion> => {
       const { commitment } = await this.shuffler.inclusion(digest, null);
-      await verifyCommitment(commitment, this.analyzer, digest);
+      const signer = hasRelay(answer.claim) ? this.pinned.relay : this.pinned.analyzer;
+      await verifyCommitment(commitment, signer, digest, answer.mostLeaves);
       for (const leaf of shuffle(leavesOf(answer), this.uniform)) {
         const isCounted = await proven(() => this.#isCounted(leaf, commitment, digest));
         if (isCounted === null) return "unchecked";

@@ -12,7 +12,7 @@ const BUCKET_LEAVES = 256n;
 /** First bytes of what is hashed. */
 const [LEAF, BUCKET, NODE, SALTED] = [0, 1, 2, 3] as const;
 
-/** The root of the tree over a batch's reports, signed by the analyzer. */
+/** The root of the tree over a batch's reports, signed by the analyzer or relay that received them. */
 export interface BatchCommitment {
   readonly taskDigest: Bytes;
   readonly batchId: Bytes;
@@ -44,15 +44,17 @@ function salted(commitment: BatchCommitment, leaf: Bytes): Promise<Bytes> {
   return taggedHash(SALTED, commitment.salt, leaf);
 }
 
-/** Raise ProofError for another task, a wrong depth or a wrong signature. */
+/** Raise ProofError for another task, too many leaves to hide one, a wrong depth or signature. */
 export async function verifyCommitment(
   commitment: BatchCommitment,
-  analyzer: Identity,
+  signer: Identity | null | undefined,
   digest: Bytes,
+  most = Number.POSITIVE_INFINITY,
 ): Promise<void> {
   if (!equal(commitment.taskDigest, digest)) throw new ProofError("commitment_of_another_task");
+  if (commitment.leaves > most) throw new ProofError("commitment_leaves", { most });
   if (commitment.bits !== bitsFor(commitment.leaves)) throw new ProofError("commitment_depth");
-  const isSigned = await analyzer.signed(
+  const isSigned = await signer?.signed(
     "shuffledp v1 batch commitment",
     signedPart(commitment),
     commitment.signature,
@@ -75,7 +77,7 @@ function bitsFor(leaves: bigint): number {
 }
 
 /**
- * Return whether the analyzer received a leaf; false is a proof of absence.
+ * Return whether the signer received a leaf; false is a proof of absence.
  *
  * The proof's commitment must have been verified. Raises ProofError if the proof does not lead to
  * its root.

@@ -76,21 +76,20 @@ export const shuffler = read.table({
 
 export type Shuffler = ReturnType<typeof shuffler>;
 
-/**
- * Return a task's only shuffler; raise TaskError for a chain, which this device does not answer.
- *
- * Where a second shuffler would count: a layer more in `prepare`; `checkKey` in policy.ts; the
- * lengths of keys and envelopes, and ends of validity, in task.ts; all `keep` and `noise` in
- * accounting/claims.ts; what the page says of the shuffler.
- */
-export function onlyShuffler(shufflers: readonly Shuffler[], views: number) {
-  const [shuffler] = shufflers;
+/** Return a task's shuffler, the relay if it has two, and what they add: common/task/chain.py. */
+export function chainOf(shufflers: readonly Shuffler[], views: number) {
+  const [shuffler, relay = null] = shufflers;
   const value = shufflers.length;
-  ensure(shuffler && value === 1, "shuffler_count", { value });
-  const [noise] = shuffler.noise;
-  const areAlike = new Set(shuffler.noise.map((one) => JSON.stringify(one))).size === 1;
-  ensure(noise && areAlike && shuffler.noise.length === views, "noise_of_views");
-  return { shuffler, noise, keep: shuffler.keepWeight / KEEP_SUM };
+  ensure(shuffler && value <= 2, "shuffler_count", { value });
+  for (const { noise } of shufflers) {
+    const areAlike = new Set(noise.map((one) => JSON.stringify(one))).size === 1;
+    ensure(areAlike && noise.length === views, "noise_of_views");
+  }
+  const own = new Set(shufflers.flatMap(({ name, key }) => [`name ${name}`, `key ${key}`]));
+  ensure(value === 1 || (own.size === 4 && !own.has("name ")), "shufflers_alike");
+  const noises = shufflers.map(({ noise }) => noise[0] as Noise);
+  const keep = Math.min(...shufflers.map(({ keepWeight }) => keepWeight)) / KEEP_SUM;
+  return { shuffler, relay, noises, keep };
 }
 
 /** The issuer whose one-time tokens a task requires, and the task's signed token key. */
@@ -119,11 +118,12 @@ export function endOfValidity(proof: Bytes): bigint {
   return toInteger(proof.subarray(0, 8));
 }
 
-/** Check the average number of the shuffler's dummies of all items, and of draws for them. */
-export function checkNoise(noise: Noise, domainSize: number): void {
-  const dummies = Math.ceil(domainSize * meanOfNoise(noise));
-  const draws = Math.ceil(domainSize * drawsPerItem(noise));
-  ensure(dummies <= MAX_SHUFFLER_DUMMIES && draws <= MAX_SHUFFLER_DRAWS, "too_many_draws");
+/** Check the average number of the shufflers' dummies of all items, and of draws for them. */
+export function checkNoise(noises: readonly Noise[], domainSize: number): void {
+  const ofAll = (figure: (noise: Noise) => number) =>
+    Math.ceil(domainSize * noises.map(figure).reduce((total, one) => total + one));
+  ensure(ofAll(meanOfNoise) <= MAX_SHUFFLER_DUMMIES, "too_many_draws");
+  ensure(ofAll(drawsPerItem) <= MAX_SHUFFLER_DRAWS, "too_many_draws");
 }
 
 /** Approximate number of draws for one item's dummies, as in common/task/shuffler_spec.py. */

@@ -69,7 +69,10 @@ type Stated = ReturnType<typeof TASK>;
 export interface Task extends Stated {
   readonly row: ProtocolRow;
   readonly shuffler: parts.Shuffler;
-  readonly noise: parts.Noise;
+  /** The second of two shufflers; null if there is one. */
+  readonly relay: parts.Shuffler | null;
+  /** The noise of each shuffler, which adds up. */
+  readonly noises: readonly parts.Noise[];
   /** Probability that the shuffler keeps a report. */
   readonly keep: number;
   /** Number of groups of the breakdown; 1 without one. */
@@ -104,7 +107,7 @@ export function parseTask(raw: Uint8Array): Task {
   const dummies = dummiesOfViews(stated, levelSizes.length);
   const task: Task = {
     ...stated,
-    ...parts.onlyShuffler(stated.shufflers, views.length),
+    ...parts.chainOf(stated.shufflers, views.length),
     row: PROTOCOLS.get(stated.protocol) as ProtocolRow,
     groups,
     domainSize,
@@ -131,7 +134,7 @@ function dummiesOfViews({ views }: Stated, levels: number): Dummies {
 }
 
 function checkProtocol(task: Task): void {
-  const { row, protocol, mechanism: spec, dummies, noise } = task;
+  const { row, protocol, mechanism: spec, dummies, noises, relay } = task;
   const hashesNothing = row.mechanism === "local-hashing" && spec.name === "grr";
   ensure(spec.name === row.mechanism || hashesNothing, "mechanism", { protocol });
   const forbidden = spec.otherWeight === 0n ? "required" : "none";
@@ -139,9 +142,12 @@ function checkProtocol(task: Task): void {
   const isNone = dummies.distribution === "fixed" && dummies.lengths[0] === 0;
   const fits = row.dummies.length ? row.dummies.includes(dummies.distribution) : isNone;
   ensure(fits, "dummies_of_protocol", { protocol });
-  const isOwn = noise.distribution === row.noise && (task.keep === 1 || row.samples);
-  ensure(isOwn, "shuffler_of_protocol", { protocol });
-  parts.checkNoise(noise, task.domainSize);
+  const hidesAlone = row.noise !== "none" && row.localNoise === "none";
+  ensure(relay === null || hidesAlone, "chain_of_protocol", { protocol });
+  const areOwn = noises.every((noise) => noise.distribution === row.noise);
+  const isKept = task.keep === 1 || (row.samples && relay === null);
+  ensure(areOwn && isKept, "shuffler_of_protocol", { protocol });
+  parts.checkNoise(noises, task.domainSize);
   const { buckets } = row;
   if (buckets && !hashesNothing) read.checkRange("buckets", spec.buckets, buckets, buckets);
 }
@@ -175,7 +181,7 @@ function checkDomain(task: Task): void {
 }
 
 function checkClaims(task: Task): void {
-  const { delta, localEpsilon: local, centralEpsilon: central } = task;
+  const { delta, localEpsilon: local, centralEpsilon: central, coalitionEpsilon: coalition } = task;
   const fraction = task.assumedHonestFraction;
   const isInfinite = local === Number.POSITIVE_INFINITY;
   const isLocal = local > 0 && (isInfinite || local <= MAX_LOCAL_EPSILON);
@@ -183,24 +189,26 @@ function checkClaims(task: Task): void {
   ensure(isLocal && isShare && central >= 0 && central <= local, "claim_range");
   const isNoiseless = task.mechanism.otherWeight === 0n;
   const isOwn = task.row.isAmplified || central === 0 || central === local;
-  const fits = isInfinite === isNoiseless && task.coalitionEpsilon === local && isOwn;
-  ensure(fits, "claim_of_noise");
+  const isBetween = coalition > 0 && coalition >= central && Number.isFinite(coalition);
+  const isCoalition = task.relay === null ? coalition === local : isBetween;
+  ensure(isInfinite === isNoiseless && isCoalition && isOwn, "claim_of_noise");
   const { budgetEpsilon: budget, budgetDelta } = task;
   const isBudget = budget > 0 && budget >= central && budgetDelta >= delta && budgetDelta < 1;
   ensure(isBudget, "budget_range");
 }
 
 function checkKeysAndSizes(task: Task): void {
-  const { nMin, targetSize, series, round, shuffler, lengths } = task;
+  const { nMin, targetSize, series, round, shufflers, lengths } = task;
   read.checkRange("target_size", targetSize, nMin, MAX_USERS);
   ensure((series === "") === (round === 0), "round_without_series");
   const { publicKeyBytes, overheadBytes } = SUITES[task.suite];
-  const areKeys = [task.analyzerKey, shuffler.key].every((key) => key.length === publicKeyBytes);
+  const keys = [task.analyzerKey, ...shufflers.map(({ key }) => key)];
+  const areKeys = keys.every((key) => key.length === publicKeyBytes);
   ensure(areKeys && task.nonce.length === 32, "key_length");
-  for (const proof of [shuffler.proof, task.tokens?.proof]) {
+  for (const proof of [...shufflers.map(({ proof }) => proof), task.tokens?.proof]) {
     ensure(!proof?.length || task.deadline <= parts.endOfValidity(proof), "deadline_after_key");
   }
-  const reports = (lengths.at(-1) ?? 0) * (task.mechanism.reportBytes + overheadBytes);
-  const total = SUBMISSION_ID_BYTES + reports + overheadBytes;
+  const each = task.mechanism.reportBytes + shufflers.length * overheadBytes;
+  const total = SUBMISSION_ID_BYTES + (lengths.at(-1) ?? 0) * each + overheadBytes;
   ensure(total <= MAX_ENVELOPE_BYTES, "envelope_too_long", { most: MAX_ENVELOPE_BYTES });
 }
