@@ -18,7 +18,7 @@ from common.errors import (
     SettingsError,
     ShuffleDpError,
 )
-from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
+from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState, chain_batch_id
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
 from common.runtime.blocks import BATCH_FOLDERS, Blocks, SealedBlocks
@@ -263,7 +263,7 @@ class Deliveries:
         receiver = self.receiver(batch.task)
         manifest = BatchManifest(
             task_digest=batch.digest,
-            batch_id=batch.batch_id,
+            batch_id=chain_batch_id(batch.digest) if batch.task.relay else batch.batch_id,
             n_users=stored.n_users,
             n_reports=stored.n_reports,
             by_length=stored.by_length,

@@ -105,8 +105,12 @@ class Receiver(ABC, Generic[J]):
             DeliveryUnderWayError: Another batch of the task is being delivered.
             DamagedStorageError: The receiver's own tasks cannot be read; safe to retry.
 
-        Raises the errors of `admit`, and has its cost, at the first call.
+        Raises the errors of `admit`, and has its cost, at the first call. It continues if the
+        caller hangs up, as a transaction would.
         """
+        return await _to_the_end(self._begin(manifest, n_parts))
+
+    async def _begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
         digest = manifest.task_digest
         task = await self._task(digest)
         self.check_manifest(manifest, task)
@@ -358,7 +362,7 @@ def check_numbers(manifest: BatchManifest, task: Task, sender: ShufflerSpec) -> 
         )
 
 
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """
     Wait until work has ended, even if the caller hangs up.
 
@@ -366,7 +370,7 @@ async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
     """
     task = asyncio.create_task(work)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.crypto.signing import PublicIdentity, SigningIdentity
-from common.messages.batch import BatchState
+from common.messages.batch import BatchState, chain_batch_id
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.blocks import Blocks, StagedBlocks
 from common.runtime.clock import Clock
@@ -50,8 +50,7 @@ class RelayCore:
     def __post_init__(self) -> None:
         store, executor = self.store, self.executor
         pinned = PublicIdentity.from_hex(self.settings.analyzer_identity, "analyzer_identity")
-        # By task, not by the sender's batch: no other delivery of a task is permuted.
-        seeds = BatchSeeds(self.state, lambda batch_id: store.digests[batch_id].hex(), lasting=True)
+        seeds = BatchSeeds(self.state, lasting=True)
         self.batches = RelayBatches(
             store=store,
             state=self.state,
@@ -116,5 +115,5 @@ class RelayCore:
         await asyncio.to_thread(self.inclusions.delete_expired, incomplete=True)
 
     def _record_staged(self, digest: TaskDigest) -> None:
-        for batch_id in [one.batch_id for one in self.batches.unfinished() if one.digest == digest]:
-            self.metrics.record_move(batch_id, BatchState.COLLECTING, BatchState.CLOSED, 0)
+        batch_id = chain_batch_id(digest)
+        self.metrics.record_move(batch_id, BatchState.COLLECTING, BatchState.CLOSED, 0)

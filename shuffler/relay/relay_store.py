@@ -78,8 +78,6 @@ class RelayStore(BatchStore):
         self.database = Database(path, Schema(steps=_STEPS))
         super().__init__(self.database)
         self._blocks = blocks
-        self.digests: dict[BatchId, TaskDigest] = {}
-        """Tasks of the batches, as of the last look at their states."""
 
     async def task(self, digest: TaskDigest) -> SignedTask | None:
         """Look up a task; None if it is not kept."""
@@ -96,12 +94,6 @@ class RelayStore(BatchStore):
         """Return the batch of a task, once its delivery has begun."""
         await self.keep_task(signed)
         return await self.get(signed.digest())
-
-    async def states(self) -> dict[BatchId, BatchState | None]:
-        """Return the state of every batch; see `BatchStore.states`."""
-        rows = await self.database.fetch("SELECT batch_id, task_digest FROM batches")
-        self.digests |= {BatchId(batch_id): TaskDigest(digest) for batch_id, digest in rows}
-        return await super().states()
 
     async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
         return await self.database.run(_set_state, batch, state)

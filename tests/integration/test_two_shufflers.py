@@ -7,7 +7,7 @@ import pytest
 
 from common.crypto.signing import PublicIdentity
 from common.errors import PeerError, PeerRefusalError, SettingsError
-from common.messages.batch import BatchId, BatchManifest
+from common.messages.batch import BatchManifest, chain_batch_id
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import development_files
@@ -61,7 +61,10 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
     identity = PublicIdentity.from_hex(pinned, "relay_identity")
     proof.commitment.verify(identity, TaskDigest(signed.digest()))
     other = BatchManifest(
-        task_digest=signed.digest(), batch_id=BatchId(bytes(16)), n_users=_USERS, n_reports=150
+        task_digest=signed.digest(),
+        batch_id=chain_batch_id(signed.digest()),
+        n_users=_USERS,
+        n_reports=150,
     )
     for name, error, sentence in (
         ("shuffler", PeerRefusalError, "one task, one release"),

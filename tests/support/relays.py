@@ -1,6 +1,5 @@
 """A relay's core in this process, on its own files, and what a first shuffler sends to it."""
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from audit.harness.clock import ManualClock
 from common.crypto.hpke import HpkePrivateKey, report_context, split_every
 from common.crypto.signing import PublicIdentity
 from common.errors import PeerRefusalError, ShuffleDpError
-from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
+from common.messages.batch import BatchManifest, BatchPart, BatchState, chain_batch_id
 from common.messages.inclusion_proof import BatchCommitment
 from common.messages.submission import PLAIN_REPORT, plain_reports
 from common.runtime.blocks import FolderBlocks
@@ -149,7 +148,7 @@ def manifest_of(
     """Return the manifest of a batch of layers."""
     fields: dict[str, Any] = {
         "task_digest": case.signed.digest(),
-        "batch_id": BatchId(hashlib.sha256(b"".join(layers)).digest()[:16]),
+        "batch_id": chain_batch_id(case.signed.digest()),
         "n_users": users,
         "n_reports": len(layers),
         "by_length": (users,),
