@@ -108,8 +108,8 @@ class RelayCore:
 
         Raises the errors of `ActiveBatches.resume`.
         """
+        await self.batches.resume()  # refuses another database, for which all would be swept
         await self.staging.sweep()
-        await self.batches.resume()
         self.metrics.resume(await self.store.states(), self.batches.deadlines())
         await self.deliveries.resume()
         await asyncio.to_thread(self.inclusions.delete_expired, incomplete=True)

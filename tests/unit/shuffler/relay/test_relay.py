@@ -24,7 +24,14 @@ from common.crypto.signing import (
     end_of_validity,
     split_key,
 )
-from common.errors import ConflictError, ProofError, TaskError, UnknownKeyError, WireError
+from common.errors import (
+    ConflictError,
+    ProofError,
+    SettingsError,
+    TaskError,
+    UnknownKeyError,
+    WireError,
+)
 from common.messages.batch import BatchId, BatchState
 from common.messages.inclusion_proof import BatchCommitment, leaves_of, tree_over
 from common.receiving import delivery_table
@@ -178,6 +185,28 @@ async def test_a_relay_whose_database_is_set_back_takes_no_second_delivery(
         await quiet.deliver(layers[1:], 100)
 
     assert 1 == len(quiet.analyzer.delivered)
+
+
+async def test_a_relay_that_starts_on_another_database_erases_nothing(
+    quiet: Relay, layers: list[bytes], tmp_path: Path
+) -> None:
+    """The batch that it has committed to is delivered once the right database is back."""
+    quiet.store.close()
+    shutil.copytree(quiet.path, tmp_path / "before")
+    await quiet.start()
+    await quiet.deliver(layers, 100)
+    quiet.store.close()
+    (quiet.path / "relay.sqlite").rename(tmp_path / "right.sqlite")
+    shutil.copy(tmp_path / "before" / "relay.sqlite", quiet.path)
+    with pytest.raises(SettingsError, match="store has no batch for the key file"):
+        await quiet.start()
+    quiet.store.close()
+    (tmp_path / "right.sqlite").rename(quiet.path / "relay.sqlite")
+    await quiet.start()
+    await quiet.deliveries.advance()
+
+    [(manifest, _)] = quiet.analyzer.delivered
+    assert _N == manifest.n_reports
 
 
 async def test_a_restored_relay_opens_no_layer_of_an_earlier_task(
