@@ -20,6 +20,7 @@ import numpy as np
 
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import (
+    CallerError,
     ConflictError,
     DamagedStorageError,
     DeliveryUnderWayError,
@@ -81,6 +82,16 @@ class Receiver(ABC, Generic[J]):
     def report_bytes(self, task: Task) -> int:
         """Return the length of a report as a task's batch is delivered."""
         return task.sealed_report_bytes
+
+    def sender(self, task: Task) -> str:  # noqa: ARG002  # for a subclass
+        """Return the name in the certificate of the party that delivers a task's batch."""
+        return "shuffler"
+
+    async def check_sender(self, digest: TaskDigest, names: frozenset[str] | None) -> None:
+        """Raise CallerError unless a certificate with these names may deliver a task's batch."""
+        sender = self.sender(await self._task(digest))
+        if names is not None and sender not in names:
+            raise CallerError(f"this task's batch is delivered by the {sender}")
 
     @abstractmethod
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
