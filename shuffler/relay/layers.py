@@ -34,7 +34,7 @@ class RelayBatches(ActiveBatches):
 
     store: RelayStore
     keep_seconds: float
-    """Seconds after its deadline at which a batch that is not delivered is dropped."""
+    """Seconds after its task's deadline at which a batch expires that has not arrived in full."""
     hop: ClassVar[int] = HOP
     use: ClassVar[KeyUse] = KeyUse.LAYERS
 
@@ -55,7 +55,12 @@ class RelayBatches(ActiveBatches):
         self._add(await self.store.get(digest), task)
 
     def _closing_rule(self, task: Task) -> ClosingRule:
-        """Let a delivery that is not complete expire, and a batch be dropped, at the end date."""
+        """
+        Let a delivery expire that is not complete at the end date.
+
+        So a batch that is dropped `keep_seconds` later was committed to for at least that long: a
+        first shuffler that has erased its copy loses it to no other operator's dates.
+        """
         end = min(task.deadline + self.keep_seconds, MAX_UNIX_TIME)
         return ClosingRule(n_min=MAX_USERS, target_size=MAX_USERS, deadline=int(end))
 

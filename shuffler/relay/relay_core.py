@@ -93,7 +93,7 @@ class RelayCore:
             executor=executor,
             inclusions=self.inclusions,
             metrics=self.metrics,
-            keep_seconds=0.0,  # in the closing rules already
+            keep_seconds=self.batches.keep_seconds,  # after the last moment to commit to it
         )
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:

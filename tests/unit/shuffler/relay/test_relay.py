@@ -382,12 +382,30 @@ async def test_a_damaged_batch_is_never_made_again(quiet: Relay, layers: list[by
     quiet.deliveries._not_before.clear()
     await quiet.deliveries.advance()
     assert BatchState.PERMUTED is await quiet.state_of()
-    quiet.clock.seconds = _TASK.deadline + 31 * DAY
+    quiet.clock.seconds = _TASK.deadline + 61 * DAY
     quiet.deliveries._not_before.clear()
     await quiet.deliveries.advance()
 
     assert BatchState.DROPPED is await quiet.state_of()
     assert ([], []) == (quiet.analyzer.delivered, quiet.state.names("batch-*"))
+
+
+async def test_a_batch_that_is_committed_to_late_has_as_long_to_be_delivered(
+    quiet: Relay, layers: list[bytes]
+) -> None:
+    """The first shuffler has erased it; until then a delivery that is incomplete expires."""
+    quiet.clock.seconds = _TASK.deadline + 30 * DAY - 60
+    await quiet.deliver(layers, 100)
+    quiet.analyzer.reachable = False
+    for later in (120, 30 * DAY - 120):
+        quiet.clock.seconds += later
+        await quiet.deliveries.advance()
+        quiet.deliveries._not_before.clear()
+        assert BatchState.PERMUTED is await quiet.state_of()
+    quiet.analyzer.reachable = True
+    await quiet.deliveries.advance()
+
+    assert 1 == len(quiet.analyzer.delivered)
 
 
 def test_a_relays_keys_have_a_stated_life(tmp_path: Path) -> None:
