@@ -34,7 +34,7 @@ def _relay_settings(services: Services, path: Path, **changes: object) -> Shuffl
         "analyzer": services.analyzer.address,
         "analyzer_identity": services.identity,
         "opening_processes": 1,
-        "key_lifetime_days": 0,
+        "key_lifetime_days": 36_500,
     }
     return ShufflerSettings(**fields | changes)  # type: ignore[arg-type]
 
@@ -117,6 +117,7 @@ async def test_a_shuffler_without_a_relay_refuses_tasks_with_two(shared_services
         ({"http_listen": "127.0.0.1:0"}, "http_listen has no use in the role relay"),
         ({"relay": "127.0.0.1:1", "relay_identity": "00" * 32}, "relay has no use in the role"),
         ({"role": "all", "relay": "127.0.0.1:1"}, "relay and relay_identity go together"),
+        ({"key_lifetime_days": 0}, "key_lifetime_days is 0; the keys of a relay need a limit"),
         ({"executor": "tls://127.0.0.1:1"}, "the role relay needs coordinator_listen"),
     ],
 )
