@@ -6,7 +6,7 @@ It commits to all layers before it draws noise, and never permutes another deliv
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 from common.crypto.signing import KeyUse, SignedTask
@@ -135,20 +135,20 @@ class RelayDeliveries(Deliveries):
         opening = replace(received, private_key=raw, n_opened_parts=job.n_parts)
         try:
             opened = await self.executor.run(LayerJob.open, opening, range(job.n_openings))
-            arrived, n_reports, seconds = await permuted(job, self.executor)
+            arrived, facts = await permuted(job, self.executor)
         except DamagedStorageError:
             layers.forget_merged(delivery.manifest)
             raise
         unreadable, repeated = (sum(each) for each in zip(*opened, strict=True))
         repeated += arrived[0] + received.n_reports - n_distinct
         n_dropped = unreadable + repeated
-        if n_reports != received.n_reports - n_dropped + job.n_dummies:
+        if facts.n_reports != received.n_reports - n_dropped + job.n_dummies:
             raise DamagedStorageError(
                 f"{received.n_reports} layers arrived and {n_dropped} were dropped; "
-                f"{n_reports - job.n_dummies} were permuted"
+                f"{facts.n_reports - job.n_dummies} were permuted"
             )
         self.metrics.record_dropped(unreadable=unreadable, repeated=repeated)
         if n_dropped:
             fields = logs.batch_fields(batch.digest, batch.batch_id)
             logs.event("layers dropped", {**fields, "refused": n_dropped}, level="WARNING")
-        return replace(stored, n_reports=n_reports, n_dropped=n_dropped, shuffle_seconds=seconds)
+        return replace(stored, n_dropped=n_dropped, **asdict(facts))
