@@ -170,6 +170,7 @@ _TABLE: Final = (
     (Caller.ANYONE, CallKind.CHECK, "CheckingWitness", "AddEntries CheckTask"),
     (Caller.SENDER, CallKind.TASK, "Analyzer", "GetLog GetTask"),
     (Caller.SENDER, CallKind.DELIVERY, "Analyzer", "BeginDelivery DeliverPart FinishDelivery"),
+    (Caller.SHUFFLER, CallKind.TASK, "Relay", "GetTask"),
     (Caller.SHUFFLER, CallKind.DELIVERY, "Relay", "BeginDelivery DeliverPart FinishDelivery"),
     (
         *(Caller.OPERATOR, CallKind.ANALYZER_OPERATION, "Analyzer"),

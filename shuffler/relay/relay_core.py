@@ -16,8 +16,7 @@ from common.runtime.metrics import ProcessMetrics
 from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from shuffler.analyzer_client import Analyzer
-from shuffler.delivery_client import ReceivingParty
+from shuffler.delivery_client import NextHop, ReceivingParty
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.relay import relay_store
@@ -38,7 +37,7 @@ class RelayCore:
     keys: KeyStore
     identity: SigningIdentity
     """Signs commitments to layers."""
-    analyzer: Analyzer
+    analyzer: NextHop
     store: RelayStore
     blocks: Blocks
     executor: Executor

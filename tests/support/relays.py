@@ -9,7 +9,7 @@ import numpy as np
 from audit.harness.analyzer_core import InlineExecutor, chunks_of, part_header, parts_of
 from audit.harness.clock import ManualClock
 from common.crypto.hpke import HpkePrivateKey, report_context, split_every
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchManifest, BatchPart, BatchState, chain_batch_id
 from common.messages.inclusion_proof import BatchCommitment
@@ -100,6 +100,11 @@ class Relay(RelayCore):
         return (await self.store.get(digest or self.case.signed.digest())).state
 
     # --- the first shuffler's calls; see shuffler/delivery_client
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Return a task that the relay takes part in."""
+        with _Refusals():
+            return await self.batches.get_task(digest)
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """Begin to receive a batch, or continue."""

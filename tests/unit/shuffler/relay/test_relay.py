@@ -26,6 +26,7 @@ from common.crypto.signing import (
 )
 from common.errors import (
     ConflictError,
+    PeerRefusalError,
     ProofError,
     SettingsError,
     TaskError,
@@ -472,12 +473,12 @@ async def test_a_shuffler_drops_at_its_end_what_its_relay_does_not_take(
         ((None, BatchState.PERMUTED), ("FAILED_PRECONDITION", BatchState.QUARANTINED))
     ):
         client = MemoryAnalyzer(CHAIN.signed, RELAY)
-        client.reachable, client.refuse_with = refused is not None, refused
         pinned = RELAY.public_identity()
         second = ReceivingParty(name="relay", client=client, identity=pinned)
         shuffler = Shuffler(tmp_path / str(number), relay.case, relay=second)
         await shuffler.start()
         await shuffler.submit(5)
+        client.reachable, client.refuse_with = refused is not None, refused
         await shuffler.advance()
         assert state is await shuffler.batch_state()
         shuffler.clock.seconds = _TASK.deadline + 31 * DAY
@@ -562,3 +563,20 @@ async def test_a_first_shuffler_takes_only_tasks_of_its_relay(
     with pytest.raises(error, match=sentence):
         await shuffler.fetch_task(_DIGEST)
     shuffler.store.close()
+
+
+async def test_a_first_shuffler_collects_nothing_for_a_task_that_its_relay_refuses(
+    tmp_path: Path,
+) -> None:
+    """As for a limit of the relay's own."""
+    relay = Relay(tmp_path / "second", most_dummies=1)
+    await relay.start()
+    second = ReceivingParty(name="relay", client=relay, identity=RELAY.public_identity())
+    shuffler = Shuffler(tmp_path / "first", CHAIN, relay=second)
+    await shuffler.start()
+    with pytest.raises(PeerRefusalError, match="most_dummies is 1"):
+        await shuffler.fetch_task(_DIGEST)
+
+    assert {} == await shuffler.store.states()
+    for party in (shuffler, relay):
+        party.store.close()
