@@ -47,6 +47,7 @@ from common.messages.result import Result
 from common.receiving import delivery_table
 from common.receiving.receiver import Receiver, check_numbers
 from common.runtime import logs
+from common.runtime.certificates import RELAY
 from common.runtime.clock import Clock, retry_pause
 from common.runtime.parts.executor import Executor
 from common.task.kinds import KINDS
@@ -62,6 +63,10 @@ class Staging(Receiver[CountJob]):
     store: Store
     budgets: ReleaseBudgets
     metrics: ReleaseMetrics
+
+    def sender(self, task: Task) -> str:
+        """Return the last of a task's shufflers; see `Receiver.sender`."""
+        return RELAY if task.relay else super().sender(task)
 
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
         """Raise WireError for fewer than n_min users, or numbers that contradict the task."""

@@ -29,8 +29,8 @@ from common.runtime.shared_calls import SharedCalls
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import FINAL_STATES, ClosingRule
+from shuffler.delivery_client import NextHop, ReceivingParty
 from shuffler.storage.submission_store import BatchStore, StoredBatch
 
 _MAX_LOOKUPS: Final = 256
@@ -129,15 +129,15 @@ class ActiveBatches(Batches):
 
     store: BatchStore
     state: StateDirectory
-    analyzer: Analyzer
+    analyzer: NextHop
     identity: PublicIdentity
     own_identity: PublicIdentity
     keys: KeyStore
     minimum_batch: int
     most_dummies: int
     rng: np.random.Generator
-    relay_identity: PublicIdentity | None = None
-    """The pinned identity of the second shuffler of tasks with two."""
+    relay: ReceivingParty | None = None
+    """The second shuffler of tasks with two."""
     hop: ClassVar[int] = 0
     """The shuffler's place among those of a task."""
     use: ClassVar[KeyUse] = KeyUse.ENVELOPES
@@ -282,6 +282,8 @@ class ActiveBatches(Batches):
         key = key_id(task.suite, task.shufflers[self.hop].key)
         self._beginning_keys.append(key)
         try:
+            if task.relay and self.relay:  # which may refuse it, as for its own limit of dummies
+                await self.relay.client.get_task(digest)
             batch_id = BatchId(self.rng.bytes(BATCH_ID_BYTES))
             return self._add(await self.store.open_batch(batch_id, signed), task)
         finally:
@@ -297,9 +299,9 @@ class ActiveBatches(Batches):
         own, relay = task.shufflers[self.hop], task.relay
         check_key(self.own_identity, self.use, task.suite, own.key, own.proof)
         if relay is not None and relay is not own:
-            if self.relay_identity is None:
+            if self.relay is None:
                 raise TaskError("the task has two shufflers; this one's setting relay is missing")
-            check_key(self.relay_identity, KeyUse.LAYERS, task.suite, relay.key, relay.proof)
+            check_key(self.relay.identity, KeyUse.LAYERS, task.suite, relay.key, relay.proof)
         expected = task.hop(self.hop).expected_dummies(task.domain_size)
         if expected > self.most_dummies:
             raise TaskError(

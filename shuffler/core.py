@@ -16,10 +16,9 @@ from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
 from shuffler.active_batches import ActiveBatches, Batches
 from shuffler.admission import ConnectionLimit
-from shuffler.analyzer_client import Analyzer
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
-from shuffler.delivery_client import ReceivingParty
+from shuffler.delivery_client import NextHop, ReceivingParty
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import GetLog, LogRelay
 from shuffler.metrics import BatchMetrics
@@ -72,7 +71,7 @@ class ShufflerCore(FrontEndCore):
     batches: ActiveBatches = field(init=False)
     state: StateDirectory
     keys: KeyStore
-    analyzer: Analyzer
+    analyzer: NextHop
     relay: ReceivingParty | None = None
     """The second shuffler of tasks with two."""
     executor: Executor
@@ -91,7 +90,7 @@ class ShufflerCore(FrontEndCore):
             minimum_batch=settings.minimum_batch,
             most_dummies=settings.most_dummies,
             rng=self.rng,
-            relay_identity=self.relay.identity if self.relay else None,
+            relay=self.relay,
         )
         super().__post_init__()
         self.metrics = BatchMetrics(self.process_metrics, self.refusals.of)

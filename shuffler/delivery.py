@@ -18,7 +18,14 @@ from common.errors import (
     SettingsError,
     ShuffleDpError,
 )
-from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
+from common.messages.batch import (
+    CONTENT_HASH_BYTES,
+    BatchId,
+    BatchManifest,
+    BatchPart,
+    BatchState,
+    chain_batch_id,
+)
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
 from common.runtime.blocks import BATCH_FOLDERS, Blocks, SealedBlocks
@@ -263,7 +270,7 @@ class Deliveries:
         receiver = self.receiver(batch.task)
         manifest = BatchManifest(
             task_digest=batch.digest,
-            batch_id=batch.batch_id,
+            batch_id=chain_batch_id(batch.digest) if batch.task.relay else batch.batch_id,
             n_users=stored.n_users,
             n_reports=stored.n_reports,
             by_length=stored.by_length,
@@ -274,7 +281,8 @@ class Deliveries:
         size = batch.task.report_bytes_at(self.hop + 1)
         blocks = SealedBlocks(self.blocks, batch.batch_id.hex(), batch.key)
         try:
-            await deliver_parts(receiver.client, manifest, blocks, n_parts, size)
+            hashes = stored.part_hashes
+            await deliver_parts(receiver.client, manifest, blocks, n_parts, size, hashes=hashes)
             if event is Event.SEND:
                 return event
             commitment = await receiver.client.finish_delivery(batch.digest)
@@ -304,17 +312,24 @@ class Deliveries:
 
 
 async def deliver_parts(
-    receiver: NextHop, manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
+    receiver: NextHop,
+    manifest: BatchManifest,
+    blocks: SealedBlocks,
+    n_parts: int,
+    size: int,
+    *,
+    hashes: bytes,
 ) -> None:
     """
     Deliver the parts that the receiver does not have yet.
 
-    `blocks` are the permuted batch, one a part; `size` is that of a sealed report, in bytes.
+    `blocks` are the permuted batch, one a part, with these SHA-256 `hashes` unless an earlier
+    version permuted it; `size` is that of a sealed report, in bytes.
 
     Raises:
         PeerRefusalError: The receiver refuses the batch.
         PeerError: The receiver does not answer; safe to retry.
-        StorageError: A part cannot be read.
+        StorageError: A part cannot be read, or is not the recorded one.
 
     Memory: about four parts.
     """
@@ -330,6 +345,9 @@ async def deliver_parts(
                 n_reports=len(content) // size,
                 content_hash=(await asyncio.to_thread(hashlib.sha256, content)).digest(),
             )
+            start = number * CONTENT_HASH_BYTES
+            if hashes and part.content_hash != hashes[start : start + CONTENT_HASH_BYTES]:
+                raise DamagedStorageError(f"part {number} is not the one that was recorded")
             await receiver.deliver_part(part, chunks_of_part(content, size))
 
     if not staged:

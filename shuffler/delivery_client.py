@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import CallerError, PeerError, PeerRefusalError
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
@@ -20,6 +20,7 @@ from common.wire.batches import (
     part_to_wire,
     wants_reports,
 )
+from common.wire.tasks import signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, relay_pb2_grpc
 
 T = TypeVar("T")
@@ -28,6 +29,9 @@ _STUBS: Final = {"analyzer": analyzer_pb2_grpc.AnalyzerStub, "relay": relay_pb2_
 
 class NextHop(Protocol):
     """The methods of the party that a batch is delivered to."""
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Fetch a task, which the party takes part in."""
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """Announce a batch; return the arrived parts, and whether it is already staged in full."""
@@ -64,6 +68,12 @@ class DeliveryClient:
             self._channel.current() if isinstance(self._channel, FreshChannel) else self._channel
         )
         return _STUBS[self.party](fresh)
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Fetch a task, which the next hop takes part in."""
+        request = analyzer_pb2.GetTaskRequest(task_digest=digest)
+        response = await self._answer(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
+        return signed_task_from_wire(response.task)
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """

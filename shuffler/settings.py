@@ -50,7 +50,7 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
     the state directory. It may hold a password."""
 
     def relay_schedule(self) -> Schedule:
-        """Return the schedule of a relay's keys, which learns of tasks only after their end."""
+        """Return the schedule of a relay's keys: tasks may name a key until the end of its life."""
         usual = self.schedule()
         kept = usual.lifetime + usual.retention
         return replace(usual, retention=kept, longest_task=usual.lifetime)
@@ -64,3 +64,5 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
         for name in ("store", "http_listen", "relay"):
             if self.role == "relay" and getattr(self, name) is not None:
                 raise SettingsError(f"{name} has no use in the role relay")
+        if self.role == "relay" and not self.key_lifetime_days:
+            raise SettingsError("key_lifetime_days is 0; the keys of a relay need a limit")

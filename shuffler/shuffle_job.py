@@ -11,11 +11,12 @@ reports, at the same places.
 """
 
 import asyncio
+import hashlib
 import math
 import time
 from abc import abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
 import numpy as np
@@ -164,16 +165,17 @@ class PermutingJob(Job):
             blocks.put(f"scattered/{part}.{bucket}", scattered.tobytes())
         return arrived, len(reports), seconds
 
-    def permute(self, bucket: int) -> tuple[int, float]:
-        """Permute one bucket; return its number of reports, and the seconds of the permutation."""
+    def permute(self, bucket: int) -> tuple[int, float, bytes]:
+        """Permute one bucket; return its number of reports, the permutation's seconds, its hash."""
         blocks, rng = self.sealed_blocks(), seeded_generator(self.seed, "permute", bucket)
         parts = range(self.n_parts + self.n_dummy_parts)
         reports = self._rows([blocks.get(f"scattered/{part}.{bucket}") for part in parts])
         started = time.thread_time()
         ordered = permute(reports, rng)
         seconds = time.thread_time() - started
-        blocks.put(f"{PERMUTED}/{bucket}", ordered.tobytes(), durable=True)
-        return len(ordered), seconds
+        content = ordered.tobytes()
+        blocks.put(f"{PERMUTED}/{bucket}", content, durable=True)
+        return len(ordered), seconds, hashlib.sha256(content).digest()
 
     def _rows(self, reports: list[bytes]) -> SealedReports:
         whole = np.frombuffer(b"".join(reports), dtype=np.uint8)
@@ -208,16 +210,25 @@ class ShuffleJob(PermutingJob):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffleSummary:
-    """Facts about a shuffled batch that may be published."""
+class Permuted:
+    """Facts about a permuted batch that may be published."""
 
     n_reports: int
     """Number of reports, the shuffler's dummies included."""
-    by_length: tuple[int, ...]
-    """Number of submissions of each of the task's lengths."""
     shuffle_seconds: float
     """Processor time of the permutation alone. The time to seal dummies would reveal their number
     and, if reports are dropped, the number kept. The guarantee assumes that both are secret."""
+    part_hashes: bytes
+    """SHA-256 of every part, concatenated. No other blocks are sent: those of an earlier attempt
+    differ in the ciphertexts of dummies, and so would tell an analyzer which these are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleSummary(Permuted):
+    """Facts about a shuffled batch of submissions."""
+
+    by_length: tuple[int, ...]
+    """Number of submissions of each of the task's lengths."""
 
 
 async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleSummary:
@@ -226,16 +237,16 @@ async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleS
 
     Raises DamagedStorageError if the number of submissions does not match the number of users.
     """
-    arrived, n_reports, seconds = await permuted(job, executor)
+    arrived, facts = await permuted(job, executor)
     by_length = tuple(arrived.pop(length, 0) for length in job.task.lengths)
     if arrived or sum(by_length) != n_users:
         raise DamagedStorageError(
             f"the batch has {n_users} users; {sum(by_length)} submissions are in the store"
         )
-    return ShuffleSummary(n_reports=n_reports, by_length=by_length, shuffle_seconds=seconds)
+    return ShuffleSummary(**asdict(facts), by_length=by_length)
 
 
-async def permuted(job: PermutingJob, executor: Executor) -> tuple[Counter[int], int, float]:
+async def permuted(job: PermutingJob, executor: Executor) -> tuple[Counter[int], Permuted]:
     """
     Drop reports, add dummies, permute, and save the result durably in the batch's blocks.
 
@@ -243,7 +254,7 @@ async def permuted(job: PermutingJob, executor: Executor) -> tuple[Counter[int],
     dummies.
 
     Returns:
-        The counts of all parts, the number of reports, and seconds of the permutation.
+        The counts of all parts, and facts about the result.
 
     Raises:
         DamagedStorageError: The numbers of reports contradict each other.
@@ -260,7 +271,7 @@ async def permuted(job: PermutingJob, executor: Executor) -> tuple[Counter[int],
     parts = range(job.n_parts + job.n_dummy_parts)
     scattered = await executor.run(PermutingJob.scatter, job, parts)
     buckets = await executor.run(PermutingJob.permute, job, range(job.n_buckets))
-    n_reports = sum(of_bucket for of_bucket, _ in buckets)
+    n_reports = sum(of_bucket for of_bucket, *_ in buckets)
     n_scattered = sum(of_part for _, of_part, _ in scattered)
     if n_reports != n_scattered:
         raise DamagedStorageError(
@@ -268,5 +279,9 @@ async def permuted(job: PermutingJob, executor: Executor) -> tuple[Counter[int],
         )
     for subfolder in SCRATCH:
         await asyncio.to_thread(blocks.delete, subfolder)
-    seconds = sum(seconds for *_, seconds in scattered) + sum(seconds for _, seconds in buckets)
-    return sum((arrived for arrived, _, _ in scattered), Counter[int]()), n_reports, seconds
+    facts = Permuted(
+        n_reports=n_reports,
+        shuffle_seconds=sum(each for *_, each in scattered) + sum(each for _, each, _ in buckets),
+        part_hashes=b"".join(hashed for *_, hashed in buckets),
+    )
+    return sum((arrived for arrived, _, _ in scattered), Counter[int]()), facts

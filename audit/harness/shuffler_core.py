@@ -17,9 +17,8 @@ from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
-from shuffler.analyzer_client import Analyzer
 from shuffler.core import ShufflerCore
-from shuffler.delivery_client import ReceivingParty
+from shuffler.delivery_client import NextHop, ReceivingParty
 from shuffler.metrics import METRICS
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.sqlite_store import SqliteStore
@@ -39,7 +38,7 @@ class InProcessShuffler(ShufflerCore):
         self,
         path: Path,
         *,
-        analyzer: Analyzer,
+        analyzer: NextHop,
         pinned: PublicIdentity,
         identity: SigningIdentity,
         pool: HpkePool | None = None,

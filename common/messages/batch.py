@@ -22,6 +22,15 @@ MAX_PART_BYTES: Final = 2**28
 CONTENT_HASH_BYTES: Final = 32
 
 
+def chain_batch_id(digest: TaskDigest) -> BatchId:
+    """
+    Return the id of a batch that a relay receives and sends: it follows from the task.
+
+    So no sender chooses the name of a relay's key, seed and blocks, or uses one for two tasks.
+    """
+    return BatchId(digest[:BATCH_ID_BYTES])
+
+
 class BatchState(StrEnum):
     """The states of a batch at the shuffler."""
 

@@ -1,7 +1,7 @@
 """The gRPC methods of a party that receives batches: wire in, core, wire out."""
 
-from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from common.errors import ShuffleDpError
 from common.messages.inclusion_proof import BatchCommitment
 from common.receiving.receiver import Receiver
 from common.runtime import logs
+from common.runtime.access import CALLER_NAMES
 from common.task_digest import TaskDigest
 from common.wire.batches import (
     REPORTS_WANTED,
@@ -46,7 +47,7 @@ class DeliveryServicer:
     ) -> analyzer_pb2.BeginDeliveryResponse:
         """Begin to receive a permuted batch in parts, or continue."""
         manifest, n_parts = delivery_from_wire(request)
-        with _logged_refusals(manifest.task_digest):
+        async with self._checked(manifest.task_digest):
             arrived, staged = await self.core.staging.begin(manifest, n_parts)
         return analyzer_pb2.BeginDeliveryResponse(arrived=arrived, staged=staged)
 
@@ -59,7 +60,7 @@ class DeliveryServicer:
         first = await anext(request_iterator, analyzer_pb2.DeliverPartRequest())
         part = part_from_wire(first)
         chunks = (chunk_from_wire(message) async for message in request_iterator)
-        with _logged_refusals(part.task_digest):
+        async with self._checked(part.task_digest):
             ask_for_reports = partial(context.send_initial_metadata, REPORTS_WANTED)
             await self.core.staging.receive(part, chunks, ask_for_reports)
         return analyzer_pb2.DeliverPartResponse()
@@ -69,16 +70,17 @@ class DeliveryServicer:
     ) -> analyzer_pb2.FinishDeliveryResponse:
         """Commit to the whole batch, and start to use it."""
         digest = digest_from_wire(request.task_digest)
-        with _logged_refusals(digest):
+        async with self._checked(digest):
             commitment = await self.core.finish_delivery(digest)
         return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(commitment))
 
-
-@contextmanager
-def _logged_refusals(digest: TaskDigest) -> Generator[None]:
-    try:
-        yield
-    except ShuffleDpError as error:
-        fields: dict[logs.Field, str] = {"error": type(error).__name__}
-        logs.event("delivery refused", {**fields, "task_digest": digest.hex()}, level="WARNING")
-        raise
+    @asynccontextmanager
+    async def _checked(self, digest: TaskDigest) -> AsyncGenerator[None]:
+        """Check that the caller may deliver a task's batch, and log what is refused."""
+        try:
+            await self.core.staging.check_sender(digest, CALLER_NAMES.get())
+            yield
+        except ShuffleDpError as error:
+            fields: dict[logs.Field, str] = {"error": type(error).__name__}
+            logs.event("delivery refused", {**fields, "task_digest": digest.hex()}, level="WARNING")
+            raise

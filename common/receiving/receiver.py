@@ -20,6 +20,7 @@ import numpy as np
 
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import (
+    CallerError,
     ConflictError,
     DamagedStorageError,
     DeliveryUnderWayError,
@@ -82,6 +83,16 @@ class Receiver(ABC, Generic[J]):
         """Return the length of a report as a task's batch is delivered."""
         return task.sealed_report_bytes
 
+    def sender(self, task: Task) -> str:  # noqa: ARG002  # for a subclass
+        """Return the name in the certificate of the party that delivers a task's batch."""
+        return "shuffler"
+
+    async def check_sender(self, digest: TaskDigest, names: frozenset[str] | None) -> None:
+        """Raise CallerError unless a certificate with these names may deliver a task's batch."""
+        sender = self.sender(await self._task(digest))
+        if names is not None and sender not in names:
+            raise CallerError(f"this task's batch is delivered by the {sender}")
+
     @abstractmethod
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
         """Raise WireError if a batch's numbers contradict its task."""
@@ -105,8 +116,12 @@ class Receiver(ABC, Generic[J]):
             DeliveryUnderWayError: Another batch of the task is being delivered.
             DamagedStorageError: The receiver's own tasks cannot be read; safe to retry.
 
-        Raises the errors of `admit`, and has its cost, at the first call.
+        Raises the errors of `admit`, and has its cost, at the first call. It continues if the
+        caller hangs up, as a transaction would.
         """
+        return await _to_the_end(self._begin(manifest, n_parts))
+
+    async def _begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
         digest = manifest.task_digest
         task = await self._task(digest)
         self.check_manifest(manifest, task)
@@ -358,7 +373,7 @@ def check_numbers(manifest: BatchManifest, task: Task, sender: ShufflerSpec) -> 
         )
 
 
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """
     Wait until work has ended, even if the caller hangs up.
 
@@ -366,7 +381,7 @@ async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
     """
     task = asyncio.create_task(work)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise

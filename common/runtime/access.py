@@ -7,6 +7,7 @@ A method that is not in the table is refused.
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, unique
 from ipaddress import ip_address
@@ -17,6 +18,8 @@ from common.crypto.secret import Secret
 from common.errors import CallerError, CredentialError, SettingsError
 from common.limits import MAX_ENVELOPE_BYTES
 
+CALLER_NAMES: Final[ContextVar[frozenset[str] | None]] = ContextVar("caller_names", default=None)
+"""Verified names of the certificate of a call's caller; None if callers have none."""
 _TOKEN_BYTES: Final = 32
 _TOKEN_TEXT: Final = re.compile(rb"[0-9a-f]{%d}\n?" % (2 * _TOKEN_BYTES))
 
@@ -166,6 +169,7 @@ _TABLE: Final = (
     (Caller.ANYONE, CallKind.CHECK, "CheckingWitness", "AddEntries CheckTask"),
     (Caller.SENDER, CallKind.TASK, "Analyzer", "GetLog GetTask"),
     (Caller.SENDER, CallKind.DELIVERY, "Analyzer", "BeginDelivery DeliverPart FinishDelivery"),
+    (Caller.SHUFFLER, CallKind.TASK, "Relay", "GetTask"),
     (Caller.SHUFFLER, CallKind.DELIVERY, "Relay", "BeginDelivery DeliverPart FinishDelivery"),
     (
         *(Caller.OPERATOR, CallKind.ANALYZER_OPERATION, "Analyzer"),

@@ -8,7 +8,15 @@ from urllib.parse import unquote
 import grpc
 
 from common.errors import CallerError, WireError
-from common.runtime.access import CALLS, LONG_MESSAGE, OPEN, Call, CallKind, bearer_token
+from common.runtime.access import (
+    CALLER_NAMES,
+    CALLS,
+    LONG_MESSAGE,
+    OPEN,
+    Call,
+    CallKind,
+    bearer_token,
+)
 from common.runtime.admission import (
     FORESEEN,
     NOT_ARRIVED,
@@ -124,6 +132,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                 names = self._callers.verified(certificate)
             metadata = context.invocation_metadata()
             self._admission.check_caller(call, names, bearer_token(metadata))
+            CALLER_NAMES.set(names)  # in the context of this call's own asyncio task
         return self._admission.admit(call, peer_of(context.peer(), self._admission.relays))
 
     def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401

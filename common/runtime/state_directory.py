@@ -24,7 +24,10 @@ from common.runtime.database import FULL, storage_failures
 _MARK: Final = b"shuffledp sealed secret v1\n"
 RESTORE_CONFIRMED: Final = "restore-confirmed"
 """File by which an operator confirms that missing files are lost. Removed by the next start."""
-_OF_A_START: Final = ("keys.json", "hpke-*.key", "token-*.key", "permanent.key", "address")
+_OF_A_START: Final = (
+    *("keys.json", "hpke-*.key", "token-*.key", "permanent.key", "address"),
+    "unsaved/keys.json",  # of a relay
+)
 """Files that only a start makes, unlike an identity, which may be made before. `clock.json` is not
 among them: a start that fails before it makes any key leaves it."""
 
@@ -223,7 +226,7 @@ class StateDirectory:
 
     def names(self, pattern: str) -> list[str]:
         """List the names of the files that match a pattern such as `*.key`."""
-        return sorted(path.name for path in self.path.glob(pattern))
+        return sorted(str(path.relative_to(self.path)) for path in self.path.glob(pattern))
 
     @storage_failures()
     def destroy(self, name: str) -> None:

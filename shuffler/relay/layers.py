@@ -6,17 +6,17 @@ It commits to all layers before it draws noise, and never permutes another deliv
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 from common.crypto.signing import KeyUse, SignedTask
 from common.errors import ConflictError, DamagedStorageError, WireError
 from common.limits import MAX_UNIX_TIME, MAX_USERS
-from common.messages.batch import BatchManifest
+from common.messages.batch import BatchManifest, chain_batch_id
 from common.receiving import delivery_table
 from common.receiving.receiver import Receiver, check_numbers
 from common.runtime import logs
-from common.task.task import Task, cached_task
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.batch_states import ClosingRule
@@ -34,7 +34,7 @@ class RelayBatches(ActiveBatches):
 
     store: RelayStore
     keep_seconds: float
-    """Seconds after its deadline at which a batch that is not delivered is dropped."""
+    """Seconds after its task's deadline at which a batch expires that has not arrived in full."""
     hop: ClassVar[int] = HOP
     use: ClassVar[KeyUse] = KeyUse.LAYERS
 
@@ -46,21 +46,21 @@ class RelayBatches(ActiveBatches):
             await self.store.keep_task(signed)
         return signed
 
-    async def track(self, digest: TaskDigest, *, staged: bool) -> None:
-        """
-        Move a batch from now on, whose delivery has begun, in place of one that it replaces.
+    def check_key(self, task: Task) -> None:
+        """Raise UnknownKeyError if a task's layers cannot be opened."""
+        self._private_key(task)
 
-        Raises UnknownKeyError if its layers cannot be opened, unless it is `staged`.
-        """
-        stored = await self.store.get(digest)
-        task = await self._parse(cached_task, stored.signed.task_bytes)
-        if not staged:
-            self._private_key(task)
-        self.store.digests[stored.batch_id] = digest
-        self._add(stored, task)
+    async def track(self, digest: TaskDigest, task: Task) -> None:
+        """Move a batch from now on, whose delivery has begun."""
+        self._add(await self.store.get(digest), task)
 
     def _closing_rule(self, task: Task) -> ClosingRule:
-        """Let a delivery that is not complete expire, and a batch be dropped, at the end date."""
+        """
+        Let a delivery expire that is not complete at the end date.
+
+        So a batch that is dropped `keep_seconds` later was committed to for at least that long: a
+        first shuffler that has erased its copy loses it to no other operator's dates.
+        """
         end = min(task.deadline + self.keep_seconds, MAX_UNIX_TIME)
         return ClosingRule(n_min=MAX_USERS, target_size=MAX_USERS, deadline=int(end))
 
@@ -78,19 +78,26 @@ class Layers(Receiver[LayerJob]):
 
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
         """Raise WireError if a batch's numbers contradict its task; n_min protects nobody here."""
+        if manifest.batch_id != chain_batch_id(manifest.task_digest):
+            raise WireError("batch_id does not follow from the task's digest")
         if manifest.n_dropped:
             raise WireError(f"n_dropped is {manifest.n_dropped}; a first shuffler drops no report")
         check_numbers(manifest, task, task.hop(0))
 
-    async def admit(self, manifest: BatchManifest, task: Task) -> None:  # noqa: ARG002  # of any task
-        """Raise ConflictError if noise was drawn for a delivery that the database has lost."""
-        if self.seeds.was_drawn(manifest.task_digest.hex()):
-            raise ConflictError("another batch was delivered for this task, and its noise is drawn")
+    async def admit(self, manifest: BatchManifest, task: Task) -> None:
+        """
+        Move the batch from now on, before any part of it is accepted.
 
-    async def begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
-        """Begin to receive a batch, or continue. Raises the errors of `track` too."""
-        arrived, staged = await super().begin(manifest, n_parts)
-        await self.batches.track(manifest.task_digest, staged=staged)
+        Raises ConflictError if noise was drawn for a delivery that the database has lost.
+        """
+        if self.seeds.was_drawn(manifest.batch_id):
+            raise ConflictError("another batch was delivered for this task, and its noise is drawn")
+        await self.batches.track(manifest.task_digest, task)
+
+    async def _begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
+        arrived, staged = await super()._begin(manifest, n_parts)
+        if not staged:  # else the key may be destroyed already
+            self.batches.check_key(await self._task(manifest.task_digest))
         return arrived, staged
 
 
@@ -110,7 +117,7 @@ class RelayDeliveries(Deliveries):
         """
         key, layers = self.batches.envelope_key(batch), self.layers
         delivery = await layers.store.run(delivery_table.find_delivery, batch.digest)
-        if delivery is None:
+        if delivery is None or delivery.manifest.batch_id != batch.batch_id:
             raise DamagedStorageError("the delivery of a batch is missing in the database")
         received, n_distinct = await layers.merged(delivery.manifest)
         job = await asyncio.to_thread(
@@ -128,20 +135,20 @@ class RelayDeliveries(Deliveries):
         opening = replace(received, private_key=raw, n_opened_parts=job.n_parts)
         try:
             opened = await self.executor.run(LayerJob.open, opening, range(job.n_openings))
-            arrived, n_reports, seconds = await permuted(job, self.executor)
+            arrived, facts = await permuted(job, self.executor)
         except DamagedStorageError:
             layers.forget_merged(delivery.manifest)
             raise
         unreadable, repeated = (sum(each) for each in zip(*opened, strict=True))
         repeated += arrived[0] + received.n_reports - n_distinct
         n_dropped = unreadable + repeated
-        if n_reports != received.n_reports - n_dropped + job.n_dummies:
+        if facts.n_reports != received.n_reports - n_dropped + job.n_dummies:
             raise DamagedStorageError(
                 f"{received.n_reports} layers arrived and {n_dropped} were dropped; "
-                f"{n_reports - job.n_dummies} were permuted"
+                f"{facts.n_reports - job.n_dummies} were permuted"
             )
         self.metrics.record_dropped(unreadable=unreadable, repeated=repeated)
         if n_dropped:
             fields = logs.batch_fields(batch.digest, batch.batch_id)
             logs.event("layers dropped", {**fields, "refused": n_dropped}, level="WARNING")
-        return replace(stored, n_reports=n_reports, n_dropped=n_dropped, shuffle_seconds=seconds)
+        return replace(stored, n_dropped=n_dropped, **asdict(facts))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.crypto.signing import PublicIdentity, SigningIdentity
-from common.messages.batch import BatchState
+from common.messages.batch import BatchState, chain_batch_id
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.blocks import Blocks, StagedBlocks
 from common.runtime.clock import Clock
@@ -16,8 +16,7 @@ from common.runtime.metrics import ProcessMetrics
 from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from shuffler.analyzer_client import Analyzer
-from shuffler.delivery_client import ReceivingParty
+from shuffler.delivery_client import NextHop, ReceivingParty
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.relay import relay_store
@@ -38,7 +37,7 @@ class RelayCore:
     keys: KeyStore
     identity: SigningIdentity
     """Signs commitments to layers."""
-    analyzer: Analyzer
+    analyzer: NextHop
     store: RelayStore
     blocks: Blocks
     executor: Executor
@@ -50,8 +49,7 @@ class RelayCore:
     def __post_init__(self) -> None:
         store, executor = self.store, self.executor
         pinned = PublicIdentity.from_hex(self.settings.analyzer_identity, "analyzer_identity")
-        # By task, not by the sender's batch: no other delivery of a task is permuted.
-        seeds = BatchSeeds(self.state, lambda batch_id: store.digests[batch_id].hex(), lasting=True)
+        seeds = BatchSeeds(self.state, lasting=True)
         self.batches = RelayBatches(
             store=store,
             state=self.state,
@@ -94,7 +92,7 @@ class RelayCore:
             executor=executor,
             inclusions=self.inclusions,
             metrics=self.metrics,
-            keep_seconds=0.0,  # in the closing rules already
+            keep_seconds=self.batches.keep_seconds,  # after the last moment to commit to it
         )
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
@@ -109,12 +107,12 @@ class RelayCore:
 
         Raises the errors of `ActiveBatches.resume`.
         """
+        await self.batches.resume()  # refuses another database, for which all would be swept
         await self.staging.sweep()
-        await self.batches.resume()
         self.metrics.resume(await self.store.states(), self.batches.deadlines())
         await self.deliveries.resume()
         await asyncio.to_thread(self.inclusions.delete_expired, incomplete=True)
 
     def _record_staged(self, digest: TaskDigest) -> None:
-        for batch_id in [one.batch_id for one in self.batches.unfinished() if one.digest == digest]:
-            self.metrics.record_move(batch_id, BatchState.COLLECTING, BatchState.CLOSED, 0)
+        batch_id = chain_batch_id(digest)
+        self.metrics.record_move(batch_id, BatchState.COLLECTING, BatchState.CLOSED, 0)

@@ -35,7 +35,8 @@ CREATE TABLE IF NOT EXISTS tasks (
     + delivery_table.schema(
         "tasks",
         "state TEXT NOT NULL DEFAULT 'closed', n_sent INTEGER NOT NULL DEFAULT 0, "
-        "n_lost INTEGER NOT NULL DEFAULT 0, shuffle_seconds REAL NOT NULL DEFAULT 0",
+        "n_lost INTEGER NOT NULL DEFAULT 0, shuffle_seconds REAL NOT NULL DEFAULT 0, "
+        "part_hashes BLOB NOT NULL DEFAULT x''",
     )
     + delivery_table.BY_LENGTH
     + delivery_table.DROPPED
@@ -44,7 +45,7 @@ CREATE TABLE IF NOT EXISTS tasks (
 CREATE VIEW relayed AS SELECT
     batch_id, task_digest, task, signature,
     CASE WHEN staged OR state != 'closed' THEN state ELSE 'collecting' END AS state,
-    staged * n_users AS n_users, n_sent, by_length, shuffle_seconds, n_lost
+    staged * n_users AS n_users, n_sent, by_length, shuffle_seconds, n_lost, part_hashes
 FROM batches JOIN tasks USING (task_digest);
 """,
 )
@@ -70,7 +71,7 @@ class RelayStore(BatchStore):
 
     BATCHES = (
         "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_sent, "
-        "by_length, shuffle_seconds, n_lost FROM relayed"
+        "by_length, shuffle_seconds, n_lost, part_hashes FROM relayed"
     )
     STATES = "SELECT batch_id, CAST(state AS BLOB) FROM relayed"
 
@@ -78,8 +79,6 @@ class RelayStore(BatchStore):
         self.database = Database(path, Schema(steps=_STEPS))
         super().__init__(self.database)
         self._blocks = blocks
-        self.digests: dict[BatchId, TaskDigest] = {}
-        """Tasks of the batches, as of the last look at their states."""
 
     async def task(self, digest: TaskDigest) -> SignedTask | None:
         """Look up a task; None if it is not kept."""
@@ -97,12 +96,6 @@ class RelayStore(BatchStore):
         await self.keep_task(signed)
         return await self.get(signed.digest())
 
-    async def states(self) -> dict[BatchId, BatchState | None]:
-        """Return the state of every batch; see `BatchStore.states`."""
-        rows = await self.database.fetch("SELECT batch_id, task_digest FROM batches")
-        self.digests |= {BatchId(batch_id): TaskDigest(digest) for batch_id, digest in rows}
-        return await super().states()
-
     async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
         return await self.database.run(_set_state, batch, state)
 
@@ -117,8 +110,11 @@ def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchS
     found = connection.execute(query, (batch.batch_id, batch.state.value)).fetchone()
     n_users = batch.check_moved(found, state)
     connection.execute(
-        "UPDATE batches SET state = ?, n_sent = ?, n_lost = ?, shuffle_seconds = ? "
-        "WHERE batch_id = ?",
-        (state.value, batch.n_reports, batch.n_dropped, batch.shuffle_seconds, batch.batch_id),
+        "UPDATE batches SET state = ?, n_sent = ?, n_lost = ?, shuffle_seconds = ?, "
+        "part_hashes = ? WHERE batch_id = ?",
+        (
+            *(state.value, batch.n_reports, batch.n_dropped, batch.shuffle_seconds),
+            *(batch.part_hashes, batch.batch_id),
+        ),
     )
     return n_users

@@ -1,6 +1,6 @@
 """The secret seeds of batches that are being shuffled, in the state directory."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
 from common.crypto.randomness import new_seed
@@ -21,15 +21,9 @@ class BatchSeeds:
     shuffle can be computed again. Only the process that closes batches holds seeds.
     """
 
-    def __init__(
-        self,
-        state: StateDirectory,
-        named: Callable[[BatchId], str] = bytes.hex,
-        *,
-        lasting: bool = False,
-    ) -> None:
-        """Name a batch's files as `named` does; `lasting` marks outlive their batches."""
-        self._state, self._named, self._lasting = state, named, lasting
+    def __init__(self, state: StateDirectory, *, lasting: bool = False) -> None:
+        """Keep seeds in a state directory; `lasting` marks outlive their batches."""
+        self._state, self._lasting = state, lasting
 
     def of(self, batch_id: BatchId) -> bytes:
         """
@@ -46,7 +40,7 @@ class BatchSeeds:
 
     def destroy(self, batch_id: BatchId) -> None:
         """Destroy a batch's seed; none is drawn for it again. Idempotent."""
-        self._destroy(self._named(batch_id))
+        self._destroy(batch_id.hex())
 
     def _destroy(self, name: str) -> None:
         mark = _MARKS.replace("*", name)
@@ -58,9 +52,9 @@ class BatchSeeds:
         """Return whether an unfinished batch's seed was destroyed."""
         return (self._state.path / self._file(_MARKS, batch_id)).exists()
 
-    def was_drawn(self, name: str) -> bool:
-        """Return whether there is, or was, a seed of this name."""
-        return bool(self._state.names(f"seed-{name}.*"))
+    def was_drawn(self, batch_id: BatchId) -> bool:
+        """Return whether a batch has a seed, or had one."""
+        return bool(self._state.names(f"seed-{batch_id.hex()}.*"))
 
     def forget(self, batch_id: BatchId) -> None:
         """Forget that a finished batch had a seed, unless marks last. Idempotent."""
@@ -82,5 +76,6 @@ class BatchSeeds:
             if name not in marks:
                 (self._state.path / name).unlink()
 
-    def _file(self, pattern: str, batch_id: BatchId) -> str:
-        return pattern.replace("*", self._named(batch_id))
+    @staticmethod
+    def _file(pattern: str, batch_id: BatchId) -> str:
+        return pattern.replace("*", batch_id.hex())

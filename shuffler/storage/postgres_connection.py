@@ -306,6 +306,7 @@ CREATE TABLE refusals (
 """,
         "ALTER TABLE batches ADD COLUMN by_length bigint[] NOT NULL DEFAULT '{}'",
         MAY_BE_SENT,
+        "ALTER TABLE batches ADD COLUMN part_hashes bytea NOT NULL DEFAULT ''",
     )
 )
 """`writer` is a random number of each process that writes; its rows of a batch add up."""

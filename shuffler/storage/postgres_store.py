@@ -67,7 +67,7 @@ class PostgresStore(SubmissionStore):
 
     BATCHES = (
         f"SELECT uuid_send(batch_id), task_digest, task, signature, state, {_N_USERS}, n_reports, "  # noqa: S608  # fixed text
-        "array_to_string(by_length, ' '), shuffle_seconds, 0 FROM batches"
+        "array_to_string(by_length, ' '), shuffle_seconds, 0, part_hashes FROM batches"
     )
     ID = "encode(?, 'hex')::uuid"
     STATES = "SELECT uuid_send(batch_id), state FROM batches"
@@ -150,11 +150,11 @@ def _set_state(connection: Connection, batch: StoredBatch, state: BatchState) ->
     lock = submission_tables.lock_key(batch.batch_id)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
     changed = connection.execute(
-        "UPDATE batches SET state = %s, n_reports = %s, by_length = %s, shuffle_seconds = %s "  # noqa: S608  # fixed text
-        f"WHERE batch_id = %s AND state = %s RETURNING {_N_USERS}",
+        "UPDATE batches SET state = %s, n_reports = %s, by_length = %s, shuffle_seconds = %s, "  # noqa: S608  # fixed text
+        f"part_hashes = %s WHERE batch_id = %s AND state = %s RETURNING {_N_USERS}",
         (
             *(state.value, batch.n_reports, list(batch.by_length), batch.shuffle_seconds),
-            *(UUID(bytes=batch.batch_id), batch.state.value),
+            *(batch.part_hashes, UUID(bytes=batch.batch_id), batch.state.value),
         ),
     ).fetchone()
     return batch.check_moved(changed, state)

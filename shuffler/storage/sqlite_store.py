@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS batches (
     + submission_table.SCHEMA,
     "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';",
     MAY_BE_SENT,
+    "ALTER TABLE batches ADD COLUMN part_hashes BLOB NOT NULL DEFAULT x'';",
 )
 
 
@@ -76,7 +77,7 @@ class SqliteStore(SubmissionStore):
 
     BATCHES = (
         "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_reports, "
-        "by_length, shuffle_seconds, 0 FROM batches"
+        "by_length, shuffle_seconds, 0, part_hashes FROM batches"
     )
     STATES = "SELECT batch_id, CAST(state AS BLOB) FROM batches"
     REFUSALS = "SELECT batch_id, outcome, n FROM refusals"
@@ -130,11 +131,11 @@ class SqliteStore(SubmissionStore):
 
 def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
     changed = connection.execute(
-        "UPDATE batches SET state = ?, n_reports = ?, by_length = ?, shuffle_seconds = ? "
-        "WHERE batch_id = ? AND state = ? RETURNING n_users",
+        "UPDATE batches SET state = ?, n_reports = ?, by_length = ?, shuffle_seconds = ?, "
+        "part_hashes = ? WHERE batch_id = ? AND state = ? RETURNING n_users",
         (
             *(state.value, batch.n_reports, numbers_to_text(batch.by_length)),
-            *(batch.shuffle_seconds, batch.batch_id, batch.state.value),
+            *(batch.shuffle_seconds, batch.part_hashes, batch.batch_id, batch.state.value),
         ),
     ).fetchone()
     return batch.check_moved(changed, state)

@@ -4,7 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Protocol
@@ -45,6 +45,8 @@ class StoredBatch:
     shuffle_seconds: float
     n_dropped: int = 0
     """Reports that a relay dropped, as they do not open or repeat others."""
+    part_hashes: bytes = field(default=b"", repr=False)
+    """SHA-256 of every part of the permuted batch, concatenated; empty before it is permuted."""
 
     def check_moved(self, changed: Row | None, state: BatchState) -> int:
         """
@@ -70,7 +72,7 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
             "this shuffler has no batch for this task: no device has asked for it yet"
         )
     [(batch_id, digest, task, signature, state, n_users, n_reports, by_length, *rest)] = rows
-    shuffle_seconds, n_dropped = rest
+    shuffle_seconds, n_dropped, part_hashes = rest
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
         raise DamagedStorageError("a task in the shuffler's store is damaged")
@@ -87,6 +89,7 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
         by_length=numbers_from_text(by_length),
         shuffle_seconds=shuffle_seconds,
         n_dropped=n_dropped,
+        part_hashes=part_hashes,
     )
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import PeerError, PeerRefusalError, SettingsError
-from common.messages.batch import BatchId, BatchManifest
+from common.messages.batch import BatchManifest, BatchPart, chain_batch_id
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import development_files
@@ -17,6 +17,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from shuffler.analyzer_client import AnalyzerClient
 from shuffler.delivery_client import DeliveryClient
 from shuffler.server import start
 from shuffler.settings import ShufflerSettings
@@ -35,7 +36,7 @@ def _relay_settings(services: Services, path: Path, **changes: object) -> Shuffl
         "analyzer": services.analyzer.address,
         "analyzer_identity": services.identity,
         "opening_processes": 1,
-        "key_lifetime_days": 0,
+        "key_lifetime_days": 36_500,
     }
     return ShufflerSettings(**fields | changes)  # type: ignore[arg-type]
 
@@ -71,7 +72,10 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
     most = Task.from_bytes(signed.task_bytes).most_leaves
     proof.commitment.verify(identity, TaskDigest(signed.digest()), most)
     other = BatchManifest(
-        task_digest=signed.digest(), batch_id=BatchId(bytes(16)), n_users=_USERS, n_reports=150
+        task_digest=signed.digest(),
+        batch_id=chain_batch_id(signed.digest()),
+        n_users=_USERS,
+        n_reports=150,
     )
     for name, error, sentence in (
         ("shuffler", PeerRefusalError, "one task, one release"),
@@ -81,9 +85,32 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
         async with open_channel(relay.address, "relay", own.authority, own=own) as channel:
             with pytest.raises(error, match=sentence):
                 await DeliveryClient(channel).begin_delivery(other, 1)
+    await _check_senders(services, signed)
     await relay.stop()
     for party in (services.user_agent, services.shuffler, services.analyzer):
         await party.stop()
+
+
+async def _check_senders(services: Services, chained: SignedTask) -> None:
+    """Check that neither shuffler delivers the other's tasks to the analyzer."""
+    single = await services.publish(n_min=3, target_size=5)
+    for name, signed in (("relay", single), ("shuffler", chained)):
+        digest, sentence = signed.digest(), "the analyzer refuses this shuffler's certificate"
+        manifest = BatchManifest(
+            task_digest=digest, batch_id=chain_batch_id(digest), n_users=5, n_reports=150
+        )
+        part = BatchPart(task_digest=digest, part=0, n_reports=0, content_hash=bytes(32))
+        own = development_files(services.directory / "tls", name, SystemClock()).read()
+        address = services.analyzer.address
+        async with open_channel(address, "analyzer", own.authority, own=own) as channel:
+            client = AnalyzerClient(channel)
+            for call in (
+                client.begin_delivery(manifest, 1),
+                client.deliver_part(part, []),
+                client.finish_delivery(digest),
+            ):
+                with pytest.raises(PeerError, match=sentence):
+                    await call
 
 
 async def test_a_shuffler_without_a_relay_refuses_tasks_with_two(shared_services: Services) -> None:
@@ -100,6 +127,7 @@ async def test_a_shuffler_without_a_relay_refuses_tasks_with_two(shared_services
         ({"http_listen": "127.0.0.1:0"}, "http_listen has no use in the role relay"),
         ({"relay": "127.0.0.1:1", "relay_identity": "00" * 32}, "relay has no use in the role"),
         ({"role": "all", "relay": "127.0.0.1:1"}, "relay and relay_identity go together"),
+        ({"key_lifetime_days": 0}, "key_lifetime_days is 0; the keys of a relay need a limit"),
         ({"executor": "tls://127.0.0.1:1"}, "the role relay needs coordinator_listen"),
     ],
 )

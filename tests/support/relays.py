@@ -1,6 +1,5 @@
 """A relay's core in this process, on its own files, and what a first shuffler sends to it."""
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,9 @@ import numpy as np
 from audit.harness.analyzer_core import InlineExecutor, chunks_of, part_header, parts_of
 from audit.harness.clock import ManualClock
 from common.crypto.hpke import HpkePrivateKey, report_context, split_every
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import PeerRefusalError, ShuffleDpError
-from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
+from common.messages.batch import BatchManifest, BatchPart, BatchState, chain_batch_id
 from common.messages.inclusion_proof import BatchCommitment
 from common.messages.submission import PLAIN_REPORT, plain_reports
 from common.runtime.blocks import FolderBlocks
@@ -102,6 +101,11 @@ class Relay(RelayCore):
 
     # --- the first shuffler's calls; see shuffler/delivery_client
 
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Return a task that the relay takes part in."""
+        with _Refusals():
+            return await self.batches.get_task(digest)
+
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """Begin to receive a batch, or continue."""
         with _Refusals():
@@ -149,7 +153,7 @@ def manifest_of(
     """Return the manifest of a batch of layers."""
     fields: dict[str, Any] = {
         "task_digest": case.signed.digest(),
-        "batch_id": BatchId(hashlib.sha256(b"".join(layers)).digest()[:16]),
+        "batch_id": chain_batch_id(case.signed.digest()),
         "n_users": users,
         "n_reports": len(layers),
         "by_length": (users,),

@@ -36,6 +36,11 @@ class RelayStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.GetTask = channel.unary_unary(
+                '/shuffledp.v1.Relay/GetTask',
+                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.FromString,
+                _registered_method=True)
         self.BeginDelivery = channel.unary_unary(
                 '/shuffledp.v1.Relay/BeginDelivery',
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.BeginDeliveryRequest.SerializeToString,
@@ -57,6 +62,13 @@ class RelayServicer:
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
     It receives the first shuffler's batch as the analyzer receives a batch.
     """
+
+    def GetTask(self, request, context):
+        """Returns a task that this shuffler takes part in; the first one asks before it collects.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def BeginDelivery(self, request, context):
         """Missing associated documentation comment in .proto file."""
@@ -80,6 +92,11 @@ class RelayServicer:
 
 def add_RelayServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'GetTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTask,
+                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.SerializeToString,
+            ),
             'BeginDelivery': grpc.unary_unary_rpc_method_handler(
                     servicer.BeginDelivery,
                     request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.BeginDeliveryRequest.FromString,
@@ -107,6 +124,33 @@ class Relay:
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
     It receives the first shuffler's batch as the analyzer receives a batch.
     """
+
+    @staticmethod
+    def GetTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Relay/GetTask',
+            shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.SerializeToString,
+            shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def BeginDelivery(request,

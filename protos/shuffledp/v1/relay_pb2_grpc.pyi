@@ -35,6 +35,8 @@ class RelayStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> RelayAsyncStub: ...
+    GetTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]
+    """Returns a task that this shuffler takes part in; the first one asks before it collects."""
     BeginDelivery: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.BeginDeliveryRequest, _analyzer_pb2.BeginDeliveryResponse]
     DeliverPart: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]
     FinishDelivery: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.FinishDeliveryRequest, _analyzer_pb2.FinishDeliveryResponse]
@@ -47,6 +49,8 @@ class RelayAsyncStub(RelayStub):
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    GetTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]  # type: ignore[assignment]
+    """Returns a task that this shuffler takes part in; the first one asks before it collects."""
     BeginDelivery: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.BeginDeliveryRequest, _analyzer_pb2.BeginDeliveryResponse]  # type: ignore[assignment]
     DeliverPart: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]  # type: ignore[assignment]
     FinishDelivery: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.FinishDeliveryRequest, _analyzer_pb2.FinishDeliveryResponse]  # type: ignore[assignment]
@@ -56,6 +60,14 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
     It receives the first shuffler's batch as the analyzer receives a batch.
     """
+
+    @_abc_1.abstractmethod
+    def GetTask(
+        self,
+        request: _analyzer_pb2.GetTaskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyzer_pb2.GetTaskResponse, _abc.Awaitable[_analyzer_pb2.GetTaskResponse]]:
+        """Returns a task that this shuffler takes part in; the first one asks before it collects."""
 
     @_abc_1.abstractmethod
     def BeginDelivery(

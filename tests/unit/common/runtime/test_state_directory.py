@@ -237,7 +237,8 @@ def test_a_sealed_secret_is_authenticated_with_the_name_of_its_file(place: int) 
 
 @pytest.mark.parametrize("left", [None, b""], ids=["missing", "empty"])
 @pytest.mark.parametrize(
-    "other", ["keys.json", "hpke-00.key", "token-00.key", "permanent.key", "address"]
+    "other",
+    ["keys.json", "hpke-00.key", "token-00.key", "permanent.key", "address", "unsaved/keys.json"],
 )
 def test_a_database_that_is_missing_beside_files_of_a_start_is_refused(
     tmp_path: Path, left: bytes | None, other: str
@@ -252,6 +253,7 @@ def test_a_database_that_is_missing_beside_files_of_a_start_is_refused(
     state.publish("clock.json", "")
     assert path == state.database(path.name)
 
+    (tmp_path / other).parent.mkdir(exist_ok=True)
     state.publish(other, "")
     with pytest.raises(SettingsError, match=f"while {other} is there: .* keys confirm-restore"):
         state.database(path.name)

@@ -229,19 +229,19 @@ async def test_schemas_of_other_versions_are_refused_with_the_reason(
 ) -> None:
     """A front-end waits for its coordinator; a program that is too old must be upgraded."""
     uri = postgres.database()
-    with pytest.raises(SettingsError, match="version 0; this program needs 3: start or upgrade"):
+    with pytest.raises(SettingsError, match="version 0; this program needs 4: start or upgrade"):
         postgres_store(uri, coordinator=False)
     store = postgres_store(uri)
     front_end = postgres_store(uri, coordinator=False)
     await store.open_batch(BATCH, SIGNED)
     with psycopg.connect(uri, autocommit=True) as admin:
-        admin.execute("UPDATE schema_version SET version = 5, readable_from = 4")
-    with pytest.raises(StorageError, match="readable from 4; this program has 3: upgrade it"):
+        admin.execute("UPDATE schema_version SET version = 6, readable_from = 5")
+    with pytest.raises(StorageError, match="readable from 5; this program has 4: upgrade it"):
         await append(front_end, submission(1))
     for each in (store, front_end):
         each.close()
     for coordinator in (True, False):
-        with pytest.raises(SettingsError, match="is version 5, readable from 4; this program has"):
+        with pytest.raises(SettingsError, match="is version 6, readable from 5; this program has"):
             postgres_store(uri, coordinator=coordinator)
 
 
@@ -255,6 +255,7 @@ async def test_a_permuted_batch_of_an_earlier_version_may_have_been_sent(
     store.close()
     with psycopg.connect(uri, autocommit=True) as admin:
         admin.execute("UPDATE batches SET state = 'permuted'")
+        admin.execute("ALTER TABLE batches DROP COLUMN part_hashes")
         admin.execute("UPDATE schema_version SET version = 2")
     store = postgres_store(uri)
 
@@ -284,7 +285,8 @@ async def test_the_database_has_no_other_columns(stores: list[PostgresStore]) ->
 
     shared = {
         "schema_version": "version readable_from",
-        "batches": "batch_id task_digest task signature state n_reports shuffle_seconds by_length",
+        "batches": "batch_id task_digest task signature state n_reports shuffle_seconds by_length "
+        "part_hashes",
         "users": "batch_id writer n",
         "refusals": "batch_id writer outcome n",
     }

@@ -66,7 +66,7 @@ async def test_the_database_has_no_other_columns(store: SqliteStore) -> None:
 
     assert {
         "batches": "batch_id task_digest task signature state n_users n_reports shuffle_seconds "
-        "by_length",
+        "by_length part_hashes",
         "submission_groups": "batch_id number sealed_tags sealed",
         "used_tokens": "batch_id token_tag",
         "refusals": "batch_id outcome n",

@@ -122,14 +122,14 @@ async def test_a_batch_is_read_moved_and_cleaned_up(store: SubmissionStore) -> N
     await store.set_state(collecting, BatchState.CLOSED)
     assert 360 == sum(map(len, stored(store)))
     closed = await store.read(BATCH)
-    shuffled = replace(closed, n_reports=12, by_length=(4, 2), shuffle_seconds=0.5)
+    shuffled = replace(closed, n_reports=12, by_length=(4, 2), part_hashes=bytes(64))
     await store.set_state(shuffled, BatchState.PERMUTED)
     await store.sweep()
     again = await store.open_batch(BatchId(b"o" * 16), SIGNED)
 
-    assert (BATCH, BatchState.PERMUTED, 6, 12, (4, 2), 0.5) == (
+    assert (BATCH, BatchState.PERMUTED, 6, 12, (4, 2), bytes(64)) == (
         *(again.batch_id, again.state, again.n_users, again.n_reports, again.by_length),
-        again.shuffle_seconds,
+        again.part_hashes,
     )
     assert {BATCH: BatchState.PERMUTED} == await store.states()
     assert [Outcome.CLOSED] == await append(store, submission(0))
