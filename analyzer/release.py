@@ -30,6 +30,7 @@ from common.errors import (
     AccountingError,
     BatchStateError,
     BudgetError,
+    CallerError,
     DamagedStorageError,
     LedgerError,
     SuspectBatchError,
@@ -64,9 +65,11 @@ class Staging(Receiver[CountJob]):
     budgets: ReleaseBudgets
     metrics: ReleaseMetrics
 
-    def sender(self, task: Task) -> str:
-        """Return the last of a task's shufflers; see `Receiver.sender`."""
-        return RELAY if task.relay else super().sender(task)
+    async def check_sender(self, digest: TaskDigest, names: frozenset[str] | None) -> None:
+        """Raise CallerError unless a certificate with these names is its last shuffler's."""
+        sender = RELAY if (await self._task(digest)).relay else "shuffler"
+        if names is not None and sender not in names:
+            raise CallerError(f"this task's batch is delivered by the {sender}")
 
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
         """Raise WireError for fewer than n_min users, or numbers that contradict the task."""

@@ -157,9 +157,10 @@ class ActiveBatches(Batches):
 
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
-        return self._private_key(batch.task)
+        return self.private_key(batch.task)
 
-    def _private_key(self, task: Task) -> HpkePrivateKey:
+    def private_key(self, task: Task) -> HpkePrivateKey:
+        """Return this shuffler's key of a task; raise UnknownKeyError if it does not hold it."""
         own = task.shufflers[self.hop].key
         return self.keys.private_key(task.suite, own, whose=self.use.value[0])
 
@@ -295,7 +296,7 @@ class ActiveBatches(Batches):
         task = await self._parse(Task.verified, signed, digest, self.identity)
         if len(task.shufflers) <= self.hop:
             raise TaskError("the task has one shuffler; this one is the second of tasks with two")
-        self._private_key(task)
+        self.private_key(task)
         own, relay = task.shufflers[self.hop], task.relay
         check_key(self.own_identity, self.use, task.suite, own.key, own.proof)
         if relay is not None and relay is not own:

@@ -1,6 +1,5 @@
 """The shuffler without its servers, as deployed and tested: parts wired from ports."""
 
-import asyncio
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -113,13 +112,6 @@ class ShufflerCore(FrontEndCore):
         )
 
     async def resume(self) -> None:
-        """
-        Resume the batches of an earlier run, and delete what a crash left. Run at start.
-
-        Raises the errors of `ActiveBatches.resume`.
-        """
+        """Resume the work of an earlier run; see `Deliveries.resume`."""
         await self.refusals.load()
-        await self.batches.resume()
-        self.metrics.resume(await self.store.states(), self.batches.deadlines())
         await self.deliveries.resume()
-        await asyncio.to_thread(self.inclusions.delete_expired, incomplete=True)

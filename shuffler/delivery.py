@@ -96,11 +96,14 @@ class Deliveries:
 
     async def resume(self) -> None:
         """
-        Delete what a crash left: blocks and seeds that no batch needs. Run at start.
+        Resume the batches of an earlier run, and delete what a crash left. Run at start.
 
-        Blocks of batches in unknown states are left unchanged.
+        Blocks of batches in unknown states are left unchanged. Raises the errors of
+        `ActiveBatches.resume`, which comes first: it refuses another database.
         """
+        await self.batches.resume()
         states = await self.store.states()
+        self.metrics.resume(states, self.batches.deadlines())
         closed = {batch_id for batch_id, state in states.items() if state is BatchState.CLOSED}
         unfinished = {batch for batch, state in states.items() if state not in FINAL_STATES}
         await asyncio.to_thread(self.seeds.sweep, closed, unfinished)
@@ -118,6 +121,7 @@ class Deliveries:
                 and not self.seeds.was_used(batch_id)  # else it was set back
             ):
                 await asyncio.to_thread(self.blocks.delete, folder)
+        await asyncio.to_thread(self.inclusions.delete_expired, incomplete=True)
 
     async def run(self) -> None:
         """Move batches for as long as the service runs."""

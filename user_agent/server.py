@@ -83,7 +83,7 @@ async def start(settings: UserAgentSettings) -> Service:
 def _policy(settings: UserAgentSettings) -> Policy:
     """Return the policy in the settings; raise the errors of `identities`."""
     pinned: dict[str, Any] = {**settings.identities()}
-    caps = [each.name for each in fields(Policy) if each.name.endswith("_cap")]
+    caps = [each.name for each in fields(settings) if each.name.endswith("_cap")]
     return Policy(
         identity=pinned.pop("analyzer_identity"),
         **pinned,

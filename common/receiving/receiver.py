@@ -1,6 +1,6 @@
 """
 Receive batches in parts, commit to them, and keep their blocks until they are used. Run by the
-analyzer, and written for any party that receives batches, as a relay would.
+analyzer and by relays.
 
 A part is sealed under the batch's staging key and stored durably before its delivery is
 acknowledged. Everything else is computed from the parts, so a crash loses no report.
@@ -20,7 +20,6 @@ import numpy as np
 
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import (
-    CallerError,
     ConflictError,
     DamagedStorageError,
     DeliveryUnderWayError,
@@ -83,15 +82,8 @@ class Receiver(ABC, Generic[J]):
         """Return the length of a report as a task's batch is delivered."""
         return task.sealed_report_bytes
 
-    def sender(self, task: Task) -> str:  # noqa: ARG002  # for a subclass
-        """Return the name in the certificate of the party that delivers a task's batch."""
-        return "shuffler"
-
     async def check_sender(self, digest: TaskDigest, names: frozenset[str] | None) -> None:
-        """Raise CallerError unless a certificate with these names may deliver a task's batch."""
-        sender = self.sender(await self._task(digest))
-        if names is not None and sender not in names:
-            raise CallerError(f"this task's batch is delivered by the {sender}")
+        """Raise CallerError if a certificate with these names may not deliver a task's batch."""
 
     @abstractmethod
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:

@@ -46,10 +46,6 @@ class RelayBatches(ActiveBatches):
             await self.store.keep_task(signed)
         return signed
 
-    def check_key(self, task: Task) -> None:
-        """Raise UnknownKeyError if a task's layers cannot be opened."""
-        self._private_key(task)
-
     async def track(self, digest: TaskDigest, task: Task) -> None:
         """Move a batch from now on, whose delivery has begun."""
         self._add(await self.store.get(digest), task)
@@ -97,7 +93,7 @@ class Layers(Receiver[LayerJob]):
     async def _begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
         arrived, staged = await super()._begin(manifest, n_parts)
         if not staged:  # else the key may be destroyed already
-            self.batches.check_key(await self._task(manifest.task_digest))
+            self.batches.private_key(await self._task(manifest.task_digest))
         return arrived, staged
 
 

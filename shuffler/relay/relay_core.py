@@ -1,6 +1,5 @@
 """The relay without its server, as deployed and tested: parts wired from ports."""
 
-import asyncio
 from collections import Counter
 from dataclasses import dataclass
 
@@ -78,9 +77,6 @@ class RelayCore:
             blocks=StagedBlocks(self.state, self.blocks),
             executor=executor,
         )
-        self.inclusions = InclusionProofs(
-            blocks=self.blocks, keep_seconds=0.0, clock=self.clock, only_compare=True
-        )
         self.deliveries = RelayDeliveries(
             layers=self.staging,
             analyzer=ReceivingParty(name="analyzer", client=self.analyzer, identity=pinned),
@@ -90,7 +86,9 @@ class RelayCore:
             blocks=self.blocks,
             clock=self.clock,
             executor=executor,
-            inclusions=self.inclusions,
+            inclusions=InclusionProofs(
+                blocks=self.blocks, keep_seconds=0.0, clock=self.clock, only_compare=True
+            ),
             metrics=self.metrics,
             keep_seconds=self.batches.keep_seconds,  # after the last moment to commit to it
         )
@@ -102,16 +100,9 @@ class RelayCore:
         return await self.staging.commitment(digest)
 
     async def resume(self) -> None:
-        """
-        Resume the batches of an earlier run, and delete what a crash left. Run at start.
-
-        Raises the errors of `ActiveBatches.resume`.
-        """
-        await self.batches.resume()  # refuses another database, for which all would be swept
-        await self.staging.sweep()
-        self.metrics.resume(await self.store.states(), self.batches.deadlines())
+        """Resume the work of an earlier run; see `Deliveries.resume`."""
         await self.deliveries.resume()
-        await asyncio.to_thread(self.inclusions.delete_expired, incomplete=True)
+        await self.staging.sweep()  # all, if another database were not refused before
 
     def _record_staged(self, digest: TaskDigest) -> None:
         batch_id = chain_batch_id(digest)

@@ -127,6 +127,7 @@ async def test_a_batch_permuted_by_an_earlier_version_may_have_been_sent(
     await shuffler.advance()
     assert BatchState.PERMUTED is await shuffler.batch_state()
     with closing(sqlite3.connect(shuffler.path / "spool.sqlite")) as connection, connection:
+        connection.execute("ALTER TABLE batches DROP COLUMN part_hashes")
         connection.execute("UPDATE schema_version SET version = 2")
     await shuffler.restart()
 

@@ -29,11 +29,12 @@ from common.errors import (
     PeerRefusalError,
     ProofError,
     SettingsError,
+    StorageError,
     TaskError,
     UnknownKeyError,
     WireError,
 )
-from common.messages.batch import BatchId, BatchState
+from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.inclusion_proof import BatchCommitment, leaves_of, tree_over
 from common.receiving import delivery_table
 from common.runtime.key_store import KeyStore
@@ -391,6 +392,31 @@ async def test_a_damaged_batch_is_never_made_again(quiet: Relay, layers: list[by
     assert ([], []) == (quiet.analyzer.delivered, quiet.state.names("batch-*"))
 
 
+async def test_no_seed_is_left_when_the_first_part_leaves(
+    quiet: Relay, layers: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the relay failed between recording the permuted batch and destroying its seed."""
+    left, begin = [], quiet.analyzer.begin_delivery
+
+    async def begin_delivery(manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
+        left.append(quiet.state.names("seed-*.key"))
+        return await begin(manifest, n_parts)
+
+    def fail(_: BatchId) -> None:
+        raise StorageError("failing")
+
+    monkeypatch.setattr(quiet.analyzer, "begin_delivery", begin_delivery)
+    await quiet.deliver(layers, 100)
+    with monkeypatch.context() as failing:
+        failing.setattr(quiet.deliveries.seeds, "destroy", fail)
+        await quiet.deliveries.advance()
+    assert [f"seed-{_DIGEST[:16].hex()}.key"] == quiet.state.names("seed-*")
+    quiet.deliveries._not_before.clear()
+    await quiet.deliveries.advance()
+
+    assert [[], []] == left
+
+
 async def test_a_batch_that_is_committed_to_late_has_as_long_to_be_delivered(
     quiet: Relay, layers: list[bytes]
 ) -> None:
@@ -444,6 +470,8 @@ async def test_parts_arrive_in_any_order_and_twice(quiet: Relay, layers: list[by
         await quiet.staging.receive(header, chunks_of(parts[number]))
     with pytest.raises(WireError, match="2 of 3 parts"):
         await RelayCore.finish_delivery(quiet, _DIGEST)
+    await quiet.deliveries.advance()
+    assert [] == quiet.state.names("seed-*")  # nothing is drawn before the commitment
     await quiet.restart()
     assert ([0, 2], False) == await quiet.staging.begin(manifest, 3)
     await quiet.deliver(layers, 100, n_parts=3)
