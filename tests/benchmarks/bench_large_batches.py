@@ -24,7 +24,7 @@ import pytest
 from common.crypto.hpke import SUITES, HpkePrivateKey, Opener, SealContext, split_every
 from common.crypto.hpke_pool import Opened
 from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
+from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState, chain_batch_id
 from common.messages.submission import Outcome
 from common.receiving.receiver import Receiver
 from common.task.task import SUBMISSION_ID_BYTES
@@ -195,7 +195,7 @@ async def _relay(n_users: int, folder: Path) -> dict[str, float]:
     size, rng = task.report_bytes_at(1), np.random.default_rng(1)
     manifest = BatchManifest(
         task_digest=digest,
-        batch_id=BatchId(bytes(16)),
+        batch_id=chain_batch_id(digest),
         n_users=n_users,
         n_reports=n_users + task.hop(0).expected_dummies(915),
     )

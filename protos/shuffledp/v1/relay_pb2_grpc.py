@@ -27,7 +27,8 @@ if _version_not_supported:
 
 class RelayStub:
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
-    It receives the first shuffler's batch as the analyzer receives a batch.
+    It receives the first shuffler's batch as the analyzer receives a batch, with a batch_id that is
+    the first 16 bytes of the task's digest.
     """
 
     def __init__(self, channel):
@@ -60,7 +61,8 @@ class RelayStub:
 
 class RelayServicer:
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
-    It receives the first shuffler's batch as the analyzer receives a batch.
+    It receives the first shuffler's batch as the analyzer receives a batch, with a batch_id that is
+    the first 16 bytes of the task's digest.
     """
 
     def GetTask(self, request, context):
@@ -122,7 +124,8 @@ def add_RelayServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Relay:
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
-    It receives the first shuffler's batch as the analyzer receives a batch.
+    It receives the first shuffler's batch as the analyzer receives a batch, with a batch_id that is
+    the first 16 bytes of the task's digest.
     """
 
     @staticmethod

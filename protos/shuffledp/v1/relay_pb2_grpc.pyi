@@ -28,7 +28,8 @@ GRPC_VERSION: str
 
 class RelayStub:
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
-    It receives the first shuffler's batch as the analyzer receives a batch.
+    It receives the first shuffler's batch as the analyzer receives a batch, with a batch_id that is
+    the first 16 bytes of the task's digest.
     """
 
     @_typing.overload
@@ -45,7 +46,8 @@ class RelayStub:
 @_typing.type_check_only
 class RelayAsyncStub(RelayStub):
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
-    It receives the first shuffler's batch as the analyzer receives a batch.
+    It receives the first shuffler's batch as the analyzer receives a batch, with a batch_id that is
+    the first 16 bytes of the task's digest.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -58,7 +60,8 @@ class RelayAsyncStub(RelayStub):
 
 class RelayServicer(metaclass=_abc_1.ABCMeta):
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
-    It receives the first shuffler's batch as the analyzer receives a batch.
+    It receives the first shuffler's batch as the analyzer receives a batch, with a batch_id that is
+    the first 16 bytes of the task's digest.
     """
 
     @_abc_1.abstractmethod

@@ -19,14 +19,12 @@ from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context
 from common.crypto.key_ring import DAY
 from common.crypto.signing import (
     KeyUse,
-    SigningIdentity,
     check_key,
     end_of_validity,
     split_key,
 )
 from common.errors import (
     ConflictError,
-    PeerRefusalError,
     ProofError,
     SettingsError,
     StorageError,
@@ -568,43 +566,3 @@ async def test_a_batch_of_junk_alone_leaves_only_noise(relay: Relay) -> None:
     [(manifest, blob)] = relay.analyzer.delivered
     assert (_N, len(blob) // SEALED) == (manifest.n_dropped, manifest.n_reports)
     assert {*range(20)} == {*items_of(blob)}
-
-
-@pytest.mark.parametrize(
-    ("pinned", "error", "sentence"),
-    [
-        (None, TaskError, "setting relay is missing"),
-        (SHUFFLER, ProofError, "relay_key is not signed by the relay identity"),
-    ],
-    ids=["no relay", "another relay"],
-)
-async def test_a_first_shuffler_takes_only_tasks_of_its_relay(
-    tmp_path: Path, pinned: SigningIdentity | None, error: type[Exception], sentence: str
-) -> None:
-    """Before any submission, which could never be delivered."""
-    second = None
-    if pinned is not None:
-        client, identity = MemoryAnalyzer(CHAIN.signed), pinned.public_identity()
-        second = ReceivingParty(name="relay", client=client, identity=identity)
-    shuffler = Shuffler(tmp_path, CHAIN, relay=second)
-    await shuffler.start()
-    with pytest.raises(error, match=sentence):
-        await shuffler.fetch_task(_DIGEST)
-    shuffler.store.close()
-
-
-async def test_a_first_shuffler_collects_nothing_for_a_task_that_its_relay_refuses(
-    tmp_path: Path,
-) -> None:
-    """As for a limit of the relay's own."""
-    relay = Relay(tmp_path / "second", most_dummies=1)
-    await relay.start()
-    second = ReceivingParty(name="relay", client=relay, identity=RELAY.public_identity())
-    shuffler = Shuffler(tmp_path / "first", CHAIN, relay=second)
-    await shuffler.start()
-    with pytest.raises(PeerRefusalError, match="most_dummies is 1"):
-        await shuffler.fetch_task(_DIGEST)
-
-    assert {} == await shuffler.store.states()
-    for party in (shuffler, relay):
-        party.store.close()
