@@ -18,19 +18,19 @@ from tests.support.tools import output_of
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
     "protos": 80,
-    "common": 26_165,
+    "common": 26_675,
     "user_agent": 2_210,
-    "shuffler": 4_900,
+    "shuffler": 5_435,
     "analyzer": 3_940,
     "issuer": 1_170,
     "witness": 270,
     "publisher": 300,
-    "deploy": 12_950,
+    "deploy": 12_975,
     "lab": 7_520,
     "audit": 7_110,
-    "tests": 65_160,
+    "tests": 67_540,
 }
-_WITNESS_LINES: Final = 6_485
+_WITNESS_LINES: Final = 6_525
 """Lines of a witness of its own and of all that it imports."""
 _EVERY_PARTY_HAS: Final = {"core.py", "server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
