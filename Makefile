@@ -27,7 +27,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is not on the PATH: install it (Debian: apt install python3 python3-venv) or call make with PYTHON=/path/to/python3."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1): call make with PYTHON=/path/to/a/newer/python3."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "shuffledp needs Python's venv module: install it (Debian and Ubuntu: apt install python3-venv) and call make again."; exit 1; }
-	@echo "Installing into .venv, a minute or two; one line for each package."
+	@echo "Installing into .venv: a minute or two, longer on a busy machine; one line for each package."
 	$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --progress-bar off -r requirements.lock \
 	    2> >(sed -e '/^WARNING: Retrying/b' -e '/^WARNING: /d' >&2) | sed -n -u -e 's/^Collecting \([^ ;]*\).*/  \1/p' -e 's/^Processing .*\/\([^/-]*\)-[^/]*$$/  \1/p' -e 's/^Installing collected packages.*/  installing them/p'

@@ -314,7 +314,10 @@ class Releases:
                     "shuffledp batch release, or batch drop, or until its end date"
                 )
             raise UnusableBatchError(reason)
-        raise BatchStateError("the task's batch has not been released yet")
+        raise BatchStateError(
+            "the task's batch has not been released yet; close it with shuffledp task close, or "
+            f"see shuffledp task show {digest.hex()}"
+        )
 
     async def measure_budgets(self, population: str = "") -> None:
         """

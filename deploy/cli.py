@@ -101,7 +101,8 @@ class _LazyGroup(TyperGroup):
             from deploy.commands.profile import PROFILE_OPTIONS  # noqa: PLC0415  # help needs none
 
             if not error.message and error.param and error.param.name in PROFILE_OPTIONS:
-                error.message = "Set it, or write a profile with `shuffledp init STATE`."
+                error.message = "Set it, or write a profile with `shuffledp init STATE`, "
+                error.message += "or, after `up`, use --profile shuffledp-local/shuffledp.toml."
             rule = re.sub("^Value error, |, unable to parse.*", "", error.message)
             rule = re.sub("(?s)^.* is not one of", "it must be one of", rule)  # omits the choice
             error.message = re.sub("^Input should", "it must", rule)

@@ -78,7 +78,8 @@ class CredentialFile:
                 f"credential_file has {len(found)} credentials of one person; it must have one"
             )
         if not found:
-            raise SettingsError("credential_file has no credential of this person")
+            named = repr(person) if person else "this person"
+            raise SettingsError(f"{self.path} has no credential of {named}")
         return found[0]
 
     def all(self) -> list[bytes]:

@@ -155,8 +155,7 @@ _TABLE: Final = (
     (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "Contribute GetQuestion GetReceipt"),
     (Caller.ANYONE, CallKind.CONTRIBUTION, "UserAgent", "GetLogEvidence"),
     (Caller.DEVICE, CallKind.TASK, "Shuffler", "FetchTask"),
-    (Caller.DEVICE, CallKind.SHORT, "Shuffler", "Submit GetInclusion"),
-    (Caller.ANYONE, CallKind.SHORT, "Shuffler", "GetBatchStatus"),
+    (Caller.DEVICE, CallKind.SHORT, "Shuffler", "GetBatchStatus Submit GetInclusion"),
     (Caller.ANYONE, CallKind.BULK, "Shuffler", "SubmitBulk"),
     (
         *(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION, "Shuffler"),

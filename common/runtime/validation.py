@@ -22,6 +22,7 @@ _MAX_KEY_PARTS: Final = 32
 _LONG_KEY: Final = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS},}}"""
 )
+_REASON: Final = re.compile(r"(?!Cannot|Expected newline|Invalid date)(?:[\w ,/-]|'[^\w\s]{1,2}')+")
 _POSITION: Final = re.compile(r"\(at line \d+, column \d+\)|\(at end of document\)")
 _MAX_INTEGER: Final = 2**63
 """TOML's own bound; pydantic would parse an integer of 400 digits as infinity."""
@@ -67,10 +68,12 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> d
             raise refusal(f"a key of {path} has too many parts; at most {_MAX_KEY_PARTS} are read")
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError covers numbers with too many digits
-        position = _POSITION.search(str(error))  # without its text, which may quote the file
+        position = _POSITION.search(str(error))  # unclear reasons may quote the file
         where = f" {position[0]}" if position else ""
         fault = "is not TOML, repeats a key, or has no such date or time"
-        if isinstance(error, UnicodeDecodeError):
+        if position and _REASON.fullmatch(reason := str(error)[: position.start() - 1]):
+            fault = f"is not TOML: {reason}"
+        elif isinstance(error, UnicodeDecodeError):
             fault = "is not UTF-8 text"
         elif "Invalid date" in str(error):
             fault = "has a date that does not exist"

@@ -13,12 +13,12 @@ from deploy.clients.base import reply_or_advice
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 
 _REFUSED_ADVICE: Final = (
-    "Put a valid credential into the file that the agent's setting credential_file names. The "
+    "{}. Put a valid credential into the file that the agent's setting credential_file names. The "
     "agent has saved the answer, has charged its epsilon, and will send it unchanged"
 )
 _CONFLICT_ADVICE: Final = (
-    "If this person has answered already, in a browser or on another device, that answer counts "
-    "and this one never will; else correct the credential in credential_file"
+    "This person has probably answered already, in a browser or on another device: then that "
+    "answer counts, and this one never will. Else correct the credential in credential_file: {}"
 )
 _ADVICE: Final = {CredentialError.status: _REFUSED_ADVICE, ConflictError.status: _CONFLICT_ADVICE}
 
@@ -40,7 +40,7 @@ async def send(
     except PeerRefusalError as error:
         if error.status not in _ADVICE:
             raise
-        raise PeerRefusalError(error.status, f"{error}. {_ADVICE[error.status]}") from error
+        raise PeerRefusalError(error.status, _ADVICE[error.status].format(error)) from error
 
 
 async def ask_for_receipt(

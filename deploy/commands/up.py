@@ -49,8 +49,8 @@ def up(
 
     Options:
         folder: Folder for keys, people, settings, logs and the profile; made if missing.
-        people: Number of people who are invited, and may each answer once.
-        draft: The first question's draft.  [four ways to work]
+        people: Number of people who are invited, and may each answer once; none is removed.
+        draft: The question's draft.  [the open question, or four ways to work]
         host: Name of this machine for phones and other devices; needs a certificate.
         web_certificate: Certificate of that name with its chain, a .pem file that browsers trust.
         web_key: Key of that certificate.
@@ -65,31 +65,37 @@ def up(
         raise UsageError("--certificate and --key need --host, the certificate's name")
     from common.runtime.state_directory import StateDirectory
     from deploy.clients.page_cluster import PageCluster, WebHost
+    from deploy.tasks import drafts
     from deploy.terminal.interruption import until_stopped
 
+    drafts.read(draft or _DRAFT)  # a wrong one leaves no files
     web = WebHost(host.lower(), web_certificate, web_key) if web_certificate and web_key else None
     if web is not None:
         web.check()
     if folder.is_file():
         raise UsageError(f"--folder is {folder}, a file")
     names = [f"person-{number}" for number in range(1, people + 1)]
+    is_new, state = not folder.exists(), StateDirectory.open(folder)
+    if is_new:
+        state.publish(".gitignore", "*\n")  # it will hold secrets
     with ExitStack() as stack:
         try:
-            stack.enter_context(StateDirectory.open(folder).held())
+            stack.enter_context(state.held())
         except SettingsError as error:
-            raise SettingsError(f"{folder}: {error}. Another up needs another --folder") from error
+            rule = f"`up` already runs in {folder}; stop it, or choose another --folder"
+            raise SettingsError(rule) from error
         cluster = PageCluster(folder, names, web)
-        asyncio.run(until_stopped(_serve(cluster, draft or _DRAFT, json=json)))
+        asyncio.run(until_stopped(_serve(cluster, draft, json=json)))
 
 
-async def _serve(cluster: "PageCluster", draft: Path, *, json: bool) -> None:
+async def _serve(cluster: "PageCluster", draft: Path | None, *, json: bool) -> None:
     """Start the parties, ask the question, show how to take part, and run until an end."""
     console = terminal(stderr=json)
     with console.status(f"Starting the parties in {cluster.directory} …") as status:
         async with cluster:
-            signed = await _ask(cluster, draft)
+            signed, replaced = await _ask(cluster, draft)
             status.stop()
-            _show(cluster, signed, json=json)
+            _show(cluster, signed, replaced, json=json)
             status.update("Nobody has opened the question yet.")
             status.start()
             async with cluster.operator() as operator:
@@ -109,28 +115,30 @@ def _progress(n_users: int, batch: "BatchState", task: "TaskState") -> str:
     return f"Answers: {n_users:,}. {state}"
 
 
-async def _ask(cluster: "PageCluster", file: Path) -> "SignedTask":
-    """Publish a draft's question, unless an earlier run has, and it is still open."""
+async def _ask(cluster: "PageCluster", file: Path | None) -> tuple["SignedTask", list[str]]:
+    """Publish a draft's question, or continue the open one; warn if another stays open."""
     from common.messages.batch import TaskState
     from common.runtime.state_directory import atomic_write
     from common.runtime.validation import read_file
     from deploy.tasks import drafts
 
-    draft, kept = drafts.read(file), cluster.directory / "question.txt"
-    version = sha256(read_file(file)).hexdigest()
+    draft, kept = drafts.read(file or _DRAFT), cluster.directory / "question.txt"
+    version, warnings = sha256(read_file(file or _DRAFT)).hexdigest(), []
     if kept.exists():
         earlier, digits = kept.read_text(encoding="utf-8").split()
         async with cluster.operator() as operator:
             signed, summary = await operator.describe(options.task_digest(digits))
-        if (version, TaskState.OPEN) == (earlier, summary.state):
-            return signed
+        if summary.state == TaskState.OPEN:
+            if file is None or version == earlier:
+                return signed, []
+            warnings = [f"question {digits} is still open; its invitations are replaced"]
     signed = await cluster.publish_task(draft)
     atomic_write(kept, f"{version} {signed.digest().hex()}".encode(), _OWNER_ONLY)
-    return signed
+    return signed, warnings
 
 
-def _show(cluster: "PageCluster", signed: "SignedTask", *, json: bool) -> None:
-    """Write invitations and profile, and print how to go on."""
+def _show(cluster: "PageCluster", signed: "SignedTask", warnings: list[str], *, json: bool) -> None:
+    """Write invitations and profile, and print how to go on, after warnings."""
     from common.runtime.state_directory import atomic_write
     from common.task.task import Task
     from deploy.clients.page_cluster import PAGE_CAP
@@ -144,28 +152,28 @@ def _show(cluster: "PageCluster", signed: "SignedTask", *, json: bool) -> None:
     atomic_write(file, lines(invited).encode(), _OWNER_ONLY)
     atomic_write(profile, profile_of(folder, {}).encode(), _OWNER_ONLY)
     name, first = next(iter(invited.items()))
-    warnings = []
     if task.n_min > len(invited):
         warnings.append(f"a result needs {task.n_min} people: --people {task.n_min}")
     if cluster.moved:
-        warnings.append("another program has the page's port: use the new invitations")
+        warnings.append(
+            "another program has the page's port: use the new invitations; browsers' earlier "
+            "answers stay at the old address"
+        )
     for_page = is_for_browsers(task) and task.local_epsilon <= PAGE_CAP
     if task.local_epsilon > PAGE_CAP:
-        warnings.append(
-            f"the page refuses a local epsilon over {PAGE_CAP}; `shuffledp contribute` can answer"
-        )
+        warnings.append(f"the page refuses a local epsilon over {PAGE_CAP}; use `contribute`")
     elif not for_page:
         warnings.append("the page cannot answer such a question yet; `shuffledp contribute` can")
-    notes = "".join(f"\nWarning: {each}." for each in warnings)
     command = f"  shuffledp --profile {shlex.quote(str(profile))}"
-    opened = f" To answer as {name}, open\n\n  {first}\n\n" if for_page else "\n\n"
-    text = (
-        f"All parties run; their files are in {folder}.{opened}"
-        f"All invitations, one a person: {file}. Then, in another terminal:\n\n"
+    opened = f" To answer as {name}, open\n\n  {first}\n\nAll invitations, one a person: {file}."
+    answer = f"{command} contribute {digest.hex()} --person {name}\n"
+    text = "".join(f"Warning: {each}.\n" for each in warnings) + (
+        f"All parties run; their files are in {folder}.{opened if for_page else ''} Then, in "
+        f"another terminal:\n\n{'' if for_page else answer}"
         f"{command} task close {digest.hex()}\n{command} result {digest.hex()}\n\n"
         "Ctrl-C stops all."
     )
     fields = {"task_digest": digest.hex(), "invitation": first, "invitations": str(file)}
     fields |= {"profile": str(profile), **cluster.addresses()}
-    sys.stdout.write(f"{dumps({**fields, 'warnings': warnings}) if json else text + notes}\n")
+    sys.stdout.write(f"{dumps({**fields, 'warnings': warnings}) if json else text}\n")
     sys.stdout.flush()

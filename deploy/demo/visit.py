@@ -98,7 +98,9 @@ class Visit:
             async for found in watching:
                 if found.n_users > n_people and closing == math.inf:
                     closing = time.monotonic() + _OPEN_SECONDS
-                    self.console.print("Your answer has arrived.")
+                    end = time.strftime("%H:%M", time.localtime(time.time() + _OPEN_SECONDS))
+                    said = f"Your answer has arrived. The batch closes at {end}, or at Ctrl-C."
+                    self.console.print(said, highlight=False)
                 if stop.is_set() or time.monotonic() >= closing:
                     break
         if found.n_users <= n_people:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from common.errors import SettingsError, UsageError
+from common.errors import SettingsError, TaskError, UsageError
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.specs import check_range
 from deploy.commands import options
@@ -172,7 +172,11 @@ def _span(value_range: str | None) -> tuple[float, float] | None:
 
 def _check_protocols(kind: Kind, names: Iterable[str]) -> None:
     for name in names:
-        if not protocol_named(name).collects(kind):
+        try:
+            row = protocol_named(name)
+        except TaskError as error:
+            raise UsageError(str(error)) from error
+        if not row.collects(kind):
             raise UsageError(f"the protocol {name} is not for {kind} data")
 
 

@@ -325,7 +325,7 @@ def _caps(
 
 
 def _refusal(specs: Sequence[ClusterDummies], target: ClusterTarget) -> PlanError:
-    goal = f"epsilon {target.epsilon:g} at delta {target.delta:g}"
+    goal = f"the clusters' own epsilon {target.epsilon:g} at delta {target.delta:g}"
     if not specs:
         return PlanError(f"no tabulated clusters meet {goal} with {target.honest_users:,} users")
     for name, cap, figure in _caps(target):

@@ -135,7 +135,8 @@ def draft(plan: Plan, now: float) -> str:
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
 {rounded_up(local.epsilon)} against the shuffler and analyzer together.
-# The budget limits the privacy loss of all releases about these users.
+# The budget limits the privacy loss of all releases about these users; the deadline is in \
+{DAYS_TO_DEADLINE} days.
 """
     return comments + as_toml(with_budget)
 
@@ -181,7 +182,7 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         errors = zip(target.head, best.head_errors(), strict=True)
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
         binding = ", ".join(plan.binding) or "none"
-        console.print(f"Top values, ± one standard error: {top}. Binding constraints: {binding}.")
+        console.print(f"Values of --head ± standard error: {top}. Binding constraints: {binding}.")
     warnings = (f"{each}." for each in delta_warnings(target.delta, target.n_users))
     for note in (*warnings, *_notes(plan)):
         console.print(f"[bold]Note:[/bold] {note}")

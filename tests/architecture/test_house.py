@@ -18,7 +18,7 @@ from tests.support.tools import output_of
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
     "protos": 80,
-    "common": 26_160,
+    "common": 26_165,
     "user_agent": 2_210,
     "shuffler": 4_900,
     "analyzer": 3_940,
@@ -28,9 +28,9 @@ _ROOM_LINES: Final = {
     "deploy": 12_950,
     "lab": 7_520,
     "audit": 7_110,
-    "tests": 65_000,
+    "tests": 65_160,
 }
-_WITNESS_LINES: Final = 6_480
+_WITNESS_LINES: Final = 6_485
 """Lines of a witness of its own and of all that it imports."""
 _EVERY_PARTY_HAS: Final = {"core.py", "server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""

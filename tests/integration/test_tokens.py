@@ -62,7 +62,7 @@ async def test_people_contribute_once_each(tokened: Services) -> None:
     for person in _PEOPLE[:2]:
         assert (await contribute(tokened, signed, person)).sent
     status, message = await refusal(contribute(tokened, signed, "Mallory"))
-    assert ("FAILED_PRECONDITION", True) == (status, "no credential of this person" in message)
+    assert ("FAILED_PRECONDITION", True) == (status, "has no credential of 'Mallory'" in message)
     pending = _pending(signed)
     credential = CredentialFile(tokened.credentials).of("Cy")
     token = pending.finalize(await _issue(tokened, pending, credential))

@@ -8,8 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -23,6 +24,7 @@ from deploy.commands.up import _progress
 
 _COMMAND: Final = [sys.executable, "-c", "from deploy.terminal.start import main; main()"]
 _ROOT: Final = Path(__file__).parents[2]
+_COMMUTE: Final = _ROOT / "deploy" / "drafts" / "commute.toml"
 _SECONDS: Final = 60
 
 
@@ -43,10 +45,10 @@ def test_up_says_when_the_result_is_released() -> None:
 
 
 @contextmanager
-def _up(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+def _up(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """Run the command until it has printed its addresses; its children end with it."""
     with subprocess.Popen(
-        [*_COMMAND, "up", "--json", "--people", "3", "--folder", str(folder)],
+        [*_COMMAND, "up", "--json", "--people", "3", "--folder", str(folder), *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -57,7 +59,10 @@ def _up(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
         while not shown.endswith("}\n"):
             shown += process.stdout.readline()
         children = psutil.Process(process.pid).children(recursive=True)
-        yield process, json.loads(shown)
+        try:
+            yield process, json.loads(shown)
+        finally:
+            process.terminate()
         assert [] == psutil.wait_procs(children, timeout=_SECONDS)[1]
 
 
@@ -65,7 +70,10 @@ def _up(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
 def test_up_serves_one_question_and_continues_in_its_folder(tmp_path: Path) -> None:
     """A second start has the same keys, people, question and addresses; a dead child is named."""
     folder = tmp_path / "u"
-    with _up(folder) as (process, first):
+    draft = tmp_path / "lunch.toml"
+    lunch = _COMMUTE.read_text(encoding="utf-8").replace("Ways to work", "Lunch")
+    draft.write_text(lunch, encoding="utf-8")
+    with _up(folder, "--draft", str(draft)) as (process, first):
         digest, page = first["task_digest"], first["publisher_url"]
         encoded = base64.b64encode(bytes.fromhex(digest)).decode()
         task = _get(
@@ -94,11 +102,12 @@ def test_up_serves_one_question_and_continues_in_its_folder(tmp_path: Path) -> N
     assert f"person-1 {first['invitation']}" == invited[0]
     assert 0o600 == (folder / "invitations.txt").stat().st_mode & 0o777
     assert 3 == len(invited)
+    assert "*" == (folder / ".gitignore").read_text(encoding="utf-8").strip()
 
     with _up(folder) as (process, second):
         assert first == second | {"analyzer": first["analyzer"]}
         _shuffledp("task", "close", digest, profile=first["profile"])
-        shown = _shuffledp("result", digest, "--json", profile=first["profile"])
+        shown = _released(digest, first["profile"])
         assert 1 == json.loads(shown)["n_users"]
         [shuffler] = [
             child
@@ -109,6 +118,15 @@ def test_up_serves_one_question_and_continues_in_its_folder(tmp_path: Path) -> N
         assert 1 == process.wait(_SECONDS)
         assert process.stderr is not None
         assert "the shuffler has ended by SIGKILL; see" in process.stderr.read()
+
+
+def _released(digest: str, profile: str) -> str:
+    """Return a result as JSON as soon as it is released, some moments after its batch closed."""
+    for _ in range(_SECONDS):
+        with suppress(subprocess.CalledProcessError):
+            return _shuffledp("result", digest, "--json", profile=profile)
+        time.sleep(1.0)
+    return pytest.fail("the result was not released")
 
 
 def _get(url: str, **request: Any) -> Any:
@@ -139,7 +157,8 @@ def test_at_a_terminal_a_visitor_is_counted(short_path: Path, *, is_visited: boo
         [folder] = short_path.glob("shuffledp-demo-*")
         agent = f"unix:{folder}/user_agent.sock"
         _shuffledp("contribute", digest, "--person", "visitor", "--agent", agent, text="Texas\n")
-        _until(terminal, "has arrived")
+        shown = _until(terminal, ", or at Ctrl-C.")
+        assert re.search(r"has arrived\. The batch closes at \d\d:\d\d,", shown)
     os.write(terminal, b"\x03")
     if is_visited:
         shown = _until(terminal, "Ctrl-C ends.")

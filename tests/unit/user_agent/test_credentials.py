@@ -110,7 +110,7 @@ def test_a_credential_is_found_by_name_or_is_the_only_one(tmp_path: Path) -> Non
     assert [bytes.fromhex(secret), b"eyJ.eyJ.abc"] == [file.of(name) for name in ("Ada L", "Bo")]
     with pytest.raises(SettingsError, match=r"has 2 credentials of one person; it must have one$"):
         file.of("")
-    with pytest.raises(SettingsError, match=r"^credential_file has no credential of this person$"):
+    with pytest.raises(SettingsError, match=r"/credentials.txt has no credential of 'Ada'$"):
         file.of("Ada")
     path.write_text(f"Ada L {secret}", encoding="utf-8")
     assert bytes.fromhex(secret) == file.of("")

@@ -1,1 +1,1 @@
-import{a}from"./chunk-5DMFCUXP.js";export{a as messages};
+import{a}from"./chunk-IZXGPBBU.js";export{a as messages};

@@ -184,11 +184,12 @@ class Page {
     say(word("asking"));
     try {
       const checked = await this.#device.read(knownHex(invitation.digest));
-      const { title, prompt } = checked.task;
+      const { title, prompt, tokens } = checked.task;
+      if (tokens && !invitation.credential) throw new SettingsError("bad_invitation");
       await this.#invitations.keep(invitation, title || prompt);
-      this.#mayAsk = false;
       this.#showQuestion(invitation, checked);
-      warn();
+      if (this.#mayAsk) warn(); // of what failed before; the reason why it is asked again stays
+      this.#mayAsk = false;
     } catch (error) {
       this.#mayAsk = error instanceof PeerError || error instanceof WitnessQuorumError;
       const again = element("button", { type: "button" }, word("again"));

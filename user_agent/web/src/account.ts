@@ -122,15 +122,15 @@ export class Account {
   }
 
   /**
-   * Change fields of a saved answer, and return it.
+   * Change fields of a saved answer, and return it; raise UnknownTaskError if it was withdrawn.
    *
    * What arrived stays so, and keeps no secret: a late token or refusal of another tab changes
    * nothing. Once it was checked it keeps no bytes, but the leaves of missing reports as evidence.
    */
-  change(digest: string, changes: Partial<Answer>): Promise<Answer> {
+  change({ digest, envelopeHash }: Answer, changes: Partial<Answer>): Promise<Answer> {
     return this.store.locked(async (records) => {
       const answer = await find(records, digest);
-      if (answer === null) throw new UnknownTaskError("not_answered");
+      if (answer?.envelopeHash !== envelopeHash) throw new UnknownTaskError("not_answered");
       const changed = { ...answer, ...changes };
       if ([answer.state, changed.state].includes("arrived")) {
         Object.assign(changed, { state: "arrived", token: "", pendingToken: "", credential: "" });
@@ -138,6 +138,22 @@ export class Account {
       }
       await records.put(`${PREFIX}${digest}`, changed);
       return changed;
+    });
+  }
+
+  /**
+   * Forget a pending answer that still lacks its token, and with it its charge.
+   *
+   * It is sent with the token only, so nothing of it has left the device, and a later answer is the
+   * first. Once another tab kept the token, it may be on its way, and stays.
+   */
+  withdraw({ digest, envelopeHash }: Answer): Promise<void> {
+    return this.store.locked(async (records) => {
+      const answer = await find(records, digest);
+      const isUnsent = answer?.state === "pending" && answer.pendingToken !== "";
+      if (isUnsent && answer.envelopeHash === envelopeHash) {
+        await records.remove(`${PREFIX}${digest}`);
+      }
     });
   }
 }

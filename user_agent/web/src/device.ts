@@ -8,6 +8,7 @@
 import { Account, type Answer } from "./account";
 import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
+import { loadSuite } from "./crypto/hpke";
 import { isValidReceipt, verifyTask } from "./crypto/signing";
 import { PendingToken, TokenKey, tokenChallenge } from "./crypto/tokens";
 import {
@@ -110,7 +111,7 @@ export class Device {
    * Fetch a task, and check everything that must hold before it is answered.
    *
    * Raises ProofError, ForkError or WitnessQuorumError for a signature or proof, TaskError for an
-   * invalid task, PolicyError for one that this device does not answer, PeerError and
+   * invalid task, PolicyError for one that is closed or not for this device, PeerError and
    * PeerRefusalError if the shuffler is away or refuses.
    */
   async read(digest: Bytes): Promise<CheckedTask> {
@@ -122,6 +123,8 @@ export class Device {
     const checking = new Set(checkingWitnesses.map((key) => toHex(key.identity.raw)));
     const checkedBy = [...checking].filter((key) => cosigners.has(key)).length;
     const isRecomputed = await checkTask(task, policy, this.#now(), checkedBy);
+    if (!(await this.#shuffler.isCollecting(digest))) throw new PolicyError("batch_closed");
+    await loadSuite(task.suite);
     const checked = { task, cosigners: cosigners.size, checkedBy, isRecomputed };
     this.#checked.set(checked, { digest: toHex(digest), task });
     return checked;
@@ -134,7 +137,7 @@ export class Device {
    * anything else is read again. Raises what `read` does; ValueRangeError if the value does not
    * fit; BudgetError if a total would be exceeded. Until the answer is saved, with the credential to
    * ask the issuer with, nothing is charged; afterwards `resendPending` sends the same bytes, unless
-   * a refusal was final.
+   * a refusal was final, or the issuer refused the credential: then nothing is saved or charged.
    */
   async contribute(
     digest: Bytes,
@@ -225,23 +228,24 @@ export class Device {
     const envelope = knownBase64(answer.envelope);
     const token = await this.#token(answer, digest);
     const submitting = this.#shuffler.submit(digest, envelope, token);
-    // A shuffler that misjudges the token may be mended.
-    const receipt = await this.#final(name, submitting, "UNAUTHENTICATED");
+    // A shuffler that misjudges the token may be mended. A refusal leaves the charge: the reports
+    // have left the device, and an earlier try may have stored them.
+    const receipt = await this.#final(answer, submitting, "UNAUTHENTICATED");
     const { shuffler } = this.settings.policy;
     if (!(await isValidReceipt(shuffler, digest, envelope, receipt))) {
       throw new PeerError("receipt");
     }
-    await this.account.change(name, { state: "arrived", receipt: toBase64(receipt) });
+    await this.account.change(answer, { state: "arrived", receipt: toBase64(receipt) });
     return true;
   }
 
   /** Make a call for an answer; a refusal is final, unless it has the status of a passing one. */
-  async #final<T>(digest: string, calling: Promise<T>, passing: string): Promise<T> {
+  async #final<T>(answer: Answer, calling: Promise<T>, ...passing: string[]): Promise<T> {
     try {
       return await calling;
     } catch (error) {
-      const isFinal = error instanceof PeerRefusalError && error.status !== passing;
-      if (isFinal) await this.account.change(digest, { state: "refused" });
+      const isFinal = isRefusal(error) && !passing.includes(error.status);
+      if (isFinal) await this.account.change(answer, { state: "refused" });
       throw error;
     }
   }
@@ -250,7 +254,7 @@ export class Device {
   async #token(answer: Answer, digest: Bytes): Promise<Bytes> {
     if (answer.token || !answer.pendingToken) return knownBase64(answer.token);
     if (this.#now() >= answer.deadline) {
-      await this.account.change(answer.digest, { state: "refused" });
+      await this.account.change(answer, { state: "refused" });
       throw new PolicyError("deadline_before_token");
     }
     const credential = knownBase64(answer.credential);
@@ -260,13 +264,24 @@ export class Device {
     const pending = new PendingToken(key, challenge, knownBase64(answer.pendingToken));
     const blinded = await pending.blinded();
     const issuing = this.#issuer.issue(await key.keyId(), blinded, credential);
-    // A spent cap of tokens is renewed with time; but the answer keeps its credential.
-    const signature = await this.#final(answer.digest, issuing, "RESOURCE_EXHAUSTED");
+    // A spent cap of tokens is renewed with time.
+    const passing = ["RESOURCE_EXHAUSTED", "UNAUTHENTICATED"];
+    const signature = await this.#final(answer, issuing, ...passing).catch(async (error) => {
+      // All that was sent for the answer is the blinded message, which is drawn without regard to
+      // it; so it can be withdrawn, for the credential of the right person to answer with.
+      if (isRefusal(error) && error.status === "UNAUTHENTICATED")
+        await this.account.withdraw(answer);
+      throw error;
+    });
     const token = await pending.finalize(signature);
     const kept = { token: toBase64(token), pendingToken: "", credential: "" };
-    await this.account.change(answer.digest, kept);
+    await this.account.change(answer, kept);
     return token;
   }
+}
+
+function isRefusal(error: unknown): error is PeerRefusalError {
+  return error instanceof PeerRefusalError;
 }
 
 /** Raise SettingsError if this browser, or an insecure page, lacks what signatures and keys need. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Account, type NewAnswer } from "../src/account";
-import { BudgetError, PolicyError } from "../src/errors";
+import { BudgetError, PolicyError, UnknownTaskError } from "../src/errors";
 import { MemoryStore } from "../src/store/store";
 
 const CLAIM = { localEpsilon: 1, centralEpsilon: 0.1, delta: 1e-6 };
@@ -39,9 +39,9 @@ test("an answer that arrived is never marked as refused", async () => {
   const account = new Account(new MemoryStore());
   const { answer } = await charge(account, FIRST);
   const refused = { state: "refused" } as const;
-  assert.equal((await account.change(answer.digest, refused)).state, "refused");
-  assert.equal((await account.change(answer.digest, { state: "arrived" })).state, "arrived");
-  assert.equal((await account.change(answer.digest, refused)).state, "arrived");
+  assert.equal((await account.change(answer, refused)).state, "refused");
+  assert.equal((await account.change(answer, { state: "arrived" })).state, "arrived");
+  assert.equal((await account.change(answer, refused)).state, "arrived");
 });
 
 test("of a task whose reports the shuffler may drop, none is looked for", async () => {
@@ -56,5 +56,22 @@ test("of answers at once that exceed a total together, the losers are not charge
   const calls = [1, 2, 3, 4, 5].map((n) => charge(account, `${n}0`.repeat(32)));
   const outcomes = await Promise.allSettled(calls);
   assert.equal(outcomes.filter((one) => one.status === "fulfilled").length, 2);
+  assert.equal((await account.answers()).length, 2);
+});
+
+test("an answer is withdrawn only before its token, and a late change to it changes no later one", async () => {
+  const account = new Account(new MemoryStore());
+  const { answer } = await charge(account, FIRST, { token });
+  await account.withdraw(answer);
+  assert.deepEqual(await account.answers(), []);
+  const { answer: later } = await charge(account, FIRST, { token, envelope: new Uint8Array(32) });
+  const kept = { token: "AA==", pendingToken: "" };
+  await assert.rejects(account.change(answer, kept), UnknownTaskError);
+  await account.withdraw(answer);
+  await account.change(later, kept);
+  await account.withdraw(later);
+  assert.equal((await account.answers()).length, 1);
+  const { answer: plain } = await charge(account, SECOND);
+  await account.withdraw(plain);
   assert.equal((await account.answers()).length, 2);
 });

@@ -17,6 +17,7 @@ import { Device } from "../src/device";
 import { SettingsError, type ShuffleDpError } from "../src/errors";
 import { MemoryStore, type Records, type Store } from "../src/store/store";
 import { parseTask } from "../src/task/task";
+import { HashedDraws } from "./hashed_draws";
 import { open } from "./hpke_core";
 import { FORESEEN, type Parties, withParties } from "./parties";
 import { hex, vectors } from "./vectors";
@@ -51,6 +52,7 @@ function without(store: MemoryStore, digest: string): Store {
     get: async (key) => (key.endsWith(digest) ? undefined : store.get(key)),
     all: async (prefix) => (await store.all(prefix)).filter((one) => one !== null),
     put: (key, value) => store.put(key, value),
+    remove: (key) => store.remove(key),
   };
   return { locked: (work) => store.locked(() => work(records)) };
 }
@@ -168,6 +170,7 @@ describe("a device", { concurrency: 24 }, () => {
         parties.reply("Submit", () => [status, body, headers]);
         await assert.rejects(device.contribute(parties.digest, 1), failsWith(name));
         assert.equal((await device.account.find(parties.shown.digest))?.state, state);
+        assert.equal((await device.account.answers()).length, 1);
         if (state !== "refused") return;
         await assert.rejects(device.contribute(parties.digest, 1), failsWith("PolicyError"));
         assert.equal(parties.bodies("Submit").length, 1);
@@ -176,11 +179,11 @@ describe("a device", { concurrency: 24 }, () => {
 
   for (const [code, key, state] of [
     ["already_exists", "answered_elsewhere", "refused"],
-    ["unauthenticated", "unaccepted_credential", "refused"],
+    ["unauthenticated", "unaccepted_credential", undefined],
     ["failed_precondition", "peer_refused", "refused"],
     ["resource_exhausted", "peer_refused", "pending"],
   ] as const) {
-    test(`an answer whose token the issuer refuses as ${code} is ${state}`, () =>
+    test(`an answer whose token the issuer refuses as ${code} is ${state ?? "withdrawn"}`, () =>
       withParties("mixdump", async (parties) => {
         const device = await parties.device();
         parties.reply("IssueToken", () => [400, { code, message: "no" }, FORESEEN]);
@@ -190,6 +193,31 @@ describe("a device", { concurrency: 24 }, () => {
         assert.equal((await device.resendPending()).length, Number(state === "pending"));
       }));
   }
+
+  test("an answer whose credential the issuer refuses costs nothing, and the right one answers", () =>
+    withParties("mixdump", async (parties) => {
+      const store = new MemoryStore();
+      const cut = await parties.device({ store, credential: utf8("person") });
+      parties.reply("IssueToken", () => [401, { code: "unauthenticated", message: "" }, FORESEEN]);
+      await assert.rejects(cut.contribute(parties.digest, "bike"), failsWith("PeerRefusalError"));
+      assert.deepEqual([await cut.account.answers(), parties.bodies("Submit")], [[], []]);
+      signTokens(parties);
+      const whole = await parties.device({ store, credential: utf8("person 3") });
+      const { isRepeated, isSent } = await whole.contribute(parties.digest, "car");
+      assert.deepEqual([isRepeated, isSent], [false, true]);
+      assert.equal(parties.bodies("Submit").length, 1);
+    }));
+
+  test("the request for a token, which is sent before, is the same whatever the answer", () =>
+    withParties("mixdump", async (parties) => {
+      parties.reply("IssueToken", () => [401, { code: "unauthenticated", message: "" }, FORESEEN]);
+      for (const value of ["bike", "car"]) {
+        const device = await parties.device({ uniform: new HashedDraws("one") });
+        await assert.rejects(device.contribute(parties.digest, value));
+      }
+      const bodies = parties.bodies("IssueToken");
+      assert.deepEqual([bodies.length, new Set(bodies).size], [2, 1]);
+    }));
 
   test("a party whose certificate may be at fault is named with its address", () =>
     withParties("grr", async (parties) => {
@@ -214,7 +242,7 @@ describe("a device", { concurrency: 24 }, () => {
       for (const [code, status] of [
         ["call_us_now", "UNKNOWN"],
         ["constructor", "UNKNOWN"],
-        ["not_found", "NOT_FOUND"],
+        ["out_of_range", "OUT_OF_RANGE"],
       ]) {
         parties.reply("FetchTask", () => [400, { code, message }, FORESEEN]);
         await assert.rejects(device.read(parties.digest), (error: ShuffleDpError) => {
@@ -222,6 +250,19 @@ describe("a device", { concurrency: 24 }, () => {
           assert.match(error.reason, /^Call \+1\?x{200,300}$/);
           return true;
         });
+      }
+    }));
+
+  test("a refusal has the sentence of its call", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      for (const [method, key] of [
+        ["GetBatchStatus", "peer_refused"],
+        ["FetchTask", "unknown_task"],
+      ] as const) {
+        parties.reply(method, () => [404, { code: "not_found", message: "no" }, FORESEEN]);
+        const isNamed = (error: ShuffleDpError) => error.key === key;
+        await assert.rejects(device.read(parties.digest), isNamed);
       }
     }));
 
@@ -285,9 +326,9 @@ describe("a device", { concurrency: 24 }, () => {
     withParties("grr", async (parties) => {
       const { answers, inclusion } = parties.shown;
       const device = await parties.device();
-      await device.contribute(parties.digest, 1);
+      const { answer: arrived } = await device.contribute(parties.digest, 1);
       const changes = { leaves: toBase64(concat(...answers[0].leaves.map(hex))) };
-      await device.account.change(parties.shown.digest, changes);
+      await device.account.change(arrived, changes);
       parties.reply("GetInclusion", () => [
         400,
         { code: "failed_precondition", message: "not yet" },
@@ -350,6 +391,15 @@ describe("a device", { concurrency: 24 }, () => {
       await assert.rejects(device.contribute(parties.digest, 1, known), (error) => {
         return (error as ShuffleDpError).key === "deadline_passed";
       });
+      assert.deepEqual(await device.account.answers(), []);
+    }));
+
+  test("a closed question is not shown, and nothing is charged", () =>
+    withParties("grr", async (parties) => {
+      const device = await parties.device();
+      const isClosed = (error: ShuffleDpError) => error.key === "batch_closed";
+      parties.reply("GetBatchStatus", () => [200, { state: "BATCH_STATE_CLOSED", nUsers: "3" }]);
+      await assert.rejects(device.contribute(parties.digest, 1), isClosed);
       assert.deepEqual(await device.account.answers(), []);
     }));
 

@@ -19,8 +19,8 @@ const NOT_YET = [400, { code: "failed_precondition", message: "not yet" }, FORES
 /** Return a device with an answer that arrived, which has these leaves. */
 async function answered(parties: Parties, leaves: Bytes) {
   const device = await parties.device();
-  await device.contribute(parties.digest, 1);
-  await device.account.change(parties.shown.digest, { leaves: toBase64(leaves) });
+  const { answer } = await device.contribute(parties.digest, 1);
+  await device.account.change(answer, { leaves: toBase64(leaves) });
   const inclusion = async () => (await device.account.find(parties.shown.digest))?.inclusion;
   return { device, inclusion };
 }

@@ -82,6 +82,8 @@ export class Parties {
     this.now = this.shown.now;
     const { methods } = this.shuffler;
     methods.set("/shuffledp.v1.Shuffler/FetchTask", ({ logSize }) => [200, this.fetched(logSize)]);
+    const collecting = { state: "BATCH_STATE_COLLECTING", nMin: "2" };
+    methods.set("/shuffledp.v1.Shuffler/GetBatchStatus", () => [200, collecting]);
     methods.set("/shuffledp.v1.Shuffler/GetInclusion", () => [200, this.shown.inclusion]);
     methods.set("/shuffledp.v1.Shuffler/Submit", ({ taskDigest, envelope }) => [
       200,

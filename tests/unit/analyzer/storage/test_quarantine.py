@@ -124,6 +124,8 @@ async def test_a_decided_release_is_resumed_after_a_restart(core: AnalyzerCore) 
     await core.releases.decide(core.signed.digest(), "release", "looked into")
     await core.restart()
     assert TaskState.STAGED is await _state(core)
+    with pytest.raises(BatchStateError, match=f"yet; .* see .* show {core.signed.digest().hex()}$"):
+        await core.result()
     await core.releases.resume()
     await core.settle()
 

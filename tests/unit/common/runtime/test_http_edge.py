@@ -208,7 +208,7 @@ async def test_a_preflight_allows_what_devices_send(edge: Edge) -> None:
         ("/shuffledp.v1.Shuffler/submit", "POST"),
         *[
             (f"/shuffledp.v1.Shuffler/{name}", "POST")
-            for name in ("SubmitBulk", "GetBatchStatus", "CloseBatch", "DropBatch")
+            for name in ("SubmitBulk", "GetBatchProgress", "CloseBatch", "DropBatch")
         ],
         ("/shuffledp.v1.Witness/AddCheckpoint", "POST"),
         ("/grpc.health.v1.Health/Check", "POST"),

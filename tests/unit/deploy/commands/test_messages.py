@@ -60,7 +60,7 @@ async def test_a_person_who_has_answered_elsewhere_is_told_so(tmp_path: Path) ->
     server.add_generic_rpc_handlers((service,))
     server.add_insecure_port(f"unix:{tmp_path}/agent")
     await server.start()
-    with pytest.raises(PeerRefusalError, match=r"already has a token\. If .* on another device"):
+    with pytest.raises(PeerRefusalError, match=r"^This person has .* already has a token$"):
         await send(f"unix:{tmp_path}/agent", TaskDigest(bytes(32)), 1, "")
     await server.stop(None)
 
@@ -178,6 +178,15 @@ async def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: P
 
     assert (1, "") == (status, printed)
     assert "127.0.0.1:1 does not answer" in complaint
+
+
+async def test_a_missing_address_names_the_two_ways_to_a_profile() -> None:
+    """One is written, the other exists since `up`."""
+    status, _, complaint = await run_command("ledger")
+
+    assert 2 == status
+    for part in ("shuffledp init STATE", "--profile shuffledp-local/shuffledp.toml"):
+        assert part in " ".join(complaint.split())
 
 
 @pytest.mark.parametrize(

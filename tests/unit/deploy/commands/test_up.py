@@ -1,16 +1,22 @@
 """`shuffledp up`: options that cannot work, and parties that do not answer."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
 
-from common.errors import PeerError, PeerRefusalError, SettingsError, UsageError
+from audit.harness.tasks import sample_task
+from common.crypto.signing import SignedTask
+from common.errors import PeerError, PeerRefusalError, SettingsError, TaskError, UsageError
 from common.runtime.certificates import Authority
 from common.runtime.state_directory import StateDirectory
+from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from deploy.clients import page_cluster
 from deploy.clients.page_cluster import PageCluster, WebHost
+from deploy.commands.up import _DRAFT, _ask, _show
 from tests.support.command_line import shown
 
 
@@ -73,11 +79,22 @@ def test_the_folder_is_none_of_files(tmp_path: Path) -> None:
         shown("up", "--folder", str(tmp_path / "file"))
 
 
+def test_a_wrong_draft_leaves_no_folder(tmp_path: Path) -> None:
+    """It is read before keys and people are made."""
+    (tmp_path / "bad.toml").write_text("title =", encoding="utf-8")
+
+    with pytest.raises(TaskError, match=r"bad.toml is not TOML"):
+        shown("up", "--draft", str(tmp_path / "bad.toml"), "--folder", str(tmp_path / "up"))
+    assert not (tmp_path / "up").exists()
+
+
 def test_a_second_up_in_a_folder_is_refused(tmp_path: Path) -> None:
     """The message names the folder and the option."""
     with (
         StateDirectory.open(tmp_path).held(),
-        pytest.raises(SettingsError, match=rf"{tmp_path}: .* in use .* --folder"),
+        pytest.raises(
+            SettingsError, match=rf"^`up` already runs in {tmp_path}; stop it, or .* --folder$"
+        ),
     ):
         shown("up", "--folder", str(tmp_path))
 
@@ -94,12 +111,79 @@ class _Operator:
     async def __aexit__(self, *_: object) -> None:
         """Close nothing."""
 
+    async def describe(self, digest: TaskDigest) -> object:
+        """Answer once more, with a task of this digest."""
+        return _Signed(digest), await self.progress(digest)
+
     async def progress(self, _digest: TaskDigest) -> object:
         """Answer once more."""
         answer = next(self.answers)
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+@dataclass(frozen=True)
+class _Signed:
+    """A task that has a digest alone."""
+
+    own: TaskDigest
+
+    def digest(self) -> TaskDigest:
+        """Return it."""
+        return self.own
+
+
+@pytest.mark.parametrize(
+    ("state", "drafts", "published", "warned"),
+    [
+        ("open", ["lunch", None], 1, False),
+        ("open", ["lunch", "lunch"], 1, False),
+        ("open", [None, "lunch"], 2, True),
+        ("released", ["lunch", None], 2, False),
+    ],
+)
+async def test_an_open_question_is_continued_or_named(
+    tmp_path: Path, state: str, drafts: list[str | None], published: int, *, warned: bool
+) -> None:
+    """Without a draft any open question goes on; another draft leaves it open, with a warning."""
+    cluster: Any = SimpleNamespace(directory=tmp_path, asked=[])
+    cluster.operator = lambda: _Operator(SimpleNamespace(state=state))
+
+    async def publish(draft: TaskDraft) -> _Signed:
+        cluster.asked.append(draft.title)
+        return _Signed(TaskDigest(bytes([len(cluster.asked)] * 32)))
+
+    cluster.publish_task = publish
+    text = _DRAFT.read_text(encoding="utf-8")
+    (tmp_path / "lunch").write_text(text.replace("Ways to work", "Lunch"), encoding="utf-8")
+    for name in drafts:
+        asked, warnings = await _ask(cluster, tmp_path / name if name else None)
+
+    assert published == len(cluster.asked) == asked.digest()[0]
+    expected = [f"question {'01' * 32} is still open; its invitations are replaced"]
+    assert expected * warned == warnings
+
+
+@pytest.mark.parametrize("for_page", [True, False])
+def test_a_question_that_the_page_refuses_is_answered_by_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, for_page: bool
+) -> None:
+    """The warnings come first, and no invitation is shown that leads nowhere."""
+    cluster: Any = SimpleNamespace(
+        directory=tmp_path, moved=True, invitations=lambda _: {"Ada": "http://p/"}, addresses=dict
+    )
+    epsilon = 4.0 if for_page else 5.0
+    task = sample_task(protocol="ldp-grr", domain_size=3, local_epsilon=epsilon)
+    _show(
+        cluster, SignedTask(task_bytes=task.to_bytes(), signature=bytes(64)), ["first"], json=False
+    )
+    text = capsys.readouterr().out
+
+    assert text.startswith("Warning: first.\nWarning: ")
+    assert "earlier answers stay at the old address.\n" in text
+    assert for_page == ("To answer as Ada, open\n\n  http://p/\n" in text)
+    assert for_page != ("--person Ada\n  shuffledp" in text)
 
 
 async def test_only_a_task_that_nobody_opened_is_passed_over(

@@ -112,7 +112,10 @@ def test_padding_to_one_length_is_found_where_large_submissions_are_barred() -> 
             "the expected reports per user must be at least .*; the cap is 1.01",
         ),
         ({"influence_cap": 2}, "the influence of one submission must be at least"),
-        ({"honest_users": 20}, "no tabulated clusters meet epsilon 1 at delta 1e-06 with 20 users"),
+        (
+            {"honest_users": 20},
+            "no tabulated clusters meet the clusters' own epsilon 1 at delta 1e-06 with 20 users",
+        ),
     ],
 )
 def test_impossible_targets_are_refused_with_the_least_possible_cap(

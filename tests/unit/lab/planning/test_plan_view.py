@@ -298,6 +298,8 @@ def test_the_table_comes_first_and_the_guarantees_on_request() -> None:
     )
 
     assert short.split("\n")[0].strip() == "Best design of each protocol under these requirements"
+    assert "Values of --head ± standard error: 0.05 ±" in short
+    assert "; the deadline is in 7 days.\n" in draft(found, _NOW)
     assert "at delta 1e-06 against analyzer" in short
     assert "against shuffler+analyzer. --guarantees lists" in short
     assert "Guarantees for each of at least" in long

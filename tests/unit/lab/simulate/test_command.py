@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from common.errors import ShuffleDpError
-from tests.support.command_line import shown, shown_json
+from tests.support.command_line import run_command, shown, shown_json
 
 _SMALL: Final = (
     *("--dataset", "uniform:12", "--users", "3000", "--repeat", "5", "--central-epsilon", "1.0"),
@@ -131,3 +131,10 @@ def test_invalid_options_are_refused_before_anything_runs(
     """The error is one sentence."""
     with pytest.raises(ShuffleDpError, match=re.escape(message)):
         shown("simulate", "--dataset", "uniform:5", *arguments)
+
+
+async def test_an_unknown_protocol_ends_as_a_wrong_option() -> None:
+    """The status is 2, as of any option that is none."""
+    status, _, said = await run_command("simulate", "--protocol", "nonsense")
+
+    assert (2, True) == (status, "there is no protocol 'nonsense'" in said)

@@ -8,7 +8,7 @@
  */
 
 import { type Bytes, concat, equal, fromInteger, utf8 } from "../bytes";
-import { WireError } from "../errors";
+import { PeerError, WireError } from "../errors";
 
 type Seal = (key: Bytes, nonce: Bytes, plaintext: Bytes) => Promise<Bytes>;
 
@@ -17,6 +17,8 @@ interface SuiteSpec {
   readonly aead: number;
   readonly keyBytes: number;
   readonly seal: Seal;
+  /** Fetch what the page loads for this suite alone. */
+  readonly load?: () => Promise<unknown>;
   readonly publicKeyBytes: number;
   /** Length that sealing adds: encapsulated key and tag. */
   readonly overheadBytes: number;
@@ -27,10 +29,22 @@ const X25519 = { publicKeyBytes: 32, overheadBytes: 32 + 16 };
 /** The suites of this device by their names in tasks. */
 export const SUITES = {
   "x25519-hkdf-sha256-aes128gcm": { ...X25519, aead: 1, keyBytes: 16, seal: sealByAes },
-  "x25519-hkdf-sha256-chacha20poly1305": { ...X25519, aead: 3, keyBytes: 32, seal: sealByChaCha },
+  "x25519-hkdf-sha256-chacha20poly1305": {
+    ...X25519,
+    aead: 3,
+    keyBytes: 32,
+    seal: sealByChaCha,
+    load: chaCha,
+  },
 } satisfies Record<string, SuiteSpec>;
 
 export type SuiteName = keyof typeof SUITES;
+
+/** Load all that sealing needs, so that it works offline; raise PeerError if that cannot be had. */
+export async function loadSuite(name: SuiteName): Promise<void> {
+  const suite: SuiteSpec = SUITES[name];
+  await suite.load?.();
+}
 
 /** Seals a plaintext: encapsulated key ‖ ciphertext ‖ tag, with a fresh key each time. */
 export type Sealer = (plaintext: Bytes) => Promise<Bytes>;
@@ -119,8 +133,16 @@ async function sealByAes(key: Bytes, iv: Bytes, plaintext: Bytes): Promise<Bytes
   return new Uint8Array(await crypto.subtle.encrypt({ name: "AES-GCM", iv }, imported, plaintext));
 }
 
+async function chaCha() {
+  try {
+    return await import("@hpke/chacha20poly1305");
+  } catch (error) {
+    throw new PeerError("part_missing", {}, { cause: error });
+  }
+}
+
 async function sealByChaCha(key: Bytes, nonce: Bytes, plaintext: Bytes): Promise<Bytes> {
-  const { Chacha20Poly1305 } = await import("@hpke/chacha20poly1305");
+  const { Chacha20Poly1305 } = await chaCha();
   const context = new Chacha20Poly1305().createEncryptionContext(key);
   return new Uint8Array(await context.seal(nonce, plaintext, new Uint8Array()));
 }

@@ -52,7 +52,7 @@ export class InclusionMonitor {
     const inclusion = await this.#ask(drawn);
     if (inclusion === "unchecked") return;
     this.#next.delete(answer.digest);
-    await this.account.change(answer.digest, { inclusion });
+    await this.account.change(answer, { inclusion });
   }
 
   /** Plan the next check after `least` to `least` + 1 pauses. */
@@ -71,7 +71,7 @@ export class InclusionMonitor {
     const leaves = leavesOf(answer);
     if (leaves.length <= MAX_CHECKED) return answer;
     const kept = shuffle(leaves, this.uniform).slice(0, MAX_CHECKED);
-    return this.account.change(answer.digest, { leaves: toBase64(concat(...kept)) });
+    return this.account.change(answer, { leaves: toBase64(concat(...kept)) });
   }
 
   /** Fetch the signed root, then the bucket of each leaf, one at a time, in random order. */

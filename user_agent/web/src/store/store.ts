@@ -10,6 +10,8 @@ export interface Records {
   /** Return the values of all keys that begin with a prefix. */
   all(prefix: string): Promise<unknown[]>;
   put(key: string, value: unknown): Promise<void>;
+  /** Remove a record; durable when it returns. */
+  remove(key: string): Promise<void>;
 }
 
 /** Storage that other tabs, or calls, may share. */
@@ -40,6 +42,10 @@ export class MemoryStore implements Store, Records {
 
   async put(key: string, value: unknown): Promise<void> {
     this.records.set(key, structuredClone(value));
+  }
+
+  async remove(key: string): Promise<void> {
+    this.records.delete(key);
   }
 }
 
@@ -90,10 +96,18 @@ export class IndexedDbStore implements Store, Records {
   }
 
   put(key: string, value: unknown): Promise<void> {
+    return this.#write((records) => records.put(value, key));
+  }
+
+  remove(key: string): Promise<void> {
+    return this.#write((records) => records.delete(key));
+  }
+
+  #write(write: (records: IDBObjectStore) => void): Promise<void> {
     return new Promise((resolve, reject) => {
       const durable = { durability: "strict" } as const;
       const transaction = this.database.transaction(RECORDS, "readwrite", durable);
-      transaction.objectStore(RECORDS).put(value, key);
+      write(transaction.objectStore(RECORDS));
       transaction.oncomplete = () => resolve();
       transaction.onabort = () =>
         reject(new StorageError("storage_failed", {}, { cause: transaction.error }));

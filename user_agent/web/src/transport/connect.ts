@@ -62,7 +62,7 @@ export class ConnectService {
     private readonly service: string,
     /** What errors call the party, such as "the shuffler". */
     private readonly whom: string,
-    /** Sentences for refusals by their statuses; others only name the status. */
+    /** Sentences for refusals by method and status; others only name the status. */
     private readonly sentences: Readonly<Record<string, MessageKey>> = {},
   ) {}
 
@@ -111,7 +111,7 @@ export class ConnectService {
       if (answer === null) throw new PeerError("peer_answer", { whom: this.whom });
       return answer;
     }
-    throw this.#refusal(response, answer);
+    throw this.#refusal(method, response, answer);
   }
 
   /** Name the address where the certificate may be at fault: `fetch` says no more than "failed". */
@@ -124,7 +124,7 @@ export class ConnectService {
     return new PeerError("peer_away", { whom }, { cause });
   }
 
-  #refusal(response: Response, answer: Message | null): ShuffleDpError {
+  #refusal(method: string, response: Response, answer: Message | null): ShuffleDpError {
     const { whom } = this;
     const code = typeof answer?.["code"] === "string" ? answer["code"] : "";
     const reason = typeof answer?.["message"] === "string" ? printable(answer["message"]) : "";
@@ -132,7 +132,7 @@ export class ConnectService {
     const isRetryable = CODES.get(code) ?? false;
     if (isForeseen && (code === EXHAUSTED || !isRetryable)) {
       const status = CODES.has(code) ? code.toUpperCase() : "UNKNOWN";
-      return new PeerRefusalError(whom, status, reason, this.sentences[status]);
+      return new PeerRefusalError(whom, status, reason, this.sentences[`${method} ${status}`]);
     }
     if (code === EXHAUSTED || response.status === 429)
       return new PeerBusyError("peer_busy", { whom });

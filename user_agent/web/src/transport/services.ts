@@ -21,15 +21,27 @@ import {
 const MAX_BUCKET_BYTES = 4 * 1024 * 1024;
 const MAX_PATH = 128;
 
+const SHUFFLER_SENTENCES = {
+  "FetchTask NOT_FOUND": "unknown_task",
+  "Submit ALREADY_EXISTS": "answered_elsewhere",
+  "Submit FAILED_PRECONDITION": "batch_closed",
+} as const;
+
 export class Shuffler extends ConnectService {
   constructor(base: string) {
-    super(base, "shuffledp.v1.Shuffler", "the shuffler", { ALREADY_EXISTS: "answered_elsewhere" });
+    super(base, "shuffledp.v1.Shuffler", "the shuffler", SHUFFLER_SENTENCES);
   }
 
   async fetchLoggedTask(digest: Bytes, logSize: bigint): Promise<LoggedTask> {
     const request = { taskDigest: digest, logSize: String(logSize) };
     const answer = await this.call("FetchTask", request);
     return { task: signedTask(answer), proof: logProof(answer) };
+  }
+
+  /** Return whether a task's batch collects answers. */
+  async isCollecting(digest: Bytes): Promise<boolean> {
+    const { state } = await this.call("GetBatchStatus", { taskDigest: digest });
+    return state === "BATCH_STATE_COLLECTING";
   }
 
   /** Submit an envelope with a token, empty for none; return the receipt. */
@@ -47,8 +59,8 @@ export class Shuffler extends ConnectService {
 }
 
 const ISSUER_SENTENCES = {
-  ALREADY_EXISTS: "answered_elsewhere",
-  UNAUTHENTICATED: "unaccepted_credential",
+  "IssueToken ALREADY_EXISTS": "answered_elsewhere",
+  "IssueToken UNAUTHENTICATED": "unaccepted_credential",
 } as const;
 
 /** The issuer of one-time tokens. */
