@@ -1,17 +1,18 @@
 """Show a plan as tables, as JSON and as a task draft."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-from common.errors import PlanError
+from common.errors import PlanError, UsageError
 from common.messages.guarantee import delta_warnings, rounded_up
 from common.task.cluster_dummies import ClusterDummies
 from common.task.kinds import KINDS
+from common.task.shuffler_spec import ShufflerSpec
 from deploy.tasks.drafts import as_toml, shuffler_table
 from deploy.terminal.tables import (
     add_columns,
@@ -31,6 +32,12 @@ _DEVICE_CAPS: Final = (
     UserAgentSettings.total_central_epsilon_cap,
 )
 """Default caps of devices: local ε per answer, total local ε, total central ε."""
+_COALITION_CAPS: Final = (
+    UserAgentSettings.coalition_epsilon_cap,
+    UserAgentSettings.total_coalition_epsilon_cap,
+    UserAgentSettings.total_central_epsilon_cap,
+)
+"""The same of ε against the analyzer with either of two shufflers, instead of the local ε."""
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
 _WITHOUT_BIAS: Final = " without its bias"
@@ -42,6 +49,14 @@ def default_local_cap(rounds: int) -> float:
     return min(_DEVICE_CAPS[0], _DEVICE_CAPS[1] / max(1, rounds))
 
 
+def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
+    """Return the given coalition ε, or the largest per round that devices accept by default."""
+    if given is not None and shufflers == 1:
+        raise UsageError("--coalition-epsilon is for two shufflers; use --shufflers 2")
+    most = min(_COALITION_CAPS[0], _COALITION_CAPS[1] / max(1, rounds))
+    return most if given is None else given
+
+
 def to_json(plan: Plan) -> dict[str, Any]:
     """Return a plan's JSON fields; an infinite number is the text "inf"."""
     target, best = plan.target, plan.best
@@ -50,6 +65,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "bytes_per_user": best.bytes_per_user,
         "guarantees": plan.guarantees,
         "runners_up": [_design_as_json(other) for other in plan.runners_up],
+        "two_shufflers": plan.two_shufflers and _design_as_json(plan.two_shufflers),
         "warnings": delta_warnings(target.delta, target.n_users),
         "users": target.n_users,
         "n_min": target.n_min,
@@ -77,6 +93,12 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         "predicted_mse": design.mse,
         "messages_per_user": design.messages_per_user,
     }
+    if relay := design.draft.relay:
+        common |= {
+            "relay": shuffler_table(ShufflerSpec(noise=relay.noise)),
+            "central_epsilon": design.task.central_epsilon,
+            "coalition_epsilon": design.task.coalition_epsilon,
+        }
     if not isinstance(design, ItemDesign):
         share = design.smallest_share
         return common | {
@@ -91,6 +113,8 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "floor": design.floor,
             **({"smallest_share": share} if share else {}),
         }
+    if relay:
+        common["ratio_to_central_gaussian"] = design.ratio_to_central_gaussian
     dummies, (up, down) = design.dummies, design.influence
     return common | {
         "mechanism": {
@@ -120,8 +144,10 @@ def draft(plan: Plan, now: float) -> str:
             f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
             "share one budget: use --population"
         )
-    against = {"shuffler+analyzer", "both-shufflers+analyzer"}
-    local = next(row for row in plan.guarantees if row.coalition in against)
+    weakest, against = ("either-shuffler", "either shuffler")
+    if not best.draft.relay:
+        weakest, against = "shuffler+analyzer", "the shuffler"
+    local = next(row for row in plan.guarantees if row.coalition == weakest)
     with_budget = replace(
         best.draft,
         deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
@@ -134,11 +160,12 @@ def draft(plan: Plan, now: float) -> str:
 {best.mse:.4g}{" or more" * best.floor}{_WITHOUT_BIAS * best.biased}.{_smallest(best)}
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
-{rounded_up(local.epsilon)} against the shuffler and analyzer together.
+{rounded_up(local.epsilon)} against {against} and analyzer together.
 # The budget limits the privacy loss of all releases about these users; the deadline is in \
 {DAYS_TO_DEADLINE} days.
 """
-    return comments + as_toml(with_budget)
+    names = "# Replace the names of both shufflers by their operators' names.\n"
+    return comments + names * (best.draft.relay is not None) + as_toml(with_budget)
 
 
 def _smallest(design: Design) -> str:
@@ -149,6 +176,20 @@ def _smallest(design: Design) -> str:
         return " With so few users no value is found reliably."
     share = f"{100 * design.smallest_share:.3g} %"
     return f" A value that {share} of users hold is found with 95 % probability."
+
+
+def errors_sentence(least: Mapping[str, float | None], coalition_epsilon: float) -> str:
+    """Return a sentence with the `least_errors` of a plan."""
+    shown = {name: "none" if error is None else f"{error:.3g}" for name, error in least.items()}
+    two = (
+        f"; with two shufflers and a coalition epsilon of {coalition_epsilon:g}, which needs a "
+        f"second operator and --shufflers 2: {shown['two_shufflers']}"
+    )
+    return (
+        f"Least mean squared error with a local cap of {least['local_cap']:g}: "
+        f"{shown['with_local_cap']}; without a local cap: {shown['without_local_cap']}"
+        f"{two * (least['two_shufflers'] is not None)}."
+    )
 
 
 def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
@@ -162,7 +203,11 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
             "error: mean squared error of a share; ratio: to the central Gaussian mechanism's; one "
             "liar: users by which one dishonest submission moves a value"
         )
-    rows = [_cells(design) for design in (best, *plan.runners_up)]
+    listed = [best, *plan.runners_up]
+    if (two := plan.two_shufflers) is not None:
+        table.caption += "; x2: two shufflers, which need a second operator and --shufflers 2"
+        listed += [two] * (two is not best)
+    rows = [_cells(design) for design in listed]
     add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
     for cells in rows:
         table.add_row(*cells.values())
@@ -178,6 +223,14 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         f"{best.mse:.3g}{_WITHOUT_BIAS * best.biased} (standard error "
         f"{math.sqrt(best.mse):.2g}).{_smallest(best)}"
     )
+    if relay := best.draft.relay:
+        console.print(
+            f"Dummies of each item: by the first shuffler {best.draft.shuffler.noise.words}; by "
+            f"the second {relay.noise.words}. Claims: central epsilon "
+            f"{rounded_up(best.task.central_epsilon)}, coalition epsilon "
+            f"{rounded_up(best.task.coalition_epsilon)}.",
+            highlight=False,
+        )
     if isinstance(best, ItemDesign):
         errors = zip(target.head, best.head_errors(), strict=True)
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
@@ -203,17 +256,7 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
 def _notes(plan: Plan) -> Iterator[str]:
     """Yield warnings about device limits, too few users, and errors that are not predicted."""
     target, design = plan.target, plan.best
-    costs = (
-        design.local_epsilon,
-        design.parameters.local_epsilon_of_all_rounds,
-        plan.central_guarantee.epsilon,
-    )
-    if any(epsilon > cap for epsilon, cap in zip(costs, _DEVICE_CAPS, strict=True)):
-        yield (
-            "devices with default settings refuse this plan. Their limits are a local epsilon of "
-            "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
-            "needs {}, {} and {}."
-        ).format(*_DEVICE_CAPS, *map(rounded_up, costs))
+    yield from _refused_by_devices(plan)
     epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
     unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
     # For other designs, binding constraints say so.
@@ -255,8 +298,26 @@ def _notes(plan: Plan) -> Iterator[str]:
         )
 
 
+def _refused_by_devices(plan: Plan) -> Iterator[str]:
+    """Yield a warning if the plan exceeds the limits of devices."""
+    design = plan.best
+    one = design.local_epsilon, design.parameters.local_epsilon_of_all_rounds
+    name, caps = "local", _DEVICE_CAPS
+    if design.draft.relay:
+        name, caps, alone = "coalition", _COALITION_CAPS, design.task.coalition_epsilon
+        one = alone, alone * plan.target.rounds
+    costs = (*one, plan.central_guarantee.epsilon)
+    if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):
+        yield (
+            f"devices with default settings refuse this plan. Their limits are a {name} epsilon of "
+            "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
+            "needs {}, {} and {}."
+        ).format(*caps, *map(rounded_up, costs))
+
+
 def _cells(design: Design) -> dict[str, str]:
-    cells, items = {"protocol": design.protocol}, isinstance(design, ItemDesign)
+    name = design.protocol + " x2" * (design.draft.relay is not None)
+    cells, items = {"protocol": name}, isinstance(design, ItemDesign)
     if items:
         cells["buckets"] = f"{design.draft.buckets:,}" if design.draft.buckets else "-"
     cells["local epsilon"] = rounded_up(design.local_epsilon)

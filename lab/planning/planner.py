@@ -4,6 +4,7 @@ Find the design with the least error for a privacy guarantee, for every kind of 
 A plan states exact privacy figures and exact variances; approximations only guide the search.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +14,11 @@ from typing import Final, NamedTuple
 
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
-from common.errors import PlanError, TaskError
+from common.errors import AccountingError, PlanError, TaskError
 from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from common.messages.guarantee import Guarantee
-from common.protocols import Kind, protocols_of
+from common.protocols import PROTOCOLS, Kind, protocols_of
+from common.task.kinds import KINDS
 from lab.planning.design import Design, ItemDesign
 from lab.planning.frontier import Frontier
 from lab.planning.ordered_design import ordered_design, ordered_designs
@@ -55,6 +57,8 @@ class Plan:
     """Names of the constraints that limit the error; for items only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Reason why a protocol has no design, by name; of those for items, only for `signed`."""
+    two_shufflers: Design | None = None
+    """The best design with two shufflers; None if there is none."""
 
     @property
     def target(self) -> Requirements:
@@ -82,19 +86,89 @@ def plan(target: Requirements, progress: Progress = lambda _: None) -> Plan:
     """
     Find the design with the least mean squared error that meets every requirement.
 
+    It has as many shufflers as required; the other number is only compared with it.
     `progress` receives the name of each protocol before it is planned.
 
     Raises PlanError if there is none, TaskError if the requirements break a rule of tasks. Cost:
     about thirty evaluations of δ, seconds at a million users; for kinds other than items, about ten
     tasks per protocol, tenths of a second each.
     """
-    designs, left_out, binding = family_of(target.kind).search(target, progress)
+    found: _Found = ((), {}, ())
+    two: Design | None = None
+    try:
+        two = _two_shufflers(target)
+    except (AccountingError, PlanError, TaskError):
+        if target.shufflers > 1:
+            raise
+    try:
+        found = family_of(target.kind).search(dataclasses.replace(target, shufflers=1), progress)
+    except PlanError:
+        if target.shufflers == 1:
+            raise
+    designs, left_out, binding = found
+    if two and target.shufflers > 1:
+        designs, binding = (two, *designs), _binding_of_two(two)
     return Plan(
         best=designs[0],
         runners_up=tuple(designs[1:]),
         central_guarantee=claimed_guarantee(designs[0].parameters, target.n_min),
         binding=binding,
         left_out=left_out,
+        two_shufflers=two,
+    )
+
+
+def least_errors(found: Plan, usual_cap: float) -> dict[str, float | None]:
+    """
+    Return the least mean squared error with and without a local cap, and with two shufflers.
+
+    The local cap, which is not for two shufflers, is the plan's, or `usual_cap` if it has none.
+    None stands for no design. Cost: that of a plan.
+    """
+    one = dataclasses.replace(found.target, shufflers=1, max_mse=math.inf)
+    capped = usual_cap if math.isinf(one.local_cap) else one.local_cap
+    least: dict[str, float | None] = {"local_cap": capped}
+    for name, cap in (("with_local_cap", capped), ("without_local_cap", math.inf)):
+        designs: Sequence[Design] = (found.best, *found.runners_up)
+        if cap != one.local_cap:
+            designs, target = (), dataclasses.replace(one, local_cap=cap)
+            with contextlib.suppress(PlanError, TaskError):
+                designs, _, _ = family_of(one.kind).search(target, lambda _: None)
+        least[name] = next((each.mse for each in designs if not each.draft.relay), None)
+    return least | {"two_shufflers": found.two_shufflers.mse if found.two_shufflers else None}
+
+
+def _two_shufflers(target: Requirements) -> Design | None:
+    """Return the best design with two shufflers; None for a kind without one, or raise an error."""
+    if not KINDS[target.kind].histogram:
+        return None
+    if target.trust == "none":
+        raise PlanError("one of two shufflers must be trusted to add dummies; trust is none")
+    wanted, designs = dataclasses.replace(target, shufflers=2), list[Design]()
+    refusal: Exception = PlanError(f"no design reaches a mean squared error of {target.max_mse:g}")
+    for name in (name for name, row in PROTOCOLS.items() if row.chained):
+        try:
+            designs.append(family_of(target.kind).tight(name, wanted))
+        except (AccountingError, PlanError, TaskError) as error:
+            refusal = error
+    designs = [design for design in designs if design.mse <= target.max_mse]
+    if not designs:
+        raise refusal
+    return min(designs, key=lambda design: design.mse)
+
+
+def _binding_of_two(best: Design) -> tuple[str, ...]:
+    """Return which of both ε limits the error of a design with two shufflers."""
+    target, enough = best.target, _BINDING_RATIO * best.mse
+    limits = {
+        name: min(_RELAXATION * getattr(target, name), MAX_EPSILON)
+        for name in ("central_epsilon", "coalition_epsilon")
+    }
+    tight = family_of(target.kind).tight
+    return tuple(
+        name.replace("_", " ")
+        for name, most in limits.items()
+        if tight(best.protocol, dataclasses.replace(target, **{name: most})).mse < enough
     )
 
 

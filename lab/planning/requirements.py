@@ -36,7 +36,9 @@ UNUSED_KEY: Final = bytes(31) + b"\x09"
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
-_WHOLE: Final = frozenset({"users", "n_min", "the domain size", "rounds"})
+_WHOLE: Final = frozenset(
+    {"users", "n_min", "the domain size", "rounds", "the number of shufflers"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,11 @@ class Requirements:
     """Expected shares of the most frequent values."""
     most_seeds: int = MAX_SEEDS
     """Largest number of seeds of a hash family; refinement takes minutes for 2^24 seeds."""
+    shufflers: int = 1
+    """Number of shufflers; two must each add noise, and no local cap applies."""
+    coalition_epsilon: float = 4.0
+    """Target ε of a task against the analyzer with either of two shufflers; by default, the limit
+    of devices."""
     max_mse: float = math.inf
     """Largest useful mean squared error of a share; of ordered buckets, of a prefix."""
     prefix: Prefix = "average"
@@ -94,6 +101,8 @@ class Requirements:
             ("the domain size", self.domain_size, 2 if items else 1, MAX_DOMAIN_SIZE),
             ("rounds", self.rounds, 1, MAX_ROUNDS),
             ("the central epsilon", self.central_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
+            ("the number of shufflers", self.shufflers, 1, 2),
+            ("the coalition epsilon", self.coalition_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
             ("the local cap", self.local_cap, least_cap, math.inf),
             ("the messages cap", self.messages_cap, 1, math.inf),
             ("the bytes cap", self.bytes_cap, envelope_bytes(PLAIN_REPORT.itemsize, 1), math.inf),
