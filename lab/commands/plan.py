@@ -80,8 +80,7 @@ def plan(
         delta: Target delta, for all rounds together.  [the lesser of 1e-6 and 0.1 / --users]
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
             none.  [4, the default limit of devices]
-        shufflers: Number of shufflers, 1 or 2. Two need two operators; each adds noise, and no
-            local cap applies.
+        shufflers: Number of shufflers, 1 or 2. Each of two adds noise, and no local cap applies.
         coalition_epsilon: Target epsilon of a task against the analyzer with either of two
             shufflers.  [4, the default limit of devices]
         messages_cap: Maximum expected messages per user.  [5 for signed]
@@ -159,7 +158,7 @@ def plan(
         print_json(plan_view.to_json(found) | {"least_mse": least})
         return
     plan_view.show(found, console, guarantees=guarantees)
-    console.print(plan_view.errors_sentence(least, target.coalition_epsilon), highlight=False)
+    console.print(plan_view.LEAST_ERRORS.format(**least), highlight=False)
     defaults = {
         f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
         "changes it.": delta,

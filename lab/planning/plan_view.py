@@ -1,7 +1,7 @@
 """Show a plan as tables, as JSON and as a task draft."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import PlanError, UsageError
-from common.messages.guarantee import delta_warnings, rounded_up
+from common.messages.guarantee import delta_warnings, rounded_up, sum_upper
 from common.task.cluster_dummies import ClusterDummies
 from common.task.kinds import KINDS
 from common.task.shuffler_spec import ShufflerSpec
@@ -26,35 +26,34 @@ from lab.planning.value_design import PLANNED_KINDS
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
-_DEVICE_CAPS: Final = (
-    UserAgentSettings.local_epsilon_cap,
-    UserAgentSettings.total_local_epsilon_cap,
-    UserAgentSettings.total_central_epsilon_cap,
-)
-"""Default caps of devices: local ε per answer, total local ε, total central ε."""
-_COALITION_CAPS: Final = (
-    UserAgentSettings.coalition_epsilon_cap,
-    UserAgentSettings.total_coalition_epsilon_cap,
-    UserAgentSettings.total_central_epsilon_cap,
-)
-"""The same of ε against the analyzer with either of two shufflers, instead of the local ε."""
+_DEVICE: Final = UserAgentSettings
+_DEVICE_CAPS: Final = {
+    "local": (_DEVICE.local_epsilon_cap, _DEVICE.total_local_epsilon_cap),
+    "coalition": (_DEVICE.coalition_epsilon_cap, _DEVICE.total_coalition_epsilon_cap),
+}
+"""Default caps of devices on the ε of an answer, and of all; with two shufflers coalition ε."""
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
+LEAST_ERRORS: Final = (
+    "Least mean squared error with a local cap of {local_cap:g}: {with_local_cap:.3g}; without one:"
+    " {without_local_cap:.3g}; with two shufflers, which need a second operator: "
+    "{two_shufflers:.3g}."
+)
 _WITHOUT_BIAS: Final = " without its bias"
 """Follows the error of a biased estimate."""
 
 
-def default_local_cap(rounds: int) -> float:
-    """Return the largest local ε per round that devices with default settings accept."""
-    return min(_DEVICE_CAPS[0], _DEVICE_CAPS[1] / max(1, rounds))
+def default_local_cap(rounds: int, kind: str = "local") -> float:
+    """Return the largest local or coalition ε per round that devices accept by default."""
+    answer, total = _DEVICE_CAPS[kind]
+    return min(answer, total / max(1, rounds))
 
 
 def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
-    """Return the given coalition ε, or the largest per round that devices accept by default."""
+    """Return the given coalition ε, or the default; raise UsageError if it has no use."""
     if given is not None and shufflers == 1:
         raise UsageError("--coalition-epsilon is for two shufflers; use --shufflers 2")
-    most = min(_COALITION_CAPS[0], _COALITION_CAPS[1] / max(1, rounds))
-    return most if given is None else given
+    return default_local_cap(rounds, "coalition") if given is None else given
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -77,7 +76,6 @@ def to_json(plan: Plan) -> dict[str, Any]:
     return {
         **common,
         "predicted_mse_top": best.head_errors(),
-        "ratio_to_central_gaussian": best.ratio_to_central_gaussian,
         "binding": list(plan.binding),
         "honest_users": target.honest,
         "central_epsilon": plan.central_guarantee.epsilon,
@@ -94,11 +92,9 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         "messages_per_user": design.messages_per_user,
     }
     if relay := design.draft.relay:
-        common |= {
-            "relay": shuffler_table(ShufflerSpec(noise=relay.noise)),
-            "central_epsilon": design.task.central_epsilon,
-            "coalition_epsilon": design.task.coalition_epsilon,
-        }
+        common["relay"] = shuffler_table(ShufflerSpec(noise=relay.noise))
+        for claim in ("central_epsilon", "coalition_epsilon"):
+            common[claim] = getattr(design.task, claim)
     if not isinstance(design, ItemDesign):
         share = design.smallest_share
         return common | {
@@ -113,8 +109,6 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "floor": design.floor,
             **({"smallest_share": share} if share else {}),
         }
-    if relay:
-        common["ratio_to_central_gaussian"] = design.ratio_to_central_gaussian
     dummies, (up, down) = design.dummies, design.influence
     return common | {
         "mechanism": {
@@ -124,6 +118,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         },
         "dummies_per_user": dummies.expected_per_user,
         "shuffler": shuffler_table(design.draft.shuffler),
+        "ratio_to_central_gaussian": design.ratio_to_central_gaussian,
         "largest_submission": 1 + dummies.maximum,
         "clusters": asdict(dummies) if isinstance(dummies, ClusterDummies) else None,
         "influence": {"up": up, "down": down},
@@ -144,9 +139,8 @@ def draft(plan: Plan, now: float) -> str:
             f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
             "share one budget: use --population"
         )
-    weakest, against = ("either-shuffler", "either shuffler")
-    if not best.draft.relay:
-        weakest, against = "shuffler+analyzer", "the shuffler"
+    one = best.draft.relay is None
+    weakest = "shuffler+analyzer" if one else "either-shuffler"
     local = next(row for row in plan.guarantees if row.coalition == weakest)
     with_budget = replace(
         best.draft,
@@ -160,12 +154,11 @@ def draft(plan: Plan, now: float) -> str:
 {best.mse:.4g}{" or more" * best.floor}{_WITHOUT_BIAS * best.biased}.{_smallest(best)}
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
-{rounded_up(local.epsilon)} against {against} and analyzer together.
+{rounded_up(local.epsilon)} against {"the" if one else "either"} shuffler and analyzer together.
 # The budget limits the privacy loss of all releases about these users; the deadline is in \
 {DAYS_TO_DEADLINE} days.
 """
-    names = "# Replace the names of both shufflers by their operators' names.\n"
-    return comments + names * (best.draft.relay is not None) + as_toml(with_budget)
+    return comments + as_toml(with_budget)
 
 
 def _smallest(design: Design) -> str:
@@ -176,20 +169,6 @@ def _smallest(design: Design) -> str:
         return " With so few users no value is found reliably."
     share = f"{100 * design.smallest_share:.3g} %"
     return f" A value that {share} of users hold is found with 95 % probability."
-
-
-def errors_sentence(least: Mapping[str, float | None], coalition_epsilon: float) -> str:
-    """Return a sentence with the `least_errors` of a plan."""
-    shown = {name: "none" if error is None else f"{error:.3g}" for name, error in least.items()}
-    two = (
-        f"; with two shufflers and a coalition epsilon of {coalition_epsilon:g}, which needs a "
-        f"second operator and --shufflers 2: {shown['two_shufflers']}"
-    )
-    return (
-        f"Least mean squared error with a local cap of {least['local_cap']:g}: "
-        f"{shown['with_local_cap']}; without a local cap: {shown['without_local_cap']}"
-        f"{two * (least['two_shufflers'] is not None)}."
-    )
 
 
 def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
@@ -223,14 +202,6 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         f"{best.mse:.3g}{_WITHOUT_BIAS * best.biased} (standard error "
         f"{math.sqrt(best.mse):.2g}).{_smallest(best)}"
     )
-    if relay := best.draft.relay:
-        console.print(
-            f"Dummies of each item: by the first shuffler {best.draft.shuffler.noise.words}; by "
-            f"the second {relay.noise.words}. Claims: central epsilon "
-            f"{rounded_up(best.task.central_epsilon)}, coalition epsilon "
-            f"{rounded_up(best.task.coalition_epsilon)}.",
-            highlight=False,
-        )
     if isinstance(best, ItemDesign):
         errors = zip(target.head, best.head_errors(), strict=True)
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
@@ -256,7 +227,16 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
 def _notes(plan: Plan) -> Iterator[str]:
     """Yield warnings about device limits, too few users, and errors that are not predicted."""
     target, design = plan.target, plan.best
-    yield from _refused_by_devices(plan)
+    kind = "coalition" if design.draft.relay else "local"
+    answer = design.task.coalition_epsilon if design.draft.relay else design.local_epsilon
+    costs = (answer, sum_upper([answer] * target.rounds), plan.central_guarantee.epsilon)
+    caps = (*_DEVICE_CAPS[kind], _DEVICE.total_central_epsilon_cap)
+    if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):
+        yield (
+            f"devices with default settings refuse this plan. Their limits are a {kind} epsilon of "
+            "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
+            "needs {}, {} and {}."
+        ).format(*caps, *map(rounded_up, costs))
     epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
     unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
     # For other designs, binding constraints say so.
@@ -296,23 +276,6 @@ def _notes(plan: Plan) -> Iterator[str]:
             "an error without its bias is of the noise alone: the bias of the projection depends "
             "on the values, and may be larger."
         )
-
-
-def _refused_by_devices(plan: Plan) -> Iterator[str]:
-    """Yield a warning if the plan exceeds the limits of devices."""
-    design = plan.best
-    one = design.local_epsilon, design.parameters.local_epsilon_of_all_rounds
-    name, caps = "local", _DEVICE_CAPS
-    if design.draft.relay:
-        name, caps, alone = "coalition", _COALITION_CAPS, design.task.coalition_epsilon
-        one = alone, alone * plan.target.rounds
-    costs = (*one, plan.central_guarantee.epsilon)
-    if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):
-        yield (
-            f"devices with default settings refuse this plan. Their limits are a {name} epsilon of "
-            "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
-            "needs {}, {} and {}."
-        ).format(*caps, *map(rounded_up, costs))
 
 
 def _cells(design: Design) -> dict[str, str]:

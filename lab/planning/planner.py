@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from typing import Final, NamedTuple
 
 from common.accounting.epsilon_search import MAX_EPSILON
@@ -86,90 +87,67 @@ def plan(target: Requirements, progress: Progress = lambda _: None) -> Plan:
     """
     Find the design with the least mean squared error that meets every requirement.
 
-    It has as many shufflers as required; the other number is only compared with it.
+    Two shufflers are only listed unless they are required.
     `progress` receives the name of each protocol before it is planned.
 
     Raises PlanError if there is none, TaskError if the requirements break a rule of tasks. Cost:
     about thirty evaluations of δ, seconds at a million users; for kinds other than items, about ten
     tasks per protocol, tenths of a second each.
     """
-    found: _Found = ((), {}, ())
-    two: Design | None = None
-    try:
-        two = _two_shufflers(target)
-    except (AccountingError, PlanError, TaskError):
-        if target.shufflers > 1:
-            raise
-    try:
-        found = family_of(target.kind).search(dataclasses.replace(target, shufflers=1), progress)
-    except PlanError:
-        if target.shufflers == 1:
-            raise
+    chains = _two_shufflers(target)
+    if target.shufflers > 1:
+        claims = chains[0].task.central_epsilon, chains[0].task.coalition_epsilon
+        targets = target.central_epsilon, target.coalition_epsilon
+        reached = [claims[i] >= _BINDING_RATIO * targets[i] for i in (0, 1)]
+        names = compress(("central epsilon", "coalition epsilon"), reached)
+        found: _Found = chains, {}, tuple(names)
+    else:
+        found = family_of(target.kind).search(target, progress)
     designs, left_out, binding = found
-    if two and target.shufflers > 1:
-        designs, binding = (two, *designs), _binding_of_two(two)
     return Plan(
         best=designs[0],
         runners_up=tuple(designs[1:]),
         central_guarantee=claimed_guarantee(designs[0].parameters, target.n_min),
         binding=binding,
         left_out=left_out,
-        two_shufflers=two,
+        two_shufflers=chains[0] if chains else None,
     )
 
 
-def least_errors(found: Plan, usual_cap: float) -> dict[str, float | None]:
-    """
-    Return the least mean squared error with and without a local cap, and with two shufflers.
-
-    The local cap, which is not for two shufflers, is the plan's, or `usual_cap` if it has none.
-    None stands for no design. Cost: that of a plan.
-    """
-    one = dataclasses.replace(found.target, shufflers=1, max_mse=math.inf)
-    capped = usual_cap if math.isinf(one.local_cap) else one.local_cap
-    least: dict[str, float | None] = {"local_cap": capped}
-    for name, cap in (("with_local_cap", capped), ("without_local_cap", math.inf)):
-        designs: Sequence[Design] = (found.best, *found.runners_up)
-        if cap != one.local_cap:
-            designs, target = (), dataclasses.replace(one, local_cap=cap)
-            with contextlib.suppress(PlanError, TaskError):
-                designs, _, _ = family_of(one.kind).search(target, lambda _: None)
-        least[name] = next((each.mse for each in designs if not each.draft.relay), None)
-    return least | {"two_shufflers": found.two_shufflers.mse if found.two_shufflers else None}
-
-
-def _two_shufflers(target: Requirements) -> Design | None:
-    """Return the best design with two shufflers; None for a kind without one, or raise an error."""
-    if not KINDS[target.kind].histogram:
-        return None
-    if target.trust == "none":
-        raise PlanError("one of two shufflers must be trusted to add dummies; trust is none")
-    wanted, designs = dataclasses.replace(target, shufflers=2), list[Design]()
-    refusal: Exception = PlanError(f"no design reaches a mean squared error of {target.max_mse:g}")
-    for name in (name for name, row in PROTOCOLS.items() if row.chained):
+def _two_shufflers(target: Requirements) -> list[Design]:
+    """Return designs with two shufflers, the best one first; raise if required and impossible."""
+    refusal: Exception = PlanError("two shufflers add dummies to items: trust must not be none")
+    designs, may_add = list[Design](), target.trust != "none" and KINDS[target.kind].histogram
+    for name in (name for name, row in PROTOCOLS.items() if row.chained and may_add):
         try:
+            wanted = dataclasses.replace(target, shufflers=2)
             designs.append(family_of(target.kind).tight(name, wanted))
         except (AccountingError, PlanError, TaskError) as error:
             refusal = error
-    designs = [design for design in designs if design.mse <= target.max_mse]
-    if not designs:
+    if not designs and target.shufflers > 1:
         raise refusal
-    return min(designs, key=lambda design: design.mse)
+    return sorted(designs, key=lambda design: design.mse)
 
 
-def _binding_of_two(best: Design) -> tuple[str, ...]:
-    """Return which of both ε limits the error of a design with two shufflers."""
-    target, enough = best.target, _BINDING_RATIO * best.mse
-    limits = {
-        name: min(_RELAXATION * getattr(target, name), MAX_EPSILON)
-        for name in ("central_epsilon", "coalition_epsilon")
-    }
-    tight = family_of(target.kind).tight
-    return tuple(
-        name.replace("_", " ")
-        for name, most in limits.items()
-        if tight(best.protocol, dataclasses.replace(target, **{name: most})).mse < enough
-    )
+def least_errors(found: Plan, usual_cap: float) -> dict[str, float]:
+    """
+    Return the least error with the local cap, or else `usual_cap`, without, and of two shufflers.
+
+    It is infinite without a design. Cost: that of a plan.
+    """
+    target, two = found.target, found.two_shufflers
+    capped = usual_cap if math.isinf(target.local_cap) else target.local_cap
+
+    def least(cap: float) -> float:
+        if cap == target.local_cap and target.shufflers == 1:
+            return found.best.mse
+        other = dataclasses.replace(target, shufflers=1, local_cap=cap, max_mse=math.inf)
+        with contextlib.suppress(PlanError, TaskError):
+            return family_of(target.kind).search(other, lambda _: None)[0][0].mse
+        return math.inf
+
+    errors = {"with_local_cap": least(capped), "without_local_cap": least(math.inf)}
+    return {"local_cap": capped, **errors, "two_shufflers": two.mse if two else math.inf}
 
 
 _Found = tuple[Sequence[Design], Mapping[str, str], tuple[str, ...]]

@@ -36,9 +36,7 @@ UNUSED_KEY: Final = bytes(31) + b"\x09"
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
-_WHOLE: Final = frozenset(
-    {"users", "n_min", "the domain size", "rounds", "the number of shufflers"}
-)
+_WHOLE: Final = frozenset({"users", "n_min", "the domain size", "rounds"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +73,7 @@ class Requirements:
     shufflers: int = 1
     """Number of shufflers; two must each add noise, and no local cap applies."""
     coalition_epsilon: float = 4.0
-    """Target ε of a task against the analyzer with either of two shufflers; by default, the limit
-    of devices."""
+    """Target ε of a task against the analyzer with either of two shufflers."""
     max_mse: float = math.inf
     """Largest useful mean squared error of a share; of ordered buckets, of a prefix."""
     prefix: Prefix = "average"

@@ -58,8 +58,8 @@ def tight_design(protocol: str, target: Requirements) -> ItemDesign:
     Return a protocol's design with the least error that meets the target by exact accounting.
 
     Without a messages cap, USUAL_MESSAGES is the cap, except for puredump and aue. Raises PlanError
-    or AccountingError if no design within the caps meets the target, TaskError if the protocol is
-    not for two shufflers. Cost: three to ten evaluations of δ.
+    or AccountingError if no design within the caps meets the target. Cost: three to ten
+    evaluations of δ.
     """
     if target.shufflers > 1:
         return within_caps(shuffler_design(protocol, target))

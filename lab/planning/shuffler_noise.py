@@ -3,8 +3,7 @@
 import contextlib
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Final, cast
 
 import numpy as np
@@ -15,14 +14,14 @@ from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sageo_left, sageo_peak, sageo_right, sbin_coins
 from common.errors import AccountingError, BoundRangeError, PlanError, TaskError
-from common.protocols import PROTOCOLS, ShufflerDistribution
+from common.protocols import PROTOCOLS
 from common.task.draft import RelayDraft
 from common.task.shuffler_spec import (
     MAX_PER_ITEM,
-    NO_NOISE,
     RATIO_SUM,
     BinomialNoise,
     GeometricNoise,
+    ItemNoise,
     ShufflerSpec,
     SummedNoise,
 )
@@ -43,8 +42,8 @@ _SLACK: Final = 5e-3
 """The search for several rounds, or hybrid, ends when μ is within this share of its target."""
 _STEPS: Final = 4096
 """Steps from the coalition ε down to the central ε, of which each noise of two shufflers is one."""
-_RELAY: Final = RelayDraft(name="second", key=bytes(31) + b"\x08", noise=NO_NOISE)
-"""A second shuffler with placeholders for its name, key and noise."""
+_Pair = tuple[ItemNoise, ItemNoise]
+_UNUSED_KEY: Final = bytes(31) + b"\x08"
 _MAX_STEP: Final = 0.7
 """Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
 
@@ -97,22 +96,30 @@ def shuffler_design(protocol: str, target: Requirements) -> ItemDesign:
     Return the design of one protocol in which the shuffler adds dummies of each item.
 
     `sageo` adds two-sided geometric noise to plain items, `sbin` binomial noise [MSE25]; `hybrid`
-    adds geometric noise to randomized response at the local cap. With two shufflers, the noises of
-    `sageo` or `sbin` have the least sum of variances. Raises PlanError or AccountingError if no
-    possible number of dummies meets the target. Cost: about twenty evaluations of δ, for two
-    shufflers up to a hundred, and a few compositions.
+    adds geometric noise to randomized response at the local cap. Two noises have the least sum of
+    variances. Raises PlanError or AccountingError if no possible number of dummies meets the
+    target. Cost: about twenty evaluations of δ, 200 for two shufflers, and a few compositions.
     """
     row, delta = PROTOCOLS[protocol], MARGIN * target.delta
     local, room = (math.inf, CLAIM_ROOM) if row.noiseless else (_hybrid_local(target), 1.0)
 
+    binomial = row.shuffler_distribution == "binomial"
+
     def at(epsilon: float) -> ItemDesign:
         if target.shufflers > 1:
-            pair = _two_binomial if row.shuffler_distribution == "binomial" else _two_geometric
+            pair = _two_binomial if binomial else _two_geometric
             coalition = target.coalition_epsilon / CLAIM_ROOM
             first, second = pair(epsilon / room, coalition, delta / target.rounds)
-            own, relay = ShufflerSpec(noise=first), replace(_RELAY, noise=second)
-            return ItemDesign.of(protocol, target, shuffler=own, shuffler_name="first", relay=relay)
-        spec = _SPECS[row.shuffler_distribution](epsilon / room, delta, target.rounds)
+            relay = RelayDraft(name="second", key=_UNUSED_KEY, noise=second)
+            spec = ShufflerSpec(noise=first)
+            return ItemDesign.of(
+                protocol, target, shuffler=spec, shuffler_name="first", relay=relay
+            )
+        if binomial:
+            noise = BinomialNoise(trials=binomial_trials(epsilon / room, delta))
+            spec = ShufflerSpec(noise=noise)
+        else:
+            spec = geometric_spec(epsilon / room, delta / target.rounds)
         return ItemDesign.of(protocol, target, local_epsilon=local, shuffler=spec)
 
     if target.rounds == 1 and row.noiseless:
@@ -145,22 +152,6 @@ def binomial_trials(epsilon: float, delta: float) -> int:
     return _least_count(coins, 1, epsilon, delta)
 
 
-def _binomial_spec(epsilon: float, delta: float, _rounds: int) -> ShufflerSpec:
-    trials = binomial_trials(epsilon, delta)
-    return ShufflerSpec(noise=BinomialNoise(trials=trials))
-
-
-def _geometric_spec(epsilon: float, delta: float, rounds: int) -> ShufflerSpec:
-    return geometric_spec(epsilon, delta / rounds)
-
-
-_SPECS: Final[Mapping[ShufflerDistribution, Callable[[float, float, int], ShufflerSpec]]] = {
-    "binomial": _binomial_spec,
-    "geometric": _geometric_spec,
-}
-"""The noise for an ε of one round and a δ of all rounds, by its distribution."""
-
-
 def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
     Return the two-sided geometric noise with the least peak for (ε, δ), or raise AccountingError.
@@ -175,24 +166,19 @@ def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     return _two_sided(epsilon, delta, _least_count(geometric, 0, epsilon, delta))
 
 
-def _two_binomial(
-    central: float, coalition: float, delta: float
-) -> tuple[BinomialNoise, BinomialNoise]:
+def _two_binomial(central: float, coalition: float, delta: float) -> _Pair:
     """Return the fewest coins that meet the central ε together and the coalition ε alone."""
     least = binomial_trials(coalition, delta)
     total = max(binomial_trials(central, delta), 2 * least)
     return BinomialNoise(trials=total - least), BinomialNoise(trials=least)
 
 
-def _two_geometric(
-    central: float, coalition: float, delta: float
-) -> tuple[GeometricNoise, GeometricNoise]:
+def _two_geometric(central: float, coalition: float, delta: float) -> _Pair:
     """
-    Return two noises with nearly the least sum of variances, the stronger one first.
+    Return two noises with nearly the least sum of variances that meet both ε.
 
-    The sum meets the central ε and each alone the coalition ε. The weaker one's ε is the coalition
-    ε, or a smaller one, which helps if δ is large; the stronger one's is the largest with which
-    the sum is enough.
+    The second one's ε is the coalition ε, or a smaller one, which helps if δ is large; the first
+    one's is the largest with which the sum is enough.
     """
     lowest = math.log(min(1.0, central / coalition))
 

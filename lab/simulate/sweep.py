@@ -52,9 +52,8 @@ class Sweep:
     def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
         """Return the planner's requirements for a protocol at a target ε."""
         people = self.population
-        limits: dict[str, Any] = {"trust": "shuffler-dummies"}
-        for name in ("messages_cap", "shufflers", "coalition_epsilon"):
-            limits[name] = getattr(self, name)
+        own = ("messages_cap", "shufflers", "coalition_epsilon")
+        limits = {"trust": "shuffler-dummies", **{name: getattr(self, name) for name in own}}
         allowed = limits.keys() & KINDS[people.kind].requirements
         return Requirements(
             kind=people.kind,

@@ -146,8 +146,8 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
     limits = [escaped(sentence) for sentence in rows[0].population.remarks]
     limits += [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
     cap = default_local_cap(rounds=1)
-    alone = [row.task for row in rows if row.task is not None and row.task.relay is None]
-    if any(task.local_epsilon > cap for task in alone):
+    tasks = [row.task for row in rows if row.task is not None]
+    if any(task.local_epsilon > cap and not task.relay for task in tasks):
         limits.append(
             f"Local epsilon above {cap:g}: devices with default settings refuse it; compare with "
             f"--local-cap {cap:g}."
