@@ -42,6 +42,8 @@ def plan(
     n_min: int | None = None,
     delta: float | None = None,
     local_cap: str | None = None,
+    shufflers: int = 1,
+    coalition_epsilon: float | None = None,
     messages_cap: float = math.inf,
     bytes_cap: float = math.inf,
     influence_cap: float = math.inf,
@@ -58,8 +60,8 @@ def plan(
     """
     Find the protocol and parameters with the least error under a privacy target.
 
-    --messages-cap, --bytes-cap, --influence-cap, --rounds, --trust and --max-mse are for
-    categorical and ordered data, --head is for categorical data.
+    --messages-cap, --bytes-cap, --influence-cap, --rounds, --trust, --max-mse, --shufflers and
+    --coalition-epsilon are for categorical and ordered data, --head is for categorical data.
 
     Options:
         users: Expected number of users, for which the error is minimized.
@@ -78,6 +80,9 @@ def plan(
         delta: Target delta, for all rounds together.  [the lesser of 1e-6 and 0.1 / --users]
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
             none.  [4, the default limit of devices]
+        shufflers: Number of shufflers, 1 or 2. Each of two adds noise, and no local cap applies.
+        coalition_epsilon: Target epsilon of a task against the analyzer with either of two
+            shufflers.  [4, the default limit of devices]
         messages_cap: Maximum expected messages per user.  [5 for signed]
         bytes_cap: Maximum average bytes of a submission.
         influence_cap: Maximum users by which one dishonest submission may move a value.
@@ -96,6 +101,7 @@ def plan(
     from common.task.kinds import KINDS
     from deploy.tasks.value_parser import parse_breakdown
     from lab.planning import plan_view
+    from lab.planning.planner import least_errors
     from lab.planning.planner import plan as find_plan
     from lab.planning.requirements import Requirements
 
@@ -139,21 +145,25 @@ def plan(
         trust=trust,
         head=options.parse_shares(head),
         max_mse=max_mse,
+        shufflers=shufflers,
+        coalition_epsilon=plan_view.coalition_target(coalition_epsilon, shufflers, rounds),
         draft_fields=fields,
     )
     with console.status("Planning") as status:
         found = find_plan(target, lambda name: status.update(f"Planning {name}"))
+        least = least_errors(found, cap)
     if output is not None:
         write(output, plan_view.draft(found, SystemClock().now()))
     if json:
-        print_json(plan_view.to_json(found))
+        print_json(plan_view.to_json(found) | {"least_mse": least})
         return
     plan_view.show(found, console, guarantees=guarantees)
+    console.print(plan_view.LEAST_ERRORS.format(**least), highlight=False)
     defaults = {
         f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
         "changes it.": delta,
         f"The plan keeps local epsilon at most {cap:g}, the default limit of devices; "
-        "--local-cap changes it.": local_cap,
+        "--local-cap changes it.": local_cap if shufflers == 1 else "none",
     }
     for sentence in (text for text, given in defaults.items() if given is None):
         console.print(sentence, style="dim", highlight=False)

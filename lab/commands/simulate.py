@@ -68,6 +68,8 @@ def simulate(
     repeat: Annotated[int | None, typer.Option(min=1)] = None,
     messages_cap: float | None = None,
     local_cap: str = "none",
+    shufflers: int = 1,
+    coalition_epsilon: float | None = None,
     seed: Annotated[int, typer.Option(min=0)] = 1,
     by_value: options.Flag = False,
     plot: options.OutputName = None,
@@ -94,6 +96,8 @@ def simulate(
         messages_cap: Maximum expected messages per user; for categorical and ordered data.  [5, or
             as many as a bound needs]
         local_cap: Maximum local epsilon of a report, or none.
+        shufflers: Number of shufflers, 1 or 2; two for sageo and sbin.
+        coalition_epsilon: Target epsilon against the analyzer with either of two shufflers.  [4]
         seed: Random seed; the same seed repeats the run.
         by_value: Show the true figure of every value beside its estimates; always shown for few
             values.
@@ -104,6 +108,7 @@ def simulate(
             --plot.
     """
     from deploy.datasets.sources import dataset as read_dataset
+    from lab.planning.plan_view import coalition_target
     from lab.simulate import table
     from lab.simulate.plot import comparison, draw
     from lab.simulate.populations import SIMULATED_KINDS, Asked
@@ -111,7 +116,7 @@ def simulate(
     from lab.simulate.sweep_row import ACCOUNTINGS
 
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
-    options.check_kinds(context, requirements=("messages_cap",))
+    options.check_kinds(context, requirements=("messages_cap", "shufflers", "coalition_epsilon"))
     simulated = SIMULATED_KINDS[kind]
     if figure_number not in {None, *_FIGURES}:
         raise UsageError(f"figure is {figure_number}; it must be 3, 4 or 5")
@@ -139,6 +144,8 @@ def simulate(
         messages_cap=math.inf if messages_cap is None else messages_cap,
         local_cap=options.parse_cap(local_cap),
         seed=seed,
+        shufflers=shufflers,
+        coalition_epsilon=coalition_target(coalition_epsilon, shufflers),
         one_by_one=figure_number == _RUN_TIME,
     )
     console = terminal(stderr=json)

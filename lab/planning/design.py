@@ -194,7 +194,7 @@ def local_design(protocol: str, target: Requirements) -> ItemDesign:
 def within_caps(design: D) -> D:
     """Return the design; raise PlanError for too many messages or missing local noise."""
     protocol, messages, target = design.protocol, design.messages_per_user, design.target
-    if math.isinf(design.local_epsilon) and not target.may_be_plain:
+    if math.isinf(design.local_epsilon) and not (target.may_be_plain or design.draft.relay):
         raise PlanError(
             f"{protocol} reports without local noise, so it cannot meet the local cap of "
             f"{target.noise_cap:g}"

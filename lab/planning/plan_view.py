@@ -8,10 +8,11 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from common.errors import PlanError
-from common.messages.guarantee import delta_warnings, rounded_up
+from common.errors import PlanError, UsageError
+from common.messages.guarantee import delta_warnings, rounded_up, sum_upper
 from common.task.cluster_dummies import ClusterDummies
 from common.task.kinds import KINDS
+from common.task.shuffler_spec import ShufflerSpec
 from deploy.tasks.drafts import as_toml, shuffler_table
 from deploy.terminal.tables import (
     add_columns,
@@ -25,21 +26,34 @@ from lab.planning.value_design import PLANNED_KINDS
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
-_DEVICE_CAPS: Final = (
-    UserAgentSettings.local_epsilon_cap,
-    UserAgentSettings.total_local_epsilon_cap,
-    UserAgentSettings.total_central_epsilon_cap,
-)
-"""Default caps of devices: local ε per answer, total local ε, total central ε."""
+_DEVICE: Final = UserAgentSettings
+_DEVICE_CAPS: Final = {
+    "local": (_DEVICE.local_epsilon_cap, _DEVICE.total_local_epsilon_cap),
+    "coalition": (_DEVICE.coalition_epsilon_cap, _DEVICE.total_coalition_epsilon_cap),
+}
+"""Default caps of devices on the ε of an answer, and of all; with two shufflers coalition ε."""
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
+LEAST_ERRORS: Final = (
+    "Least mean squared error with a local cap of {local_cap:g}: {with_local_cap:.3g}; without one:"
+    " {without_local_cap:.3g}; with two shufflers, which need a second operator: "
+    "{two_shufflers:.3g}."
+)
 _WITHOUT_BIAS: Final = " without its bias"
 """Follows the error of a biased estimate."""
 
 
-def default_local_cap(rounds: int) -> float:
-    """Return the largest local ε per round that devices with default settings accept."""
-    return min(_DEVICE_CAPS[0], _DEVICE_CAPS[1] / max(1, rounds))
+def default_local_cap(rounds: int, kind: str = "local") -> float:
+    """Return the largest local or coalition ε per round that devices accept by default."""
+    answer, total = _DEVICE_CAPS[kind]
+    return min(answer, total / max(1, rounds))
+
+
+def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
+    """Return the given coalition ε, or the default; raise UsageError if it has no use."""
+    if given is not None and shufflers == 1:
+        raise UsageError("--coalition-epsilon is for two shufflers; use --shufflers 2")
+    return default_local_cap(rounds, "coalition") if given is None else given
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -50,6 +64,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "bytes_per_user": best.bytes_per_user,
         "guarantees": plan.guarantees,
         "runners_up": [_design_as_json(other) for other in plan.runners_up],
+        "two_shufflers": plan.two_shufflers and _design_as_json(plan.two_shufflers),
         "warnings": delta_warnings(target.delta, target.n_users),
         "users": target.n_users,
         "n_min": target.n_min,
@@ -61,7 +76,6 @@ def to_json(plan: Plan) -> dict[str, Any]:
     return {
         **common,
         "predicted_mse_top": best.head_errors(),
-        "ratio_to_central_gaussian": best.ratio_to_central_gaussian,
         "binding": list(plan.binding),
         "honest_users": target.honest,
         "central_epsilon": plan.central_guarantee.epsilon,
@@ -77,6 +91,10 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         "predicted_mse": design.mse,
         "messages_per_user": design.messages_per_user,
     }
+    if relay := design.draft.relay:
+        common["relay"] = shuffler_table(ShufflerSpec(noise=relay.noise))
+        for claim in ("central_epsilon", "coalition_epsilon"):
+            common[claim] = getattr(design.task, claim)
     if not isinstance(design, ItemDesign):
         share = design.smallest_share
         return common | {
@@ -100,6 +118,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         },
         "dummies_per_user": dummies.expected_per_user,
         "shuffler": shuffler_table(design.draft.shuffler),
+        "ratio_to_central_gaussian": design.ratio_to_central_gaussian,
         "largest_submission": 1 + dummies.maximum,
         "clusters": asdict(dummies) if isinstance(dummies, ClusterDummies) else None,
         "influence": {"up": up, "down": down},
@@ -120,8 +139,9 @@ def draft(plan: Plan, now: float) -> str:
             f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
             "share one budget: use --population"
         )
-    against = {"shuffler+analyzer", "both-shufflers+analyzer"}
-    local = next(row for row in plan.guarantees if row.coalition in against)
+    one = best.draft.relay is None
+    weakest = "shuffler+analyzer" if one else "either-shuffler"
+    local = next(row for row in plan.guarantees if row.coalition == weakest)
     with_budget = replace(
         best.draft,
         deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
@@ -134,7 +154,7 @@ def draft(plan: Plan, now: float) -> str:
 {best.mse:.4g}{" or more" * best.floor}{_WITHOUT_BIAS * best.biased}.{_smallest(best)}
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
-{rounded_up(local.epsilon)} against the shuffler and analyzer together.
+{rounded_up(local.epsilon)} against {"the" if one else "either"} shuffler and analyzer together.
 # The budget limits the privacy loss of all releases about these users; the deadline is in \
 {DAYS_TO_DEADLINE} days.
 """
@@ -162,7 +182,11 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
             "error: mean squared error of a share; ratio: to the central Gaussian mechanism's; one "
             "liar: users by which one dishonest submission moves a value"
         )
-    rows = [_cells(design) for design in (best, *plan.runners_up)]
+    listed = [best, *plan.runners_up]
+    if (two := plan.two_shufflers) is not None:
+        table.caption += "; x2: two shufflers, which need a second operator and --shufflers 2"
+        listed += [two] * (two is not best)
+    rows = [_cells(design) for design in listed]
     add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
     for cells in rows:
         table.add_row(*cells.values())
@@ -203,17 +227,16 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
 def _notes(plan: Plan) -> Iterator[str]:
     """Yield warnings about device limits, too few users, and errors that are not predicted."""
     target, design = plan.target, plan.best
-    costs = (
-        design.local_epsilon,
-        design.parameters.local_epsilon_of_all_rounds,
-        plan.central_guarantee.epsilon,
-    )
-    if any(epsilon > cap for epsilon, cap in zip(costs, _DEVICE_CAPS, strict=True)):
+    kind = "coalition" if design.draft.relay else "local"
+    answer = design.task.coalition_epsilon if design.draft.relay else design.local_epsilon
+    costs = (answer, sum_upper([answer] * target.rounds), plan.central_guarantee.epsilon)
+    caps = (*_DEVICE_CAPS[kind], _DEVICE.total_central_epsilon_cap)
+    if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):
         yield (
-            "devices with default settings refuse this plan. Their limits are a local epsilon of "
+            f"devices with default settings refuse this plan. Their limits are a {kind} epsilon of "
             "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
             "needs {}, {} and {}."
-        ).format(*_DEVICE_CAPS, *map(rounded_up, costs))
+        ).format(*caps, *map(rounded_up, costs))
     epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
     unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
     # For other designs, binding constraints say so.
@@ -256,7 +279,8 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 
 def _cells(design: Design) -> dict[str, str]:
-    cells, items = {"protocol": design.protocol}, isinstance(design, ItemDesign)
+    name = design.protocol + " x2" * (design.draft.relay is not None)
+    cells, items = {"protocol": name}, isinstance(design, ItemDesign)
     if items:
         cells["buckets"] = f"{design.draft.buckets:,}" if design.draft.buckets else "-"
     cells["local epsilon"] = rounded_up(design.local_epsilon)

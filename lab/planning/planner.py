@@ -4,19 +4,22 @@ Find the design with the least error for a privacy guarantee, for every kind of 
 A plan states exact privacy figures and exact variances; approximations only guide the search.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from typing import Final, NamedTuple
 
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
-from common.errors import PlanError, TaskError
+from common.errors import AccountingError, PlanError, TaskError
 from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from common.messages.guarantee import Guarantee
-from common.protocols import Kind, protocols_of
+from common.protocols import PROTOCOLS, Kind, protocols_of
+from common.task.kinds import KINDS
 from lab.planning.design import Design, ItemDesign
 from lab.planning.frontier import Frontier
 from lab.planning.ordered_design import ordered_design, ordered_designs
@@ -55,6 +58,8 @@ class Plan:
     """Names of the constraints that limit the error; for items only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Reason why a protocol has no design, by name; of those for items, only for `signed`."""
+    two_shufflers: Design | None = None
+    """The best design with two shufflers; None if there is none."""
 
     @property
     def target(self) -> Requirements:
@@ -82,20 +87,67 @@ def plan(target: Requirements, progress: Progress = lambda _: None) -> Plan:
     """
     Find the design with the least mean squared error that meets every requirement.
 
+    Two shufflers are only listed unless they are required.
     `progress` receives the name of each protocol before it is planned.
 
     Raises PlanError if there is none, TaskError if the requirements break a rule of tasks. Cost:
     about thirty evaluations of δ, seconds at a million users; for kinds other than items, about ten
     tasks per protocol, tenths of a second each.
     """
-    designs, left_out, binding = family_of(target.kind).search(target, progress)
+    chains = _two_shufflers(target)
+    if target.shufflers > 1:
+        claims = chains[0].task.central_epsilon, chains[0].task.coalition_epsilon
+        targets = target.central_epsilon, target.coalition_epsilon
+        reached = [claims[i] >= _BINDING_RATIO * targets[i] for i in (0, 1)]
+        names = compress(("central epsilon", "coalition epsilon"), reached)
+        found: _Found = chains, {}, tuple(names)
+    else:
+        found = family_of(target.kind).search(target, progress)
+    designs, left_out, binding = found
     return Plan(
         best=designs[0],
         runners_up=tuple(designs[1:]),
         central_guarantee=claimed_guarantee(designs[0].parameters, target.n_min),
         binding=binding,
         left_out=left_out,
+        two_shufflers=chains[0] if chains else None,
     )
+
+
+def _two_shufflers(target: Requirements) -> list[Design]:
+    """Return designs with two shufflers, the best one first; raise if required and impossible."""
+    refusal: Exception = PlanError("two shufflers add dummies to items: trust must not be none")
+    designs, may_add = list[Design](), target.trust != "none" and KINDS[target.kind].histogram
+    for name in (name for name, row in PROTOCOLS.items() if row.chained and may_add):
+        try:
+            wanted = dataclasses.replace(target, shufflers=2)
+            designs.append(family_of(target.kind).tight(name, wanted))
+        except (AccountingError, PlanError, TaskError) as error:
+            refusal = error
+    if not designs and target.shufflers > 1:
+        raise refusal
+    return sorted(designs, key=lambda design: design.mse)
+
+
+def least_errors(found: Plan, usual_cap: float) -> dict[str, float]:
+    """
+    Return the least error with the local cap, or else `usual_cap`, without, and of two shufflers.
+
+    It is infinite without a design. Cost: that of a plan.
+    """
+    target, two = found.target, found.two_shufflers
+    capped = usual_cap if math.isinf(target.local_cap) else target.local_cap
+
+    def least(cap: float) -> float:
+        if cap == target.local_cap and target.shufflers == 1:
+            return found.best.mse
+        other = dataclasses.replace(target, shufflers=1, local_cap=cap, max_mse=math.inf)
+        with contextlib.suppress(PlanError, TaskError):
+            return family_of(target.kind).search(other, lambda _: None)[0][0].mse
+        return math.inf
+
+    errors = {"with_local_cap": least(capped), "without_local_cap": least(math.inf)}
+    return {"local_cap": capped, **errors, "two_shufflers": two.mse if two else math.inf}
 
 
 _Found = tuple[Sequence[Design], Mapping[str, str], tuple[str, ...]]

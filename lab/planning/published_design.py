@@ -43,6 +43,8 @@ _OUT_OF_REACH: Final = "its bound cannot reach the target epsilon, so the local 
 
 def published_design(protocol: str, target: Requirements) -> ItemDesign:
     """Return the design that meets the target by the protocol's own bound, or raise PlanError."""
+    if target.shufflers > 1:
+        raise PlanError("no paper states a bound for the noise of two shufflers")
     if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
     find = _PUBLISHED.get(protocol)

@@ -70,6 +70,10 @@ class Requirements:
     """Expected shares of the most frequent values."""
     most_seeds: int = MAX_SEEDS
     """Largest number of seeds of a hash family; refinement takes minutes for 2^24 seeds."""
+    shufflers: int = 1
+    """Number of shufflers; two must each add noise, and no local cap applies."""
+    coalition_epsilon: float = 4.0
+    """Target ε of a task against the analyzer with either of two shufflers."""
     max_mse: float = math.inf
     """Largest useful mean squared error of a share; of ordered buckets, of a prefix."""
     prefix: Prefix = "average"
@@ -94,6 +98,8 @@ class Requirements:
             ("the domain size", self.domain_size, 2 if items else 1, MAX_DOMAIN_SIZE),
             ("rounds", self.rounds, 1, MAX_ROUNDS),
             ("the central epsilon", self.central_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
+            ("the number of shufflers", self.shufflers, 1, 2),
+            ("the coalition epsilon", self.coalition_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
             ("the local cap", self.local_cap, least_cap, math.inf),
             ("the messages cap", self.messages_cap, 1, math.inf),
             ("the bytes cap", self.bytes_cap, envelope_bytes(PLAIN_REPORT.itemsize, 1), math.inf),

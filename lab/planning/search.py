@@ -61,6 +61,8 @@ def tight_design(protocol: str, target: Requirements) -> ItemDesign:
     or AccountingError if no design within the caps meets the target. Cost: three to ten
     evaluations of δ.
     """
+    if target.shufflers > 1:
+        return within_caps(shuffler_design(protocol, target))
     if not PROTOCOLS[protocol].amplified:
         return local_design(protocol, target)
     return within_caps(_TIGHT.get(protocol, _one_noisy_report)(protocol, target))

@@ -2,8 +2,9 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final, cast
 
 import numpy as np
 
@@ -13,13 +14,16 @@ from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sageo_left, sageo_peak, sageo_right, sbin_coins
 from common.errors import AccountingError, BoundRangeError, PlanError, TaskError
-from common.protocols import PROTOCOLS, ShufflerDistribution
+from common.protocols import PROTOCOLS
+from common.task.draft import RelayDraft
 from common.task.shuffler_spec import (
     MAX_PER_ITEM,
     RATIO_SUM,
     BinomialNoise,
     GeometricNoise,
+    ItemNoise,
     ShufflerSpec,
+    SummedNoise,
 )
 from lab.planning.calibration import gaussian_mu, least_noise, log_excess
 from lab.planning.design import ItemDesign, blanket_probability, share_errors
@@ -36,6 +40,10 @@ _CUT_SHARE: Final = 1e-3
 """Share of δ that truncating the upper tail of the noise may cost."""
 _SLACK: Final = 5e-3
 """The search for several rounds, or hybrid, ends when μ is within this share of its target."""
+_STEPS: Final = 4096
+"""Steps from the coalition ε down to the central ε, of which each noise of two shufflers is one."""
+_Pair = tuple[ItemNoise, ItemNoise]
+_UNUSED_KEY: Final = bytes(31) + b"\x08"
 _MAX_STEP: Final = 0.7
 """Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
 
@@ -88,15 +96,30 @@ def shuffler_design(protocol: str, target: Requirements) -> ItemDesign:
     Return the design of one protocol in which the shuffler adds dummies of each item.
 
     `sageo` adds two-sided geometric noise to plain items, `sbin` binomial noise [MSE25]; `hybrid`
-    adds geometric noise to randomized response at the local cap. Raises PlanError or
-    AccountingError if no possible number of dummies meets the target. Cost: about twenty
-    evaluations of δ, and a few compositions.
+    adds geometric noise to randomized response at the local cap. Two noises have the least sum of
+    variances. Raises PlanError or AccountingError if no possible number of dummies meets the
+    target. Cost: about twenty evaluations of δ, 200 for two shufflers, and a few compositions.
     """
     row, delta = PROTOCOLS[protocol], MARGIN * target.delta
     local, room = (math.inf, CLAIM_ROOM) if row.noiseless else (_hybrid_local(target), 1.0)
 
+    binomial = row.shuffler_distribution == "binomial"
+
     def at(epsilon: float) -> ItemDesign:
-        spec = _SPECS[row.shuffler_distribution](epsilon / room, delta, target.rounds)
+        if target.shufflers > 1:
+            pair = _two_binomial if binomial else _two_geometric
+            coalition = target.coalition_epsilon / CLAIM_ROOM
+            first, second = pair(epsilon / room, coalition, delta / target.rounds)
+            relay = RelayDraft(name="second", key=_UNUSED_KEY, noise=second)
+            spec = ShufflerSpec(noise=first)
+            return ItemDesign.of(
+                protocol, target, shuffler=spec, shuffler_name="first", relay=relay
+            )
+        if binomial:
+            noise = BinomialNoise(trials=binomial_trials(epsilon / room, delta))
+            spec = ShufflerSpec(noise=noise)
+        else:
+            spec = geometric_spec(epsilon / room, delta / target.rounds)
         return ItemDesign.of(protocol, target, local_epsilon=local, shuffler=spec)
 
     if target.rounds == 1 and row.noiseless:
@@ -129,22 +152,6 @@ def binomial_trials(epsilon: float, delta: float) -> int:
     return _least_count(coins, 1, epsilon, delta)
 
 
-def _binomial_spec(epsilon: float, delta: float, _rounds: int) -> ShufflerSpec:
-    trials = binomial_trials(epsilon, delta)
-    return ShufflerSpec(noise=BinomialNoise(trials=trials))
-
-
-def _geometric_spec(epsilon: float, delta: float, rounds: int) -> ShufflerSpec:
-    return geometric_spec(epsilon, delta / rounds)
-
-
-_SPECS: Final[Mapping[ShufflerDistribution, Callable[[float, float, int], ShufflerSpec]]] = {
-    "binomial": _binomial_spec,
-    "geometric": _geometric_spec,
-}
-"""The noise for an ε of one round and a δ of all rounds, by its distribution."""
-
-
 def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
     Return the two-sided geometric noise with the least peak for (ε, δ), or raise AccountingError.
@@ -157,6 +164,37 @@ def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
         return ItemNoiseRelease.of_shuffler(_two_sided(epsilon, delta, peak))
 
     return _two_sided(epsilon, delta, _least_count(geometric, 0, epsilon, delta))
+
+
+def _two_binomial(central: float, coalition: float, delta: float) -> _Pair:
+    """Return the fewest coins that meet the central ε together and the coalition ε alone."""
+    least = binomial_trials(coalition, delta)
+    total = max(binomial_trials(central, delta), 2 * least)
+    return BinomialNoise(trials=total - least), BinomialNoise(trials=least)
+
+
+def _two_geometric(central: float, coalition: float, delta: float) -> _Pair:
+    """
+    Return two noises with nearly the least sum of variances that meet both ε.
+
+    The second one's ε is the coalition ε, or a smaller one, which helps if δ is large; the first
+    one's is the largest with which the sum is enough.
+    """
+    lowest = math.log(min(1.0, central / coalition))
+
+    def noise(step: int) -> GeometricNoise:
+        epsilon = coalition * math.exp(lowest * step / _STEPS)
+        return cast("GeometricNoise", geometric_spec(epsilon, delta).noise)
+
+    def with_stronger(second: GeometricNoise) -> tuple[GeometricNoise, GeometricNoise]:
+        def enough(step: int) -> bool:
+            both = SummedNoise((noise(step), second))
+            return step == _STEPS or ItemNoiseRelease(noise=both).delta(central) <= delta
+
+        return noise(bisect_left(range(_STEPS), x=True, key=enough)), second
+
+    pairs = [with_stronger(noise(step)) for step in range(0, _STEPS, _STEPS // 16)]
+    return min(pairs, key=lambda pair: SummedNoise(pair).moments()[1])
 
 
 def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:

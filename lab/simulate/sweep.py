@@ -42,6 +42,9 @@ class Sweep:
     messages_cap: float
     local_cap: float
     seed: int
+    shufflers: int = 1
+    coalition_epsilon: float = 4.0
+    """Target ε against the analyzer with either of two shufflers."""
     accounting: tuple[Accounting, ...] = ("tight",)
     one_by_one: bool = False
     """Whether to simulate every report, to compare run times."""
@@ -49,7 +52,8 @@ class Sweep:
     def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
         """Return the planner's requirements for a protocol at a target ε."""
         people = self.population
-        limits: dict[str, Any] = {"trust": "shuffler-dummies", "messages_cap": self.messages_cap}
+        own = ("messages_cap", "shufflers", "coalition_epsilon")
+        limits = {"trust": "shuffler-dummies", **{name: getattr(self, name) for name in own}}
         allowed = limits.keys() & KINDS[people.kind].requirements
         return Requirements(
             kind=people.kind,

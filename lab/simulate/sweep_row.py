@@ -80,6 +80,8 @@ class SweepRow:
                 "published": self.published,
                 "note": self.note,
             }
+        if task.relay:
+            fields |= {"shufflers": 2, "coalition_epsilon": task.coalition_epsilon}
         fields |= {
             "mechanism": task.mechanism.name,
             "bytes_per_user": round(task.expected_envelope_bytes),

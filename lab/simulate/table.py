@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 _MAX_VALUES: Final = 20
 _ALWAYS_SHOWN: Final = 12
 """Maximum number of values for which --by-value is the default."""
-_SETTING: Final = {"protocol", "ε", "central ε", "local ε"}
+_SETTING: Final = {"protocol", "ε", "central ε", "local ε", "coalition ε"}
 """Headings that describe a row's setting; a row with no other cell is not shown."""
 _FIXED_COLUMNS: Final = 3
 """Number of first columns that a table keeps on a narrow terminal."""
@@ -60,6 +60,7 @@ _COLUMNS: Final = {
     "false": ("false", ".3g"),
     "central ε": ("rounded_central_epsilon", ""),
     "local ε": ("rounded_local_epsilon", ""),
+    "coalition ε": ("rounded_coalition_epsilon", ""),
     "top 50": ("mse_top50", ".3g"),
     "bytes": ("bytes_per_user", ","),
     "seconds": ("seconds", ".2f"),
@@ -69,7 +70,7 @@ _COLUMNS: Final = {
     "regret": ("regret", ".2g"),
 }
 """Columns of a comparison by heading: a field of the row or of `_cells`, and its format."""
-_REQUIRED_COLUMNS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε")
+_REQUIRED_COLUMNS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε", "coalition ε")
 """Columns that a narrow terminal keeps; the others are dropped from the right."""
 
 
@@ -145,7 +146,8 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
     limits = [escaped(sentence) for sentence in rows[0].population.remarks]
     limits += [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
     cap = default_local_cap(rounds=1)
-    if any(row.task is not None and row.task.local_epsilon > cap for row in rows):
+    tasks = [row.task for row in rows if row.task is not None]
+    if any(task.local_epsilon > cap and not task.relay for task in tasks):
         limits.append(
             f"Local epsilon above {cap:g}: devices with default settings refuse it; compare with "
             f"--local-cap {cap:g}."
@@ -185,6 +187,8 @@ def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
         "rounded_central_epsilon": rounded_up(task.central_epsilon),
         "rounded_local_epsilon": rounded_up(task.local_epsilon),
     }
+    if task.relay:
+        fields["rounded_coalition_epsilon"] = rounded_up(task.coalition_epsilon)
     if both:
         fields["by"] = _ACCOUNTINGS[row.accounting]
     if KINDS[row.population.kind].histogram:
@@ -222,7 +226,9 @@ def _parameters(task: Task) -> str:
     if task.shuffler.keep_probability < 1:
         parts.append(f"keeps {task.shuffler.keep_probability:.3g}")
     if task.shuffler.noise.most:
-        parts.append(f"{task.shuffler.noise.moments()[0]:.4g} per item")
+        means = [task.hop(number).noise.moments()[0] for number in range(len(task.shufflers))]
+        by = ", two shufflers" * (task.relay is not None)
+        parts.append(f"{' + '.join(f'{mean:.4g}' for mean in means)} per item{by}")
     return ", ".join(parts)
 
 

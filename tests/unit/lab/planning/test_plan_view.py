@@ -19,7 +19,7 @@ from common.task.draft import NumberDraft, PairDraft
 from common.task.task import Task
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
-from lab.planning.plan_view import default_local_cap, draft, show, to_json
+from lab.planning.plan_view import LEAST_ERRORS, default_local_cap, draft, show, to_json
 from lab.planning.planner import Plan, plan
 from tests.support.command_line import shown, shown_json
 from tests.support.kind_tasks import OTHER_KINDS
@@ -33,6 +33,8 @@ from tests.support.requirements import (
 _ITEMS: Final = ["--users", "50000", "--domain-size", "5000", "--central-epsilon", "0.5"]
 _MEAN: Final = ["--task-kind", "mean", "--users", "5000", "--central-epsilon", "0.5"]
 _QUICK: Final = ("--local-cap", "4", "--messages-cap", "1")
+_TWO: Final = {"shufflers": 2, "coalition_epsilon": 2.0, "domain_size": 5, "messages_cap": 1.0}
+"""Requirements of a plan with two shufflers, whose plan with one is quick."""
 _NOW: Final = 1_900_000_000.5
 _KEY: Final = bytes(31) + b"\x09"
 _FIELDS: Final[dict[Kind, dict[str, Any]]] = {
@@ -106,6 +108,42 @@ def test_a_program_reads_the_plan_as_json() -> None:
     assert (40_000, 1e-6) == (found["n_min"], found["delta"])
     assert found["runners_up"][0]["predicted_mse"] >= found["predicted_mse"]
     assert set(found["binding"]) <= {"central epsilon", "local cap", "messages cap"}
+    assert found["least_mse"]["with_local_cap"] == found["predicted_mse"]
+    assert found["least_mse"]["with_local_cap"] > found["least_mse"]["without_local_cap"]
+    assert found["least_mse"]["two_shufflers"] == found["two_shufflers"]["predicted_mse"]
+    assert ("sageo", 6) == (found["two_shufflers"]["protocol"], found["least_mse"]["local_cap"])
+
+
+def test_two_shufflers_are_planned_on_request() -> None:
+    """Table, noises, both claims and JSON; the local cap is only for one shuffler."""
+    found = _plan(**_TWO)
+    text = " ".join(printed(partial(show, found, guarantees=False), width=200).split())
+    fields = json.loads(dumps(to_json(found)))
+    noises = [fields["shuffler"], fields["relay"]]
+
+    assert (fields["protocol"], math.inf) == ("sageo", found.best.local_epsilon)
+    assert 2 == len(re.findall("a two-sided geometric number", text))
+    assert [47, 14] == [noise["peak"] for noise in noises]
+    assert "and epsilon 2 against the analyzer with either shuffler" in text
+    assert "coalition epsilon" in fields["binding"]
+    assert fields["central_epsilon"] <= 0.5
+    assert fields["coalition_epsilon"] == pytest.approx(2.0, rel=1e-3)
+    assert 0.2 < fields["ratio_to_central_gaussian"] < 0.28
+
+
+def test_a_plan_for_one_shuffler_lists_two_as_a_choice() -> None:
+    """It is never the best one; a sentence has the errors with and without a local cap."""
+    found = _plan(messages_cap=1.0)
+    text = " ".join(printed(partial(show, found, guarantees=False), width=200).split())
+    least = {"local_cap": 6.0, "with_local_cap": 2e-6, "without_local_cap": 1e-7}
+
+    assert found.best.draft.relay is None
+    assert "sageo x2" in text
+    assert "x2: two shufflers, which need a second operator and --shufflers 2" in text
+    assert LEAST_ERRORS.format(**least, two_shufflers=math.inf) == (
+        "Least mean squared error with a local cap of 6: 2e-06; without one: 1e-07; with two "
+        "shufflers, which need a second operator: inf."
+    )
 
 
 def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
@@ -129,7 +167,7 @@ def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
 def _task(found: Plan, folder: Path) -> Task:
     """Return the analyzer's task for a plan's draft."""
     (folder / "draft.toml").write_text(draft(found, _NOW), encoding="utf-8")
-    read = draft_file.read(folder / "draft.toml", _KEY)
+    read = draft_file.read(folder / "draft.toml", _KEY, relay_key=bytes(31) + b"\x07")
     return complete(read, analyzer_key=_KEY, nonce=bytes(32))
 
 
@@ -163,6 +201,7 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
             "signed",
             marks=pytest.mark.slow,
         ),
+        (_TWO, "sageo"),
         pytest.param(
             {"domain_size": 30, "local_cap": math.inf, "trust": "shuffler-dummies"},
             "sageo",
@@ -247,6 +286,9 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
         (_ITEMS, ("--local-cap", "much"), UsageError, "local cap must be a number, or none"),
         (_ITEMS, ("--head", "0.1;0.2"), UsageError, "head must be shares such as"),
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
+        (_ITEMS, ("--coalition-epsilon", "2"), UsageError, "two shufflers; use --shufflers 2"),
+        (_ITEMS, ("--shufflers", "3"), UsageError, "shufflers is 3; it must lie between 1 and 2"),
+        (_MEAN, ("--shufflers", "2"), UsageError, "--shufflers is for data of these kinds: "),
         (_ITEMS, ("--low", "0"), UsageError, "--low is for data of these kinds: ordered, mean"),
         (
             _ITEMS[:2] + _ITEMS[4:],
@@ -320,7 +362,8 @@ def test_a_delta_that_allows_publishing_somebody_is_warned_of(
     users: str, arguments: tuple[str, ...], delta: float, *, warned: bool
 ) -> None:
     """The default is the lesser of 1e-6 and a tenth of 1 / users, and the plan states it."""
-    asked = ("--users", users, "--central-epsilon", "1", "--local-cap", "0.5", *arguments)
+    # Every local epsilon up to the maximum meets the target, which makes the search quick.
+    asked = ("--users", users, "--central-epsilon", "30", "--local-cap", "0.5", *arguments)
     text = _text("--task-kind", "mean", *asked)
     found = shown_json("plan", "--task-kind", "mean", *asked)
 
@@ -334,7 +377,8 @@ def test_the_command_prints_json_alone(tmp_path: Path) -> None:
     """Standard output has JSON only; the draft is written too, with range and population."""
     file = tmp_path / "draft.toml"
     options = ("--low", "0", "--high", "24", "--local-cap", "0.75", "--population", "staff")
-    fields = shown_json("plan", *_MEAN, *options, "--output", str(file))
+    quick = (*_MEAN[:-1], "30")  # every local epsilon meets the target
+    fields = shown_json("plan", *quick, *options, "--output", str(file))
     read = draft_file.read(file, _KEY)
 
     assert (fields["protocol"], "staff") == (read.protocol, read.population)

@@ -1,18 +1,29 @@
 import dataclasses
 import math
+from typing import Final
 
 import pytest
 
+from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease
 from common.errors import AccountingError
-from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
+from common.task.shuffler_spec import GeometricNoise, ItemNoise, ShufflerSpec, SummedNoise
+from lab.planning.design import ItemDesign
 from lab.planning.shuffler_noise import (
     binomial_trials,
     geometric_spec,
     published_sageo_spec,
     sbin_trials,
+    shuffler_design,
 )
+from tests.support.requirements import small_requirements
+
+_RATIOS: Final = (
+    *((1.0, 1.157, 0.33), (0.5, 0.5855, 0.36), (0.1, 0.1202, 0.43)),
+    *((1.0, 2.0, 0.27), (1.0, 4.0, 0.24), (0.5, 4.0, 0.26), (0.1, 1.0, 0.32)),
+)
+"""Central ε, coalition ε and the largest ratio to the central Gaussian's squared error."""
 
 
 def _delta(spec: ShufflerSpec, epsilon: float) -> float:
@@ -74,3 +85,70 @@ def test_corners_have_an_answer_or_a_refusal() -> None:
         for calibrate in (binomial_trials, geometric_spec, published_sageo_spec):
             with pytest.raises(AccountingError):
                 calibrate(epsilon, delta)
+
+
+def _two_shufflers(
+    protocol: str, central: float, coalition: float, **changes: float
+) -> tuple[ItemDesign, ItemNoise, ItemNoise]:
+    """Return a design with the noises of both shufflers."""
+    epsilons = {"central_epsilon": central, "coalition_epsilon": coalition}
+    design = shuffler_design(protocol, small_requirements(shufflers=2, **epsilons, **changes))
+    assert design.draft.relay is not None
+    return design, design.draft.shuffler.noise, design.draft.relay.noise
+
+
+@pytest.mark.parametrize(("central", "coalition", "ratio"), _RATIOS)
+def test_two_shufflers_err_little_more_than_one(
+    central: float, coalition: float, ratio: float
+) -> None:
+    """Both claims meet their targets nearly exactly; the first noise is no weaker."""
+    design, first, second = _two_shufflers("sageo", central, coalition)
+    claimed = (design.task.central_epsilon, design.task.coalition_epsilon)
+
+    assert design.ratio_to_central_gaussian <= ratio
+    assert claimed[0] <= central
+    assert claimed[1] <= coalition
+    assert claimed == pytest.approx((central, coalition), rel=1e-3)
+    assert first.moments()[1] >= second.moments()[1]
+    assert all(_delta(ShufflerSpec(noise=noise), coalition) <= 1e-6 for noise in (first, second))
+
+
+def test_a_large_delta_needs_neither_noise_to_reach_the_coalition_epsilon() -> None:
+    """At δ = .01 two nearly equal noises have the least variance."""
+    design, first, second = _two_shufflers("sageo", 0.1, 4.0, delta=0.01)
+    spreads = sorted(noise.moments()[1] for noise in (first, second))
+
+    assert design.task.coalition_epsilon < 0.5
+    assert spreads[1] < 1.5 * spreads[0]
+
+
+@pytest.mark.parametrize(("central", "coalition"), [(1.0, 4.0), (0.5, 0.5855)])
+def test_coins_of_two_shufflers_are_as_few_as_both_claims_allow(
+    central: float, coalition: float
+) -> None:
+    """One coin less in all, or of the second shuffler, breaks a claim."""
+    _, first, second = _two_shufflers("sbin", central, coalition)
+    total, delta, room = first.most + second.most, 0.99e-6, 1.00015
+    least = binomial_trials(coalition / room, delta)
+
+    assert second.most == least <= first.most
+    assert total == max(2 * least, binomial_trials(central / room, delta))
+
+
+@pytest.mark.slow
+def test_rounds_of_two_shufflers_share_the_central_epsilon() -> None:
+    """Three rounds compose to at most the target; each claims about a third of it."""
+    design, *_ = _two_shufflers("sageo", 0.5, 4.0, rounds=3)
+
+    assert 0.15 < design.task.central_epsilon < 0.25
+    assert design.target.central_epsilon >= composed_epsilon(
+        [design.parameters.release(design.parameters.anonymity_set(20_000))] * 3, 1e-6
+    )
+
+
+def test_a_loose_central_epsilon_changes_nothing() -> None:
+    """Above the coalition ε, each noise alone meets the latter."""
+    loose, first, second = _two_shufflers("sageo", 5.0, 4.0)
+
+    assert (first, True) == (second, loose.task.central_epsilon < 4)
+    assert isinstance(loose.unclaimed.shuffler.noise, SummedNoise)

@@ -96,6 +96,8 @@ def test_a_users_file_is_read_for_every_kind(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--coalition-epsilon", "2"], "--coalition-epsilon is for two shufflers"),
+        (["--task-kind", "mean", "--shufflers", "2"], "--shufflers is for data of these kinds"),
         (["--protocol", "OD-HP"], "there is no protocol 'OD-HP'"),
         (["--protocol", "duchi"], "the protocol duchi is not for categorical data"),
         (["--accounting", "loose"], "accounting must be published, tight or both"),
@@ -131,6 +133,18 @@ def test_invalid_options_are_refused_before_anything_runs(
     """The error is one sentence."""
     with pytest.raises(ShuffleDpError, match=re.escape(message)):
         shown("simulate", "--dataset", "uniform:5", *arguments)
+
+
+@pytest.mark.slow
+def test_two_shufflers_are_for_protocols_with_which_each_adds_noise() -> None:
+    """The others are skipped with the reason; the plan's coalition ε is the task's."""
+    fields = {
+        row["protocol"]: row
+        for row in shown_json("simulate", *_SMALL, "--shufflers", "2", "--coalition-epsilon", "2")
+    }
+
+    assert "which permutes again protects nobody" in fields["murs"]["refusal"]
+    assert fields["sageo"]["coalition_epsilon"] == pytest.approx(2, rel=1e-3)
 
 
 async def test_an_unknown_protocol_ends_as_a_wrong_option() -> None:

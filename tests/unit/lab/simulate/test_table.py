@@ -9,10 +9,12 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from common.messages.guarantee import rounded_up
+from lab.planning.shuffler_noise import shuffler_design
 from lab.simulate.sweep_row import Accounting
 from lab.simulate.table import as_csv, remarks, show
 from tests.support.changed_tasks import changed
 from tests.support.printing import printed
+from tests.support.requirements import small_requirements
 from tests.support.simulated_rows import REFUSED, TASK, row
 
 _CENTRAL: Final = {
@@ -65,6 +67,21 @@ def test_a_local_epsilon_above_the_limit_of_devices_is_noted() -> None:
 
     assert [] == remarks([low])
     assert remarks([low, high])[0].endswith("compare with --local-cap 4.")
+
+
+def test_a_row_of_two_shufflers_says_so() -> None:
+    """Both numbers of dummies, and the coalition ε, which devices judge instead of the local ε."""
+    target = small_requirements(central_epsilon=1.0, shufflers=2)
+    task = shuffler_design("sageo", target).task
+    two = dataclasses.replace(row("sageo", 1.0, (1e-8,)), task=task)
+    text = printed(partial(show, [two]), 200)
+
+    assert "25 + 7 per item, two shufflers" in text
+    assert "coalition ε" in text
+    assert (2, task.coalition_epsilon) == tuple(
+        two.as_json()[name] for name in ("shufflers", "coalition_epsilon")
+    )
+    assert [] == remarks([two])
 
 
 def test_rows_have_every_field_in_json_and_in_csv(snapshot: SnapshotAssertion) -> None:
