@@ -37,8 +37,7 @@ class KindFacts:
 
 _ITEM_TABLES: Final = ("edges", "breakdown")
 _CAPS: Final = ("messages_cap", "bytes_cap", "influence_cap")
-_CHAIN: Final = ("shufflers", "coalition_epsilon")
-_ITEM_REQUIREMENTS: Final = ("rounds", "trust", "max_mse", *_CAPS, *_CHAIN)
+_ITEM_REQUIREMENTS: Final = ("rounds", "trust", "max_mse", "shufflers", "coalition_epsilon", *_CAPS)
 _RANGE: Final = ("low", "high", "value_range")
 
 KINDS: Final[Mapping[Kind, KindFacts]] = {

@@ -149,9 +149,12 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
 def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
     """Return a signed task for a sink, with throw-away keys."""
     draft = load_draft(file, plan, bytes(32))
+    keys = [HpkePrivateKey.generate(draft.suite).public_key().raw for _ in range(3)]
     task = complete(
-        replace(draft, shuffler_key=HpkePrivateKey.generate(draft.suite).public_key().raw),
-        analyzer_key=HpkePrivateKey.generate(draft.suite).public_key().raw,
+        replace(
+            draft, shuffler_key=keys[0], relay=draft.relay and replace(draft.relay, key=keys[1])
+        ),
+        analyzer_key=keys[2],
         nonce=secure_generator().bytes(NONCE_BYTES),
     )
     return SigningIdentity.generate().sign(task.to_bytes())

@@ -8,12 +8,15 @@ import pytest
 from scipy import stats
 
 from common.errors import PlanError, SettingsError, UsageError
+from common.task.task import Task
 from deploy.load.behaviour import MISBEHAVING, Behaviour, assign, shares_from
 from deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
 from deploy.load.tally import Tally
-from deploy.load.target import load_draft
-from deploy.tasks.drafts import read
+from deploy.load.target import load_draft, unpublished
+from deploy.tasks.drafts import as_toml, read
+from tests.support.chains import COINS, chain
 from tests.support.command_line import shown
+from tests.support.tasks import draft
 
 _DIGEST = "5b" * 32
 _DRAFT = """domain_size = 3
@@ -171,3 +174,14 @@ def test_a_draft_is_published_as_it_is_or_refused(
         return
 
     assert read(file, bytes(32)) == load_draft(file, LoadPlan(n_users=users), bytes(32))
+
+
+def test_a_sink_has_keys_of_both_shufflers(tmp_path: Path) -> None:
+    """The draft of a plan with two shufflers has none; devices seal a layer for the second one."""
+    file = tmp_path / "draft.toml"
+    wanted = draft(**chain(COINS), n_min=1900, target_size=2500)
+    file.write_text(as_toml(wanted), encoding="utf-8")
+    task = Task.from_bytes(unpublished(LoadPlan(n_users=2000), file).task_bytes)
+
+    assert [COINS, COINS] == [task.hop(number).noise for number in (0, 1)]
+    assert 2 == len({each.key for each in task.shufflers})
