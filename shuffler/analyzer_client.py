@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from common.runtime.rpc import SHORT_DEADLINE
 from common.transparency.checkpoint import SignedCheckpoint
 from common.wire.transparency import log_from_wire
-from protos.shuffledp.v1 import log_pb2
+from protos.shuffledp.v1 import analyzer_pb2_grpc, log_pb2
 from shuffler.delivery_client import DeliveryClient
 
 
@@ -13,6 +13,7 @@ class AnalyzerClient(DeliveryClient):
     """Client of the analyzer."""
 
     party = "analyzer"
+    stub = analyzer_pb2_grpc.AnalyzerStub
 
     async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
         """Fetch a page of the log's leaves, and its checkpoints, unverified."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import grpc
 
@@ -21,10 +21,9 @@ from common.wire.batches import (
     wants_reports,
 )
 from common.wire.tasks import signed_task_from_wire
-from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, relay_pb2_grpc
+from protos.shuffledp.v1 import analyzer_pb2, relay_pb2_grpc
 
 T = TypeVar("T")
-_STUBS: Final = {"analyzer": analyzer_pb2_grpc.AnalyzerStub, "relay": relay_pb2_grpc.RelayStub}
 
 
 class NextHop(Protocol):
@@ -54,20 +53,21 @@ class ReceivingParty:
 
 
 class DeliveryClient:
-    """Client of the next hop; a FreshChannel reopens when the own certificate is renewed."""
+    """Client of the next hop, a relay; a FreshChannel reopens on a new certificate of its own."""
 
-    party = "relay"
-    """Name of the next hop's service and in messages."""
+    party: ClassVar[str] = "relay"
+    """Name of the next hop in messages."""
+    stub: ClassVar[type[Any]] = relay_pb2_grpc.RelayStub
 
     def __init__(self, channel: FreshChannel | grpc.aio.Channel) -> None:
         self._channel = channel
 
     @property
-    def _stub(self) -> Any:  # noqa: ANN401  # of either service
+    def _stub(self) -> Any:  # noqa: ANN401  # of either class
         fresh = (
             self._channel.current() if isinstance(self._channel, FreshChannel) else self._channel
         )
-        return _STUBS[self.party](fresh)
+        return self.stub(fresh)
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task, which the next hop takes part in."""

@@ -7,7 +7,7 @@ A front-end gets its keys and its signing identity from the coordinator, and has
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
@@ -59,76 +59,98 @@ async def start(
         return await _start_front_end(settings)
     if settings.role == "worker":
         raise SettingsError("a worker is no service: the engine of the executor starts it")
-    return await _start_coordinator(settings, executor_of)
+    starting = _start_relay if settings.role == "relay" else _start_coordinator
+    return await starting(settings, executor_of)
 
 
 async def _start_coordinator(
     settings: ShufflerSettings, executor_of: Callable[[Executor], Executor]
 ) -> Service:
     """
-    Start a shuffler or a relay, and resume the batches of an earlier run.
+    Start a shuffler and resume the batches of an earlier run.
 
     In the role coordinator it also serves the shuffler's other processes.
     """
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    as_relay = settings.role == "relay"
-    own = state.within(UNSAVED) if as_relay else state
-    name = RELAY if as_relay else "shuffler"
-    async with Service.starting(
-        settings, "shuffler", METRICS, SystemClock(), state, certificate=name
-    ) as service:
-        clock, blocks = service.clock, open_blocks(settings.blocks_url())
-        keys = KeyStore(own, settings.relay_schedule() if as_relay else settings.schedule())
-        service.metrics.watch_keys(lambda: keys.ring)
-        identity = load_identity(state)
-        store: Any = service.opened(
-            RelayStore(state.database("relay.sqlite"), blocks)
-            if as_relay
-            else open_store(settings, clock, service.metrics)
-        )
-        keys.rotate(clock.now())
+    async with Service.starting(settings, "shuffler", METRICS, SystemClock(), state) as service:
+        keys, identity = KeyStore(state, settings.schedule()), load_identity(state)
+        store = service.opened(open_store(settings, service.clock, service.metrics))
+        keys.rotate(service.clock.now())
         pool = service.opened(HpkePool(settings.opening_processes))
         channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
         analyzer = AnalyzerClient(channel)
-        make = (
-            RelayCore
-            if as_relay
-            else partial(
-                ShufflerCore,
-                pool=pool,
-                get_log=analyzer.get_log,
-                relay=_relay_of(settings, service),
-            )
-        )
-        core: Any = make(
+        core = ShufflerCore(
             settings=settings,
             store=store,
-            blocks=blocks,
+            blocks=open_blocks(settings.blocks_url()),
+            pool=pool,
             identity=identity,
-            clock=clock,
-            state=own,
+            get_log=analyzer.get_log,
+            clock=service.clock,
+            state=state,
             keys=keys,
             analyzer=analyzer,
+            relay=_relay_of(settings, service),
             executor=executor_of(open_executor(service, settings, pool, run_part)),
             process_metrics=service.metrics,
             rng=secure_generator(),
         )
-        await core.resume()
-        rotation = Rotation(
-            keys=keys,
-            clock=clock,
-            needed=core.batches.needed_keys,
-            forget=pool.forget_keys,
-            publish=lambda: publish_keys(state, keys, identity, core.batches.use),
-        )
-        await rotation.rotate()
-        service.background += [
-            core.deliveries.run,
-            partial(repeat, core.deliveries.end_unresumed, 60.0, "batches not erased yet"),
-            rotation.run,
-        ]
-        await (_serve_first if as_relay else _serve_devices)(service, core)
+        await _move_batches(service, core, pool, state)
+        await _serve_devices(service, core)
     return service
+
+
+async def _start_relay(
+    settings: ShufflerSettings, executor_of: Callable[[Executor], Executor]
+) -> Service:
+    """Start a relay and resume the batches of an earlier run."""
+    state = StateDirectory.open(settings.state_directory, settings.state_key)
+    async with Service.starting(
+        settings, "shuffler", METRICS, SystemClock(), state, certificate=RELAY
+    ) as service:
+        unsaved, blocks = state.within(UNSAVED), open_blocks(settings.blocks_url())
+        keys, identity = KeyStore(unsaved, settings.relay_schedule()), load_identity(state)
+        store = service.opened(RelayStore(state.database("relay.sqlite"), blocks))
+        keys.rotate(service.clock.now())
+        pool = service.opened(HpkePool(settings.opening_processes))
+        channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
+        core = RelayCore(
+            settings=settings,
+            store=store,
+            blocks=blocks,
+            identity=identity,
+            clock=service.clock,
+            state=unsaved,
+            keys=keys,
+            analyzer=AnalyzerClient(channel),
+            executor=executor_of(open_executor(service, settings, pool, run_part)),
+            process_metrics=service.metrics,
+            rng=secure_generator(),
+        )
+        await _move_batches(service, core, pool, state)
+        await _serve_first(service, core)
+    return service
+
+
+async def _move_batches(
+    service: Service, core: ShufflerCore | RelayCore, pool: HpkePool, state: StateDirectory
+) -> None:
+    """Resume and move the batches of either role, and rotate its keys, published in `state`."""
+    service.metrics.watch_keys(lambda: core.keys.ring)
+    await core.resume()
+    rotation = Rotation(
+        keys=core.keys,
+        clock=service.clock,
+        needed=core.batches.needed_keys,
+        forget=pool.forget_keys,
+        publish=lambda: publish_keys(state, core.keys, core.identity, core.batches.use),
+    )
+    await rotation.rotate()
+    service.background += [
+        core.deliveries.run,
+        partial(repeat, core.deliveries.end_unresumed, 60.0, "batches not erased yet"),
+        rotation.run,
+    ]
 
 
 async def _serve_first(service: Service, core: RelayCore) -> None:

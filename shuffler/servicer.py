@@ -133,7 +133,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object
     ) -> shuffler_pb2.GetInclusionResponse:
-        """Return the analyzer's commitment and, if a prefix is given, one bucket of leaves."""
+        """Return the next party's commitment and, if a prefix is given, one bucket of leaves."""
         return proof_to_wire(*await self.core.inclusions.relay(*prefix_from_wire(request)))
 
 

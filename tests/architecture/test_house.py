@@ -20,7 +20,7 @@ _ROOM_LINES: Final = {
     "protos": 80,
     "common": 26_675,
     "user_agent": 2_210,
-    "shuffler": 5_435,
+    "shuffler": 5_453,
     "analyzer": 3_940,
     "issuer": 1_170,
     "witness": 270,
