@@ -30,6 +30,11 @@ _STARTS: Final[Mapping[str, tuple[Any, Callable[..., Awaitable[Service]], dict[s
         shuffler.server.start,
         {"opening_processes": 1, "key_lifetime_days": 0},  # a task may end in any year
     ),
+    "relay": (
+        ShufflerSettings,
+        shuffler.server.start,
+        {"opening_processes": 1, "key_lifetime_days": 36_500},
+    ),
     "issuer": (IssuerSettings, issuer.server.start, {}),
     "user_agent": (UserAgentSettings, user_agent.server.start, {}),
 }

@@ -26,8 +26,8 @@ _FIXED_PORTS: Final = range(20_000, 32_000)
 class Cluster(LocalParties[Child]):
     """The parties as processes, with the shuffler and the issuer as witnesses of the log."""
 
-    _modules: ClassVar[Mapping[str, str]] = {}
-    """Modules that are run in place of a party's own."""
+    _modules: ClassVar[Mapping[str, str]] = {"relay": "shuffler"}
+    """Modules that are run in place of one of the party's name."""
     _process_group: ClassVar[int | None] = None
     """0 for groups of their own, which a terminal's Ctrl-C does not reach."""
 
@@ -36,10 +36,13 @@ class Cluster(LocalParties[Child]):
         directory: Path,
         environment: Mapping[str, str] = GRPC_SILENCE,
         people: Sequence[str] = (),
+        *,
+        two_shufflers: bool = False,
         **shared: Any,  # noqa: ANN401  # any setting
     ) -> None:
         """`shared` are settings of all parties, None for an unset one; see `LocalParties`."""
         super().__init__(directory, people)
+        self._two_shufflers = two_shufflers
         self._environment = environment
         witnesses = ("shuffler", "issuer") if people else ("shuffler",)
         self._witness_addresses = {
@@ -52,6 +55,8 @@ class Cluster(LocalParties[Child]):
     async def __aenter__(self) -> Self:
         try:
             await self.start_analyzer()
+            if self._two_shufflers:
+                await self.start_relay()
             await self.start_shuffler()
             if self.people:
                 await self.start_issuer()

@@ -19,7 +19,7 @@ from deploy.clients.issuer import IssuerClient, draw_people
 from deploy.clients.shuffler import ShufflerClient
 
 _STOP_SECONDS: Final = 20.0
-PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "publisher")
+PARTIES: Final = ("analyzer", "relay", "shuffler", "issuer", "user_agent", "publisher")
 """In the order of their start; those who are called come before their callers."""
 LOOPBACK: Final = "127.0.0.1:0"
 """A free port."""
@@ -53,11 +53,13 @@ class LocalParties(ABC, Generic[Running]):
     """
     An analyzer, a shuffler, an issuer and a user agent with one development authority.
 
-    They are started in this order; each one's files are in a folder of its name. `changes` replace
+    They are started in this order; each one's files are in a folder of its name. A relay, the
+    second shuffler of tasks with two, may be started after the analyzer. `changes` replace
     settings.
     """
 
     analyzer: Running
+    relay: Running | None = None
     shuffler: Running
     issuer: Running
     user_agent: Running
@@ -76,6 +78,11 @@ class LocalParties(ABC, Generic[Running]):
         self.analyzer = await self._start("analyzer", **changes)
         self.identity = self.published("analyzer", "identity.pub")
 
+    async def start_relay(self, **changes: Any) -> None:  # noqa: ANN401
+        """Start a relay, which those who are started after it use."""
+        settings = {"analyzer": self.analyzer.address, "analyzer_identity": self.identity}
+        self.relay = await self._start("relay", **{"role": "relay"} | settings | changes)
+
     async def start_shuffler(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the shuffler."""
         settings = {
@@ -83,6 +90,8 @@ class LocalParties(ABC, Generic[Running]):
             "analyzer_identity": self.identity,
             "submissions_per_connection": 0,  # unlimited: simulated users share connections
         }
+        if self.relay:
+            settings |= {"relay": self.relay.address, **self._relay_pin}
         self.shuffler = await self._start("shuffler", **settings | changes)
         self.shuffler_identity = self.published("shuffler", "identity.pub")
 
@@ -106,6 +115,7 @@ class LocalParties(ABC, Generic[Running]):
             "several_persons": True,
             "allow_unlogged_tasks": "witnesses" not in changes,
             "allow_tasks_without_tokens": not self.people,
+            **self._relay_pin,
         }
         if self.people:
             settings["issuer"] = self.issuer.address
@@ -143,6 +153,15 @@ class LocalParties(ABC, Generic[Running]):
         name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
         return bytes.fromhex(self.published("shuffler", f"{name}.pub"))
 
+    @property
+    def relay_key(self) -> bytes:
+        """The relay's public key, to which layers are sealed."""
+        return bytes.fromhex(self.published("relay", "relay.pub"))
+
+    @property
+    def _relay_pin(self) -> dict[str, str]:
+        return {"relay_identity": self.published("relay", "identity.pub")} if self.relay else {}
+
     def operator(self) -> OperatorClient:
         """Return a client of the analyzer with its operator token."""
         token = self.directory / "analyzer" / "operator.token"
@@ -154,11 +173,13 @@ class LocalParties(ABC, Generic[Running]):
         return ShufflerClient.connect(self.shuffler.address, self.authority, token)
 
     async def publish_task(self, draft: TaskDraft) -> SignedTask:
-        """Publish a task, with a key for its tokens and the shuffler's key of its suite."""
+        """Publish a task, with a key for its tokens and the shufflers' keys of its suite."""
         tokens = await self.create_token_key(draft.deadline, draft.population)
         key = self.envelope_key(draft.suite)
+        relay = draft.relay and replace(draft.relay, key=self.relay_key)
+        keyed = replace(draft, shuffler_key=key, tokens=tokens, relay=relay)
         async with self.operator() as operator:
-            signed, _ = await operator.publish_task(replace(draft, shuffler_key=key, tokens=tokens))
+            signed, _ = await operator.publish_task(keyed)
         return signed
 
     async def create_token_key(self, end: int, population: str = "") -> TokenSpec:

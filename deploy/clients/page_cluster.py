@@ -121,9 +121,8 @@ class PageCluster(Cluster):
     def check(self) -> None:
         """Raise PeerError if a party has ended by itself."""
         for party in PARTIES:
-            child: Child = getattr(self, party)
-            status = child.process.returncode
-            if status is not None:
+            child: Child | None = getattr(self, party)
+            if child and (status := child.process.returncode) is not None:
                 how = (
                     f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
                 )

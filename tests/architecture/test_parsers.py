@@ -49,6 +49,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.clients.issuer.draw_people",
         "deploy.clients.local_cluster.kept_address",
         "deploy.clients.local_parties.LocalParties.envelope_key",
+        "deploy.clients.local_parties.LocalParties.relay_key",
         "deploy.clients.local_parties.LocalParties.start_issuer",
         "deploy.commands.issuer.fetch",
         "deploy.commands.profile._found_in",

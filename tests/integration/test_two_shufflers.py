@@ -19,7 +19,6 @@ from common.wire.batches import proof_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.delivery_client import DeliveryClient
-from shuffler.server import start
 from shuffler.settings import ShufflerSettings
 from tests.support.chains import FLANKS, chain
 from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk
@@ -28,7 +27,7 @@ from tests.support.services import Services
 _USERS = 5
 
 
-def _relay_settings(services: Services, path: Path, **changes: object) -> ShufflerSettings:
+def _refused_settings(services: Services, path: Path, **changes: object) -> ShufflerSettings:
     fields = {
         "role": "relay",
         "state_directory": path,
@@ -43,14 +42,14 @@ def _relay_settings(services: Services, path: Path, **changes: object) -> Shuffl
 
 async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
     """The first relays the second's commitment to devices; only it may call the second."""
-    services, state = Services(tmp_path), tmp_path / "relay"
+    services = Services(tmp_path)
     await services.start_analyzer()
-    relay = await start(_relay_settings(services, state))
-    pinned = (state / "identity.pub").read_text()
-    await services.start_shuffler(relay=relay.address, relay_identity=pinned)
-    await services.start_user_agent(relay_identity=pinned)
-    key = bytes.fromhex((state / "relay.pub").read_text())
-    second = RelayDraft(name="second.example", key=key, noise=FLANKS)
+    await services.start_relay()
+    await services.start_shuffler()
+    await services.start_user_agent()
+    assert services.relay is not None
+    pinned, relay = services.published("relay", "identity.pub"), services.relay
+    second = RelayDraft(name="second.example", key=services.relay_key, noise=FLANKS)
     fields = chain() | {"relay": second, "domain_size": 6, "n_min": _USERS, "target_size": _USERS}
     signed = await services.publish(**fields)
     told = await contribute(services, signed, "Ada")
@@ -86,9 +85,7 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
             with pytest.raises(error, match=sentence):
                 await DeliveryClient(channel).begin_delivery(other, 1)
     await _check_senders(services, signed)
-    await relay.stop()
-    for party in (services.user_agent, services.shuffler, services.analyzer):
-        await party.stop()
+    await services.stop()
 
 
 async def _check_senders(services: Services, chained: SignedTask) -> None:
@@ -136,4 +133,4 @@ def test_settings_without_a_use_are_refused(
 ) -> None:
     """A relay takes no submissions."""
     with pytest.raises(SettingsError, match=sentence):
-        _relay_settings(shared_services, tmp_path, **changes)
+        _refused_settings(shared_services, tmp_path, **changes)
