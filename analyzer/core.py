@@ -15,11 +15,9 @@ from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store
 from analyzer.task_log import TaskLog
 from analyzer.witness_client import CheckingLink, WitnessLink
-from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.blocks import StagedBlocks
 from common.runtime.clock import Clock
 from common.runtime.parts.executor import Executor
-from common.task_digest import TaskDigest
 
 
 @dataclass(kw_only=True)
@@ -68,7 +66,6 @@ class AnalyzerCore:
             job=CountJob,
             check_kept=ledger.check_not_dropped,
             kept=quarantine.kept_batches,
-            record_staged=self.metrics.record_staged,
             identity=keys.identity,
             rng=self.rng,
             blocks=self.blocks,
@@ -85,10 +82,6 @@ class AnalyzerCore:
             metrics=self.metrics,
             most_refused_share=self.most_refused_share,
         )
-
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
-        """Commit to a whole batch, and start its release; see `Releases.finish_delivery`."""
-        return await self.releases.finish_delivery(digest)
 
     async def check(self) -> None:
         """

@@ -42,7 +42,6 @@ from common.errors import (
 from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import claimed
-from common.messages.inclusion_proof import BatchCommitment
 from common.messages.ledger_entry import Decision, DecisionEntry, LedgerEntry
 from common.messages.result import Result
 from common.receiving import delivery_table
@@ -119,6 +118,7 @@ class Releases:
     most_refused_share: float
 
     def __post_init__(self) -> None:
+        self.staging.on_staged = self._begin
         self._charging = asyncio.Lock()
         """Held from composing a cost until it is charged: no two releases spend the same budget."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
@@ -127,18 +127,9 @@ class Releases:
         self._all_measured = False
         """Whether `measure_budgets` has measured every population."""
 
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
-        """
-        Stage a batch with `Staging.finish`, and start its release.
-
-        Finishing a delivery again changes nothing. Raises the errors of `Staging.finish`.
-
-        Returns the signed commitment to the batch, the same every time.
-        """
-        manifest = await self.staging.finish(digest)
-        # Even if it was staged before: that earlier call may have been cancelled before this line.
-        self._start_release(manifest)
-        return await self.staging.commitment(digest)
+    def _begin(self, delivered: BatchManifest) -> None:
+        self.metrics.record_staged(delivered.task_digest)
+        self._start_release(delivered)
 
     async def resume(self) -> None:
         """Erase what a crash left, and resume the batches that an earlier run had staged."""

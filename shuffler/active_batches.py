@@ -30,7 +30,7 @@ from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.batch_states import FINAL_STATES, ClosingRule
-from shuffler.delivery_client import NextHop, ReceivingParty
+from shuffler.delivery_client import ReceivingParty
 from shuffler.storage.submission_store import BatchStore, StoredBatch
 
 _MAX_LOOKUPS: Final = 256
@@ -129,12 +129,13 @@ class ActiveBatches(Batches):
 
     store: BatchStore
     state: StateDirectory
-    analyzer: NextHop
-    identity: PublicIdentity
+    analyzer: ReceivingParty
     own_identity: PublicIdentity
     keys: KeyStore
     minimum_batch: int
     most_dummies: int
+    keep_seconds: float
+    """Seconds after its deadline at which an undelivered batch is dropped."""
     rng: np.random.Generator
     relay: ReceivingParty | None = None
     """The second shuffler of tasks with two."""
@@ -293,7 +294,7 @@ class ActiveBatches(Batches):
     async def checked(self, digest: TaskDigest) -> tuple[SignedTask, Task]:
         """Fetch a task, and check that this shuffler may take part in it; see `find_or_begin`."""
         signed = await self._fetch(digest)
-        task = await self._parse(Task.verified, signed, digest, self.identity)
+        task = await self._parse(Task.verified, signed, digest, self.analyzer.identity)
         if len(task.shufflers) <= self.hop:
             raise TaskError("the task has one shuffler; this one is the second of tasks with two")
         self.private_key(task)
@@ -319,7 +320,7 @@ class ActiveBatches(Batches):
     async def _fetch(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the analyzer, unverified; raise UnknownTaskError if it has none."""
         try:
-            return await self.analyzer.get_task(digest)
+            return await self.analyzer.client.get_task(digest)
         except PeerRefusalError as error:
             if error.status == UnknownTaskError.status:
                 raise UnknownTaskError("there is no task with this digest") from error

@@ -1,6 +1,7 @@
 """The shuffler without its servers, as deployed and tested: parts wired from ports."""
 
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,7 +25,10 @@ from shuffler.metrics import BatchMetrics
 from shuffler.refusals import RefusalCounts
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import SubmissionStore
+from shuffler.storage.submission_store import BatchStore, SubmissionStore
+
+B = TypeVar("B", bound=ActiveBatches)
+D = TypeVar("D", bound=Deliveries)
 
 
 @dataclass(kw_only=True)
@@ -57,58 +61,73 @@ class FrontEndCore:
         )
         self.log = LogRelay(self.get_log, self.clock)
 
-    @property
-    def analyzer_identity(self) -> PublicIdentity:
-        """The pinned identity of the analyzer whose tasks are collected."""
-        return PublicIdentity.from_hex(self.settings.analyzer_identity, "analyzer_identity")
-
 
 @dataclass(kw_only=True)
-class ShufflerCore(FrontEndCore):
-    """The parts of the process that also begins, moves and delivers batches."""
+class BatchCore:
+    """The parts that begin, move and deliver batches, in either shuffler of a task."""
 
     batches: ActiveBatches = field(init=False)
+    settings: ShufflerSettings
     state: StateDirectory
+    """Holds the keys of batches, and seeds."""
     keys: KeyStore
+    identity: SigningIdentity
     analyzer: NextHop
     relay: ReceivingParty | None = None
-    """The second shuffler of tasks with two."""
+    """The second shuffler of tasks with two, in the first."""
+    store: BatchStore
+    blocks: Blocks
     executor: Executor
     process_metrics: ProcessMetrics
+    clock: Clock
     rng: np.random.Generator
 
-    def __post_init__(self) -> None:
+    def begin(self, kind: type[B]) -> B:
+        """Return the batches, and watch their states."""
         settings = self.settings
-        self.batches = ActiveBatches(
+        pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
+        self.seeds = BatchSeeds(self.state, lasting=kind.hop > 0)
+        self.metrics = BatchMetrics(self.process_metrics)
+        self.store.observer = self.metrics.record_move
+        return kind(
             store=self.store,
             state=self.state,
-            analyzer=self.analyzer,
-            identity=self.analyzer_identity,
+            analyzer=ReceivingParty(name="analyzer", client=self.analyzer, identity=pinned),
             own_identity=self.identity.public_identity(),
             keys=self.keys,
             minimum_batch=settings.minimum_batch,
             most_dummies=settings.most_dummies,
+            keep_seconds=settings.schedule().retention,
             rng=self.rng,
             relay=self.relay,
         )
-        super().__post_init__()
-        self.metrics = BatchMetrics(self.process_metrics, self.refusals.of)
-        self.store.observer = self.metrics.record_move
-        self.deliveries = Deliveries(
+
+    def moving(self, kind: type[D], **own: Any) -> D:  # noqa: ANN401  # the kind's own fields
+        """Return what moves the batches to their final states."""
+        return kind(
             batches=self.batches,
-            store=self.store,
-            source=self.store.group_source(),
-            analyzer=ReceivingParty(
-                name="analyzer", client=self.analyzer, identity=self.analyzer_identity
-            ),
-            relay=self.relay,
-            seeds=BatchSeeds(self.state),
+            seeds=self.seeds,
             blocks=self.blocks,
             clock=self.clock,
             executor=self.executor,
-            inclusions=self.inclusions,
             metrics=self.metrics,
-            keep_seconds=settings.schedule().retention,
+            **own,
+        )
+
+
+@dataclass(kw_only=True)
+class ShufflerCore(FrontEndCore, BatchCore):
+    """The parts of the process that also begins, moves and delivers batches."""
+
+    batches: ActiveBatches = field(init=False)
+    store: SubmissionStore
+
+    def __post_init__(self) -> None:
+        self.batches = self.begin(ActiveBatches)
+        super().__post_init__()
+        self.metrics.refusals = self.refusals.of
+        self.deliveries = self.moving(
+            Deliveries, source=self.store.group_source(), inclusions=self.inclusions
         )
 
     async def resume(self) -> None:

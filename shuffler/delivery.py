@@ -48,7 +48,7 @@ from shuffler.inclusion import LEAVES, InclusionProofs, ProofJob, proof_folder
 from shuffler.metrics import BatchMetrics
 from shuffler.shuffle_job import PERMUTED, SCRATCH, ShuffleJob, bucket_count, shuffle
 from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.submission_store import BatchStore, GroupSource, StoredBatch
+from shuffler.storage.submission_store import GroupSource, StoredBatch
 
 _PERMUTED_STATES: Final = frozenset(
     {BatchState.PERMUTED, BatchState.SENT, BatchState.DELIVERED, BatchState.QUARANTINED}
@@ -67,27 +67,20 @@ front-ends store, new tasks, and a clock that was set."""
 class Deliveries:
     """Moves every batch of this shuffler to its final state."""
 
-    hop: ClassVar[int] = 0
-    """The shuffler's place among those of a task."""
     received: ClassVar[Collection[str]] = ()
     """Subfolders of a batch that arrived in blocks; empty if it arrived in the store."""
     batches: ActiveBatches
-    store: BatchStore
     source: GroupSource | None = None
     """Reads the store's submissions."""
-    analyzer: ReceivingParty
-    relay: ReceivingParty | None = None
-    """The second shuffler of tasks with two."""
     seeds: BatchSeeds
     blocks: Blocks
     clock: Clock
     executor: Executor
     inclusions: InclusionProofs
     metrics: BatchMetrics
-    keep_seconds: float = math.inf
-    """Seconds after its deadline at which an undelivered batch is dropped."""
 
     def __post_init__(self) -> None:
+        self.store = self.batches.store
         self._failures = logs.RepeatedFailures()
         self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}
@@ -225,7 +218,7 @@ class Deliveries:
 
     def _due_event(self, stored: StoredBatch, rule: ClosingRule) -> Event | None:
         now = self.clock.now()
-        if is_past_end(stored.state, rule, self.keep_seconds, now):
+        if is_past_end(stored.state, rule, self.batches.keep_seconds, now):
             return Event.DROP
         return due_event(stored.state, stored.n_users, rule, now)
 
@@ -256,11 +249,11 @@ class Deliveries:
 
     def receiver(self, task: Task) -> ReceivingParty:
         """Return the party that a task's batch is delivered to."""
-        if task.relay is None or self.hop:
-            return self.analyzer
-        if self.relay is None:
+        if task.relay is None or self.batches.hop:
+            return self.batches.analyzer
+        if self.batches.relay is None:
             raise SettingsError("the task has two shufflers; the setting relay is missing")
-        return self.relay
+        return self.batches.relay
 
     async def _deliver(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> Event:
         """
@@ -281,8 +274,8 @@ class Deliveries:
             n_dropped=stored.n_dropped,
         )
         fields = logs.batch_fields(batch.digest, batch.batch_id)
-        n_parts = bucket_count(batch.task, stored.n_users, self.hop)
-        size = batch.task.report_bytes_at(self.hop + 1)
+        n_parts = bucket_count(batch.task, stored.n_users, self.batches.hop)
+        size = batch.task.report_bytes_at(self.batches.hop + 1)
         blocks = SealedBlocks(self.blocks, batch.batch_id.hex(), batch.key)
         try:
             hashes = stored.part_hashes

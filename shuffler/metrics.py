@@ -64,14 +64,12 @@ _WAITING: Final = frozenset({BatchState.CLOSED, BatchState.PERMUTED, BatchState.
 class BatchMetrics:
     """Counts batches by state. No figure changes with a submission or the start of a batch."""
 
-    def __init__(
-        self, process_metrics: ProcessMetrics, refusals: Callable[[BatchId], Counter[Outcome]]
-    ) -> None:
-        """`refusals` counts the refused submissions of a batch."""
+    def __init__(self, process_metrics: ProcessMetrics) -> None:
         self._metrics = process_metrics.metrics
         self._now = process_metrics.now
         self._note = process_metrics.note_failure
-        self._refusals = refusals
+        self.refusals: Callable[[BatchId], Counter[Outcome]] = lambda _: Counter()
+        """Counts the refused submissions of a batch."""
         self._states: Counter[BatchState] = Counter()
         self._closed_at: dict[BatchId, float] = {}
         self._metrics.on_collect(self._measure_waiting)
@@ -109,7 +107,7 @@ class BatchMetrics:
             self._metrics.add("shuffledp_users_released_total", n_users)
         if before is BatchState.CLOSED or state is BatchState.EXPIRED:  # the number is final now
             self._metrics.add("shuffledp_users_collected_total", n_users)
-            refused = self._refusals(batch_id)
+            refused = self.refusals(batch_id)
             for outcome in COUNTED_REFUSALS:
                 cause = {"cause": outcome.value}
                 self._metrics.add("shuffledp_submissions_refused_total", refused[outcome], cause)

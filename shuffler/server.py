@@ -162,7 +162,7 @@ async def _serve_first(service: Service, core: RelayCore) -> None:
 
 
 async def _serve_devices(service: Service, core: ShufflerCore) -> None:
-    witness = WitnessServicer(core.state, core.analyzer_identity, "shuffler", service.clock)
+    witness = WitnessServicer(core.state, core.batches.analyzer.identity, "shuffler", service.clock)
     operator_token = OperatorToken(
         core.state.plain_secret("operator.token", OperatorToken.generate)
     )

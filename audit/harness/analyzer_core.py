@@ -128,6 +128,10 @@ class InProcessAnalyzer(AnalyzerCore):
         self.delivered += content
         await self.staging.receive(part, chunks_of([content]))
 
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Return the commitment, after which the batch is released."""
+        return await self.staging.finish_delivery(digest)
+
     async def settle(self) -> None:
         """Wait until no release is in progress."""
         async with asyncio.timeout(_TIMEOUT):

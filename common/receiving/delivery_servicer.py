@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import grpc
 
 from common.errors import ShuffleDpError
-from common.messages.inclusion_proof import BatchCommitment
 from common.receiving.receiver import Receiver
 from common.runtime import logs
 from common.runtime.access import CALLER_NAMES
@@ -31,9 +30,6 @@ class ReceivingCore(Protocol):
     @property
     def staging(self) -> Receiver[Any]:
         """Stages the batches."""
-
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
-        """Stage a whole batch, start to use it, and return the commitment; idempotent."""
 
 
 @dataclass
@@ -71,7 +67,7 @@ class DeliveryServicer:
         """Commit to the whole batch, and start to use it."""
         digest = digest_from_wire(request.task_digest)
         async with self._checked(digest):
-            commitment = await self.core.finish_delivery(digest)
+            commitment = await self.core.staging.finish_delivery(digest)
         return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(commitment))
 
     @asynccontextmanager

@@ -57,7 +57,7 @@ class Receiver(ABC, Generic[J]):
     check_kept: KeptCheck
     kept: Callable[[sqlite3.Connection], Collection[BatchId]]
     """Returns the batches whose blocks are kept: those that are neither used nor dropped."""
-    record_staged: Callable[[TaskDigest], None]
+    on_staged: Callable[[BatchManifest], None] = lambda _: None
     """Called once for each batch, when it is staged."""
     store: Database
     """Has the tables of `delivery_table`."""
@@ -74,7 +74,7 @@ class Receiver(ABC, Generic[J]):
         self._in_memory = asyncio.Semaphore(_PARTS_AT_ONCE)
         self._receiving: set[tuple[TaskDigest, int]] = set()
         """Parts that are being received."""
-        self._finishing = SharedCalls[TaskDigest, BatchManifest]()
+        self._finishing = SharedCalls[TaskDigest, None]()
         self._merged: dict[BatchId, int] = {}
         """Numbers of distinct reports of the batches that were merged in this run."""
 
@@ -175,9 +175,9 @@ class Receiver(ABC, Generic[J]):
         await asyncio.to_thread(blocks.put, name, memoryview(content), durable=True)
         await self.store.run(delivery_table.add_part, batch_id, part, self.check_kept)
 
-    async def finish(self, digest: TaskDigest) -> BatchManifest:
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """
-        Commit to a batch, all of whose parts have arrived, unless it is staged already.
+        Commit to a batch, all of whose parts have arrived, and start to use it. Idempotent.
 
         Concurrent calls share the work, which continues if a caller hangs up.
 
@@ -191,13 +191,16 @@ class Receiver(ABC, Generic[J]):
 
         Cost: 3 µs per report, on the executor.
         """
-        return await self._finishing.share(digest, partial(self._finish, digest))
+        await self._finishing.share(digest, partial(self._finish, digest))
+        query = "SELECT commitment FROM commitments WHERE task_digest = ?"
+        [(kept,)] = await self.store.fetch(query, digest)
+        return commitment_from_bytes(kept)
 
-    async def _finish(self, digest: TaskDigest) -> BatchManifest:
+    async def _finish(self, digest: TaskDigest) -> None:
         delivery = await self._begun(digest)
         manifest = delivery.manifest
         if delivery.staged:
-            return manifest
+            return
         n_arrived = len(delivery.arrived)
         if n_arrived != delivery.n_parts:
             raise WireError(f"{n_arrived} of {delivery.n_parts} parts of the batch have arrived")
@@ -212,10 +215,9 @@ class Receiver(ABC, Generic[J]):
             raise DamagedStorageError("a part of the batch is damaged: deliver it again") from error
         signed = commitment_to_wire(commitment).SerializeToString()
         await self.store.run(delivery_table.finish_delivery, digest, signed, self.check_kept)
-        self.record_staged(digest)
+        self.on_staged(manifest)
         fields = logs.batch_fields(digest, manifest.batch_id)
         logs.event("batch staged", {**fields, "n_users": manifest.n_users})
-        return manifest
 
     async def _commit(self, delivery: Delivery) -> BatchCommitment:
         """Sign the root over all reports that arrived."""
@@ -231,12 +233,6 @@ class Receiver(ABC, Generic[J]):
             Tree(n_distinct, b"".join(roots)),
             job.salt,
         )
-
-    async def commitment(self, digest: TaskDigest) -> BatchCommitment:
-        """Return the commitment to a task's staged batch."""
-        query = "SELECT commitment FROM commitments WHERE task_digest = ?"
-        [(kept,)] = await self.store.fetch(query, digest)
-        return commitment_from_bytes(kept)
 
     async def merged(self, manifest: BatchManifest) -> tuple[J, int]:
         """

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from common.crypto.signing import KeyUse, SignedTask
 from common.errors import ConflictError, DamagedStorageError, WireError
-from common.limits import MAX_UNIX_TIME, MAX_USERS
+from common.limits import MAX_UNIX_TIME
 from common.messages.batch import BatchManifest, chain_batch_id
 from common.receiving import delivery_table
 from common.receiving.receiver import Receiver, check_numbers
@@ -33,8 +33,6 @@ class RelayBatches(ActiveBatches):
     """The batches of a relay, which begin with their delivery; see ActiveBatches."""
 
     store: RelayStore
-    keep_seconds: float
-    """Seconds after its task's deadline at which a batch expires that has not arrived in full."""
     hop: ClassVar[int] = HOP
     use: ClassVar[KeyUse] = KeyUse.LAYERS
 
@@ -52,13 +50,13 @@ class RelayBatches(ActiveBatches):
 
     def _closing_rule(self, task: Task) -> ClosingRule:
         """
-        Let a delivery expire that is not complete at the end date.
+        Close a batch as soon as it is staged, or let it expire `keep_seconds` after the deadline.
 
         So a batch that is dropped `keep_seconds` later was committed to for at least that long: a
         first shuffler that has erased its copy loses it to no other operator's dates.
         """
         end = min(task.deadline + self.keep_seconds, MAX_UNIX_TIME)
-        return ClosingRule(n_min=MAX_USERS, target_size=MAX_USERS, deadline=int(end))
+        return ClosingRule(n_min=1, target_size=1, deadline=int(end))
 
 
 @dataclass(kw_only=True)
@@ -101,7 +99,6 @@ class Layers(Receiver[LayerJob]):
 class RelayDeliveries(Deliveries):
     """Moves every batch of a relay to its final state."""
 
-    hop: ClassVar[int] = HOP
     received: ClassVar[Collection[str]] = RECEIVED
     layers: Layers
 

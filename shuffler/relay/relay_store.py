@@ -34,27 +34,19 @@ CREATE TABLE IF NOT EXISTS tasks (
 """
     + delivery_table.schema(
         "tasks",
-        "state TEXT NOT NULL DEFAULT 'closed', n_sent INTEGER NOT NULL DEFAULT 0, "
+        "state TEXT NOT NULL DEFAULT 'collecting', n_permuted INTEGER NOT NULL DEFAULT 0, "
         "n_lost INTEGER NOT NULL DEFAULT 0, shuffle_seconds REAL NOT NULL DEFAULT 0, "
         "part_hashes BLOB NOT NULL DEFAULT x''",
     )
     + delivery_table.BY_LENGTH
-    + delivery_table.DROPPED
-    # A batch is closed when it is staged, in the transaction that stores its commitment.
-    + """
-CREATE VIEW relayed AS SELECT
-    batch_id, task_digest, task, signature,
-    CASE WHEN staged OR state != 'closed' THEN state ELSE 'collecting' END AS state,
-    staged * n_users AS n_users, n_sent, by_length, shuffle_seconds, n_lost, part_hashes
-FROM batches JOIN tasks USING (task_digest);
-""",
+    + delivery_table.DROPPED,
 )
 _FINAL: Final = ", ".join(f"'{state.value}'" for state in FINAL_STATES)
 
 
 def check_kept(connection: sqlite3.Connection, digest: TaskDigest) -> None:
     """Raise ConflictError if the batch of a task has ended."""
-    query = f"SELECT state FROM relayed WHERE task_digest = ? AND state IN ({_FINAL})"  # noqa: S608
+    query = f"SELECT state FROM batches WHERE task_digest = ? AND state IN ({_FINAL})"  # noqa: S608
     ended = connection.execute(query, (digest,)).fetchone()
     if ended is not None:
         raise ConflictError(f"the task's batch is {ended[0]} at this relay: no other is accepted")
@@ -62,7 +54,7 @@ def check_kept(connection: sqlite3.Connection, digest: TaskDigest) -> None:
 
 def kept(connection: sqlite3.Connection) -> Collection[BatchId]:
     """Return the batches that have not ended."""
-    query = f"SELECT batch_id FROM relayed WHERE state NOT IN ({_FINAL})"  # noqa: S608
+    query = f"SELECT batch_id FROM batches WHERE state NOT IN ({_FINAL})"  # noqa: S608
     return {BatchId(batch_id) for (batch_id,) in connection.execute(query)}
 
 
@@ -70,10 +62,12 @@ class RelayStore(BatchStore):
     """The relay's database; see BatchStore."""
 
     BATCHES = (
-        "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_sent, "
-        "by_length, shuffle_seconds, n_lost, part_hashes FROM relayed"
+        "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), staged * n_users, "
+        "n_permuted, by_length, shuffle_seconds, n_lost, part_hashes "
+        "FROM batches JOIN tasks USING (task_digest)"
     )
-    STATES = "SELECT batch_id, CAST(state AS BLOB) FROM relayed"
+    """A batch has its users, and closes, once it is staged."""
+    STATES = "SELECT batch_id, CAST(state AS BLOB) FROM batches"
 
     def __init__(self, path: Path, blocks: Blocks) -> None:
         self.database = Database(path, Schema(steps=_STEPS))
@@ -91,11 +85,6 @@ class RelayStore(BatchStore):
         row = (signed.digest(), signed.task_bytes, signed.signature)
         await self.database.fetch("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?)", *row)
 
-    async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:  # noqa: ARG002  # the sender's id
-        """Return the batch of a task, once its delivery has begun."""
-        await self.keep_task(signed)
-        return await self.get(signed.digest())
-
     async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
         return await self.database.run(_set_state, batch, state)
 
@@ -106,15 +95,12 @@ class RelayStore(BatchStore):
 
 
 def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
-    query = "SELECT n_users FROM relayed WHERE batch_id = ? AND state = ?"
-    found = connection.execute(query, (batch.batch_id, batch.state.value)).fetchone()
-    n_users = batch.check_moved(found, state)
-    connection.execute(
-        "UPDATE batches SET state = ?, n_sent = ?, n_lost = ?, shuffle_seconds = ?, "
-        "part_hashes = ? WHERE batch_id = ?",
+    changed = connection.execute(
+        "UPDATE batches SET state = ?, n_permuted = ?, n_lost = ?, shuffle_seconds = ?, "
+        "part_hashes = ? WHERE batch_id = ? AND state = ? RETURNING staged * n_users",
         (
             *(state.value, batch.n_reports, batch.n_dropped, batch.shuffle_seconds),
-            *(batch.part_hashes, batch.batch_id),
+            *(batch.part_hashes, batch.batch_id, batch.state.value),
         ),
-    )
-    return n_users
+    ).fetchone()
+    return batch.check_moved(changed, state)

@@ -140,9 +140,9 @@ class BatchStore(ABC):
         self.changed = asyncio.Event()
         """Set when this process has stored submissions or the state of a batch."""
 
-    @abstractmethod
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        """Begin the batch of a task, or return the existing one."""
+        """Begin the batch of a task, or return it. A relay's begins with its delivery instead."""
+        raise NotImplementedError
 
     async def get(self, digest: TaskDigest) -> StoredBatch:
         """

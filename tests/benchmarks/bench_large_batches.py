@@ -28,7 +28,6 @@ from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState,
 from common.messages.submission import Outcome
 from common.receiving.receiver import Receiver
 from common.task.task import SUBMISSION_ID_BYTES
-from shuffler.relay.relay_core import RelayCore
 from shuffler.storage.group import Arrival, form_group
 from tests.benchmarks.conftest import Best, Line
 from tests.support.analyzer_core import AnalyzerCore
@@ -201,7 +200,7 @@ async def _relay(n_users: int, folder: Path) -> dict[str, float]:
     )
     receiving = _receive(relay.staging, manifest, size, lambda count: rng.bytes(count * size))
     received = await _seconds(receiving)
-    staged = await _seconds(RelayCore.finish_delivery(relay, digest))
+    staged = await _seconds(relay.staging.finish_delivery(digest))
     stage_peak = _peak_mib()
     delivered = await _seconds(relay.deliveries.advance())
     assert await relay.state_of() is BatchState.ERASED
@@ -237,7 +236,7 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
 
     async def deliver() -> None:
         await _receive(analyzer.staging, manifest, size, sealed)
-        await analyzer.releases.finish_delivery(signed.digest())
+        await analyzer.staging.finish_delivery(signed.digest())
 
     manifest = BatchManifest(
         task_digest=signed.digest(),

@@ -98,7 +98,7 @@ class _Delivery:
                 continue
 
     async def _try_to_deliver(self) -> BatchCommitment:
-        staging, releases = self.analyzer.staging, self.analyzer.releases
+        staging = self.analyzer.staging
         call = self.around.network.call
         lives = (self._shuffler, self.analyzer.life)
         arrived, staged = await call(
@@ -108,7 +108,7 @@ class _Delivery:
             if not staged and number not in arrived:
                 header = part_header(self.signed.digest(), number, reports)
                 await call(*lives, "part", partial(self._send_part, header, reports))
-        return await call(*lives, "finish", lambda: releases.finish_delivery(self.signed.digest()))
+        return await call(*lives, "finish", lambda: staging.finish_delivery(self.signed.digest()))
 
     async def _send_part(self, header: BatchPart, reports: list[bytes]) -> None:
         await self.analyzer.staging.receive(header, chunks_of(reports))

@@ -13,6 +13,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.task.draft import TaskDraft
 from common.task.task import Task
+from common.task_digest import TaskDigest
 from tests.support.tasks import draft
 
 BATCH: Final = BatchId(b"b" * 16)
@@ -51,7 +52,13 @@ class AnalyzerCore(InProcessAnalyzer):
     async def stage(self, manifest: BatchManifest, signed: SignedTask | None = None) -> None:
         """Stage a batch without starting its release."""
         await self.receive(manifest, self.sealed(manifest.n_users, signed))
-        await self.staging.finish(manifest.task_digest)
+        await self.finish_unreleased(manifest.task_digest)
+
+    async def finish_unreleased(self, digest: TaskDigest) -> None:
+        """Finish a delivery without starting the batch's release."""
+        start, self.staging.on_staged = self.staging.on_staged, lambda _: None
+        await self.staging.finish_delivery(digest)
+        self.staging.on_staged = start
 
     async def deliver(self, users: int, sealed: list[bytes]) -> None:
         """Deliver the reports of the current task's batch, and wait for the release."""

@@ -120,7 +120,7 @@ class Relay(RelayCore):
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """Return the commitment, after which the batch is permuted."""
         with _Refusals():
-            return await super().finish_delivery(digest)
+            return await self.staging.finish_delivery(digest)
 
     # --- a first shuffler of one's own
 
@@ -134,7 +134,7 @@ class Relay(RelayCore):
             if not staged and number not in arrived:
                 header = part_header(sent.task_digest, number, reports)
                 await self.staging.receive(header, chunks_of(reports))
-        return await RelayCore.finish_delivery(self, sent.task_digest)
+        return await self.staging.finish_delivery(sent.task_digest)
 
 
 class _Refusals:

@@ -166,12 +166,12 @@ async def test_parts_arrive_in_any_order_and_once(analyzer: AnalyzerCore) -> Non
     await analyzer.restart()
     assert ([0, 3, 5], False) == await analyzer.staging.begin(analyzer.manifest(50), 7)
     with pytest.raises(WireError, match="3 of 7 parts of the batch have arrived"):
-        await analyzer.releases.finish_delivery(digest)
+        await analyzer.staging.finish_delivery(digest)
     other = part_header(digest, 3, parts[4])
     with pytest.raises(ConflictError, match="another part 3"):
         await analyzer.staging.receive(other, chunks_of(parts[4]))
     await asyncio.gather(*map(deliver, (6, 5, 4, 3, 2, 1)))
-    commitment = await analyzer.releases.finish_delivery(digest)
+    commitment = await analyzer.staging.finish_delivery(digest)
     assert ([*range(7)], True) == await analyzer.staging.begin(analyzer.manifest(50), 7)
     await analyzer.settle()
 
@@ -245,7 +245,7 @@ async def test_an_incomplete_delivery_is_replaced(analyzer: AnalyzerCore) -> Non
     sealed = analyzer.sealed(50)
     await analyzer.receive(analyzer.manifest(50), sealed)
     assert first.batch_id.hex() not in _names(analyzer)
-    commitment = await analyzer.releases.finish_delivery(digest)
+    commitment = await analyzer.staging.finish_delivery(digest)
     await analyzer.settle()
 
     assert (BATCH, 100) == (commitment.batch_id, commitment.n_leaves)
@@ -262,11 +262,11 @@ async def test_calls_that_finish_a_delivery_share_the_work(analyzer: AnalyzerCor
     digest = analyzer.signed.digest()
     await analyzer.receive(analyzer.manifest(50), analyzer.sealed(50))
     hung_up, *calls = [
-        asyncio.create_task(analyzer.releases.finish_delivery(digest)) for _ in range(4)
+        asyncio.create_task(analyzer.staging.finish_delivery(digest)) for _ in range(4)
     ]
     await asyncio.sleep(0)
     hung_up.cancel()
-    answers = await asyncio.gather(*calls, analyzer.releases.finish_delivery(digest))
+    answers = await asyncio.gather(*calls, analyzer.staging.finish_delivery(digest))
     await analyzer.settle()
 
     assert 1 == len(set(answers))
@@ -301,7 +301,7 @@ async def _stage(analyzer: AnalyzerCore) -> Path:
     """Stage a batch of 5 parts, and stop before it is released; return its folder of blocks."""
     manifest = analyzer.manifest(_USERS)
     await analyzer.receive(manifest, analyzer.sealed(_USERS), 5)
-    await analyzer.staging.finish(manifest.task_digest)
+    await analyzer.finish_unreleased(manifest.task_digest)
     return analyzer.path / "blocks" / BATCH.hex()
 
 
@@ -359,7 +359,7 @@ async def test_blocks_that_were_computed_are_computed_again_if_they_are_damaged(
     folder = await _stage(analyzer)
     [merged] = (folder / "merged").iterdir()
     merged.unlink()
-    await analyzer.releases.finish_delivery(analyzer.signed.digest())
+    await analyzer.releases.resume()
     await analyzer.settle()
     assert _USERS == (await analyzer.result()).n_users
 
@@ -378,7 +378,7 @@ async def test_parts_damaged_before_they_are_staged_are_delivered_again(
     await analyzer.receive(manifest, sealed)
     (analyzer.path / "blocks" / BATCH.hex() / "arrived" / "1").write_bytes(b"")
     with pytest.raises(DamagedStorageError, match="deliver it again"):
-        await analyzer.releases.finish_delivery(manifest.task_digest)
+        await analyzer.staging.finish_delivery(manifest.task_digest)
     assert ([], False) == await analyzer.staging.begin(manifest, 2)
     await analyzer.deliver_parts(manifest, sealed)
     await analyzer.settle()
@@ -401,7 +401,7 @@ async def test_a_worker_that_mounts_other_blocks_does_not_make_a_batch_unusable(
         await analyzer.deliver_parts(analyzer.manifest(5), sealed)
     monkeypatch.undo()
     assert ([0, 1], False) == await analyzer.staging.begin(analyzer.manifest(5), 2)
-    await analyzer.releases.finish_delivery(analyzer.signed.digest())
+    await analyzer.staging.finish_delivery(analyzer.signed.digest())
     await analyzer.settle()
 
     assert 5 == (await analyzer.result()).n_users

@@ -38,18 +38,22 @@ async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None
         await shuffler.collection.submit(TaskDigest(bytes(32)), b"")
 
     forged = SigningIdentity.generate().sign(CASE.task.to_bytes())
-    shuffler.batches.analyzer = MemoryAnalyzer(forged)
+    shuffler.batches.analyzer = dataclasses.replace(
+        shuffler.batches.analyzer, client=MemoryAnalyzer(forged)
+    )
     with pytest.raises(ProofError):
         await shuffler.collection.fetch_task(DIGEST)
 
     other = CASE.identity.sign(dataclasses.replace(CASE.task, nonce=bytes(32)).to_bytes())
     wrong = MemoryAnalyzer(CASE.signed)
     wrong.get_task = lambda _: asyncio.sleep(0, other)  # type: ignore[method-assign, assignment]
-    shuffler.batches.analyzer = wrong
+    shuffler.batches.analyzer = dataclasses.replace(shuffler.batches.analyzer, client=wrong)
     with pytest.raises(ProofError, match="not the requested task"):
         await shuffler.collection.fetch_task(DIGEST)
 
-    shuffler.batches.analyzer = MemoryAnalyzer(CASE.signed)
+    shuffler.batches.analyzer = dataclasses.replace(
+        shuffler.batches.analyzer, client=MemoryAnalyzer(CASE.signed)
+    )
     elsewhere = StateDirectory.open(shuffler.path / "elsewhere")
     shuffler.batches.keys = store_holding(elsewhere, HpkePrivateKey.generate())
     with pytest.raises(UnknownKeyError, match=r"shuffler_key, [0-9a-f]{16}, is not a key of"):

@@ -75,7 +75,7 @@ async def test_a_batch_that_cannot_be_delivered_is_dropped(
     if restarted:
         shuffler.analyzer.reachable = False
         await shuffler.restart()
-    shuffler.clock.seconds = CASE.task.deadline + shuffler.deliveries.keep_seconds - 1
+    shuffler.clock.seconds = CASE.task.deadline + shuffler.batches.keep_seconds - 1
     if not (restarted and kept is BatchState.CLOSED):  # else it is permuted now
         await shuffler.advance()
         assert kept is await shuffler.batch_state()
@@ -165,7 +165,7 @@ async def test_a_batch_that_cannot_be_resumed_is_dropped(
     if by_command:
         await shuffler.collection.drop(digest)
     else:
-        shuffler.clock.seconds = CASE.task.deadline + shuffler.deliveries.keep_seconds
+        shuffler.clock.seconds = CASE.task.deadline + shuffler.batches.keep_seconds
     for _ in range(2):
         await shuffler.deliveries.end_unresumed()
 

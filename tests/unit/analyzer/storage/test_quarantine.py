@@ -135,7 +135,7 @@ async def test_a_decided_release_is_resumed_after_a_restart(core: AnalyzerCore) 
 async def test_a_decision_in_the_middle_of_an_earlier_look_is_not_overlooked(
     core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A delivery that is finished again looks for a staged batch, and finds none yet."""
+    """It looks for a staged batch, and finds none yet."""
     digest, staged = core.signed.digest(), core.store.staged
 
     async def decided_meanwhile() -> list[BatchManifest]:
@@ -145,7 +145,7 @@ async def test_a_decision_in_the_middle_of_an_earlier_look_is_not_overlooked(
         return found
 
     monkeypatch.setattr(core.store, "staged", decided_meanwhile)
-    await core.releases.finish_delivery(digest)
+    core.releases._start_release(core.manifest(_USERS))
     await core.settle()
 
     assert _USERS == (await core.result()).n_users
@@ -349,7 +349,7 @@ async def test_a_batch_that_is_dropped_meanwhile_stays_dropped(
     with pytest.raises(error) if error else nullcontext():
         await core.staging.begin(core.manifest(_USERS), 1)
         await core.staging.receive(part_header(digest, 0, sealed), chunks())
-        await core.releases.finish_delivery(digest)
+        await core.staging.finish_delivery(digest)
     await core.settle()
 
     assert TaskState.UNUSABLE is await _state(core)

@@ -41,7 +41,6 @@ from common.task.task import Task
 from common.wire.jobs import job_from_wire, job_to_wire
 from shuffler.delivery_client import ReceivingParty
 from shuffler.relay.layer_jobs import RelayJob
-from shuffler.relay.relay_core import RelayCore
 from shuffler.server import publish_keys
 from shuffler.settings import ShufflerSettings
 from tests.support.analyzers import MemoryAnalyzer
@@ -255,7 +254,7 @@ async def test_a_delivery_whose_announcement_is_hung_up_is_moved(
     for part, reports in enumerate(parts_of(layers, 2)):
         header = part_header(_DIGEST, part, reports)
         await quiet.staging.receive(header, chunks_of(reports))
-    await RelayCore.finish_delivery(quiet, _DIGEST)
+    await quiet.staging.finish_delivery(_DIGEST)
     await quiet.deliveries.advance()
 
     assert 1 == len(quiet.analyzer.delivered)
@@ -467,7 +466,7 @@ async def test_parts_arrive_in_any_order_and_twice(quiet: Relay, layers: list[by
         header = part_header(_DIGEST, number, parts[number])
         await quiet.staging.receive(header, chunks_of(parts[number]))
     with pytest.raises(WireError, match="2 of 3 parts"):
-        await RelayCore.finish_delivery(quiet, _DIGEST)
+        await quiet.staging.finish_delivery(_DIGEST)
     await quiet.deliveries.advance()
     assert [] == quiet.state.names("seed-*")  # nothing is drawn before the commitment
     await quiet.restart()
@@ -508,7 +507,7 @@ async def test_a_shuffler_drops_at_its_end_what_its_relay_does_not_take(
         await shuffler.advance()
         assert state is await shuffler.batch_state()
         shuffler.clock.seconds = _TASK.deadline + 31 * DAY
-        shuffler.deliveries.keep_seconds = 30 * DAY
+        shuffler.batches.keep_seconds = 30 * DAY
         shuffler.deliveries._not_before.clear()
         await shuffler.advance()
         assert BatchState.DROPPED is await shuffler.batch_state()
