@@ -97,7 +97,7 @@ def refuse_excess_padding(counts: BatchCounts, task: Task, batch: BatchManifest)
     Refuse as malformed the null reports beyond what the batch's users can send.
 
     Each user sends at least their own reports and the task's fixed dummies, and pads to the next of
-    the task's lengths, or fills rooms without a cluster. What a relay dropped is refused too.
+    the task's lengths, or fills rooms without a cluster. What a relay discarded is refused too.
     """
     fixed, n_users = task.own_reports + task.dummies.certain, batch.n_users
     room = min(batch.n_reports - n_users * fixed, n_users * task.dummies.most_padding)
@@ -106,8 +106,8 @@ def refuse_excess_padding(counts: BatchCounts, task: Task, batch: BatchManifest)
         **counts.refused,
         "malformed": counts.refused["malformed"] + excess,
     }
-    if batch.n_dropped:
-        refused["dropped"] = batch.n_dropped
+    if batch.n_discarded:
+        refused["discarded"] = batch.n_discarded
     return replace(counts, null=counts.null - excess, refused=refused)
 
 

@@ -76,8 +76,8 @@ class Staging(Receiver[CountJob]):
             raise WireError(
                 f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
             )
-        if manifest.n_dropped and not task.relay:
-            raise WireError(f"{manifest.n_dropped} reports were dropped; the task has no relay")
+        if manifest.n_discarded and not task.relay:
+            raise WireError(f"{manifest.n_discarded} reports were discarded; the task has no relay")
         check_numbers(manifest, task, task.shuffler)
 
     async def admit(self, manifest: BatchManifest, task: Task) -> None:

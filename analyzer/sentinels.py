@@ -177,7 +177,7 @@ def without_sentinels(
     delivered: BatchManifest, matches: SentinelMatches, task: Task
 ) -> BatchManifest:
     """
-    Return the manifest of a delivered batch without its sentinels; dropped reports count.
+    Return the manifest of a delivered batch without its sentinels; discarded reports count.
 
     Raises UnusableBatchError if fewer than n_min users remain.
     """
@@ -190,7 +190,7 @@ def without_sentinels(
             f"least {task.n_min} users"
         )
     # Further copies are not subtracted: they are refused as repeats, like those of any report.
-    n_reports = delivered.n_reports + delivered.n_dropped - len(matches.positions)
+    n_reports = delivered.n_reports + delivered.n_discarded - len(matches.positions)
     lengths = Counter(len(sentinel.leaves) for sentinel in counted)
     by_length = tuple(
         max(0, number - lengths[length])

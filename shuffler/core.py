@@ -1,7 +1,7 @@
 """The shuffler without its servers, as deployed and tested: parts wired from ports."""
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from shuffler.refusals import RefusalCounts
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import BatchStore, SubmissionStore
-
-B = TypeVar("B", bound=ActiveBatches)
-D = TypeVar("D", bound=Deliveries)
 
 
 @dataclass(kw_only=True)
@@ -82,37 +79,34 @@ class BatchCore:
     clock: Clock
     rng: np.random.Generator
 
-    def begin(self, kind: type[B]) -> B:
-        """Return the batches, and watch their states."""
+    def for_batches(self) -> dict[str, Any]:
+        """Return the fields of ActiveBatches."""
         settings = self.settings
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-        self.seeds = BatchSeeds(self.state, lasting=kind.hop > 0)
+        return {
+            "store": self.store,
+            "state": self.state,
+            "analyzer": ReceivingParty(name="analyzer", client=self.analyzer, identity=pinned),
+            "own_identity": self.identity.public_identity(),
+            "keys": self.keys,
+            "minimum_batch": settings.minimum_batch,
+            "most_dummies": settings.most_dummies,
+            "keep_seconds": settings.schedule().retention,
+            "rng": self.rng,
+            "relay": self.relay,
+        }
+
+    def for_deliveries(self) -> dict[str, Any]:
+        """Return the fields of all Deliveries, once there are batches; watch their states."""
         self.metrics = BatchMetrics(self.process_metrics)
         self.store.observer = self.metrics.record_move
-        return kind(
-            store=self.store,
-            state=self.state,
-            analyzer=ReceivingParty(name="analyzer", client=self.analyzer, identity=pinned),
-            own_identity=self.identity.public_identity(),
-            keys=self.keys,
-            minimum_batch=settings.minimum_batch,
-            most_dummies=settings.most_dummies,
-            keep_seconds=settings.schedule().retention,
-            rng=self.rng,
-            relay=self.relay,
-        )
-
-    def moving(self, kind: type[D], **own: Any) -> D:  # noqa: ANN401  # the kind's own fields
-        """Return what moves the batches to their final states."""
-        return kind(
-            batches=self.batches,
-            seeds=self.seeds,
-            blocks=self.blocks,
-            clock=self.clock,
-            executor=self.executor,
-            metrics=self.metrics,
-            **own,
-        )
+        return {
+            "batches": self.batches,
+            "blocks": self.blocks,
+            "clock": self.clock,
+            "executor": self.executor,
+            "metrics": self.metrics,
+        }
 
 
 @dataclass(kw_only=True)
@@ -123,12 +117,15 @@ class ShufflerCore(FrontEndCore, BatchCore):
     store: SubmissionStore
 
     def __post_init__(self) -> None:
-        self.batches = self.begin(ActiveBatches)
+        self.batches = ActiveBatches(**self.for_batches())
         super().__post_init__()
-        self.metrics.refusals = self.refusals.of
-        self.deliveries = self.moving(
-            Deliveries, source=self.store.group_source(), inclusions=self.inclusions
+        self.deliveries = Deliveries(
+            **self.for_deliveries(),
+            source=self.store.group_source(),
+            seeds=BatchSeeds(self.state),
+            inclusions=self.inclusions,
         )
+        self.metrics.refusals = self.refusals.of
 
     async def resume(self) -> None:
         """Resume the work of an earlier run; see `Deliveries.resume`."""

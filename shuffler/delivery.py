@@ -271,7 +271,7 @@ class Deliveries:
             n_users=stored.n_users,
             n_reports=stored.n_reports,
             by_length=stored.by_length,
-            n_dropped=stored.n_dropped,
+            n_discarded=stored.n_discarded,
         )
         fields = logs.batch_fields(batch.digest, batch.batch_id)
         n_parts = bucket_count(batch.task, stored.n_users, self.batches.hop)

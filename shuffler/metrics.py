@@ -42,9 +42,9 @@ METRICS: Final = (
         {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
     ),
     MetricRow(
-        "shuffledp_layers_dropped_total",
-        "Reports that a relay dropped, counted when their batch is permuted.",
-        {"cause": ("unreadable", "repeated")},
+        "shuffledp_layers_discarded_total",
+        "Layers that a relay discarded, as they do not open or repeat others, counted when their "
+        "batch is permuted.",
     ),
     MetricRow(
         "shuffledp_store_connected",
@@ -112,10 +112,9 @@ class BatchMetrics:
                 cause = {"cause": outcome.value}
                 self._metrics.add("shuffledp_submissions_refused_total", refused[outcome], cause)
 
-    def record_dropped(self, **dropped: int) -> None:
-        """Record the layers that a relay dropped, by cause."""
-        for cause, number in dropped.items():
-            self._metrics.add("shuffledp_layers_dropped_total", number, {"cause": cause})
+    def record_discarded(self, n_discarded: int) -> None:
+        """Record the layers that a relay discarded."""
+        self._metrics.add("shuffledp_layers_discarded_total", n_discarded)
 
     def record_attempt(self, stuck: int, error: Exception | None = None) -> None:
         """Record an attempt to move a batch, any error, and the number of `stuck` batches."""

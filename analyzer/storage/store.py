@@ -36,7 +36,7 @@ class Store(Database):
         decisions = ledger.DECISIONS + quarantine.QUARANTINED
         waived = ledger.WAIVED + ledger.DECIDED_TWICE
         added = (delivery_table.BY_LENGTH, decisions, log_table.SCHEMA, waived)
-        steps = (_TABLES, *added, delivery_table.DROPPED)
+        steps = (_TABLES, *added, delivery_table.DISCARDED)
         # Version 4 would take a ledger with waived checks for a broken one.
         super().__init__(path, Schema(steps=steps, readable_from=5))
 

@@ -81,8 +81,8 @@ class BatchManifest:
     batch_id: Annotated[BatchId, partial(parse_fixed, length=BATCH_ID_BYTES)]
     n_users: UserCount
     n_reports: int
-    n_dropped: UserCount = 0
-    """Number of layers that the relay dropped: they did not open, or were repeats."""
+    n_discarded: UserCount = 0
+    """Number of layers that the relay discarded: they did not open, or were repeats."""
     by_length: tuple[int, ...] = ()
     """Number of submissions of each of the task's lengths, ascending by length; may be empty if all
     submissions have one length."""

@@ -324,7 +324,7 @@ class FoundValues:
 Estimate = Histogram | Means | KeyValues | BitTable | FoundValues
 
 
-RefusalCause = Literal["repeated", "unreadable", "malformed", "dropped"]
+RefusalCause = Literal["repeated", "unreadable", "malformed", "discarded"]
 """Reasons to refuse a report: its ciphertext is a repeat or does not open, its content is not an
 output of the task's mechanism, or a relay found its layer to be a repeat or not to open."""
 

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS commitments (
 ) WITHOUT ROWID;
 """
 BY_LENGTH: Final = "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';"
-DROPPED: Final = "ALTER TABLE batches ADD COLUMN n_dropped INTEGER NOT NULL DEFAULT 0;"
+DISCARDED: Final = "ALTER TABLE batches ADD COLUMN n_discarded INTEGER NOT NULL DEFAULT 0;"
 
 
 def schema(tasks: str, columns: str) -> str:
@@ -57,18 +57,18 @@ class Delivery:
 
 KeptCheck = Callable[[sqlite3.Connection, TaskDigest], None]
 """Raises ConflictError if a task's batch was dropped; called before each change of a delivery."""
-MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, n_dropped, by_length"
+MANIFEST: Final = "task_digest, batch_id, n_users, n_reports, n_discarded, by_length"
 
 
 def manifest_of(row: Sequence[Any]) -> BatchManifest:
     """Return the manifest in the columns `MANIFEST` of a row."""
-    digest, batch_id, n_users, n_reports, n_dropped, by_length = row
+    digest, batch_id, n_users, n_reports, n_discarded, by_length = row
     return BatchManifest(
         task_digest=TaskDigest(digest),
         batch_id=BatchId(batch_id),
         n_users=n_users,
         n_reports=n_reports,
-        n_dropped=n_dropped,
+        n_discarded=n_discarded,
         by_length=numbers_from_text(by_length),
     )
 

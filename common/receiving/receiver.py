@@ -351,12 +351,12 @@ def check_numbers(manifest: BatchManifest, task: Task, sender: ShufflerSpec) -> 
         raise WireError(f"{sum(by_length)} submissions of {manifest.n_users} users are announced")
     sent = sum(map(operator.mul, task.lengths, by_length))
     minimum, maximum = sender.batch_reports(sent, task.domain_size)
-    arrived = manifest.n_reports + manifest.n_dropped
+    arrived = manifest.n_reports + manifest.n_discarded
     if not minimum <= arrived <= maximum:
         allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
-        dropped = f", {manifest.n_dropped} of them dropped" * bool(manifest.n_dropped)
+        discarded = f", {manifest.n_discarded} of them discarded" * bool(manifest.n_discarded)
         raise WireError(
-            f"{arrived} reports are announced{dropped}; a batch of {manifest.n_users} users "
+            f"{arrived} reports are announced{discarded}; a batch of {manifest.n_users} users "
             f"must have {allowed}"
         )
 

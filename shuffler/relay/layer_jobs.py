@@ -42,11 +42,11 @@ class LayerJob(ReceivedJob):
         """Number of parts in which layers are opened: each of some slices."""
         return min(self.n_slices, _MAX_OPENINGS)
 
-    def open(self, number: int) -> tuple[int, int]:
+    def open(self, number: int) -> int:
         """
         Open the layers of some slices, and split the reports inside into parts.
 
-        Returns the numbers of layers that do not open, and of repeated reports, both dropped. Cost:
+        Returns the number of discarded layers: those that do not open, and repeated reports. Cost:
         one X25519 operation per layer, and one of ML-KEM in the hybrid suite; 3 µs per report.
         """
         task, rows = cached_task(self.task_bytes), []
@@ -63,7 +63,7 @@ class LayerJob(ReceivedJob):
             n_layers += len(layers)
         together = np.vstack(rows)
         splitting = replace(self, n_ranges=self.n_opened_parts)
-        return n_layers - len(together), splitting.split_rows(together, OPENED, number)
+        return n_layers - len(together) + splitting.split_rows(together, OPENED, number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

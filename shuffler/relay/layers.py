@@ -74,8 +74,10 @@ class Layers(Receiver[LayerJob]):
         """Raise WireError if a batch's numbers contradict its task; n_min protects nobody here."""
         if manifest.batch_id != chain_batch_id(manifest.task_digest):
             raise WireError("batch_id does not follow from the task's digest")
-        if manifest.n_dropped:
-            raise WireError(f"n_dropped is {manifest.n_dropped}; a first shuffler drops no report")
+        if manifest.n_discarded:
+            raise WireError(
+                f"n_discarded is {manifest.n_discarded}; a first shuffler discards no report"
+            )
         check_numbers(manifest, task, task.hop(0))
 
     async def admit(self, manifest: BatchManifest, task: Task) -> None:
@@ -132,16 +134,14 @@ class RelayDeliveries(Deliveries):
         except DamagedStorageError:
             layers.forget_merged(delivery.manifest)
             raise
-        unreadable, repeated = (sum(each) for each in zip(*opened, strict=True))
-        repeated += arrived[0] + received.n_reports - n_distinct
-        n_dropped = unreadable + repeated
-        if facts.n_reports != received.n_reports - n_dropped + job.n_dummies:
+        n_discarded = received.n_reports - n_distinct + sum(opened) + arrived[0]
+        if facts.n_reports != received.n_reports - n_discarded + job.n_dummies:
             raise DamagedStorageError(
-                f"{received.n_reports} layers arrived and {n_dropped} were dropped; "
+                f"{received.n_reports} layers arrived and {n_discarded} were discarded; "
                 f"{facts.n_reports - job.n_dummies} were permuted"
             )
-        self.metrics.record_dropped(unreadable=unreadable, repeated=repeated)
-        if n_dropped:
+        self.metrics.record_discarded(n_discarded)
+        if n_discarded:
             fields = logs.batch_fields(batch.digest, batch.batch_id)
-            logs.event("layers dropped", {**fields, "refused": n_dropped}, level="WARNING")
-        return replace(stored, n_dropped=n_dropped, **asdict(facts))
+            logs.event("layers discarded", {**fields, "refused": n_discarded}, level="WARNING")
+        return replace(stored, n_discarded=n_discarded, **asdict(facts))

@@ -9,6 +9,7 @@ from shuffler.relay import relay_store
 from shuffler.relay.layer_jobs import LayerJob
 from shuffler.relay.layers import Layers, RelayBatches, RelayDeliveries
 from shuffler.relay.relay_store import RelayStore
+from shuffler.storage.batch_seeds import BatchSeeds
 
 
 @dataclass(kw_only=True)
@@ -19,10 +20,11 @@ class RelayCore(BatchCore):
     store: RelayStore
 
     def __post_init__(self) -> None:
-        self.batches, changed = self.begin(RelayBatches), self.store.changed
+        self.batches, changed = RelayBatches(**self.for_batches()), self.store.changed
+        seeds = BatchSeeds(self.state, lasting=True)
         self.staging = Layers(
             batches=self.batches,
-            seeds=self.seeds,
+            seeds=seeds,
             job=LayerJob,
             check_kept=relay_store.check_kept,
             kept=relay_store.kept,
@@ -37,7 +39,9 @@ class RelayCore(BatchCore):
         compared = InclusionProofs(
             blocks=self.blocks, keep_seconds=0.0, clock=self.clock, only_compare=True
         )
-        self.deliveries = self.moving(RelayDeliveries, layers=self.staging, inclusions=compared)
+        self.deliveries = RelayDeliveries(
+            **self.for_deliveries(), layers=self.staging, seeds=seeds, inclusions=compared
+        )
 
     async def resume(self) -> None:
         """Resume the work of an earlier run; see `Deliveries.resume`."""

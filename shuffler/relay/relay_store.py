@@ -35,11 +35,11 @@ CREATE TABLE IF NOT EXISTS tasks (
     + delivery_table.schema(
         "tasks",
         "state TEXT NOT NULL DEFAULT 'collecting', n_permuted INTEGER NOT NULL DEFAULT 0, "
-        "n_lost INTEGER NOT NULL DEFAULT 0, shuffle_seconds REAL NOT NULL DEFAULT 0, "
+        "n_discarded_here INTEGER NOT NULL DEFAULT 0, shuffle_seconds REAL NOT NULL DEFAULT 0, "
         "part_hashes BLOB NOT NULL DEFAULT x''",
     )
     + delivery_table.BY_LENGTH
-    + delivery_table.DROPPED,
+    + delivery_table.DISCARDED,
 )
 _FINAL: Final = ", ".join(f"'{state.value}'" for state in FINAL_STATES)
 
@@ -63,7 +63,7 @@ class RelayStore(BatchStore):
 
     BATCHES = (
         "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), staged * n_users, "
-        "n_permuted, by_length, shuffle_seconds, n_lost, part_hashes "
+        "n_permuted, by_length, shuffle_seconds, n_discarded_here, part_hashes "
         "FROM batches JOIN tasks USING (task_digest)"
     )
     """A batch has its users, and closes, once it is staged."""
@@ -96,10 +96,10 @@ class RelayStore(BatchStore):
 
 def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
     changed = connection.execute(
-        "UPDATE batches SET state = ?, n_permuted = ?, n_lost = ?, shuffle_seconds = ?, "
+        "UPDATE batches SET state = ?, n_permuted = ?, n_discarded_here = ?, shuffle_seconds = ?, "
         "part_hashes = ? WHERE batch_id = ? AND state = ? RETURNING staged * n_users",
         (
-            *(state.value, batch.n_reports, batch.n_dropped, batch.shuffle_seconds),
+            *(state.value, batch.n_reports, batch.n_discarded, batch.shuffle_seconds),
             *(batch.part_hashes, batch.batch_id, batch.state.value),
         ),
     ).fetchone()

@@ -43,8 +43,8 @@ class StoredBatch:
     by_length: tuple[int, ...]
     """Number of submissions of each of the task's lengths; empty before it is permuted."""
     shuffle_seconds: float
-    n_dropped: int = 0
-    """Reports that a relay dropped, as they do not open or repeat others."""
+    n_discarded: int = 0
+    """Layers that a relay discarded, as they do not open or repeat others."""
     part_hashes: bytes = field(default=b"", repr=False)
     """SHA-256 of every part of the permuted batch, concatenated; empty before it is permuted."""
 
@@ -72,7 +72,7 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
             "this shuffler has no batch for this task: no device has asked for it yet"
         )
     [(batch_id, digest, task, signature, state, n_users, n_reports, by_length, *rest)] = rows
-    shuffle_seconds, n_dropped, part_hashes = rest
+    shuffle_seconds, n_discarded, part_hashes = rest
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
         raise DamagedStorageError("a task in the shuffler's store is damaged")
@@ -88,7 +88,7 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
         n_reports=n_reports,
         by_length=numbers_from_text(by_length),
         shuffle_seconds=shuffle_seconds,
-        n_dropped=n_dropped,
+        n_discarded=n_discarded,
         part_hashes=part_hashes,
     )
 

@@ -63,7 +63,7 @@ def test_every_metric_of_a_server_is_shown() -> None:
         "shuffledp_up",  # the version; `up` is shown
         "shuffledp_batches_moved_total",  # batches by state
         "shuffledp_reports_received_total",  # a share in an alert
-        "shuffledp_layers_dropped_total",  # in the analyzer's refused reports
+        "shuffledp_layers_discarded_total",  # in the analyzer's refused reports
         "shuffledp_oldest_cosignature_seconds",  # an alert, after a day
     } == _METRICS.keys() - shown
 

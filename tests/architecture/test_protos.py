@@ -31,7 +31,7 @@ def test_a_delivery_tells_the_analyzer_few_facts_beside_the_reports() -> None:
 
     What a relay dropped is a number of submissions that broken or dishonest senders made.
     """
-    facts = {"task_digest", "batch_id", "n_users", "n_reports", "n_dropped", "by_length"}
+    facts = {"task_digest", "batch_id", "n_users", "n_reports", "n_discarded", "by_length"}
 
     assert facts == {field.name for field in dataclasses.fields(BatchManifest)}
     assert facts == set(analyzer_pb2.BatchManifest.DESCRIPTOR.fields_by_name)

@@ -205,7 +205,7 @@ async def _relay(n_users: int, folder: Path) -> dict[str, float]:
     delivered = await _seconds(relay.deliveries.advance())
     assert await relay.state_of() is BatchState.ERASED
     stored = await relay.store.get(digest)
-    assert (0, relay.analyzer.n_reports) == (stored.n_dropped, stored.n_reports)
+    assert (0, relay.analyzer.n_reports) == (stored.n_discarded, stored.n_reports)
     relay.store.close()
     monkeypatch.undo()
     return {

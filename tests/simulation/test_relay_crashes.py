@@ -106,7 +106,7 @@ class _Chain:
             sent_reports = split_every(sent, self.task.report_bytes_at(hop))
             assert [1] * _USERS == [sent_reports.count(each) for each in own]
             assert manifest.n_reports == len(sent_reports) == len(set(sent_reports))
-            assert (_USERS, 0) == (manifest.n_users, manifest.n_dropped)
+            assert (_USERS, 0) == (manifest.n_users, manifest.n_discarded)
         [entry] = releases(await self.analyzer.store.ledger(0))
         result = await self.analyzer.releases.result(self.digest)
         assert (_USERS, 0, manifest.n_reports) == (

@@ -173,7 +173,7 @@ class BatchManifest(_message.Message):
     N_USERS_FIELD_NUMBER: _builtins.int
     N_REPORTS_FIELD_NUMBER: _builtins.int
     BY_LENGTH_FIELD_NUMBER: _builtins.int
-    N_DROPPED_FIELD_NUMBER: _builtins.int
+    N_DISCARDED_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     """32 bytes"""
     batch_id: _builtins.bytes
@@ -181,8 +181,8 @@ class BatchManifest(_message.Message):
     n_users: _builtins.int
     n_reports: _builtins.int
     """includes null reports and dummies"""
-    n_dropped: _builtins.int
-    """reports that a second shuffler dropped: unopened or repeated"""
+    n_discarded: _builtins.int
+    """layers that a second shuffler discarded: unopened or repeated"""
     @_builtins.property
     def by_length(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """submissions of each of the task's lengths, ascending"""
@@ -195,11 +195,11 @@ class BatchManifest(_message.Message):
         n_users: _builtins.int = ...,
         n_reports: _builtins.int = ...,
         by_length: _abc.Iterable[_builtins.int] | None = ...,
-        n_dropped: _builtins.int = ...,
+        n_discarded: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "by_length", b"by_length", "n_dropped", b"n_dropped", "n_reports", b"n_reports", "n_users", b"n_users", "task_digest", b"task_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "by_length", b"by_length", "n_discarded", b"n_discarded", "n_reports", b"n_reports", "n_users", b"n_users", "task_digest", b"task_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

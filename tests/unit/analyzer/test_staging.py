@@ -80,16 +80,16 @@ async def test_reports_that_a_relay_dropped_are_refused_reports_that_arrived(
 
     It must fit the number of users with the noise of both shufflers, and needs a relay.
     """
-    with pytest.raises(WireError, match="2 reports were dropped; the task has no relay"):
-        await analyzer.staging.begin(replace(analyzer.manifest(5), n_dropped=2), 1)
+    with pytest.raises(WireError, match="2 reports were discarded; the task has no relay"):
+        await analyzer.staging.begin(replace(analyzer.manifest(5), n_discarded=2), 1)
     signed = await analyzer.publish(**chain(), domain_size=5, delta=1e-3)
     task, seal = analyzer.task, report_sealer(analyzer.task, signed.digest(), hop=2)
     added = task.shuffler.draw_item_dummies(5, np.random.default_rng(4))
     items = np.repeat(np.arange(5), np.array([48, 0, 0, 0, 0]) + added)
     sealed = [seal(item.tobytes()) for item in plain_reports(items)]
-    fine = replace(analyzer.manifest(50), n_reports=len(sealed), n_dropped=2)
-    for wrong in (replace(fine, n_dropped=300), replace(fine, n_reports=10, n_dropped=10)):
-        with pytest.raises(WireError, match=r"are announced, \d+ of them dropped; a batch of 50"):
+    fine = replace(analyzer.manifest(50), n_reports=len(sealed), n_discarded=2)
+    for wrong in (replace(fine, n_discarded=300), replace(fine, n_reports=10, n_discarded=10)):
+        with pytest.raises(WireError, match=r"are announced, \d+ of them discarded; a batch of 50"):
             await analyzer.staging.begin(wrong, 1)
 
     await analyzer.receive(fine, sealed)
@@ -98,7 +98,7 @@ async def test_reports_that_a_relay_dropped_are_refused_reports_that_arrived(
     await analyzer.settle()
     result = await analyzer.result()
 
-    assert {"repeated": 0, "unreadable": 0, "malformed": 0, "dropped": 2} == result.refused
+    assert {"repeated": 0, "unreadable": 0, "malformed": 0, "discarded": 2} == result.refused
     assert (50, len(sealed) + 2) == (result.n_users, result.n_reports)
     check_fits(result, task)
     [entry] = await analyzer.store.ledger(0)

@@ -58,7 +58,7 @@ async def test_the_database_has_no_other_columns(core: AnalyzerCore) -> None:
         "sentinels": "task_digest position leaves acknowledged",
         "batches": (
             "task_digest batch_id n_users n_reports staged failure n_parts salt by_length "
-            "quarantined n_dropped"
+            "quarantined n_discarded"
         ),
         "parts": "batch_id part n_reports content_hash",
         "results": "task_digest cells result",

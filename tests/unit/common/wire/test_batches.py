@@ -25,7 +25,7 @@ _MANIFEST = BatchManifest(
     batch_id=BatchId(b"b" * 16),
     n_users=3,
     n_reports=6,
-    n_dropped=2,
+    n_discarded=2,
 )
 
 
