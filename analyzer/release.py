@@ -182,7 +182,7 @@ class Releases:
         waiver = Waiver(await self.store.run(ledger.find_decision, delivered.task_digest))
         key = self.keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         sentinels = await self.store.run(task_table.sentinels, delivered.task_digest)
-        job, n_distinct = await self.staging.merged(delivered)
+        job, n_distinct = await self.staging.merged(delivered.task_digest)
         leaves = b"".join(leaf for sentinel in sentinels for leaf in sentinel.leaves)
         job = replace(job, private_key=key.private_bytes(), sentinel_leaves=leaves)
         found = await self.staging.run_on_arrived(CountJob.match, job) if sentinels else []
@@ -193,7 +193,7 @@ class Releases:
         try:
             opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
         except DamagedStorageError:
-            self.staging.forget_merged(delivered)
+            self.staging.forget_merged(delivered.batch_id)
             raise
         counts = refuse_excess_padding(opened, task, batch)
         waiver.run("refusals", check_counts, counts, batch.n_reports, self.most_refused_share)

@@ -64,6 +64,7 @@ class BatchCore:
     """The parts that begin, move and deliver batches, in either shuffler of a task."""
 
     batches: ActiveBatches = field(init=False)
+    deliveries: Deliveries = field(init=False)
     settings: ShufflerSettings
     state: StateDirectory
     """Holds the keys of batches, and seeds."""
@@ -108,6 +109,10 @@ class BatchCore:
             "metrics": self.metrics,
         }
 
+    async def resume(self) -> None:
+        """Resume the work of an earlier run; see `Deliveries.resume`."""
+        await self.deliveries.resume()
+
 
 @dataclass(kw_only=True)
 class ShufflerCore(FrontEndCore, BatchCore):
@@ -128,6 +133,6 @@ class ShufflerCore(FrontEndCore, BatchCore):
         self.metrics.refusals = self.refusals.of
 
     async def resume(self) -> None:
-        """Resume the work of an earlier run; see `Deliveries.resume`."""
+        """Resume the work of an earlier run."""
         await self.refusals.load()
-        await self.deliveries.resume()
+        await super().resume()

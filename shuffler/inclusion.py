@@ -107,12 +107,10 @@ class InclusionProofs:
     """Stores and serves inclusion proofs."""
 
     blocks: Blocks
-    keep_seconds: float
-    """Seconds after the delivery or deadline, whichever is later, at which proofs are deleted."""
+    keep_seconds: float | None
+    """Seconds after the delivery or deadline, whichever is later, at which proofs are deleted; None
+    at a relay, which no device asks, to only compare commitments with what was sent."""
     clock: Clock
-    only_compare: bool = False
-    """Whether commitments are only compared with what was sent, as at a relay, which no device
-    asks."""
 
     def __post_init__(self) -> None:
         self._held: OrderedDict[TaskDigest, _Stored] = OrderedDict()
@@ -146,7 +144,7 @@ class InclusionProofs:
         subtrees = await executor.run(ProofJob.hash_buckets, job, range(job.n_subtrees))
         hashes = b"".join(hashed for hashed, _ in subtrees)
         sizes = [size for _, of_subtree in subtrees for size in of_subtree]
-        if task.shuffler.keep_probability == 1 and not self.only_compare:
+        if task.shuffler.keep_probability == 1 and self.keep_seconds is not None:
             until = int(max(task.deadline, self.clock.now()) + self.keep_seconds)
             header = until.to_bytes(_TIME_BYTES) + job.n_ranges.to_bytes(_RANGES_BYTES)
             buckets = np.empty(len(sizes), dtype=_BUCKETS)

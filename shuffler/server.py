@@ -7,7 +7,7 @@ A front-end gets its keys and its signing identity from the coordinator, and has
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.hpke_pool import HpkePool
@@ -35,7 +35,7 @@ from protos.shuffledp.v1 import (
     shuffler_pb2_grpc,
 )
 from shuffler.analyzer_client import AnalyzerClient
-from shuffler.core import FrontEndCore, ShufflerCore
+from shuffler.core import BatchCore, FrontEndCore, ShufflerCore
 from shuffler.delivery_client import DeliveryClient, ReceivingParty
 from shuffler.front_end import CoordinatorClient, FrontEndBatches
 from shuffler.metrics import METRICS
@@ -51,7 +51,9 @@ async def start(
     settings: ShufflerSettings, executor_of: Callable[[Executor], Executor] = lambda opened: opened
 ) -> Service:
     """
-    Start the process of the role in the settings; raise SettingsError for a worker.
+    Start the process of the role in the settings, and resume the batches of an earlier run.
+
+    Raises SettingsError for a worker.
 
     `executor_of` returns what runs the parts of batches, given the executor in the settings.
     """
@@ -59,83 +61,52 @@ async def start(
         return await _start_front_end(settings)
     if settings.role == "worker":
         raise SettingsError("a worker is no service: the engine of the executor starts it")
-    starting = _start_relay if settings.role == "relay" else _start_coordinator
-    return await starting(settings, executor_of)
-
-
-async def _start_coordinator(
-    settings: ShufflerSettings, executor_of: Callable[[Executor], Executor]
-) -> Service:
-    """
-    Start a shuffler and resume the batches of an earlier run.
-
-    In the role coordinator it also serves the shuffler's other processes.
-    """
+    relays = settings.role == "relay"
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(settings, "shuffler", METRICS, SystemClock(), state) as service:
-        keys, identity = KeyStore(state, settings.schedule()), load_identity(state)
-        store = service.opened(open_store(settings, service.clock, service.metrics))
-        keys.rotate(service.clock.now())
+    async with Service.starting(
+        *(settings, "shuffler", METRICS, SystemClock(), state), certificate=RELAY if relays else ""
+    ) as service:
+        own = state.within(UNSAVED) if relays else state
+        schedule = settings.relay_schedule() if relays else settings.schedule()
+        keys, identity = KeyStore(own, schedule), load_identity(state)
+        blocks = open_blocks(settings.blocks_url())
         pool = service.opened(HpkePool(settings.opening_processes))
         channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
         analyzer = AnalyzerClient(channel)
-        core = ShufflerCore(
-            settings=settings,
-            store=store,
-            blocks=open_blocks(settings.blocks_url()),
-            pool=pool,
-            identity=identity,
-            get_log=analyzer.get_log,
-            clock=service.clock,
-            state=state,
-            keys=keys,
-            analyzer=analyzer,
-            relay=_relay_of(settings, service),
-            executor=executor_of(open_executor(service, settings, pool, run_part)),
-            process_metrics=service.metrics,
-            rng=secure_generator(),
-        )
-        await _move_batches(service, core, pool, state)
-        await _serve_devices(service, core)
-    return service
-
-
-async def _start_relay(
-    settings: ShufflerSettings, executor_of: Callable[[Executor], Executor]
-) -> Service:
-    """Start a relay and resume the batches of an earlier run."""
-    state = StateDirectory.open(settings.state_directory, settings.state_key)
-    async with Service.starting(
-        settings, "shuffler", METRICS, SystemClock(), state, certificate=RELAY
-    ) as service:
-        unsaved, blocks = state.within(UNSAVED), open_blocks(settings.blocks_url())
-        keys, identity = KeyStore(unsaved, settings.relay_schedule()), load_identity(state)
-        store = service.opened(RelayStore(state.database("relay.sqlite"), blocks))
-        keys.rotate(service.clock.now())
-        pool = service.opened(HpkePool(settings.opening_processes))
-        channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
-        core = RelayCore(
-            settings=settings,
-            store=store,
-            blocks=blocks,
-            identity=identity,
-            clock=service.clock,
-            state=unsaved,
-            keys=keys,
-            analyzer=AnalyzerClient(channel),
-            executor=executor_of(open_executor(service, settings, pool, run_part)),
-            process_metrics=service.metrics,
-            rng=secure_generator(),
-        )
-        await _move_batches(service, core, pool, state)
-        await _serve_first(service, core)
+        common: dict[str, Any] = {
+            "settings": settings,
+            "state": own,
+            "keys": keys,
+            "identity": identity,
+            "analyzer": analyzer,
+            "blocks": blocks,
+            "executor": executor_of(open_executor(service, settings, pool, run_part)),
+            "process_metrics": service.metrics,
+            "clock": service.clock,
+            "rng": secure_generator(),
+        }
+        if relays:
+            store = service.opened(RelayStore(state.database("relay.sqlite"), blocks))
+            relay = RelayCore(**common, store=store)
+            await _move_batches(service, relay, pool, state)
+            await _serve_first(service, relay)
+        else:
+            core = ShufflerCore(
+                **common,
+                store=service.opened(open_store(settings, service.clock, service.metrics)),
+                pool=pool,
+                get_log=analyzer.get_log,
+                relay=_relay_of(settings, service),
+            )
+            await _move_batches(service, core, pool, state)
+            await _serve_devices(service, core)
     return service
 
 
 async def _move_batches(
-    service: Service, core: ShufflerCore | RelayCore, pool: HpkePool, state: StateDirectory
+    service: Service, core: BatchCore, pool: HpkePool, state: StateDirectory
 ) -> None:
-    """Resume and move the batches of either role, and rotate its keys, published in `state`."""
+    """Resume and move batches, and rotate keys, which are published in `state`."""
     service.metrics.watch_keys(lambda: core.keys.ring)
     await core.resume()
     rotation = Rotation(

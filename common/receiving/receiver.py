@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from common.runtime.blocks import StagedBlocks
 from common.runtime.database import Database
 from common.runtime.parts.executor import Executor
 from common.runtime.shared_calls import SharedCalls
+from common.task.chain import MAX_SHUFFLERS
 from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
@@ -53,6 +54,8 @@ _PARTS_AT_ONCE: Final = 2
 class Receiver(ABC, Generic[J]):
     """Stages batches until they are used. A subclass decides which batches a party takes."""
 
+    hop: ClassVar[int] = MAX_SHUFFLERS
+    """The party's place among a task's shufflers; the analyzer stands beyond them."""
     job: type[J]
     check_kept: KeptCheck
     kept: Callable[[sqlite3.Connection], Collection[BatchId]]
@@ -77,10 +80,6 @@ class Receiver(ABC, Generic[J]):
         self._finishing = SharedCalls[TaskDigest, None]()
         self._merged: dict[BatchId, int] = {}
         """Numbers of distinct reports of the batches that were merged in this run."""
-
-    def report_bytes(self, task: Task) -> int:
-        """Return the length of a report as a task's batch is delivered."""
-        return task.sealed_report_bytes
 
     async def check_sender(self, digest: TaskDigest, names: frozenset[str] | None) -> None:
         """Raise CallerError if a certificate with these names may not deliver a task's batch."""
@@ -156,7 +155,7 @@ class Receiver(ABC, Generic[J]):
             raise DeliveryUnderWayError(f"another call is delivering part {part.part}")
         self._receiving.add(call)
         try:
-            size = self.report_bytes(await self._task(part.task_digest))
+            size = (await self._task(part.task_digest)).report_bytes_at(self.hop)
             delivery = await self._begun(part.task_digest)
             if not _is_wanted(part, delivery, size):
                 return
@@ -234,7 +233,7 @@ class Receiver(ABC, Generic[J]):
             job.salt,
         )
 
-    async def merged(self, manifest: BatchManifest) -> tuple[J, int]:
+    async def merged(self, digest: TaskDigest) -> tuple[J, int]:
         """
         Return the job of a staged batch without repeats, and its number of distinct reports.
 
@@ -244,13 +243,13 @@ class Receiver(ABC, Generic[J]):
             UnusableBatchError: A stored part is damaged; no copy is left.
             StorageError: The blocks cannot be read or written; safe to retry.
         """
-        job = await self._job(await self._begun(manifest.task_digest))
-        n_distinct = self._merged.get(manifest.batch_id)
+        job = await self._job(await self._begun(digest))
+        n_distinct = self._merged.get(job.batch_id)
         return job, await self._merge(job) if n_distinct is None else n_distinct
 
-    def forget_merged(self, manifest: BatchManifest) -> None:
+    def forget_merged(self, batch_id: BatchId) -> None:
         """Let `merged` compute a batch's blocks again, as one of them is damaged."""
-        self._merged.pop(manifest.batch_id, None)
+        self._merged.pop(batch_id, None)
 
     async def _merge(self, job: J) -> int:
         dropped = await self.run_on_arrived(ReceivedJob.split, job)
@@ -287,7 +286,7 @@ class Receiver(ABC, Generic[J]):
         return self.job.plan(
             delivery,
             task_bytes=task_bytes,
-            report_bytes=self.report_bytes(cached_task(task_bytes)),
+            report_bytes=cached_task(task_bytes).report_bytes_at(self.hop),
             salt=salt,
             blocks=self.blocks,
         )

@@ -5,7 +5,6 @@ Permuting twice would not hide a user from the analyzer and one of them together
 replace everybody else. Noise that each adds needs nobody else.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,15 +12,16 @@ from common.crypto.signing import PROOF_BYTES, end_of_validity
 from common.dates import utc
 from common.errors import TaskError
 from common.protocols import PROTOCOLS, ProtocolRow
-from common.task.shuffler_spec import KEEP_SUM, NOISES, ShufflerSpec, sum_of
+from common.task.shuffler_spec import KEEP_SUM, NOISES
 from common.task.task_parts import TaskShuffler
 
 _NAMES: Final = ("shuffler", "relay")
+MAX_SHUFFLERS: Final = len(_NAMES)
 
 
 def check_shufflers(protocol: ProtocolRow, shufflers: Sequence[TaskShuffler], views: int) -> None:
     """Raise TaskError unless the shufflers are as many and as alike as the protocol allows."""
-    if len(shufflers) not in {1, len(_NAMES)}:
+    if len(shufflers) not in {1, MAX_SHUFFLERS}:
         raise TaskError(
             f"the task lists {len(shufflers)} shufflers; this version supports only tasks with one "
             "or two"
@@ -71,21 +71,3 @@ def check_keys(shufflers: Sequence[TaskShuffler], key_bytes: int, deadline: int)
             raise TaskError(
                 f"deadline is {utc(deadline)}; the {name} signed its key until {utc(end)}{why}"
             )
-
-
-def check_coalition_epsilon(stated: float, shufflers: int, local: float, central: float) -> None:
-    """Raise TaskError unless a claim against the analyzer and any one shuffler may be made."""
-    fits, rule = stated == local, f"with one shuffler it must equal local_epsilon, {local}"
-    if shufflers > 1:
-        fits = 0 < stated < math.inf and stated >= central
-        rule = (
-            f"with two shufflers it must be finite, above 0 and at least central_epsilon, {central}"
-        )
-    if not fits:
-        raise TaskError(f"coalition_epsilon is {stated}; {rule}")
-
-
-def together(shufflers: Sequence[TaskShuffler]) -> ShufflerSpec:
-    """Return what shufflers together drop and add to each view; only one alone drops reports."""
-    noise = sum_of([each.noise[0] for each in shufflers])
-    return ShufflerSpec(keep_weight=shufflers[0].keep_weight, noise=noise)

@@ -41,7 +41,7 @@ from common.task.dummy_forms import AnyDummies
 from common.task.kinds import KINDS
 from common.task.named_dummies import LevelDummies
 from common.task.protocol_rules import check_domain_size, check_protocol_rules
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec, sum_of
 from common.task.specs import (
     AnySpec,
     MechanismSpec,
@@ -293,9 +293,14 @@ class Task:
                 f"local_epsilon, {self.local_epsilon}"
             )
         coalition = check_float("coalition_epsilon", self.coalition_epsilon)
-        chain.check_coalition_epsilon(
-            coalition, len(self.shufflers), self.local_epsilon, self.central_epsilon
-        )
+        fits = coalition == self.local_epsilon
+        rule = f"with one shuffler it must equal local_epsilon, {self.local_epsilon}"
+        if self.relay:
+            fits = 0 < coalition < math.inf and coalition >= claimed
+            rule = "with two shufflers it must be finite, above 0 and at least central_epsilon, "
+            rule += str(claimed)
+        if not fits:
+            raise TaskError(f"coalition_epsilon is {coalition}; {rule}")
 
     def _remedy(self) -> str:
         noiseless = self.protocol_row.local_noise == "none"
@@ -317,11 +322,13 @@ class Task:
     @property
     def shuffler(self) -> ShufflerSpec:
         """What all shufflers together drop, and add to each view."""
-        return chain.together(self.shufflers)
+        return self.hop(*range(len(self.shufflers)))
 
-    def hop(self, number: int) -> ShufflerSpec:
-        """Return what one shuffler alone drops and adds; 0 is the first."""
-        return chain.together(self.shufflers[number : number + 1])
+    def hop(self, *places: int) -> ShufflerSpec:
+        """Return what the shufflers at these places drop and add; 0 is the first."""
+        chosen = [self.shufflers[place] for place in places]
+        noise = sum_of([each.noise[0] for each in chosen])
+        return ShufflerSpec(keep_weight=chosen[0].keep_weight, noise=noise)
 
     @property
     def relay(self) -> TaskShuffler | None:
@@ -457,8 +464,8 @@ class Task:
         return self.report_bytes_at(0)
 
     def report_bytes_at(self, hop: int) -> int:
-        """Return the bytes of a report as a shuffler receives it; the first is 0."""
-        layers = 1 + len(self.shufflers) - max(hop, 1)
+        """Return the bytes of a report at a shuffler, or beyond them at the analyzer; 0 first."""
+        layers = 1 + max(0, len(self.shufflers) - max(hop, 1))
         return self.mechanism.report_bytes + layers * suite_named(self.suite).overhead_bytes
 
     @property

@@ -13,7 +13,6 @@ from common.crypto.signing import KeyUse, SignedTask
 from common.errors import ConflictError, DamagedStorageError, WireError
 from common.limits import MAX_UNIX_TIME
 from common.messages.batch import BatchManifest, chain_batch_id
-from common.receiving import delivery_table
 from common.receiving.receiver import Receiver, check_numbers
 from common.runtime import logs
 from common.task.task import Task
@@ -63,12 +62,9 @@ class RelayBatches(ActiveBatches):
 class Layers(Receiver[LayerJob]):
     """Stages batches of layers until they are permuted."""
 
+    hop = HOP
     batches: RelayBatches
     seeds: BatchSeeds
-
-    def report_bytes(self, task: Task) -> int:
-        """Return the length of a layer."""
-        return task.report_bytes_at(HOP)
 
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
         """Raise WireError if a batch's numbers contradict its task; n_min protects nobody here."""
@@ -111,10 +107,7 @@ class RelayDeliveries(Deliveries):
         Raises UnknownKeyError if the key of the layers is lost.
         """
         key, layers = self.batches.envelope_key(batch), self.layers
-        delivery = await layers.store.run(delivery_table.find_delivery, batch.digest)
-        if delivery is None or delivery.manifest.batch_id != batch.batch_id:
-            raise DamagedStorageError("the delivery of a batch is missing in the database")
-        received, n_distinct = await layers.merged(delivery.manifest)
+        received, n_distinct = await layers.merged(batch.digest)
         job = await asyncio.to_thread(
             RelayJob.plan,
             batch_id=batch.batch_id,
@@ -132,7 +125,7 @@ class RelayDeliveries(Deliveries):
             opened = await self.executor.run(LayerJob.open, opening, range(job.n_openings))
             arrived, facts = await permuted(job, self.executor)
         except DamagedStorageError:
-            layers.forget_merged(delivery.manifest)
+            layers.forget_merged(batch.batch_id)
             raise
         n_discarded = received.n_reports - n_distinct + sum(opened) + arrived[0]
         if facts.n_reports != received.n_reports - n_discarded + job.n_dummies:

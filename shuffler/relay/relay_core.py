@@ -36,14 +36,12 @@ class RelayCore(BatchCore):
             blocks=StagedBlocks(self.state, self.blocks),
             executor=self.executor,
         )
-        compared = InclusionProofs(
-            blocks=self.blocks, keep_seconds=0.0, clock=self.clock, only_compare=True
-        )
+        compared = InclusionProofs(blocks=self.blocks, keep_seconds=None, clock=self.clock)
         self.deliveries = RelayDeliveries(
             **self.for_deliveries(), layers=self.staging, seeds=seeds, inclusions=compared
         )
 
     async def resume(self) -> None:
-        """Resume the work of an earlier run; see `Deliveries.resume`."""
-        await self.deliveries.resume()
+        """Resume the work of an earlier run."""
+        await super().resume()
         await self.staging.sweep()  # all, if another database were not refused before

@@ -538,7 +538,7 @@ async def test_a_shuffler_proves_that_layers_reached_the_relay(
 async def test_a_relays_jobs_travel_to_an_engine(quiet: Relay, layers: list[bytes]) -> None:
     """With all fields but the place of the blocks."""
     await quiet.deliver(layers, 100)
-    received, _ = await quiet.staging.merged(manifest_of(layers, 100))
+    received, _ = await quiet.staging.merged(_DIGEST)
     key = quiet.staging.blocks.key(received.batch_id)
     planned = RelayJob.plan(
         batch_id=received.batch_id,
