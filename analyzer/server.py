@@ -80,7 +80,7 @@ async def start(settings: AnalyzerSettings) -> Service:
             releases.measure_budgets,
             core.log.run,
         ]
-        servicer = AnalyzerServicer(core)
+        servicer = AnalyzerServicer(core.staging, core)
         add_services = partial(analyzer_pb2_grpc.add_AnalyzerServicer_to_server, servicer)
         await service.serve(
             "shuffledp.v1.Analyzer", add_services, operator_token=keys.operator_token

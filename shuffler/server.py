@@ -127,7 +127,9 @@ async def _move_batches(
 async def _serve_first(service: Service, core: RelayCore) -> None:
     """Serve the first shuffler."""
     service.closing.append(core.staging.stop)
-    add_services = partial(relay_pb2_grpc.add_RelayServicer_to_server, RelayServicer(core))
+    add_services = partial(
+        relay_pb2_grpc.add_RelayServicer_to_server, RelayServicer(core.staging, core)
+    )
     await service.serve("shuffledp.v1.Relay", add_services)
     await service.serve_internal("shuffledp.v1.Jobs")
 

@@ -16,7 +16,7 @@ import math
 import time
 from abc import abstractmethod
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -221,17 +221,11 @@ class Permuted:
     part_hashes: bytes
     """SHA-256 of every part, concatenated. No other blocks are sent: those of an earlier attempt
     differ in the ciphertexts of dummies, and so would tell an analyzer which these are."""
+    by_length: tuple[int, ...] = ()
+    """Number of submissions of each of the task's lengths; empty at a relay."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffleSummary(Permuted):
-    """Facts about a shuffled batch of submissions."""
-
-    by_length: tuple[int, ...]
-    """Number of submissions of each of the task's lengths."""
-
-
-async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleSummary:
+async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> Permuted:
     """
     Shuffle a batch of submissions; see `permuted`.
 
@@ -243,7 +237,7 @@ async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleS
         raise DamagedStorageError(
             f"the batch has {n_users} users; {sum(by_length)} submissions are in the store"
         )
-    return ShuffleSummary(**asdict(facts), by_length=by_length)
+    return replace(facts, by_length=by_length)
 
 
 async def permuted(job: PermutingJob, executor: Executor) -> tuple[Counter[int], Permuted]:

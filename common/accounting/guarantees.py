@@ -290,8 +290,9 @@ def guarantees_under(
     _check_users(n_users)
     pooled = _against_shuffler_and_analyzer(parameters)
     if parameters.reduction is None or "sentinels" in parameters.waived.checks:
-        last = pooled[-2 if parameters.hops else -1]
-        rows = [dataclasses.replace(last, coalition="analyzer"), *pooled]
+        found = {row.coalition: row for row in pooled}
+        weakest = found["either-shuffler" if parameters.hops else "shuffler+analyzer"]
+        rows = [dataclasses.replace(weakest, coalition="analyzer"), *pooled]
     else:
         honest = honest_share(n_users, parameters.assumed_honest_fraction)
         rows = [analyzer_guarantee(parameters, n_users, n_users, n_refused)]

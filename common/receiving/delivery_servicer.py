@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
@@ -24,19 +24,11 @@ from common.wire.fields import digest_from_wire
 from protos.shuffledp.v1 import analyzer_pb2
 
 
-class ReceivingCore(Protocol):
-    """The core of a party that receives batches."""
-
-    @property
-    def staging(self) -> Receiver[Any]:
-        """Stages the batches."""
-
-
 @dataclass
 class DeliveryServicer:
     """Receives batches; common/runtime/access.py lists from whom."""
 
-    core: ReceivingCore
+    staging: Receiver[Any]
 
     async def BeginDelivery(
         self, request: analyzer_pb2.BeginDeliveryRequest, _context: object
@@ -44,7 +36,7 @@ class DeliveryServicer:
         """Begin to receive a permuted batch in parts, or continue."""
         manifest, n_parts = delivery_from_wire(request)
         async with self._checked(manifest.task_digest):
-            arrived, staged = await self.core.staging.begin(manifest, n_parts)
+            arrived, staged = await self.staging.begin(manifest, n_parts)
         return analyzer_pb2.BeginDeliveryResponse(arrived=arrived, staged=staged)
 
     async def DeliverPart(
@@ -58,7 +50,7 @@ class DeliveryServicer:
         chunks = (chunk_from_wire(message) async for message in request_iterator)
         async with self._checked(part.task_digest):
             ask_for_reports = partial(context.send_initial_metadata, REPORTS_WANTED)
-            await self.core.staging.receive(part, chunks, ask_for_reports)
+            await self.staging.receive(part, chunks, ask_for_reports)
         return analyzer_pb2.DeliverPartResponse()
 
     async def FinishDelivery(
@@ -67,14 +59,14 @@ class DeliveryServicer:
         """Commit to the whole batch, and start to use it."""
         digest = digest_from_wire(request.task_digest)
         async with self._checked(digest):
-            commitment = await self.core.staging.finish_delivery(digest)
+            commitment = await self.staging.finish_delivery(digest)
         return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(commitment))
 
     @asynccontextmanager
     async def _checked(self, digest: TaskDigest) -> AsyncGenerator[None]:
         """Check that the caller may deliver a task's batch, and log what is refused."""
         try:
-            await self.core.staging.check_sender(digest, CALLER_NAMES.get())
+            await self.staging.check_sender(digest, CALLER_NAMES.get())
             yield
         except ShuffleDpError as error:
             fields: dict[logs.Field, str] = {"error": type(error).__name__}

@@ -137,4 +137,5 @@ class RelayDeliveries(Deliveries):
         if n_discarded:
             fields = logs.batch_fields(batch.digest, batch.batch_id)
             logs.event("layers discarded", {**fields, "refused": n_discarded}, level="WARNING")
+        facts = replace(facts, by_length=stored.by_length)
         return replace(stored, n_discarded=n_discarded, **asdict(facts))

@@ -28,7 +28,7 @@ class _Call:
 
 async def test_the_answers_reveal_nothing_about_single_reports(analyzer: AnalyzerCore) -> None:
     """A shuffler that tampered with one would learn which it was."""
-    servicer = AnalyzerServicer(analyzer)
+    servicer = AnalyzerServicer(analyzer.staging, analyzer)
     digest, call = analyzer.signed.digest(), _Call()
     batch = parts_of([bytes(60), *analyzer.sealed(200)[1:]], 2)
 
@@ -52,7 +52,7 @@ async def test_the_answers_reveal_nothing_about_single_reports(analyzer: Analyze
 
 async def test_a_decision_is_answered_with_its_entry(analyzer: AnalyzerCore) -> None:
     """A note is text of 1 to 500 characters, on both sides."""
-    servicer = AnalyzerServicer(analyzer)
+    servicer = AnalyzerServicer(analyzer.staging, analyzer)
     digest = analyzer.signed.digest()
     await analyzer.deliver(50, [*(bytes([n]) * 60 for n in range(9)), *analyzer.sealed(50)[9:]])
     request = decision_to_wire(digest, "release", "n" * 500)

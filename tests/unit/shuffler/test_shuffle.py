@@ -17,7 +17,7 @@ from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
 from common.task.shuffler_spec import KEEP_SUM, BinomialNoise, ShufflerSpec
 from shuffler.permutation import permute
-from shuffler.shuffle_job import PERMUTED, ShuffleJob, ShuffleSummary, shuffle
+from shuffler.shuffle_job import PERMUTED, Permuted, ShuffleJob, shuffle
 from shuffler.storage.group import NUMBER_BITS, seal_group
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
@@ -72,7 +72,7 @@ def _job(case: PublishedTask, path: Path, n_users: int, **changes: Any) -> Shuff
     return dataclasses.replace(job, **changes)
 
 
-async def _shuffle(job: ShuffleJob, n_users: int) -> tuple[ShuffleSummary, list[bytes]]:
+async def _shuffle(job: ShuffleJob, n_users: int) -> tuple[Permuted, list[bytes]]:
     summary = await shuffle(job, n_users, InlineExecutor())
     return summary, split_every(_permuted(job), job.task.sealed_report_bytes)
 
