@@ -68,6 +68,8 @@ class Batches(ABC):
         """
         self._finished: dict[TaskDigest, FinishedBatch] = {}
         """Finished batches that were requested, or finished, in this run."""
+        self.waits_for: dict[TaskDigest, str] = {}
+        """The next party, of each batch whose last delivery it did not answer."""
         lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
         self._lookups = {begin: lookups(most_lookups, "task lookups") for begin in (True, False)}
 

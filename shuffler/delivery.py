@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 
 from common.errors import (
     DamagedStorageError,
+    PeerError,
     PeerRefusalError,
     SettingsError,
     ShuffleDpError,
@@ -157,6 +158,8 @@ class Deliveries:
             self._pauses[batch.digest] = pause
             self._not_before[batch.digest] = self.clock.elapsed() + pause
             self.store.changed.set()  # to wait for no longer than the pause
+            if isinstance(error, PeerError):  # only the next party is called
+                self.batches.waits_for[batch.digest] = self.receiver(batch.task).name
             self.metrics.record_attempt(len(self._pauses), error)
             self._failures.failed(
                 batch.digest,
@@ -168,6 +171,7 @@ class Deliveries:
             self._failures.ended(batch.digest)
             self._pauses.pop(batch.digest, None)
             self._not_before.pop(batch.digest, None)
+            self.batches.waits_for.pop(batch.digest, None)
             self.metrics.record_attempt(len(self._pauses))
 
     async def _perform_due_events(self, batch: ActiveBatch) -> None:

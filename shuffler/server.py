@@ -89,7 +89,7 @@ async def start(
             store = service.opened(RelayStore(state.database("relay.sqlite"), blocks))
             relay = RelayCore(**common, store=store)
             await _move_batches(service, relay, pool, state)
-            await _serve_first(service, relay)
+            await _serve_first(service, relay, state)
         else:
             core = ShufflerCore(
                 **common,
@@ -124,28 +124,26 @@ async def _move_batches(
     ]
 
 
-async def _serve_first(service: Service, core: RelayCore) -> None:
-    """Serve the first shuffler."""
+async def _serve_first(service: Service, core: RelayCore, state: StateDirectory) -> None:
+    """Serve the first shuffler, and the operator, whose token is in `state`."""
     service.closing.append(core.staging.stop)
     add_services = partial(
         relay_pb2_grpc.add_RelayServicer_to_server, RelayServicer(core.staging, core)
     )
-    await service.serve("shuffledp.v1.Relay", add_services)
+    token = _operator_token(state)
+    await service.serve("shuffledp.v1.Relay", add_services, operator_token=token)
     await service.serve_internal("shuffledp.v1.Jobs")
 
 
 async def _serve_devices(service: Service, core: ShufflerCore) -> None:
     witness = WitnessServicer(core.state, core.batches.analyzer.identity, "shuffler", service.clock)
-    operator_token = OperatorToken(
-        core.state.plain_secret("operator.token", OperatorToken.generate)
-    )
     service.closing.append(core.refusals.save_last)
     service.background += [core.inclusions.run, core.refusals.run, core.refusals.follow]
     await service.serve(
         "shuffledp.v1.Shuffler",
         partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, ShufflerServicer(core)),
         partial(log_pb2_grpc.add_WitnessServicer_to_server, witness),
-        operator_token=operator_token,
+        operator_token=_operator_token(core.state),
         http=serve_http,
     )
     coordinator = CoordinatorServicer(core)
@@ -153,6 +151,10 @@ async def _serve_devices(service: Service, core: ShufflerCore) -> None:
         partial(coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server, coordinator)
     )
     await service.serve_internal("shuffledp.v1.ShufflerCoordinator")
+
+
+def _operator_token(state: StateDirectory) -> OperatorToken:
+    return OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
 
 
 def _relay_of(settings: ShufflerSettings, service: Service) -> ReceivingParty | None:

@@ -150,6 +150,19 @@ class RelayServicer(DeliveryServicer, relay_pb2_grpc.RelayServicer):
         signed = await self.core.batches.get_task(digest_from_wire(request.task_digest))
         return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
 
+    async def GetBatchStatus(
+        self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
+    ) -> shuffler_pb2.GetBatchStatusResponse:
+        """Return a batch's status. For the operator."""
+        return status_to_wire(await self.core.status(digest_from_wire(request.task_digest)))
+
+    async def DropBatch(
+        self, request: shuffler_pb2.DropBatchRequest, _context: object
+    ) -> shuffler_pb2.DropBatchResponse:
+        """Erase a batch that is not delivered. For the operator."""
+        digest = digest_from_wire(request.task_digest)
+        return dropped_to_wire(await self.core.operations.drop(digest))
+
 
 @dataclass
 class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):

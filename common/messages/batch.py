@@ -6,7 +6,14 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final, NewType
 
-from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_count, parse_fixed, parse_positive
+from common.limits import (
+    MAX_UNIX_TIME,
+    MAX_USERS,
+    parse_count,
+    parse_fixed,
+    parse_positive,
+    parse_word,
+)
 from common.task_digest import TaskDigest
 
 BatchId = NewType("BatchId", bytes)
@@ -48,13 +55,19 @@ class BatchState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatus:
-    """A batch's state as devices see it."""
+    """A batch's state as devices see it or, at a relay, as its operator does."""
 
     state: BatchState
     n_users: int
     """0 while the batch collects: a growing count would reveal the time of each submission."""
     n_min: int
     shuffle_seconds: float
+    waits_for: Annotated[str, partial(parse_word, allowed=("", "analyzer", "relay"))] = ""
+    """The next party, if it did not answer the last attempt to deliver the batch."""
+    n_layers: int = 0
+    """Number of layers that arrived at a relay."""
+    n_discarded: int = 0
+    """Number of them that the relay discarded; 0 until it has permuted the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

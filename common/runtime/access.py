@@ -171,6 +171,8 @@ _TABLE: Final = (
     (Caller.SENDER, CallKind.DELIVERY, "Analyzer", "BeginDelivery DeliverPart FinishDelivery"),
     (Caller.SHUFFLER, CallKind.TASK, "Relay", "GetTask"),
     (Caller.SHUFFLER, CallKind.DELIVERY, "Relay", "BeginDelivery DeliverPart FinishDelivery"),
+    (Caller.OPERATOR, CallKind.SHORT, "Relay", "GetBatchStatus"),
+    (Caller.OPERATOR, CallKind.SHUFFLER_OPERATION, "Relay", "DropBatch"),
     (
         *(Caller.OPERATOR, CallKind.ANALYZER_OPERATION, "Analyzer"),
         "CreateTask RegisterSentinels GetResult ListTasks DescribeTask DecideBatch GetLedger",

@@ -13,6 +13,7 @@ from common.runtime.certificates import (
     AUTHORITY,
     DEVELOPMENT_DAYS,
     INTERNAL_ROLES,
+    RELAY,
     WARN_DAYS,
     Authority,
     Certificate,
@@ -196,7 +197,7 @@ def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls |
     Raises the errors of `Tls.open`.
     """
     if settings.tls_directory is not None:
-        if party == "analyzer":  # its operators need a certificate
+        if party in {"analyzer", RELAY}:  # their operators need a certificate
             development_files(settings.tls_directory, "operator", clock)
         development_files(settings.tls_directory, party, clock)
     files = TlsFiles.of(settings, party)

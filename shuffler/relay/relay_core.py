@@ -1,8 +1,11 @@
 """The relay without its server, as deployed and tested: parts wired from ports."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from common.messages.batch import BatchStatus
 from common.runtime.blocks import StagedBlocks
+from common.task_digest import TaskDigest
+from shuffler.batch_operations import BatchOperations
 from shuffler.core import BatchCore
 from shuffler.inclusion import InclusionProofs
 from shuffler.relay import relay_store
@@ -22,6 +25,7 @@ class RelayCore(BatchCore):
     def __post_init__(self) -> None:
         self.batches, changed = RelayBatches(**self.for_batches()), self.store.changed
         seeds = BatchSeeds(self.state, lasting=True)
+        self.operations = BatchOperations(batches=self.batches, store=self.store)
         self.staging = Layers(
             batches=self.batches,
             seeds=seeds,
@@ -40,6 +44,12 @@ class RelayCore(BatchCore):
         self.deliveries = RelayDeliveries(
             **self.for_deliveries(), layers=self.staging, seeds=seeds, inclusions=compared
         )
+
+    async def status(self, digest: TaskDigest) -> BatchStatus:
+        """Return the state of a task's batch, its users once it is staged, and its layers."""
+        status = await self.operations.status(digest)
+        n_layers = await self.store.database.run(relay_store.arrived, digest)
+        return replace(status, n_layers=n_layers)
 
     async def resume(self) -> None:
         """Resume the work of an earlier run."""

@@ -58,6 +58,15 @@ def kept(connection: sqlite3.Connection) -> Collection[BatchId]:
     return {BatchId(batch_id) for (batch_id,) in connection.execute(query)}
 
 
+def arrived(connection: sqlite3.Connection, digest: TaskDigest) -> int:
+    """Return the number of layers of a task's batch that have arrived."""
+    query = (
+        "SELECT sum(parts.n_reports) FROM parts JOIN batches USING (batch_id) WHERE task_digest = ?"
+    )
+    [(number,)] = connection.execute(query, (digest,))
+    return number or 0
+
+
 class RelayStore(BatchStore):
     """The relay's database; see BatchStore."""
 

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from protos.shuffledp.v1 import analyzer_pb2 as shuffledp_dot_v1_dot_analyzer__pb2
+from protos.shuffledp.v1 import shuffler_pb2 as shuffledp_dot_v1_dot_shuffler__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -57,6 +58,16 @@ class RelayStub:
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryResponse.FromString,
                 _registered_method=True)
+        self.GetBatchStatus = channel.unary_unary(
+                '/shuffledp.v1.Relay/GetBatchStatus',
+                request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusResponse.FromString,
+                _registered_method=True)
+        self.DropBatch = channel.unary_unary(
+                '/shuffledp.v1.Relay/DropBatch',
+                request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.DropBatchRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.DropBatchResponse.FromString,
+                _registered_method=True)
 
 
 class RelayServicer:
@@ -91,6 +102,19 @@ class RelayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBatchStatus(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropBatch(self, request, context):
+        """Erases a batch that is not delivered. For the relay's operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RelayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -113,6 +137,16 @@ def add_RelayServicer_to_server(servicer, server):
                     servicer.FinishDelivery,
                     request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryResponse.SerializeToString,
+            ),
+            'GetBatchStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBatchStatus,
+                    request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusResponse.SerializeToString,
+            ),
+            'DropBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropBatch,
+                    request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.DropBatchRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.DropBatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -226,6 +260,60 @@ class Relay:
             '/shuffledp.v1.Relay/FinishDelivery',
             shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBatchStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Relay/GetBatchStatus',
+            shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusRequest.SerializeToString,
+            shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Relay/DropBatch',
+            shuffledp_dot_v1_dot_shuffler__pb2.DropBatchRequest.SerializeToString,
+            shuffledp_dot_v1_dot_shuffler__pb2.DropBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

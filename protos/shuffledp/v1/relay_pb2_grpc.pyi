@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from grpc import aio as _aio
 from protos.shuffledp.v1 import analyzer_pb2 as _analyzer_pb2
+from protos.shuffledp.v1 import shuffler_pb2 as _shuffler_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -42,6 +43,9 @@ class RelayStub:
     DeliverPart: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]
     FinishDelivery: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.FinishDeliveryRequest, _analyzer_pb2.FinishDeliveryResponse]
     """Commits to the whole batch, before any noise is drawn."""
+    GetBatchStatus: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]
+    DropBatch: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.DropBatchRequest, _shuffler_pb2.DropBatchResponse]
+    """Erases a batch that is not delivered. For the relay's operator."""
 
 @_typing.type_check_only
 class RelayAsyncStub(RelayStub):
@@ -57,6 +61,9 @@ class RelayAsyncStub(RelayStub):
     DeliverPart: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]  # type: ignore[assignment]
     FinishDelivery: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.FinishDeliveryRequest, _analyzer_pb2.FinishDeliveryResponse]  # type: ignore[assignment]
     """Commits to the whole batch, before any noise is drawn."""
+    GetBatchStatus: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]  # type: ignore[assignment]
+    DropBatch: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.DropBatchRequest, _shuffler_pb2.DropBatchResponse]  # type: ignore[assignment]
+    """Erases a batch that is not delivered. For the relay's operator."""
 
 class RelayServicer(metaclass=_abc_1.ABCMeta):
     """A further shuffler of a task: opens a layer of every report, adds noise, and permutes again.
@@ -93,5 +100,20 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.FinishDeliveryResponse, _abc.Awaitable[_analyzer_pb2.FinishDeliveryResponse]]:
         """Commits to the whole batch, before any noise is drawn."""
+
+    @_abc_1.abstractmethod
+    def GetBatchStatus(
+        self,
+        request: _shuffler_pb2.GetBatchStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shuffler_pb2.GetBatchStatusResponse, _abc.Awaitable[_shuffler_pb2.GetBatchStatusResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DropBatch(
+        self,
+        request: _shuffler_pb2.DropBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shuffler_pb2.DropBatchResponse, _abc.Awaitable[_shuffler_pb2.DropBatchResponse]]:
+        """Erases a batch that is not delivered. For the relay's operator."""
 
 def add_RelayServicer_to_server(servicer: RelayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -288,11 +288,20 @@ class GetBatchStatusResponse(_message.Message):
     N_USERS_FIELD_NUMBER: _builtins.int
     N_MIN_FIELD_NUMBER: _builtins.int
     SHUFFLE_SECONDS_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    N_LAYERS_FIELD_NUMBER: _builtins.int
+    N_DISCARDED_FIELD_NUMBER: _builtins.int
     state: Global___BatchState.ValueType
     n_users: _builtins.int
     n_min: _builtins.int
     shuffle_seconds: _builtins.float
     """0 until the batch is permuted"""
+    waits_for: _builtins.str
+    """"analyzer" or "relay", if that did not answer the last delivery"""
+    n_layers: _builtins.int
+    """at a second shuffler: layers that arrived"""
+    n_discarded: _builtins.int
+    """of them unopened or repeated; 0 until the batch is permuted"""
     def __init__(
         self,
         *,
@@ -300,10 +309,13 @@ class GetBatchStatusResponse(_message.Message):
         n_users: _builtins.int = ...,
         n_min: _builtins.int = ...,
         shuffle_seconds: _builtins.float = ...,
+        waits_for: _builtins.str = ...,
+        n_layers: _builtins.int = ...,
+        n_discarded: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["n_min", b"n_min", "n_users", b"n_users", "shuffle_seconds", b"shuffle_seconds", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["n_discarded", b"n_discarded", "n_layers", b"n_layers", "n_min", b"n_min", "n_users", b"n_users", "shuffle_seconds", b"shuffle_seconds", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
