@@ -67,15 +67,22 @@ _add_command("drop")
 
 @options.command(app, f"shuffledp batch erase DIGEST {AT_SHUFFLER}")
 def erase(
-    task: options.TaskArgument, shuffler: options.ShufflerAccess, json: options.AsJson = False
+    task: options.TaskArgument,
+    shuffler: options.ShufflerAccess,
+    relay: options.Flag = False,
+    json: options.AsJson = False,
 ) -> None:
     """Erase a closed batch at the shuffler, undelivered.
 
     For one that the analyzer refuses, or that it never takes or confirms. Needs the shuffler's
     operator token.
+
+    Options:
+        relay: The shuffler is the second one of a task with two; needs operator.pem too.
     """
     from deploy.tasks.task_view import BATCH_STATES
 
-    state = options.ask(shuffler.connect, lambda client: client.drop_batch(task))
+    connect = partial(shuffler.connect, relay=relay)
+    state = options.ask(connect, lambda client: client.drop_batch(task))
     fields = {"task_digest": task.hex(), "erased": True, "state": state.value}
     print_answer(fields, ". ".join(BATCH_STATES[state]), json=json)

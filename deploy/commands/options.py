@@ -137,11 +137,12 @@ class ShufflerAccess:
     shuffler_token_file: TokenFile
     authority: Authority = None
 
-    def connect(self) -> "ShufflerClient":
-        """Open a channel."""
-        from deploy.clients.shuffler import ShufflerClient
+    def connect(self, *, relay: bool = False) -> "ShufflerClient":
+        """Open a channel; to a relay, with the operator's certificate."""
+        from deploy.clients.shuffler import RelayClient, ShufflerClient
 
-        return ShufflerClient.connect(self.shuffler, self.authority, self.shuffler_token_file)
+        client = RelayClient if relay else ShufflerClient
+        return client.connect(self.shuffler, self.authority, self.shuffler_token_file)
 
 
 def command_group(name: str, summary: str, *examples: str) -> typer.Typer:

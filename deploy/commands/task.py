@@ -86,6 +86,8 @@ def show(
     task: options.TaskArgument,
     analyzer: options.AnalyzerAccess,
     shuffler: str = "",
+    relay: str = "",
+    relay_token_file: Path | None = None,
     analyzer_identity: Path | None = None,
     save: options.OutputName = None,
     json: options.AsJson = False,
@@ -97,6 +99,8 @@ def show(
 
     Options:
         shuffler: Address of the shuffler, to show the batch's progress too.
+        relay: Address of the second shuffler, to show the batch's progress there too.
+        relay_token_file: The second shuffler's operator token.
         analyzer_identity: The analyzer's identity.pub, to verify the signature.
         save: Folder for the task's exact bytes and signature.
     """
@@ -120,10 +124,10 @@ def show(
     signed, summary, budgets = options.ask(analyzer.connect, read)
     found = Task.from_bytes(signed.task_bytes)
 
-    def batch() -> BatchStatus | None:
-        at_shuffler = options.ShufflerAccess(shuffler, None, analyzer.authority)
+    def batch(address: str, token: Path | None = None) -> BatchStatus | None:
+        access = options.ShufflerAccess(address, token, analyzer.authority)
         ask_status = partial(ShufflerClient.status_or_none, digest=task)
-        return options.ask(at_shuffler.connect, ask_status)
+        return options.ask(partial(access.connect, relay=address == relay), ask_status)
 
     if save is not None:
         draft_file.save_task(save, signed)
@@ -134,7 +138,8 @@ def show(
             "guarantees": task_view.task_guarantees(found),
             "signature_checked": signer is not None,
             **({"population_budgets": population_budgets.as_json(budgets)} if budgets else {}),
-            **(task_view.batch_as_json(batch()) if shuffler else {}),
+            **(task_view.batch_as_json(batch(shuffler)) if shuffler else {}),
+            **({"relay": batch(relay, relay_token_file)} if relay else {}),
         }
         print_json(fields)
         return
@@ -151,7 +156,9 @@ def show(
     if save is not None:
         console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
     if shuffler:  # last, so that the rest is shown even if the shuffler does not answer
-        task_view.print_batch(batch(), console)
+        task_view.print_batch(batch(shuffler), console)
+    if relay:
+        task_view.print_relay(batch(relay, relay_token_file), console)
 
 
 @options.command(app, f"shuffledp task close DIGEST {AT_SHUFFLER}")

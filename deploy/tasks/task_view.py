@@ -246,13 +246,29 @@ def print_batch(status: BatchStatus | None, console: Console) -> None:
     headline, meaning = BATCH_STATES[status.state]
     users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
     console.print(f"At the shuffler: {headline.lower()}{users}. {meaning}")
+    if status.waits_for:
+        console.print(f"It waits for the {status.waits_for}, which did not answer.")
     if status.state not in DELIVERED:
         console.print(f"It releases no batch with fewer than {status.n_min:,} users.")
 
 
+def print_relay(status: BatchStatus | None, console: Console) -> None:
+    """Print the state of a task's batch at its second shuffler; None if none was announced."""
+    if status is None:
+        console.print("At the second shuffler: no batch of this task has been announced yet.")
+        return
+    users = f" of {status.n_users:,} users" if status.n_users else ""
+    waits = f", waiting for the {status.waits_for}" if status.waits_for else ""
+    console.print(
+        f"At the second shuffler: {status.state}{waits}; {status.n_layers:,} layers{users} "
+        f"arrived, {status.n_discarded:,} of them were discarded."
+    )
+
+
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
     """Return as JSON a batch's state, null if no device has fetched the task, and user count."""
-    known = {"batch_n_users": status.n_users} if status and status.n_users else {}
+    known: dict[str, Any] = {"batch_n_users": status.n_users} if status and status.n_users else {}
+    known |= {"batch_waits_for": status.waits_for} if status and status.waits_for else {}
     return {"batch": status.state if status else None, **known}
 
 

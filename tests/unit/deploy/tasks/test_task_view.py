@@ -110,6 +110,29 @@ def test_a_batchs_users_include_sentinels() -> None:
     assert {"batch": None} == task_view.batch_as_json(None)
 
 
+def test_a_batch_that_waits_for_the_next_party_says_so() -> None:
+    """At either shuffler; the second one's counts of layers are shown."""
+    status = BatchStatus(
+        state=BatchState.PERMUTED,
+        n_users=20,
+        n_min=1,
+        shuffle_seconds=0.0,
+        waits_for="relay",
+        n_layers=70,
+        n_discarded=3,
+    )
+
+    first = printed(partial(task_view.print_batch, status))
+    assert "It waits for the relay, which did not answer." in first
+    assert "relay" == task_view.batch_as_json(status)["batch_waits_for"]
+    at_relay = dataclasses.replace(status, waits_for="analyzer")
+    assert (
+        "At the second shuffler: permuted, waiting for the analyzer; 70 layers of 20 users "
+        "arrived, 3 of them were discarded."
+    ) in " ".join(printed(partial(task_view.print_relay, at_relay)).split())
+    assert "no batch" in printed(partial(task_view.print_relay, None))
+
+
 @pytest.mark.parametrize("width", [40, 120])
 def test_tasks_are_listed_by_whole_digests(width: int, snapshot: SnapshotAssertion) -> None:
     """A digest is on a separate line, to be copied; markup in names is escaped."""
