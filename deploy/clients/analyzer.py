@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, PeerRefusalError, ProofError, WireError
@@ -16,9 +15,7 @@ from common.messages.ledger_entry import (
     verify,
 )
 from common.messages.result import Result
-from common.runtime.clock import SystemClock
-from common.runtime.rpc import LONG_DEADLINE, open_channel
-from common.runtime.tls import client_identity
+from common.runtime.rpc import LONG_DEADLINE
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.wire.batches import sentinel_parts
@@ -36,7 +33,7 @@ from common.wire.tasks import (
     summaries_from_wire,
     time_from_wire,
 )
-from deploy.clients.base import ServiceClient, read_token
+from deploy.clients.base import ServiceClient
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 _AFTER_ALL: Final = b"\xff" * 32
@@ -48,29 +45,8 @@ class OperatorClient(ServiceClient):
 
     _PARTY = "analyzer"
     _STUB = analyzer_pb2_grpc.AnalyzerStub
-
-    @classmethod
-    def connect(
-        cls,
-        address: str,
-        authority: Path | None,
-        token_file: Path | None = None,
-        certificate: Path | None = None,
-        key: Path | None = None,
-    ) -> Self:
-        """
-        Open a channel to host:port; without an authority, in plaintext, on loopback only.
-
-        `certificate` and `key` are by default operator.pem and operator.key beside `authority`.
-        """
-        identity = trusted = None
-        if authority is not None:
-            identity = client_identity(authority, certificate, key, SystemClock().now())
-            trusted = identity.authority
-        channel = open_channel(
-            address, "analyzer", trusted, own=identity, receive_limit=MAX_RESULT_BYTES
-        )
-        return cls(channel, address, read_token(token_file))
+    _CERTIFIED = True
+    _RECEIVE_LIMIT = MAX_RESULT_BYTES
 
     async def publish_task(self, draft: TaskDraft) -> tuple[SignedTask, dict[str, str]]:
         """

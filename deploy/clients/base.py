@@ -7,8 +7,11 @@ from typing import Any, ClassVar, Self
 import grpc
 
 from common.errors import PeerBusyError, PeerError, PeerUnableError, SettingsError
+from common.runtime.clock import SystemClock
 from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
+from common.runtime.tls import client_identity
 from common.runtime.validation import read_file
+from common.wire.fields import MAX_MESSAGE_BYTES
 
 
 class ServiceClient:
@@ -16,6 +19,9 @@ class ServiceClient:
 
     _PARTY: ClassVar[str]
     _STUB: ClassVar[Any]
+    _CERTIFIED: ClassVar[bool] = False
+    """Whether the service asks for the operator's certificate."""
+    _RECEIVE_LIMIT: ClassVar[int] = MAX_MESSAGE_BYTES
 
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
         self._channel = channel
@@ -24,10 +30,27 @@ class ServiceClient:
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
     @classmethod
-    def connect(cls, address: str, authority: Path | None, token_file: Path | None = None) -> Self:
-        """Open a channel to host:port; without an authority, in plaintext, on loopback only."""
-        trusted = None if authority is None else read_file(authority)
-        return cls(open_channel(address, cls._PARTY, trusted), address, read_token(token_file))
+    def connect(
+        cls,
+        address: str,
+        authority: Path | None,
+        token_file: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> Self:
+        """
+        Open a channel to host:port; without an authority, in plaintext, on loopback only.
+
+        `certificate` and `key` are by default operator.pem and operator.key beside `authority`.
+        """
+        own = trusted = None
+        if authority is not None:
+            trusted = read_file(authority)
+            if cls._CERTIFIED:
+                own = client_identity(authority, certificate, key, SystemClock().now())
+        limit = cls._RECEIVE_LIMIT
+        channel = open_channel(address, cls._PARTY, trusted, own=own, receive_limit=limit)
+        return cls(channel, address, read_token(token_file))
 
     async def _call(self, method: Any, request: Any, seconds: float = SHORT_DEADLINE) -> Any:  # noqa: ANN401  # stubs are untyped
         """Call a method of the stub with the token, and return its response."""

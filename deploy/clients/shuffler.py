@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, ClassVar
 
 from common.errors import PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchState, BatchStatus
@@ -11,7 +12,7 @@ from common.runtime.validation import read_file
 from common.task_digest import TaskDigest
 from common.wire.batches import dropped_from_wire, progress_from_wire, status_from_wire
 from deploy.clients.base import ServiceClient
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from protos.shuffledp.v1 import relay_pb2_grpc, shuffler_pb2, shuffler_pb2_grpc
 from user_agent.clients import RemoteShuffler
 
 
@@ -27,7 +28,7 @@ class ShufflerClient(ServiceClient):
     """Client of a shuffler, with or without its operator token."""
 
     _PARTY = "shuffler"
-    _STUB = shuffler_pb2_grpc.ShufflerStub
+    _STUB: ClassVar[Any] = shuffler_pb2_grpc.ShufflerStub
 
     async def close_batch(self, digest: TaskDigest) -> None:
         """Close a batch of at least n_min users before its deadline; safe to retry."""
@@ -52,3 +53,11 @@ class ShufflerClient(ServiceClient):
             if error.status == UnknownTaskError.status:
                 return None
             raise
+
+
+class RelayClient(ShufflerClient):
+    """Client of the second shuffler of tasks with two, with its operator token and certificate."""
+
+    _PARTY = "relay"
+    _STUB = relay_pb2_grpc.RelayStub
+    _CERTIFIED = True

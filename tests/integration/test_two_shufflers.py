@@ -22,6 +22,7 @@ from shuffler.delivery_client import DeliveryClient
 from shuffler.settings import ShufflerSettings
 from tests.support.chains import FLANKS, chain
 from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk
+from tests.support.command_line import shown, shown_json
 from tests.support.services import Services
 
 _USERS = 5
@@ -85,7 +86,31 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
             with pytest.raises(error, match=sentence):
                 await DeliveryClient(channel).begin_delivery(other, 1)
     await _check_senders(services, signed)
+    await asyncio.to_thread(_check_commands, services, signed.digest().hex())
     await services.stop()
+
+
+def _check_commands(services: Services, digest: str) -> None:
+    """Check what the operators' commands say of the batch at both shufflers."""
+    assert services.relay is not None
+    tokens = [services.directory / party / "operator.token" for party in ("analyzer", "relay")]
+    trusted = ("--authority", str(services.authority))
+    found = shown_json(
+        *("task", "show", digest, "--analyzer", services.analyzer.address, *trusted),
+        *("--token-file", str(tokens[0]), "--shuffler", services.shuffler.address),
+        *("--relay", services.relay.address, "--relay-token-file", str(tokens[1])),
+    )
+    second = found["relay"]
+    assert ("erased", "erased") == (found["batch"], second["state"])
+    assert (_USERS, 0, "") == (second["n_users"], second["n_discarded"], second["waits_for"])
+    assert 6 * 50 + _USERS >= second["n_layers"] > _USERS
+    erase = ("batch", "erase", digest, "--shuffler", services.relay.address, "--relay", *trusted)
+    for token, error, sentence in (
+        (tokens[0], PeerRefusalError, "wrong operator token"),
+        (tokens[1], PeerRefusalError, "a batch that is erased cannot drop"),
+    ):
+        with pytest.raises(error, match=sentence):
+            shown(*erase, "--token-file", str(token))
 
 
 async def _check_senders(services: Services, chained: SignedTask) -> None:

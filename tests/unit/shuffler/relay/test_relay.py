@@ -24,12 +24,14 @@ from common.crypto.signing import (
     split_key,
 )
 from common.errors import (
+    BatchStateError,
     ConflictError,
     ProofError,
     SettingsError,
     StorageError,
     TaskError,
     UnknownKeyError,
+    UnknownTaskError,
     WireError,
 )
 from common.messages.batch import BatchId, BatchManifest, BatchState
@@ -388,6 +390,36 @@ async def test_a_damaged_batch_is_never_made_again(quiet: Relay, layers: list[by
     assert ([], []) == (quiet.analyzer.delivered, quiet.state.names("batch-*"))
 
 
+async def test_an_operator_sees_a_batch_that_waits_and_drops_it(
+    quiet: Relay, layers: list[bytes]
+) -> None:
+    """Users are told once it is staged, layers as they arrive; keys and blocks are destroyed."""
+    with pytest.raises(UnknownTaskError):
+        await quiet.status(_DIGEST)
+    sent = [*layers, layers[0]]
+    await quiet.staging.begin(manifest_of(sent, 100), 2)
+    first = parts_of(sent, 2)[0]
+    await quiet.staging.receive(part_header(_DIGEST, 0, first), chunks_of(first))
+    begun = await quiet.status(_DIGEST)
+    with pytest.raises(BatchStateError, match="collecting cannot drop"):
+        await quiet.operations.drop(_DIGEST)
+    await quiet.deliver(sent, 100)
+    quiet.analyzer.reachable = False
+    await quiet.deliveries.advance()
+    waiting = await quiet.status(_DIGEST)
+    assert BatchState.DROPPED is await quiet.operations.drop(_DIGEST)
+    quiet.deliveries._not_before.clear()
+    await quiet.deliveries.advance()
+
+    assert (BatchState.COLLECTING, 0, 300) == (begun.state, begun.n_users, begun.n_layers)
+    assert (BatchState.PERMUTED, 100, _N + 1) == (waiting.state, waiting.n_users, waiting.n_layers)
+    assert (1, "analyzer") == (waiting.n_discarded, waiting.waits_for)
+    assert ("", []) == ((await quiet.status(_DIGEST)).waits_for, quiet.blocks.folders())
+    assert [] == quiet.state.names("batch-*")
+    with pytest.raises(ConflictError, match="one task, one release"):
+        await quiet.deliver(layers[1:], 100)
+
+
 async def test_no_seed_is_left_when_the_first_part_leaves(
     quiet: Relay, layers: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -504,7 +536,8 @@ async def test_a_shuffler_drops_at_its_end_what_its_relay_does_not_take(
         await shuffler.submit(5)
         client.reachable, client.refuse_with = refused is not None, refused
         await shuffler.advance()
-        assert state is await shuffler.batch_state()
+        status = await shuffler.collection.status(_DIGEST)
+        assert (state, "" if refused else "relay") == (status.state, status.waits_for)
         shuffler.clock.seconds = _TASK.deadline + 31 * DAY
         shuffler.batches.keep_seconds = 30 * DAY
         shuffler.deliveries._not_before.clear()
