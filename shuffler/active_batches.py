@@ -69,7 +69,7 @@ class Batches(ABC):
         self._finished: dict[TaskDigest, FinishedBatch] = {}
         """Finished batches that were requested, or finished, in this run."""
         self.waits_for: dict[TaskDigest, str] = {}
-        """The next party, of each batch whose last delivery it did not answer."""
+        """The next party, of each batch that it did not take when last asked."""
         lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
         self._lookups = {begin: lookups(most_lookups, "task lookups") for begin in (True, False)}
 

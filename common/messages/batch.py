@@ -63,7 +63,7 @@ class BatchStatus:
     n_min: int
     shuffle_seconds: float
     waits_for: Annotated[str, partial(parse_word, allowed=("", "analyzer", "relay"))] = ""
-    """The next party, if it did not answer the last attempt to deliver the batch."""
+    """The next party, if it did not take the batch when last asked."""
     n_layers: int = 0
     """Number of layers that arrived at a relay."""
     n_discarded: int = 0

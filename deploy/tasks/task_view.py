@@ -247,7 +247,7 @@ def print_batch(status: BatchStatus | None, console: Console) -> None:
     users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
     console.print(f"At the shuffler: {headline.lower()}{users}. {meaning}")
     if status.waits_for:
-        console.print(f"It waits for the {status.waits_for}, which did not answer.")
+        console.print(f"It waits for the {status.waits_for}, which did not take it last time.")
     if status.state not in DELIVERED:
         console.print(f"It releases no batch with fewer than {status.n_min:,} users.")
 

@@ -10,7 +10,7 @@ from audit.harness.analyzer_core import InlineExecutor, chunks_of, part_header, 
 from audit.harness.clock import ManualClock
 from common.crypto.hpke import HpkePrivateKey, report_context, split_every
 from common.crypto.signing import PublicIdentity, SignedTask
-from common.errors import PeerRefusalError, ShuffleDpError
+from common.errors import PeerRefusalError, PeerUnableError, ShuffleDpError
 from common.messages.batch import BatchManifest, BatchPart, BatchState, chain_batch_id
 from common.messages.inclusion_proof import BatchCommitment
 from common.messages.submission import PLAIN_REPORT, plain_reports
@@ -138,12 +138,14 @@ class Relay(RelayCore):
 
 
 class _Refusals:
-    """Raises refusals as a client does."""
+    """Raises refusals, and failures that pass, as a client does."""
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, ShuffleDpError) and error.status not in {"UNAVAILABLE", "ABORTED"}:
+        if isinstance(error, ShuffleDpError):
+            if error.status in {"UNAVAILABLE", "ABORTED"}:
+                raise PeerUnableError(str(error)) from error
             raise PeerRefusalError(error.status, str(error)) from error
 
 

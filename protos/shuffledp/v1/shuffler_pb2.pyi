@@ -297,7 +297,7 @@ class GetBatchStatusResponse(_message.Message):
     shuffle_seconds: _builtins.float
     """0 until the batch is permuted"""
     waits_for: _builtins.str
-    """"analyzer" or "relay", if that did not answer the last delivery"""
+    """"analyzer" or "relay", if that did not take the batch when last asked"""
     n_layers: _builtins.int
     """at a second shuffler: layers that arrived"""
     n_discarded: _builtins.int

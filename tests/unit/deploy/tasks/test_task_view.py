@@ -123,7 +123,7 @@ def test_a_batch_that_waits_for_the_next_party_says_so() -> None:
     )
 
     first = printed(partial(task_view.print_batch, status))
-    assert "It waits for the relay, which did not answer." in first
+    assert "It waits for the relay, which did not take it last time." in first
     assert "relay" == task_view.batch_as_json(status)["batch_waits_for"]
     at_relay = dataclasses.replace(status, waits_for="analyzer")
     assert (

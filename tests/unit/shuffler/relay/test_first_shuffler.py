@@ -1,11 +1,13 @@
 """A first shuffler of tasks with two asks its relay before it collects."""
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from common.crypto.signing import SigningIdentity
-from common.errors import PeerRefusalError, ProofError, TaskError
+from common.errors import PeerError, PeerRefusalError, ProofError, StorageError, TaskError
+from common.messages.batch import BatchState
 from shuffler.delivery_client import ReceivingParty
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.chains import RELAY
@@ -50,5 +52,43 @@ async def test_a_first_shuffler_collects_nothing_for_a_task_that_its_relay_refus
         await shuffler.fetch_task(CHAIN.signed.digest())
 
     assert {} == await shuffler.store.states()
+    for party in (shuffler, relay):
+        party.store.close()
+
+
+@pytest.mark.parametrize("fault", ["full", "slow"])
+async def test_a_batch_waits_for_a_relay_that_is_full_or_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Nothing is lost or delivered twice; the status says for whom it waits."""
+    relay, digest = Relay(tmp_path / "second"), CHAIN.signed.digest()
+    await relay.start()
+    second = ReceivingParty(name="relay", client=relay, identity=RELAY.public_identity())
+    shuffler = Shuffler(tmp_path / "first", CHAIN, relay=second)
+    await shuffler.start()
+    await shuffler.submit(5)
+
+    async def fail(*_: object) -> NoReturn:
+        if fault == "slow":  # it ends after the caller has given up
+            await relay.staging.finish_delivery(digest)
+            raise PeerError("the relay does not answer (DEADLINE_EXCEEDED)")
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as failing:
+        if fault == "full":
+            failing.setattr(relay.staging, "_store_part", fail)
+        else:
+            failing.setattr(relay, "finish_delivery", fail)
+        await shuffler.advance()
+    waiting = await shuffler.collection.status(digest)
+    shuffler.deliveries._not_before.clear()
+    await shuffler.advance()
+    await relay.deliveries.advance()
+
+    state = BatchState.PERMUTED if fault == "full" else BatchState.SENT
+    assert (state, "relay") == (waiting.state, waiting.waits_for)
+    done = await shuffler.collection.status(digest)
+    assert (BatchState.ERASED, "") == (done.state, done.waits_for)
+    assert [5] == [manifest.n_users for manifest, _ in relay.analyzer.delivered]
     for party in (shuffler, relay):
         party.store.close()

@@ -312,9 +312,13 @@ async def test_a_task_that_is_not_the_relays_is_refused(
     relay.store.close()
 
 
-async def test_a_key_that_the_relay_did_not_sign_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signed", [True, False], ids=["by another", "not signed"])
+async def test_a_key_that_the_relay_did_not_sign_is_refused(
+    tmp_path: Path, *, signed: bool
+) -> None:
     """Although it holds the key."""
-    key = signed_key(RELAY_KEY.public_key(), SHUFFLER, KeyUse.LAYERS)
+    key = RELAY_KEY.public_key().raw
+    key = signed_key(RELAY_KEY.public_key(), SHUFFLER, KeyUse.LAYERS) if signed else key
     other = replace(chain()["relay"], key=key)
     case = published(**chain() | {"relay": other}, domain_size=20, n_min=3, target_size=5)
     relay = Relay(tmp_path / "relay", case)
@@ -322,6 +326,17 @@ async def test_a_key_that_the_relay_did_not_sign_is_refused(tmp_path: Path) -> N
     with pytest.raises(ProofError, match="relay_key is not signed by the relay identity"):
         await relay.deliver([bytes(case.task.report_bytes_at(1))] * _N, 100)
     relay.store.close()
+
+
+async def test_a_key_that_has_ended_is_refused(quiet: Relay, layers: list[bytes]) -> None:
+    """The sender learns why, before any part is read."""
+    for _ in range(2):  # replaced, and then destroyed
+        quiet.clock.seconds += 1000 * DAY
+        quiet.keys.rotate(quiet.clock.now(), set())
+    with pytest.raises(UnknownKeyError, match=r"relay_key, .*, expired and was destroyed"):
+        await quiet.deliver(layers, 100)
+
+    assert {} == await quiet.store.states()
 
 
 async def test_every_order_of_reports_is_equally_likely(
