@@ -73,5 +73,6 @@ class BatchOperations:
             n_min=closing_rule.n_min,
             shuffle_seconds=stored.shuffle_seconds,
             waits_for=self.batches.waits_for.get(digest, ""),
+            n_layers=stored.n_layers,
             n_discarded=stored.n_discarded,
         )

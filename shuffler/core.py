@@ -16,6 +16,7 @@ from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
 from shuffler.active_batches import ActiveBatches, Batches
 from shuffler.admission import ConnectionLimit
+from shuffler.batch_operations import BatchOperations
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.delivery_client import NextHop, ReceivingParty
@@ -51,6 +52,7 @@ class FrontEndCore:
             refusals=self.refusals,
             connections=ConnectionLimit(settings.submissions_per_connection),
         )
+        self.operations: BatchOperations = self.collection
         self.inclusions = InclusionProofs(
             blocks=self.blocks,
             keep_seconds=settings.keep_inclusion_days * DAY,

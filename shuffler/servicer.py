@@ -61,7 +61,28 @@ def bulk_receipt_for(
 
 
 @dataclass
-class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
+class OperationsServicer:
+    """Tells of batches and drops them, at either shuffler; access.py lists who may call."""
+
+    core: FrontEndCore | RelayCore
+
+    async def GetBatchStatus(
+        self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
+    ) -> shuffler_pb2.GetBatchStatusResponse:
+        """Return a batch's status."""
+        digest = digest_from_wire(request.task_digest)
+        return status_to_wire(await self.core.operations.status(digest))
+
+    async def DropBatch(
+        self, request: shuffler_pb2.DropBatchRequest, _context: object
+    ) -> shuffler_pb2.DropBatchResponse:
+        """Erase a batch that is not delivered. For the operator."""
+        digest = digest_from_wire(request.task_digest)
+        return dropped_to_wire(await self.core.operations.drop(digest))
+
+
+@dataclass
+class ShufflerServicer(OperationsServicer, shuffler_pb2_grpc.ShufflerServicer):
     """Serves devices and the operator; common/runtime/access.py lists who may call which method."""
 
     core: FrontEndCore
@@ -100,14 +121,6 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         receipt = bulk_receipt_for(self.core.identity, digest, envelopes, outcomes)
         return outcomes_to_wire(outcomes, receipt)
 
-    async def GetBatchStatus(
-        self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
-    ) -> shuffler_pb2.GetBatchStatusResponse:
-        """Return a batch's status."""
-        return status_to_wire(
-            await self.core.collection.status(digest_from_wire(request.task_digest))
-        )
-
     async def GetBatchProgress(
         self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
     ) -> shuffler_pb2.GetBatchProgressResponse:
@@ -122,14 +135,6 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         await self.core.collection.close(digest_from_wire(request.task_digest))
         return shuffler_pb2.CloseBatchResponse()
 
-    async def DropBatch(
-        self, request: shuffler_pb2.DropBatchRequest, _context: object
-    ) -> shuffler_pb2.DropBatchResponse:
-        """Erase a batch that is not delivered. For the operator."""
-        return dropped_to_wire(
-            await self.core.collection.drop(digest_from_wire(request.task_digest))
-        )
-
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object
     ) -> shuffler_pb2.GetInclusionResponse:
@@ -138,7 +143,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
 
 
 @dataclass
-class RelayServicer(DeliveryServicer, relay_pb2_grpc.RelayServicer):
+class RelayServicer(OperationsServicer, DeliveryServicer, relay_pb2_grpc.RelayServicer):
     """Receives the first shuffler's batches; common/runtime/access.py lists who may call."""
 
     core: RelayCore
@@ -149,19 +154,6 @@ class RelayServicer(DeliveryServicer, relay_pb2_grpc.RelayServicer):
         """Return a task that this relay takes part in."""
         signed = await self.core.batches.get_task(digest_from_wire(request.task_digest))
         return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
-
-    async def GetBatchStatus(
-        self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
-    ) -> shuffler_pb2.GetBatchStatusResponse:
-        """Return a batch's status. For the operator."""
-        return status_to_wire(await self.core.status(digest_from_wire(request.task_digest)))
-
-    async def DropBatch(
-        self, request: shuffler_pb2.DropBatchRequest, _context: object
-    ) -> shuffler_pb2.DropBatchResponse:
-        """Erase a batch that is not delivered. For the operator."""
-        digest = digest_from_wire(request.task_digest)
-        return dropped_to_wire(await self.core.operations.drop(digest))
 
 
 @dataclass

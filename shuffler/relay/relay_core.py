@@ -1,10 +1,8 @@
 """The relay without its server, as deployed and tested: parts wired from ports."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from common.messages.batch import BatchStatus
 from common.runtime.blocks import StagedBlocks
-from common.task_digest import TaskDigest
 from shuffler.batch_operations import BatchOperations
 from shuffler.core import BatchCore
 from shuffler.inclusion import InclusionProofs
@@ -44,12 +42,6 @@ class RelayCore(BatchCore):
         self.deliveries = RelayDeliveries(
             **self.for_deliveries(), layers=self.staging, seeds=seeds, inclusions=compared
         )
-
-    async def status(self, digest: TaskDigest) -> BatchStatus:
-        """Return the state of a task's batch, its users once it is staged, and its layers."""
-        status = await self.operations.status(digest)
-        n_layers = await self.store.database.run(relay_store.arrived, digest)
-        return replace(status, n_layers=n_layers)
 
     async def resume(self) -> None:
         """Resume the work of an earlier run."""

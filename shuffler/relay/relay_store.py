@@ -58,21 +58,13 @@ def kept(connection: sqlite3.Connection) -> Collection[BatchId]:
     return {BatchId(batch_id) for (batch_id,) in connection.execute(query)}
 
 
-def arrived(connection: sqlite3.Connection, digest: TaskDigest) -> int:
-    """Return the number of layers of a task's batch that have arrived."""
-    query = (
-        "SELECT sum(parts.n_reports) FROM parts JOIN batches USING (batch_id) WHERE task_digest = ?"
-    )
-    [(number,)] = connection.execute(query, (digest,))
-    return number or 0
-
-
 class RelayStore(BatchStore):
     """The relay's database; see BatchStore."""
 
     BATCHES = (
         "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), staged * n_users, "
-        "n_permuted, by_length, shuffle_seconds, n_discarded_here, part_hashes "
+        "n_permuted, by_length, shuffle_seconds, n_discarded_here, part_hashes, (SELECT "
+        "coalesce(sum(n_reports), 0) FROM parts WHERE parts.batch_id = batches.batch_id) "
         "FROM batches JOIN tasks USING (task_digest)"
     )
     """A batch has its users, and closes, once it is staged."""

@@ -67,7 +67,7 @@ class PostgresStore(SubmissionStore):
 
     BATCHES = (
         f"SELECT uuid_send(batch_id), task_digest, task, signature, state, {_N_USERS}, n_reports, "  # noqa: S608  # fixed text
-        "array_to_string(by_length, ' '), shuffle_seconds, 0, part_hashes FROM batches"
+        "array_to_string(by_length, ' '), shuffle_seconds, 0, part_hashes, 0 FROM batches"
     )
     ID = "encode(?, 'hex')::uuid"
     STATES = "SELECT uuid_send(batch_id), state FROM batches"

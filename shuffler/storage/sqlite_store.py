@@ -77,7 +77,7 @@ class SqliteStore(SubmissionStore):
 
     BATCHES = (
         "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_reports, "
-        "by_length, shuffle_seconds, 0, part_hashes FROM batches"
+        "by_length, shuffle_seconds, 0, part_hashes, 0 FROM batches"
     )
     STATES = "SELECT batch_id, CAST(state AS BLOB) FROM batches"
     REFUSALS = "SELECT batch_id, outcome, n FROM refusals"

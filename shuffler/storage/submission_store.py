@@ -47,6 +47,8 @@ class StoredBatch:
     """Layers that a relay discarded, as they do not open or repeat others."""
     part_hashes: bytes = field(default=b"", repr=False)
     """SHA-256 of every part of the permuted batch, concatenated; empty before it is permuted."""
+    n_layers: int = 0
+    """Number of layers that arrived at a relay."""
 
     def check_moved(self, changed: Row | None, state: BatchState) -> int:
         """
@@ -72,7 +74,7 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
             "this shuffler has no batch for this task: no device has asked for it yet"
         )
     [(batch_id, digest, task, signature, state, n_users, n_reports, by_length, *rest)] = rows
-    shuffle_seconds, n_discarded, part_hashes = rest
+    shuffle_seconds, n_discarded, part_hashes, n_layers = rest
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
         raise DamagedStorageError("a task in the shuffler's store is damaged")
@@ -90,6 +92,7 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
         shuffle_seconds=shuffle_seconds,
         n_discarded=n_discarded,
         part_hashes=part_hashes,
+        n_layers=n_layers,
     )
 
 

@@ -35,17 +35,15 @@ from common.errors import (
     WireError,
 )
 from common.messages.batch import BatchId, BatchManifest, BatchState
-from common.messages.inclusion_proof import BatchCommitment, leaves_of, tree_over
+from common.messages.inclusion_proof import leaves_of, tree_over
 from common.receiving import delivery_table
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.wire.jobs import job_from_wire, job_to_wire
-from shuffler.delivery_client import ReceivingParty
 from shuffler.relay.layer_jobs import RelayJob
 from shuffler.server import publish_keys
 from shuffler.settings import ShufflerSettings
-from tests.support.analyzers import MemoryAnalyzer
 from tests.support.chains import FLANKS, RELAY, chain
 from tests.support.keys import SHUFFLER, signed_key
 from tests.support.relays import (
@@ -58,7 +56,6 @@ from tests.support.relays import (
     sealed_layers,
 )
 from tests.support.scrapes import series_of
-from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 
 _DIGEST: Final = CHAIN.signed.digest()
@@ -410,18 +407,18 @@ async def test_an_operator_sees_a_batch_that_waits_and_drops_it(
 ) -> None:
     """Users are told once it is staged, layers as they arrive; keys and blocks are destroyed."""
     with pytest.raises(UnknownTaskError):
-        await quiet.status(_DIGEST)
+        await quiet.operations.status(_DIGEST)
     sent = [*layers, layers[0]]
     await quiet.staging.begin(manifest_of(sent, 100), 2)
     first = parts_of(sent, 2)[0]
     await quiet.staging.receive(part_header(_DIGEST, 0, first), chunks_of(first))
-    begun = await quiet.status(_DIGEST)
+    begun = await quiet.operations.status(_DIGEST)
     with pytest.raises(BatchStateError, match="collecting cannot drop"):
         await quiet.operations.drop(_DIGEST)
     await quiet.deliver(sent, 100)
     quiet.analyzer.reachable = False
     await quiet.deliveries.advance()
-    waiting = await quiet.status(_DIGEST)
+    waiting = await quiet.operations.status(_DIGEST)
     assert BatchState.DROPPED is await quiet.operations.drop(_DIGEST)
     quiet.deliveries._not_before.clear()
     await quiet.deliveries.advance()
@@ -429,7 +426,7 @@ async def test_an_operator_sees_a_batch_that_waits_and_drops_it(
     assert (BatchState.COLLECTING, 0, 300) == (begun.state, begun.n_users, begun.n_layers)
     assert (BatchState.PERMUTED, 100, _N + 1) == (waiting.state, waiting.n_users, waiting.n_layers)
     assert (1, "analyzer") == (waiting.n_discarded, waiting.waits_for)
-    assert ("", []) == ((await quiet.status(_DIGEST)).waits_for, quiet.blocks.folders())
+    assert ("", []) == ((await quiet.operations.status(_DIGEST)).waits_for, quiet.blocks.folders())
     assert [] == quiet.state.names("batch-*")
     with pytest.raises(ConflictError, match="one task, one release"):
         await quiet.deliver(layers[1:], 100)
@@ -534,53 +531,6 @@ async def test_an_analyzer_that_signs_other_reports_is_reported(
 
     assert "analyzer signed other reports than were sent" in caplog.messages
     assert [] == quiet.blocks.folders()
-
-
-async def test_a_shuffler_drops_at_its_end_what_its_relay_does_not_take(
-    tmp_path: Path, relay: Relay
-) -> None:
-    """While the relay is away the batch waits; a refusal quarantines it with the relay's status."""
-    for number, (refused, state) in enumerate(
-        ((None, BatchState.PERMUTED), ("FAILED_PRECONDITION", BatchState.QUARANTINED))
-    ):
-        client = MemoryAnalyzer(CHAIN.signed, RELAY)
-        pinned = RELAY.public_identity()
-        second = ReceivingParty(name="relay", client=client, identity=pinned)
-        shuffler = Shuffler(tmp_path / str(number), relay.case, relay=second)
-        await shuffler.start()
-        await shuffler.submit(5)
-        client.reachable, client.refuse_with = refused is not None, refused
-        await shuffler.advance()
-        status = await shuffler.collection.status(_DIGEST)
-        assert (state, "" if refused else "relay") == (status.state, status.waits_for)
-        shuffler.clock.seconds = _TASK.deadline + 31 * DAY
-        shuffler.batches.keep_seconds = 30 * DAY
-        shuffler.deliveries._not_before.clear()
-        await shuffler.advance()
-        assert BatchState.DROPPED is await shuffler.batch_state()
-        assert [] == [*client.delivered, *shuffler.key_files()]
-        shuffler.store.close()
-
-
-async def test_a_shuffler_proves_that_layers_reached_the_relay(
-    tmp_path: Path, relay: Relay
-) -> None:
-    """The leaves are layers; no inner ciphertext is among them."""
-    pinned = RELAY.public_identity()
-    second = ReceivingParty(name="relay", client=relay, identity=pinned)
-    shuffler = Shuffler(tmp_path / "first", relay.case, relay=second)
-    await shuffler.start()
-    await shuffler.submit(5)
-    await shuffler.advance()
-    await relay.deliveries.advance()
-
-    commitment, _ = await shuffler.inclusions.relay(_DIGEST, None)
-    assert isinstance(commitment, BatchCommitment)
-    commitment.verify(pinned, _DIGEST, CHAIN.task.most_leaves)
-    [(manifest, _)] = relay.analyzer.delivered
-    assert (5, commitment.batch_id) == (manifest.n_users, manifest.batch_id)
-    assert commitment.n_leaves < manifest.n_reports
-    shuffler.store.close()
 
 
 async def test_a_relays_jobs_travel_to_an_engine(quiet: Relay, layers: list[bytes]) -> None:
