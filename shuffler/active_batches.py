@@ -91,15 +91,9 @@ class Batches(ABC):
 
     async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
-        Return the batch of a task that was requested before.
+        Return the batch of a task that was requested before; else raise UnknownTaskError.
 
-        Raises:
-            UnknownTaskError: The task was never requested.
-            TaskError: This version cannot read the task.
-            BatchStateError: The key of the task's batch is lost.
-            OverloadError: Too many task lookups are running.
-            PeerError, PeerRefusalError: Another process does not answer, or refuses the call.
-            StorageError: The batch could not be read; safe to retry.
+        Raises the errors of `find_or_begin` too.
         """
         return await self._find(digest, begin=False)
 
