@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -86,6 +87,7 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
             with pytest.raises(error, match=sentence):
                 await DeliveryClient(channel).begin_delivery(other, 1)
     await _check_senders(services, signed)
+    await _check_operators(services, relay.address)
     await asyncio.to_thread(_check_commands, services, signed.digest().hex())
     await services.stop()
 
@@ -111,6 +113,22 @@ def _check_commands(services: Services, digest: str) -> None:
     ):
         with pytest.raises(error, match=sentence):
             shown(*erase, "--token-file", str(token))
+
+
+async def _check_operators(services: Services, relay: str) -> None:
+    """Check that the relay's operator needs a certificate and the token, for each call."""
+    token = f"Bearer {services.published('relay', 'operator.token')}"
+    for name, credential, status in (
+        ("operator", "Bearer nonsense", "UNAUTHENTICATED"),
+        ("operator", "", "UNAUTHENTICATED"),
+        ("shuffler", token, "PERMISSION_DENIED"),
+    ):
+        own = development_files(services.directory / "tls", name, SystemClock()).read()
+        async with open_channel(relay, "relay", own.authority, own=own) as channel:
+            for method in ("GetBatchStatus", "DropBatch"):
+                call: Any = channel.unary_unary(f"/shuffledp.v1.Relay/{method}")
+                shown = (("authorization", credential),)
+                assert status == (await refusal(call(b"", timeout=DEADLINE, metadata=shown)))[0]
 
 
 async def _check_senders(services: Services, chained: SignedTask) -> None:
