@@ -126,6 +126,19 @@ async def test_sentinels_are_delivered_and_not_counted_as_users(
         result.n_sentinels_missing,
         result.n_sentinels_repeated,
     )
+    looked_up = await command(
+        services,
+        *("sentinels", "check", "--task", signed.digest().hex(), "--input", str(kept), "--json"),
+        *("--shuffler", services.shuffler.address),
+        *("--analyzer-identity", str(directory / "analyzer" / "identity.pub")),
+    )
+    assert {
+        "task_digest": signed.digest().hex(),
+        "signer": "analyzer",
+        "checked": 20,
+        "missing": [],
+        "analyzer": {"state": "released", "failure": ""},
+    } == json.loads(looked_up)
     lines = [json.loads(line) for line in kept.read_text(encoding="ascii").splitlines()]
     assert ["stored", "acknowledged"] * 20 == [one["state"] for one in lines if "state" in one]
     assert 0o600 == kept.stat().st_mode & 0o777
