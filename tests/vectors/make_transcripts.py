@@ -24,6 +24,7 @@ from google.protobuf.json_format import MessageToDict
 
 from analyzer.task_builder import complete
 from common.accounting.claims import delta_at_claim
+from common.accounting.guarantees import PrivacyParameters
 from common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context, report_context
 from common.crypto.hpke import split_every as split
 from common.crypto.privacy_tokens import PendingToken
@@ -470,6 +471,14 @@ _FALSE: Final[Sequence[tuple[str, dict[str, Any], Sequence[float]]]] = (
     ),
 )
 """Protocols and fields of tasks, and central ε that they do not keep."""
+_CHAINED: Final[Sequence[tuple[Case, dict[str, Any]]]] = (
+    *((case, {}) for case in CHAINS.values()),
+    (CHAINS["chain-sageo"], {"central_epsilon": 1.25}),
+    *((CHAINS["chain-sageo"], {"coalition_epsilon": each}) for each in (1.75, 2.0625, 3.0, 40.0)),
+    (CHAINS["chain-sbin"], {"central_epsilon": 0.40625}),
+    *((CHAINS["chain-sbin"], {"coalition_epsilon": each}) for each in (0.625, 1.0)),
+)
+"""Tasks with two shufflers, and claims in the place of those that they keep."""
 _SPENT: Final[Sequence[tuple[float, float, float]]] = (
     (2.0, 0.25, 1e-6),
     (1.0, 0.1, 1e-6),
@@ -490,13 +499,18 @@ def claims() -> list[dict[str, Any]]:
             dataclasses.replace(many, **few, central_epsilon=float(each), budget_epsilon=1000.0)
             for each in claimed
         )
+    tasks += (dataclasses.replace(_completed(case), **claim) for case, claim in _CHAINED)
     found = []
     for task in tasks:
         try:
             delta = delta_at_claim(task)
         except AccountingError:
             delta = None
-        found.append({"task": task.to_bytes().decode(), "delta_at_claim": delta})
+        row = {"task": task.to_bytes().decode(), "delta_at_claim": delta}
+        if task.relay is not None:
+            alone = PrivacyParameters.of(task).either_alone
+            row["delta_of_coalition"] = alone.delta(task.coalition_epsilon)
+        found.append(row)
     return found
 
 
