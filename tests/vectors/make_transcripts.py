@@ -61,7 +61,7 @@ from tests.support.vectors import vectors
 from tests.vectors.changed_notes import changed_notes
 from tests.vectors.changed_tasks import changed_tasks, near_promises
 from tests.vectors.odd_signatures import odd_signatures
-from tests.vectors.transcript_cases import ALL, CASES, CHAINS, FIVE, HIDDEN, OTHERS, Case
+from tests.vectors.transcript_cases import ALL, CASES, CHAINS, CLAIMS, FIVE, HIDDEN, OTHERS, Case
 from tests.vectors.transcript_log import (
     ANALYZER,
     DAY,
@@ -471,14 +471,6 @@ _FALSE: Final[Sequence[tuple[str, dict[str, Any], Sequence[float]]]] = (
     ),
 )
 """Protocols and fields of tasks, and central ε that they do not keep."""
-_CHAINED: Final[Sequence[tuple[Case, dict[str, Any]]]] = (
-    *((case, {}) for case in CHAINS.values()),
-    (CHAINS["chain-sageo"], {"central_epsilon": 1.25}),
-    *((CHAINS["chain-sageo"], {"coalition_epsilon": each}) for each in (1.75, 2.0625, 3.0, 40.0)),
-    (CHAINS["chain-sbin"], {"central_epsilon": 0.40625}),
-    *((CHAINS["chain-sbin"], {"coalition_epsilon": each}) for each in (0.625, 1.0)),
-)
-"""Tasks with two shufflers, and claims in the place of those that they keep."""
 _SPENT: Final[Sequence[tuple[float, float, float]]] = (
     (2.0, 0.25, 1e-6),
     (1.0, 0.1, 1e-6),
@@ -499,7 +491,7 @@ def claims() -> list[dict[str, Any]]:
             dataclasses.replace(many, **few, central_epsilon=float(each), budget_epsilon=1000.0)
             for each in claimed
         )
-    tasks += (dataclasses.replace(_completed(case), **claim) for case, claim in _CHAINED)
+    tasks += (dataclasses.replace(_completed(case), **claim) for case, claim in CLAIMS)
     found = []
     for task in tasks:
         try:
