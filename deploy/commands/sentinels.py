@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -14,9 +14,6 @@ from deploy.terminal.console import terminal
 from deploy.terminal.files import in_folder
 from deploy.terminal.help_examples import AT_ANALYZER
 from deploy.terminal.json_output import print_answer
-
-if TYPE_CHECKING:
-    from common.messages.batch import TaskSummary
 
 _EXAMPLE: Final = (
     "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler 127.0.0.1:7002 "
@@ -102,16 +99,14 @@ _CHECK: Final = (
 def check_sentinels(
     task: str,
     shuffler: options.ShufflerAddress,
-    analyzer: options.OptionalAnalyzerAccess,
     file: Annotated[Path, typer.Option("--input", exists=True, dir_okay=False)],
     analyzer_identity: Path,
     relay_identity: Path | None = None,
+    authority: options.Authority = None,
     json: options.AsJson = False,
 ) -> None:
     """
     Show which sentinels left the first shuffler, once the batch is delivered, and who lost others.
-
-    With --analyzer, also show the state that the analyzer's own check led to.
 
     Options:
         task: The task's digest, 64 hexadecimal digits.
@@ -119,7 +114,8 @@ def check_sentinels(
         analyzer_identity: The analyzer's identity.pub.
         relay_identity: The identity.pub of the second shuffler, if the task has two.
     """
-    from deploy.sentinels.lookup import Lookup, look_up, show
+    from deploy.clients.shuffler import shuffler_at
+    from deploy.sentinels.lookup import look_up, show
     from deploy.sentinels.sentinel_file import SentinelFile
 
     digest = options.task_digest(task)
@@ -127,20 +123,11 @@ def check_sentinels(
     second = options.read_identity(relay_identity) if relay_identity else None
     with SentinelFile.opened(file, digest) as opened:
         sentinels = opened.sentinels
-
-    async def ask() -> "tuple[Lookup, TaskSummary | None]":
-        from deploy.clients.shuffler import shuffler_at
-
-        async with shuffler_at(shuffler, analyzer.authority) as first:
-            found = await look_up(first, digest, sentinels, signer, second)
-        if not analyzer.analyzer:
-            return found, None
-        async with analyzer.connect() as operator:
-            return found, (await operator.describe(digest))[1]
-
-    found, summary = asyncio.run(ask())
-    state = {"state": summary.state.value, "failure": summary.failure} if summary else None
-    fields = {"task_digest": digest.hex(), **asdict(found), "analyzer": state}
-    print_answer(fields, partial(show, found, summary), json=json)
+    found = options.ask(
+        lambda: shuffler_at(shuffler, authority),
+        lambda first: look_up(first, digest, sentinels, signer, second),
+    )
+    fields = {"task_digest": digest.hex(), **asdict(found)}
+    print_answer(fields, partial(show, found), json=json)
     if found.missing:
         raise typer.Exit(1)

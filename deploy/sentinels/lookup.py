@@ -7,12 +7,10 @@ from rich.console import Console
 
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
-from common.messages.batch import TaskSummary
 from common.messages.inclusion_proof import split
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.sentinels.sentinel_file import PlantedSentinel
-from deploy.terminal.escape import escaped
 from user_agent.clients import Shuffler
 from user_agent.inclusion_monitor import is_included
 
@@ -60,8 +58,8 @@ async def look_up(
     return Lookup(signer=named, checked=len(stored), missing=missing)
 
 
-def show(found: Lookup, summary: TaskSummary | None, console: Console) -> None:
-    """Print what reached which hop, and who lost the rest."""
+def show(found: Lookup, console: Console) -> None:
+    """Print what passed the first shuffler, and who lost the rest."""
     two = found.signer == "relay"
     signer, loser = ("second shuffler", "first shuffler") if two else ("analyzer", "shuffler")
     arrived = found.checked - len(found.missing)
@@ -72,12 +70,8 @@ def show(found: Lookup, summary: TaskSummary | None, console: Console) -> None:
     if found.missing:
         numbers = ", ".join(map(str, found.missing))
         console.print(f"The {loser} lost the others, in the file's order from 0: {numbers}.")
-    if summary is not None:
-        why = f": {escaped(summary.failure)}" * bool(summary.failure)
-        console.print(f"The task is {summary.state.value} at the analyzer{why}.")
     if two and arrived:
         console.print(
-            "If the analyzer misses any of those that are in the batch, the second shuffler lost "
-            "them; or the analyzer did, if the second shuffler logged that it signed other reports "
-            "than were sent."
+            "Any of those that the analyzer misses (shuffledp task show) the second shuffler lost; "
+            "or the analyzer, if the second one logged that it signed other reports than were sent."
         )
