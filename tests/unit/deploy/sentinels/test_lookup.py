@@ -18,6 +18,7 @@ from common.task.sealing import report_sealer
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
+from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.sentinels.lookup import Lookup, look_up, show
 from deploy.sentinels.planting import SentinelRun
 from deploy.terminal.console import terminal
@@ -140,6 +141,8 @@ async def test_every_sentinel_passes_two_honest_shufflers(
         await parties.look_up()
     assert (TaskState.RELEASED, "") == await parties.finish()
     result = await parties.analyzer.releases.result(parties.digest)
+    check_fits(result, parties.task)
+    recompute_guarantees(result, parties.task)
     found = await parties.look_up()
 
     assert (_USERS, _SENTINELS, 0) == (
@@ -171,9 +174,17 @@ async def test_the_shuffler_that_replaces_a_sentinel_is_named(
             parties.replace_behind_relay(4)
         state, why = await parties.finish()
         found = await parties.look_up()
+        await parties.analyzer.releases.decide(parties.digest, "release", "looked into")
+        await parties.analyzer.settle()
+        result = await parties.analyzer.releases.result(parties.digest)
+        recompute_guarantees(result, parties.task)
 
     assert (TaskState.QUARANTINED, True) == (state, why.startswith(_MISSING))
     assert [4] * first == found.missing
+    assert 1 == result.n_sentinels_missing
+    # One of the two is still taken to be honest: not both.
+    epsilon = result.guarantees[0].epsilon
+    assert parties.task.central_epsilon < epsilon <= parties.task.coalition_epsilon
     show(found, terminal())
     told = " ".join(capsys.readouterr().out.split())
     assert first == ("The first shuffler lost the others, in the file's order from 0: 4." in told)
