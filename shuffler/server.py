@@ -69,6 +69,7 @@ async def start(
         own = state.within(UNSAVED) if relays else state
         schedule = settings.relay_schedule() if relays else settings.schedule()
         keys, identity = KeyStore(own, schedule), load_identity(state)
+        token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
         blocks = open_blocks(settings.blocks_url())
         pool = service.opened(HpkePool(settings.opening_processes))
         channel = service.opened(FreshChannel(settings.analyzer, "analyzer", service.tls))
@@ -89,7 +90,7 @@ async def start(
             store = service.opened(RelayStore(state.database("relay.sqlite"), blocks))
             relay = RelayCore(**common, store=store)
             await _move_batches(service, relay, pool, state)
-            await _serve_first(service, relay, state)
+            await _serve_first(service, relay, token)
         else:
             core = ShufflerCore(
                 **common,
@@ -99,7 +100,7 @@ async def start(
                 relay=_relay_of(settings, service),
             )
             await _move_batches(service, core, pool, state)
-            await _serve_devices(service, core)
+            await _serve_devices(service, core, token)
     return service
 
 
@@ -124,18 +125,17 @@ async def _move_batches(
     ]
 
 
-async def _serve_first(service: Service, core: RelayCore, state: StateDirectory) -> None:
-    """Serve the first shuffler, and the operator, whose token is in `state`."""
+async def _serve_first(service: Service, core: RelayCore, token: OperatorToken) -> None:
+    """Serve the first shuffler and the operator."""
     service.closing.append(core.staging.stop)
     add_services = partial(
         relay_pb2_grpc.add_RelayServicer_to_server, RelayServicer(core.staging, core)
     )
-    token = _operator_token(state)
     await service.serve("shuffledp.v1.Relay", add_services, operator_token=token)
     await service.serve_internal("shuffledp.v1.Jobs")
 
 
-async def _serve_devices(service: Service, core: ShufflerCore) -> None:
+async def _serve_devices(service: Service, core: ShufflerCore, token: OperatorToken) -> None:
     witness = WitnessServicer(core.state, core.batches.analyzer.identity, "shuffler", service.clock)
     service.closing.append(core.refusals.save_last)
     service.background += [core.inclusions.run, core.refusals.run, core.refusals.follow]
@@ -143,7 +143,7 @@ async def _serve_devices(service: Service, core: ShufflerCore) -> None:
         "shuffledp.v1.Shuffler",
         partial(shuffler_pb2_grpc.add_ShufflerServicer_to_server, ShufflerServicer(core)),
         partial(log_pb2_grpc.add_WitnessServicer_to_server, witness),
-        operator_token=_operator_token(core.state),
+        operator_token=token,
         http=serve_http,
     )
     coordinator = CoordinatorServicer(core)
@@ -151,10 +151,6 @@ async def _serve_devices(service: Service, core: ShufflerCore) -> None:
         partial(coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server, coordinator)
     )
     await service.serve_internal("shuffledp.v1.ShufflerCoordinator")
-
-
-def _operator_token(state: StateDirectory) -> OperatorToken:
-    return OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
 
 
 def _relay_of(settings: ShufflerSettings, service: Service) -> ReceivingParty | None:
