@@ -13,15 +13,23 @@ from pathlib import Path
 from typing import Final
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pydantic.dataclasses import dataclass
 
 from common.errors import PeerError, SettingsError, ShuffleDpError
+from common.runtime.certificates import RELAY
 from common.runtime.rpc import open_channel, reply
-from common.runtime.settings import ServiceSettings, load
+from common.runtime.settings import Role, ServiceSettings, load
 from common.runtime.tls import TlsFiles
+from common.runtime.validation import STRICT
 
 _SERVICES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "witness")
 _SECONDS: Final = 5.0
 """Timeout of the whole check, in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class _Settings(ServiceSettings):
+    role: Role = "all"
 
 
 async def check(settings: ServiceSettings, party: str) -> None:
@@ -64,10 +72,8 @@ def main() -> None:
     arguments = parser.parse_args()
     prefix = f"SHUFFLEDP_{arguments.party.upper()}"
     try:
-        settings = load(
-            ServiceSettings, arguments.settings, os.environ, prefix, leave_out_unknown=True
-        )
-        asyncio.run(check(settings, arguments.party))
+        settings = load(_Settings, arguments.settings, os.environ, prefix, leave_out_unknown=True)
+        asyncio.run(check(settings, RELAY if settings.role == "relay" else arguments.party))
     except ShuffleDpError as error:
         sys.exit(f"{arguments.party}: {error}")
 

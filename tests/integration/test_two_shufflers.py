@@ -1,6 +1,9 @@
 """Two shufflers' servers over TLS, from devices' submissions to the result."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +96,13 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
 
 
 def _check_commands(services: Services, digest: str) -> None:
-    """Check what the operators' commands say of the batch at both shufflers."""
+    """Check a relay's health, and what operators' commands say of the batch at both shufflers."""
     assert services.relay is not None
+    settings = {"role": "relay", "state_directory": str(services.directory / "relay")}
+    settings |= {"tls_directory": str(services.directory / "tls")}
+    environment = {f"SHUFFLEDP_SHUFFLER_{name.upper()}": text for name, text in settings.items()}
+    command = [sys.executable, "-m", "common.runtime.health_check", "shuffler"]
+    subprocess.run(command, env=os.environ | environment, check=True)
     tokens = [services.directory / party / "operator.token" for party in ("analyzer", "relay")]
     trusted = ("--authority", str(services.authority))
     found = shown_json(
