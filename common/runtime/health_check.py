@@ -19,7 +19,7 @@ from common.runtime.rpc import open_channel, reply
 from common.runtime.settings import ServiceSettings, load
 from common.runtime.tls import TlsFiles
 
-_SERVICES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "witness")
+_SERVICES: Final = ("analyzer", "shuffler", "relay", "issuer", "user_agent", "witness")
 _SECONDS: Final = 5.0
 """Timeout of the whole check, in seconds."""
 
