@@ -1,6 +1,7 @@
 """Locks, images, the compose file and alert rules agree with each other and the code."""
 
 import re
+import subprocess
 import sys
 import tomllib
 from functools import partial
@@ -319,6 +320,22 @@ def test_a_second_shuffler_shares_no_secret() -> None:
     assert ("relay", Path("/var/lib/shuffledp/state")) == (relay.role, relay.state_directory)
     [alias] = service["networks"]["metrics-relay"]["aliases"]
     assert f"{alias}:9464" == relay.metrics_listen
+
+
+def test_a_second_shufflers_health_is_checked_by_its_own_certificate() -> None:
+    """The check knows the relay, whose certificate does not name the shuffler."""
+    [_, _, *command, file] = _TWO["relay"]["healthcheck"]["test"]
+    settings = _ROOT / "deploy" / "settings" / "relay.toml"
+    checked = subprocess.run(
+        [sys.executable, *command, str(settings)],
+        cwd=_ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert f"./settings/{settings.name}:{file}:ro" in _TWO["relay"]["volumes"]
+    assert (1, True) == (checked.returncode, "address: is it running?" in checked.stderr)
 
 
 @pytest.mark.parametrize("party", ["shuffler", "user_agent", "publisher"])
