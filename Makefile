@@ -13,7 +13,7 @@ NODE_MODULES := $(WEB)/node_modules/.package-lock.json
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)" SHUFFLEDP_BUILD='$(BUILD)'
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install web demo test test-all audit mutants containers-test images up up-scale down docs lint scale-test protos bench vectors figures lock clean
+.PHONY: help install web demo test test-all audit mutants containers-test images up up-scale up-two-shufflers down docs lint scale-test protos bench vectors figures lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,9 @@ up: install  ## build, prepare and start the services in containers
 
 up-scale: install  ## the same with several front-ends, PostgreSQL and an engine for each party
 	$(IMAGES) $(BIN)/python -m deploy.docker up --scale
+
+up-two-shufflers: install  ## the same with a second shuffler that has its own authority
+	$(IMAGES) $(BIN)/python -m deploy.docker up --two-shufflers
 
 down: install  ## stop them; keys and state stay
 	$(BIN)/python -m deploy.docker down

@@ -22,7 +22,7 @@ from common.runtime.settings import Role, ServiceSettings, load
 from common.runtime.tls import TlsFiles
 from common.runtime.validation import STRICT
 
-_SERVICES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "witness")
+_SERVICES: Final = ("analyzer", "shuffler", "relay", "issuer", "user_agent", "witness")
 _SECONDS: Final = 5.0
 """Timeout of the whole check, in seconds."""
 

@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from common.errors import ShuffleDpError
-from deploy.docker.deployment import Deployment
+from deploy.docker.deployment import VARIANTS, Deployment
 from deploy.docker.engine import IMAGES, SCALE_IMAGES, Engine
 from deploy.terminal.interruption import INTERRUPTED
 
@@ -25,7 +25,7 @@ def _images(deployment: Deployment) -> None:
     base = os.environ.get("SHUFFLEDP_BASE") or DEFAULT_BASE
     builder = os.environ.get("SHUFFLEDP_BUILDER") or base
     options = shlex.split(os.environ.get("SHUFFLEDP_BUILD") or "")
-    for image in (*IMAGES, *SCALE_IMAGES) if deployment.scale else IMAGES:
+    for image in (*IMAGES, *SCALE_IMAGES) if deployment.variant == "scale" else IMAGES:
         started = time.monotonic()
         engine.build(image, f"shuffledp-{image}:{deployment.tag}", base, builder, *options)
         _print(f"{image}: built on {base} in {time.monotonic() - started:.0f} s")
@@ -37,12 +37,19 @@ def _up(deployment: Deployment) -> None:
     renewed = deployment.prepare()
     _print("starting the services")
     deployment.start(again=renewed)
-    compose = f"{' '.join(deployment.engine.compose)} --file deploy/{deployment.file.name}"
+    files = (f"--file deploy/{name}" for name in VARIANTS[deployment.variant][0])
+    compose = " ".join([*deployment.engine.compose, *files])
     page = f"""To answer in a browser on this machine, open the address that this prints:
 
   {compose} run --rm loadgen issuer invite DIGEST --person anna \\
       --credentials /run/secrets/anna.txt --page http://127.0.0.1:7004
 
+"""
+    draft, more, relayed = "cities", "", ""
+    if deployment.variant == "two-shufflers":
+        draft, more = "two-shufflers", " --relay-key /files/relay.pub"
+        relayed = f"""  {compose} exec -T relay cat /var/lib/shuffledp/state/relay.pub | \\
+      {compose} run --rm -T --entrypoint tee operator /files/relay.pub
 """
     _print(
         f"""All services are healthy. Next, from this folder:
@@ -51,12 +58,12 @@ def _up(deployment: Deployment) -> None:
   {compose} run --rm operator issuer new-key --end 2030-01-31T12:00:00 \\
       --issuer issuer:7003 --token-file /run/secrets/issuer.token \\
       --authority /run/secrets/authority.pem --out /files/token-key.json
-  {compose} run --rm operator task create /drafts/cities.toml \\
+{relayed}  {compose} run --rm operator task create /drafts/{draft}.toml \\
       --analyzer analyzer:7001 --token-file /run/secrets/analyzer.token \\
       --authority /run/secrets/authority.pem --shuffler-key /state/shuffler/state/envelope.pub \\
-      --token-key /files/token-key.json
+      --token-key /files/token-key.json{more}
 
-{"" if deployment.scale else page}`make down` stops them."""
+{"" if deployment.variant == "scale" else page}`make down` stops them."""
     )
 
 
@@ -76,10 +83,13 @@ def main() -> None:
         prog="python -m deploy.docker", description="Run the services in containers."
     )
     parser.add_argument("command", choices=commands)
-    parser.add_argument("--scale", action="store_true", help="the deployment with front-ends")
+    for variant in filter(None, VARIANTS):
+        parser.add_argument(f"--{variant}", dest="variant", action="store_const", const=variant)
     arguments = parser.parse_args()
     try:
-        commands[arguments.command](Deployment(engine=Engine.find(), scale=arguments.scale))
+        commands[arguments.command](
+            Deployment(engine=Engine.find(), variant=arguments.variant or "")
+        )
     except ShuffleDpError as error:
         sys.exit(f"shuffledp: {error}")
     except KeyboardInterrupt:

@@ -1,15 +1,16 @@
 """Prepare, start and stop the services with compose."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Final
 
+from common.runtime.certificates import RELAY
 from deploy.docker.engine import ROOT, Engine, EngineError
-from deploy.docker.preparation import IDENTITY_FILE, PARTIES, WITNESS_FILE, WITNESSES
+from deploy.docker.preparation import IDENTITY_FILE, PARTIES, SECOND, WITNESS_FILE, WITNESSES
 
 SERVICES: Final = (*PARTIES, "user_agent", "publisher")
 SCALE_GROUPS: Final = (
@@ -21,6 +22,12 @@ SCALE_GROUPS: Final = (
 )
 """Services of the scale deployment. A group starts once those before it are healthy, so that an
 upgrade replaces the front-ends one by one, after the coordinators."""
+VARIANTS: Final[Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]]] = {
+    "": (["compose.yaml"], [SERVICES]),
+    "scale": (["compose.scale.yaml"], SCALE_GROUPS),
+    "two-shufflers": (["compose.yaml", "compose.two-shufflers.yaml"], [(*SERVICES, RELAY)]),
+}
+"""Files of each deployment, which compose merges, and its services in the order of their start."""
 _FOLDER: Final = ROOT / "deploy"
 _HEALTHY_SECONDS: Final = 180.0
 _POLL_SECONDS: Final = 0.5
@@ -30,25 +37,22 @@ _LOG_LINES: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A compose project: the services, or the scale deployment."""
+    """A compose project: one of the deployments, under the same names and keys."""
 
     engine: Engine
-    scale: bool = False
-    """Whether to run the scale deployment, under the same names and keys."""
+    variant: str = ""
+    """One of VARIANTS."""
     project: str = "shuffledp"
     tag: str = "local"
     secrets: Path = _FOLDER / "secrets"
     variables_file: Path = _FOLDER / ".env"
 
     @property
-    def file(self) -> Path:
-        """The compose file."""
-        return _FOLDER / ("compose.scale.yaml" if self.scale else "compose.yaml")
-
-    @property
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The services in the order of their start."""
-        return SCALE_GROUPS if self.scale else (SERVICES,)
+    def folders(self) -> dict[str, Path]:
+        """The folder of secrets of each party with an identity."""
+        own = {party: self.secrets / party for party in PARTIES}
+        second = {RELAY: self.secrets / SECOND / RELAY} if self.variant == "two-shufflers" else {}
+        return own | second
 
     def prepare(self) -> bool:
         """
@@ -67,10 +71,10 @@ class Deployment:
             "SHUFFLEDP_CPUS": str(min(_PROCESSORS, processors)),
         }
         self._write(variables)
-        for target in ("certificates", *PARTIES):
+        for target in ("certificates", *self.folders):
             self.compose("run", "--rm", "-T", f"prepare_{target}")
-        for party in PARTIES:
-            identity = (self.secrets / party / IDENTITY_FILE).read_text(encoding="ascii")
+        for party, folder in self.folders.items():
+            identity = (folder / IDENTITY_FILE).read_text(encoding="ascii")
             variables[f"SHUFFLEDP_{party.upper()}_IDENTITY"] = identity
         for party in WITNESSES:
             key = (self.secrets / party / WITNESS_FILE).read_text(encoding="ascii")
@@ -80,19 +84,19 @@ class Deployment:
 
     def _certificates(self) -> list[int]:
         """Return values that change with the parties' certificates."""
-        files = (self.secrets / party / f"{party}.pem" for party in PARTIES)
+        files = (folder / f"{party}.pem" for party, folder in self.folders.items())
         return [file.stat().st_mtime_ns for file in files if file.exists()]
 
     def start(self, *, again: bool = False) -> None:
         """Start all services, also running ones if `again`, and wait until they are healthy."""
-        for group in self.groups:
+        for group in VARIANTS[self.variant][1]:
             self.compose("up", "-d", "--remove-orphans", *["--force-recreate"] * again, *group)
             self.wait(*group)
 
     def wait(self, *services: str) -> None:
         """Wait until services, by default all, are healthy. Raises EngineError."""
         deadline, health = time.monotonic() + _HEALTHY_SECONDS, "{{.State.Health.Status}}"
-        for service in services or chain.from_iterable(self.groups):
+        for service in services or chain.from_iterable(VARIANTS[self.variant][1]):
             inspect = ("inspect", "--format", health, self.container(service))
             while self.engine.run(*inspect, check=False).stdout.strip() != "healthy":
                 if time.monotonic() > deadline:
@@ -107,16 +111,16 @@ class Deployment:
         return self.engine.output("ps", "--all", "--quiet", "--no-trunc", *filters)
 
     def stop(self) -> None:
-        """Remove containers and networks of either deployment; keep volumes. Raises EngineError."""
-        for scale in (False, True):
-            replace(self, scale=scale).compose("down", "--remove-orphans")
+        """Remove containers and networks of every deployment; keep volumes. Raises EngineError."""
+        for variant in VARIANTS:
+            replace(self, variant=variant).compose("down", "--remove-orphans")
 
     def compose(self, *arguments: str, text: str = "", check: bool = True) -> CompletedProcess[str]:
         """Run a compose command. Raises EngineError on a timeout or, if `check`, on a failure."""
         self.variables_file.touch()
         project = ("--project-name", self.project, "--env-file", str(self.variables_file))
-        file = ("--file", str(self.file))
-        return self.engine.run(*project, *file, *arguments, text=text, check=check, compose=True)
+        files = (f"--file={_FOLDER / name}" for name in VARIANTS[self.variant][0])
+        return self.engine.run(*project, *files, *arguments, text=text, check=check, compose=True)
 
     def _write(self, variables: Mapping[str, str]) -> None:
         file, encoding = self.variables_file, ("utf-8", "surrogateescape")

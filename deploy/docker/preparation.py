@@ -10,6 +10,8 @@ Create the keys that containers need before their first start; renew only certif
     SECRETS/PARTY/witness.pub                     the shuffler's and issuer's key as witnesses
     SECRETS/issuer/people.txt                     the issuer's list of people
     SECRETS/user_agent, loadgen/credentials.txt    their credentials, for each container's own
+    SECRETS/second/                               a second shuffler's operator's, with the folders
+                                                  authorities and relay, and another file of trust
     SECRETS/PARTY/internal/                       for scale-out: the party's internal authority
     SECRETS/PARTY/internal/ROLE/                  and what each of its processes gets
 
@@ -27,10 +29,11 @@ from typing import Final
 
 from common.errors import ShuffleDpError
 from common.runtime.access import OperatorToken
-from common.runtime.certificates import FRONT_END, INTERNAL_ROLES
+from common.runtime.certificates import FRONT_END, INTERNAL_ROLES, RELAY
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity
 from common.runtime.state_directory import StateDirectory, atomic_write
+from common.runtime.trust import Trust
 from common.runtime.witness_service import load_witness_key
 from deploy.clients.issuer import draw_people
 from deploy.clients.key_folder import KeyFolder
@@ -41,6 +44,8 @@ PARTIES: Final = ("analyzer", "shuffler", "issuer")
 """Parties with an identity, a state key and an operator token."""
 IDENTITY_FILE: Final = "identity.pub"
 """Public identity in a party's folder: 64 hexadecimal digits."""
+SECOND: Final = "second"
+"""Folder of the operator of a second shuffler, among the secrets."""
 WITNESSES: Final = ("shuffler", "issuer")
 WITNESS_FILE: Final = "witness.pub"
 """Public key of these parties as witnesses of the log, in their folders."""
@@ -66,9 +71,14 @@ _SECRETS: Final = Path("/secrets")
 _STATE: Final = Path("/var/lib/shuffledp/state")
 
 
-def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -> None:
+def prepare_certificates(
+    secrets: Path, now: float, *, internal: bool = False, two_shufflers: bool = False
+) -> None:
     """
     Create missing certificates in a folder; with `internal`, also those for scale-out.
+
+    With `two_shufflers`, also those of the second one's operator, whose authority certifies the
+    relay; each side trusts the other's authorities of the parties that meet.
 
     Renews those of which half of the lifetime has passed, if the authorities' keys are there.
     """
@@ -77,6 +87,18 @@ def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -
         _make_missing(secrets, (FRONT_END,), now)
         for party, roles in ROLES.items():
             _make_missing(secrets / party / "internal", roles, now)
+    if two_shufflers:
+        second = secrets / SECOND
+        _make_missing(second, (RELAY,), now)
+        _trust(secrets, second, RELAY)
+        for party in ("analyzer", "shuffler"):
+            _trust(second, secrets, party)
+
+
+def _trust(folder: Path, other: Path, party: str) -> None:
+    """Have a folder trust another's authority for a party, unless it trusts one already."""
+    if party not in Trust.read(folder / "authority.pem").authorities:
+        KeyFolder(folder).trust(party, other / "authorities" / f"{party}.pem")
 
 
 def prepare_people(secrets: Path) -> None:
@@ -127,6 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Create keys and certificates for containers.")
     parser.add_argument("target", choices=["certificates", "party"])
     parser.add_argument("--internal", action="store_true")
+    parser.add_argument("--two-shufflers", action="store_true")
     parser.add_argument("--witness", choices=WITNESSES)
     arguments = parser.parse_args()
     try:
@@ -138,7 +161,12 @@ def main() -> None:
             os.setgroups([])
             os.setgid(USER)
             os.setuid(USER)
-        prepare_certificates(_SECRETS, SystemClock().now(), internal=arguments.internal)
+        prepare_certificates(
+            _SECRETS,
+            SystemClock().now(),
+            internal=arguments.internal,
+            two_shufflers=arguments.two_shufflers,
+        )
         prepare_people(_SECRETS)
     except (ShuffleDpError, OSError) as error:
         sys.exit(f"prepare: {error}")

@@ -1,6 +1,7 @@
 """Locks, images, the compose file and alert rules agree with each other and the code."""
 
 import re
+import subprocess
 import sys
 import tomllib
 from functools import partial
@@ -16,7 +17,7 @@ from analyzer.settings import AnalyzerSettings
 from common.runtime.http_settings import HttpSettings
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from deploy.docker.__main__ import DEFAULT_BASE
-from deploy.docker.deployment import SCALE_GROUPS
+from deploy.docker.deployment import VARIANTS
 from deploy.docker.engine import IMAGES, SCALE_IMAGES
 from deploy.docker.preparation import ROLES, WITNESSES
 from issuer.settings import IssuerSettings
@@ -60,6 +61,33 @@ def _whole(service: dict[str, Any]) -> dict[str, Any]:
     return {**_CONTAINERS[base["service"]], **own}
 
 
+_SECOND: Final[dict[str, Any]] = _yaml("compose.two-shufflers.yaml")
+
+
+def _merged() -> dict[str, dict[str, Any]]:
+    """Return the services of compose.yaml and compose.two-shufflers.yaml, merged as by compose."""
+    services = {name: dict(service) for name, service in _CONTAINERS.items()}
+    for name, given in _SECOND["services"].items():
+        base, own = given.get("extends"), {k: v for k, v in given.items() if k != "extends"}
+        if base is not None:  # volumes with the same targets replace the base's
+            assert {"file": "compose.yaml", "service": "prepare_analyzer"} == base
+            targets = [
+                {each.removesuffix(":ro").rpartition(":")[2] for each in one["volumes"]}
+                for one in (own, _CONTAINERS[base["service"]])
+            ]
+            assert ({"volumes"}, targets[0]) == ({*own}, targets[1])
+            services[name] = {**_CONTAINERS[base["service"]], **own}
+        elif name in services:
+            assert own.keys() <= {"command", "environment", "networks"}
+            for key, value in own.items():
+                known = services[name].get(key, {})
+                services[name][key] = value if key == "command" else {**known, **value}
+        else:
+            services[name] = own
+    return services
+
+
+_TWO: Final = _merged()
 _SCALED: Final = {name: _whole(service) for name, service in _SCALE["services"].items()}
 _FRONT_ENDS: Final = ["front-end-1", "front-end-2", "front-end-3"]
 _INSIDES: Final = {
@@ -117,7 +145,8 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
 def test_the_compose_files_are_valid() -> None:
     """They follow the Compose specification, which both generations of the program read."""
     checks = "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"
-    files = "compose.yaml", "compose.scale.yaml", "grafana/compose.yaml"
+    two = "compose.two-shufflers.yaml"
+    files = "compose.yaml", "compose.scale.yaml", "grafana/compose.yaml", two
 
     assert "ok" in output_of(sys.executable, *checks, *files, folder=_ROOT / "deploy")
 
@@ -240,17 +269,88 @@ def _sources(service: dict[str, Any]) -> list[str]:
     return [*volumes, *(secret["source"] for secret in service.get("secrets", ()))]
 
 
-def test_the_scale_deployment_starts_every_service_from_an_image_that_is_built() -> None:
+@pytest.mark.parametrize(
+    ("variant", "services"), [("", _CONTAINERS), ("scale", _SCALED), ("two-shufflers", _TWO)]
+)
+def test_a_deployment_starts_every_service_from_an_image_that_is_built(
+    variant: str, services: dict[str, dict[str, Any]]
+) -> None:
     """A service that no group starts would be missing; images are built, not pulled."""
-    started = [name for group in SCALE_GROUPS for name in group]
-    images = {one["image"].removeprefix("shuffledp-").partition(":")[0] for one in _SCALED.values()}
-    on_demand = {name for name, one in _SCALED.items() if "profiles" in one}
+    started = [name for group in VARIANTS[variant][1] for name in group]
+    images = {
+        one["image"].removeprefix("shuffledp-").partition(":")[0] for one in services.values()
+    }
+    on_demand = {name for name, one in services.items() if "profiles" in one}
 
-    assert sorted(started) == sorted(_SCALED.keys() - on_demand)
+    assert sorted(started) == sorted(services.keys() - on_demand)
     assert images <= {*IMAGES, *SCALE_IMAGES}
 
 
-@pytest.mark.parametrize("services", [_CONTAINERS, _SCALED], ids=["plain", "scale"])
+def test_a_second_shuffler_meets_its_neighbours_alone() -> None:
+    """It shares a network with the first and one with the analyzer, both internal and new."""
+    networks = {name: _networks(one) for name, one in _TWO.items()}
+
+    assert not _COMPOSE["networks"].keys() & _SECOND["networks"].keys()
+    _check_closed(_SECOND["networks"])
+    assert networks["relay"] == _SECOND["networks"].keys()
+    assert {"shuffler": {"relaying"}, "analyzer": {"delivering"}} == {
+        name: shared
+        for name, one in networks.items()
+        if name != "relay" and (shared := one & networks["relay"])
+    }
+
+
+def test_a_second_shuffler_shares_no_secret() -> None:
+    """Neither side mounts what is the other's; its settings name what is mounted."""
+    mounted = {name: set(_sources(one)) for name, one in _TWO.items()}
+    own = mounted["relay"] | mounted["prepare_relay"]
+    others = set().union(
+        *(has for name, has in mounted.items() if name not in {"relay", "prepare_relay"})
+    )
+    service = _TWO["relay"]
+    file = _ROOT / "deploy" / "settings" / "relay.toml"
+    relay = load(ShufflerSettings, file, _environment(service), "SHUFFLEDP_SHUFFLER")
+
+    assert not own & others
+    for name in _SECOND["secrets"]:
+        assert "/second/" in _SECOND["secrets"][name]["file"]
+    assert not _COMPOSE["secrets"].keys() & _SECOND["secrets"].keys()
+    named = {relay.tls_certificate, relay.tls_key, relay.tls_authority, relay.state_key}
+    assert {Path("/run/secrets") / one["target"] for one in service["secrets"]} == named
+    assert ("relay", Path("/var/lib/shuffledp/state")) == (relay.role, relay.state_directory)
+    [alias] = service["networks"]["metrics-relay"]["aliases"]
+    assert f"{alias}:9464" == relay.metrics_listen
+
+
+def test_a_second_shufflers_health_is_checked_by_its_own_certificate() -> None:
+    """The check knows the relay, whose certificate does not name the shuffler."""
+    [_, _, *command, file] = _TWO["relay"]["healthcheck"]["test"]
+    settings = _ROOT / "deploy" / "settings" / "relay.toml"
+    checked = subprocess.run(
+        [sys.executable, *command, str(settings)],
+        cwd=_ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert f"./settings/{settings.name}:{file}:ro" in _TWO["relay"]["volumes"]
+    assert (1, True) == (checked.returncode, "address: is it running?" in checked.stderr)
+
+
+@pytest.mark.parametrize("party", ["shuffler", "user_agent", "publisher"])
+def test_who_relies_on_a_second_shuffler_pins_it(party: str) -> None:
+    """Its identity comes from the preparation; the first shuffler knows its address."""
+    file = _ROOT / "deploy" / "settings" / f"{party}.toml"
+    settings = load(_SETTINGS[party], file, _environment(_TWO[party]), f"SHUFFLEDP_{party.upper()}")
+
+    assert "00" * 32 == getattr(settings, "relay_identity", None)
+    if isinstance(settings, ShufflerSettings):
+        listen = _toml("deploy/settings/relay.toml")["listen"]
+        assert f"relay:{listen.rpartition(':')[2]}" == settings.relay
+
+
+@pytest.mark.parametrize("services", [_CONTAINERS, _SCALED, _TWO], ids=["plain", "scale", "two"])
 def test_every_container_is_hardened(services: dict[str, dict[str, Any]]) -> None:
     """As the schema says; extended services are complete."""
     import jsonschema  # noqa: PLC0415  # takes most of a second, of every process that collects

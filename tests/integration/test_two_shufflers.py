@@ -15,11 +15,14 @@ from common.errors import PeerError, PeerRefusalError, SettingsError
 from common.messages.batch import BatchManifest, BatchPart, chain_batch_id
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
-from common.runtime.tls import development_files
+from common.runtime.tls import TlsFiles
 from common.task.draft import RelayDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire
+from deploy.clients.key_folder import KeyFolder
+from deploy.clients.local_parties import LOOPBACK
+from deploy.docker.preparation import SECOND, prepare_certificates
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.delivery_client import DeliveryClient
@@ -30,6 +33,46 @@ from tests.support.command_line import shown, shown_json
 from tests.support.services import Services
 
 _USERS = 5
+
+
+class _TwoOrganizations(Services):
+    """The parties with certificates as in containers: the relay's by another authority."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.secrets = directory / "secrets"
+        self.secrets.mkdir()
+        now = SystemClock().now()
+        prepare_certificates(self.secrets, now, two_shufflers=True)
+        KeyFolder(self.secrets).make(["user_agent"], (), now)  # to call it over TCP
+
+    def files(self, party: str) -> TlsFiles:
+        """Return a party's TLS files."""
+        side = self.secrets / SECOND if party == "relay" else self.secrets
+        own = side / party / f"{party}.pem"
+        return TlsFiles(
+            certificate=own, key=own.with_suffix(".key"), authority=side / "authority.pem"
+        )
+
+    @property
+    def authority(self) -> Path:
+        """File of trust beside the operator's certificate."""
+        return self.secrets / "operator" / "authority.pem"
+
+    def channel_as(self, name: str) -> grpc.aio.Channel:
+        """Open a channel to the analyzer, with a party's certificate."""
+        own = self.files(name).read()
+        return open_channel(self.analyzer.address, "analyzer", own.authority, own=own)
+
+    def _settings(self, party: str) -> dict[str, Any]:
+        files = self.files(party)
+        return {
+            "state_directory": self.directory / party,
+            "listen": LOOPBACK,
+            "tls_certificate": files.certificate,
+            "tls_key": files.key,
+            "tls_authority": files.authority,
+        }
 
 
 def _refused_settings(services: Services, path: Path, **changes: object) -> ShufflerSettings:
@@ -46,8 +89,12 @@ def _refused_settings(services: Services, path: Path, **changes: object) -> Shuf
 
 
 async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
-    """The first relays the second's commitment to devices; only it may call the second."""
-    services = Services(tmp_path)
+    """
+    The first relays the second's commitment to devices; only it may call the second.
+
+    Each side's authority certifies its own parties alone.
+    """
+    services = _TwoOrganizations(tmp_path)
     await services.start_analyzer()
     await services.start_relay()
     await services.start_shuffler()
@@ -85,7 +132,7 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
         ("shuffler", PeerRefusalError, "one task, one release"),
         ("relay", PeerError, "the relay refuses this shuffler's certificate"),
     ):
-        own = development_files(tmp_path / "tls", name, SystemClock()).read()
+        own = services.files(name).read()
         async with open_channel(relay.address, "relay", own.authority, own=own) as channel:
             with pytest.raises(error, match=sentence):
                 await DeliveryClient(channel).begin_delivery(other, 1)
@@ -139,7 +186,7 @@ async def _check_operators(services: Services, relay: str) -> None:
                 assert status == (await refusal(call(b"", timeout=DEADLINE, metadata=shown)))[0]
 
 
-async def _check_senders(services: Services, chained: SignedTask) -> None:
+async def _check_senders(services: _TwoOrganizations, chained: SignedTask) -> None:
     """Check that neither shuffler delivers the other's tasks to the analyzer."""
     single = await services.publish(n_min=3, target_size=5)
     for name, signed in (("relay", single), ("shuffler", chained)):
@@ -148,7 +195,7 @@ async def _check_senders(services: Services, chained: SignedTask) -> None:
             task_digest=digest, batch_id=chain_batch_id(digest), n_users=5, n_reports=150
         )
         part = BatchPart(task_digest=digest, part=0, n_reports=0, content_hash=bytes(32))
-        own = development_files(services.directory / "tls", name, SystemClock()).read()
+        own = services.files(name).read()
         address = services.analyzer.address
         async with open_channel(address, "analyzer", own.authority, own=own) as channel:
             client = AnalyzerClient(channel)

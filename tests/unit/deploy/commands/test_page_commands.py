@@ -1,5 +1,7 @@
 """Commands and settings in the documentation exist and lead to a result."""
 
+import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,7 @@ _PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _ON_PAGES: Final = [(page, line) for page in _PAGES for line in commands_on(page)]
 _IN_HELP: Final = [line for command in COMMANDS.values() for line in examples(command)]
 _OPERATORS: Final = ROOT / "docs" / "operators" / "index.md"
+_TWO_SHUFFLERS: Final = ROOT / "docs" / "operators" / "two-shufflers.md"
 _QUICK_START: Final = ROOT / "docs" / "quickstart.md"
 _DRAFT: Final = ROOT / "deploy" / "drafts" / "commute.toml"
 _FROM_PROFILE: Final = {*ADDRESSES, *FILES, "token_file"}
@@ -98,6 +101,19 @@ def test_devices_accept_the_plans_that_pages_show(tmp_path: Path) -> None:
 def test_the_settings_on_the_page_start_a_service(name: str, tmp_path: Path) -> None:
     """Each of the files loads once the identities are filled in."""
     settings.load(_PARTIES[name], _file(name, tmp_path), {}, "SHUFFLEDP")
+
+
+def test_the_settings_of_two_organizations_are_settings(tmp_path: Path) -> None:
+    """The relay's start it; the others are lines more for the files of the operators' page."""
+    texts = [text.replace("…", "ab" * 32) for text in blocks(_TWO_SHUFFLERS, "toml")]
+    files = {text.partition("\n")[0].removeprefix("# "): text for text in texts}
+    relay = tmp_path / "relay.toml"
+    relay.write_text(files.pop("relay.toml"), encoding="utf-8")
+
+    assert "relay" == settings.load(ShufflerSettings, relay, {}, "SHUFFLEDP").role
+    assert {"analyzer.toml", "shuffler.toml", "user_agent.toml"} == files.keys()
+    for name, text in files.items():
+        assert tomllib.loads(text).keys() <= {field.name for field in fields(_PARTIES[name])}
 
 
 def test_the_first_question_of_up_is_answered_and_released(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ import pytest
 
 from analyzer.keys import AnalyzerKeys
 from common.errors import SettingsError
-from common.runtime.certificates import FRONT_END, Certificate
+from common.runtime.certificates import FRONT_END, RELAY, Certificate
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import TlsFiles
+from common.runtime.trust import Trust
 from common.runtime.witness_service import WitnessServicer, load_witness_key
 from common.transparency.checkpoint import NoteKey, SignatureType
 from deploy.clients.key_folder import KeyFolder
@@ -20,6 +21,7 @@ from deploy.docker.preparation import (
     PARTIES,
     PEOPLE,
     ROLES,
+    SECOND,
     WITNESSES,
     prepare_certificates,
     prepare_party,
@@ -31,11 +33,11 @@ from user_agent.credentials import CredentialFile
 _NOW = SystemClock().now()
 
 
-def _prepare(folder: Path, now: float = _NOW) -> tuple[Path, Path]:
+def _prepare(folder: Path, now: float = _NOW, *, two: bool = True) -> tuple[Path, Path]:
     """Do what `make up` does, in order; return the folders of secrets and of states."""
     secrets, states = folder / "secrets", folder / "states"
     secrets.mkdir(exist_ok=True)
-    prepare_certificates(secrets, now, internal=True)
+    prepare_certificates(secrets, now, internal=True, two_shufflers=two)
     prepare_people(secrets)
     for party in PARTIES:
         witness = party if party in WITNESSES else None
@@ -112,14 +114,32 @@ def test_front_ends_have_a_certificate_that_serves_as_the_shufflers(tmp_path: Pa
     TlsFiles.within(own, FRONT_END).check(FRONT_END, _NOW)
 
 
+def test_both_sides_of_two_shufflers_certify_their_own_parties_alone(tmp_path: Path) -> None:
+    """Each trusts the other for the parties that it meets, and holds no key of its authorities."""
+    secrets, _ = _prepare(tmp_path)
+
+    second = secrets / SECOND
+    own, theirs = (Trust.read(folder / "authority.pem") for folder in (secrets, second))
+    relay = Certificate.read(second / RELAY / f"{RELAY}.pem")
+    assert {RELAY, "analyzer", "shuffler"} == theirs.authorities.keys()
+    assert {RELAY} == own.verified(relay) == theirs.verified(relay)
+    assert [f"{RELAY}.key"] == [path.name for path in (second / "authorities").glob("*.key")]
+    assert not (secrets / "authorities" / f"{RELAY}.key").exists()
+    for party in ("analyzer", "shuffler"):
+        assert own.authority(party) == theirs.authority(party)
+        assert {party} == theirs.verified(Certificate.read(secrets / party / f"{party}.pem"))
+
+
 def test_earlier_secrets_keep_their_shared_authority(tmp_path: Path) -> None:
     """Replacing it would need every party to start again at once."""
     secrets = tmp_path / "secrets"
     KeyFolder(secrets).make(["analyzer"], [], _NOW, shared=True)
     before = (secrets / "authority.pem").read_bytes()
-    _prepare(tmp_path)
+    _prepare(tmp_path, two=False)
 
     assert before == (secrets / "shuffler" / "authority.pem").read_bytes()
+    with pytest.raises(SettingsError, match="has the authority of the relay itself"):
+        _prepare(tmp_path)
 
 
 def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
@@ -150,10 +170,11 @@ def test_certificates_are_renewed_where_their_authority_is(tmp_path: Path) -> No
     _prepare(tmp_path, _NOW + 8 * 86400)
     changed = {str(p.relative_to(secrets)) for p, raw in files.items() if p.read_bytes() != raw}
 
-    names = {"issued.txt", "shuffler/internal/issued.txt"}
+    names = {"issued.txt", "shuffler/internal/issued.txt", f"{SECOND}/issued.txt"}
     for folder, parties in {
         "": (*PARTIES, "operator", FRONT_END),
         "shuffler/internal/": ROLES["shuffler"],
+        f"{SECOND}/": (RELAY,),
     }.items():
         names |= {f"{folder}{party}/{party}.{end}" for party in parties for end in ("pem", "key")}
     assert names == changed
@@ -165,9 +186,10 @@ def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
     secret = {path for path in modes if path.suffix in {".key", ".token"}}
-    assert 15 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
+    assert 17 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
     assert {0o600} == {modes[path] for path in secret}
-    assert 0o700 == modes.pop(secrets / "authorities")
+    for folder in (secrets, secrets / SECOND):
+        assert 0o700 == modes.pop(folder / "authorities")
     assert {0o711} == {mode for path, mode in modes.items() if path.is_dir()}
 
 
