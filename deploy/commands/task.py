@@ -26,12 +26,16 @@ app = options.command_group(
     app,
     f"shuffledp task create draft.toml {AT_ANALYZER} "
     "--shuffler-key state/shuffler/envelope.pub --token-key token-key.json",
+    f"shuffledp task create draft.toml {AT_ANALYZER} --shuffler-key envelope.pub "
+    "--relay-key relay.pub --token-key token-key.json",
     "shuffledp task create draft.toml --dry-run",
 )
 def create(
+    context: typer.Context,
     draft: Annotated[Path, typer.Argument()],
     analyzer: options.OptionalAnalyzerAccess,
     shuffler_key: options.ShufflerKey = None,
+    relay_key: options.RelayKey = None,
     token_key: Path | None = None,
     dry_run: options.Flag = False,
     json: options.AsJson = False,
@@ -47,14 +51,16 @@ def create(
             submit any number of times, and devices refuse the task by default.
         dry_run: Print the task's guarantees; publish nothing.
     """
-    from deploy.commands.publication import Publication, preview, read_keys
+    from deploy.commands.publication import Publication, check_relay_key, preview, with_keys
     from deploy.tasks import drafts as draft_file
 
     if not (dry_run or (analyzer.analyzer and analyzer.analyzer_token_file and shuffler_key)):
         raise UsageError(
             "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
         )
-    task_draft = draft_file.read(draft, *read_keys(shuffler_key, token_key))
+    task_draft = draft_file.read(draft)
+    check_relay_key(task_draft, context, publishing=not dry_run)
+    task_draft = with_keys(task_draft, shuffler_key, token_key, relay_key)
     if dry_run:
         preview(task_draft, json=json)
         return
