@@ -38,8 +38,9 @@ async def test_a_draft_with_two_shufflers_is_collected_over_both(tmp_path: Path)
     """Every count is exact, and the usage of both is reported."""
     # Fails by chance with probability below 1e-6: 100 items, as in the test above.
     file = tmp_path / "draft.toml"
-    fields = {"n_min": 200, "target_size": 500, "deadline": int(time.time()) + 3600}
-    file.write_text(as_toml(draft(**chain(), **fields)), encoding="utf-8")
+    end = int(time.time()) + 3600
+    wanted = draft(**chain(), n_min=200, target_size=500, deadline=end)
+    file.write_text(as_toml(wanted), encoding="utf-8")
     plan = LoadPlan(mode="bulk", n_users=300, dataset="zipf:100")
     with ProgressBars(Console(quiet=True)) as bars:
         finished = await execute(local(plan, file), plan, bars=bars)

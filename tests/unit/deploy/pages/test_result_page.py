@@ -376,6 +376,6 @@ def test_a_large_delta_is_warned_of_on_the_page_and_in_print() -> None:
     large = dataclasses.replace(result, guarantees=rows)
     view = result_view(result.estimate, task, most=9)
     for found, warned in ((result, False), (large, True)):
-        text = printed(partial(print_result, found, view, guarantees=False))
+        text = printed(partial(print_result, found, view, guarantees=False, task=task))
         assert warned == (warning in page_text(_page(found, task)))
         assert warned == (warning in " ".join(text.split()))
