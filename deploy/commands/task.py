@@ -157,7 +157,7 @@ def show(
     if save is not None:
         console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
     if shuffler:  # last, so that the rest is shown even if the shuffler does not answer
-        task_view.print_batch(batch(), console)
+        task_view.print_batch(batch(), console, found)
 
 
 @options.command(app, f"shuffledp task close DIGEST {AT_SHUFFLER}")
