@@ -158,7 +158,7 @@ def plan(
         print_json(plan_view.to_json(found) | {"least_mse": least})
         return
     plan_view.show(found, console, guarantees=guarantees)
-    console.print(plan_view.LEAST_ERRORS.format(**least), highlight=False)
+    console.print(plan_view.least_sentence(least), highlight=False)
     defaults = {
         f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
         "changes it.": delta,
