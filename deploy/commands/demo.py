@@ -46,8 +46,8 @@ def demo(
         task_kind: Kind of value to collect: categorical (US states), ordered (sizes of cities),
             string (US states as texts), open (US states that no list holds), mean (hours of
             sleep), vector (marks on eight questions), key-value (films seen and their stars).
-        two_shufflers: Pass the answers through two shufflers, of which either may be dishonest; for
-            categorical and ordered values, of which each adds dummies.
+        two_shufflers: Pass the answers through two shufflers that each add dummies, so that either
+            may be dishonest; for categorical and ordered values.
         seed: Seed for choosing the people; the noise is always fresh.
         output: Output file for the result.
         html: Output file for the result as a page.  [--output, with the ending .html]

@@ -26,7 +26,7 @@ app = options.command_group(
     app,
     f"shuffledp task create draft.toml {AT_ANALYZER} "
     "--shuffler-key state/shuffler/envelope.pub --token-key token-key.json",
-    f"shuffledp task create draft.toml {AT_ANALYZER} --shuffler-key envelope.pub "
+    f"shuffledp task create two-shufflers.toml {AT_ANALYZER} --shuffler-key envelope.pub "
     "--relay-key relay.pub --token-key token-key.json",
     "shuffledp task create draft.toml --dry-run",
 )
