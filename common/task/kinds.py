@@ -39,6 +39,7 @@ _ITEM_TABLES: Final = ("edges", "breakdown")
 _CAPS: Final = ("messages_cap", "bytes_cap", "influence_cap")
 _ITEM_REQUIREMENTS: Final = ("rounds", "trust", "max_mse", "shufflers", "coalition_epsilon", *_CAPS)
 _RANGE: Final = ("low", "high", "value_range")
+_TWO: Final = "two_shufflers"
 
 KINDS: Final[Mapping[Kind, KindFacts]] = {
     "categorical": KindFacts(
@@ -47,7 +48,7 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
         counted="the number of possible values",
         histogram=True,
         tables=_ITEM_TABLES,
-        options=("domain_size", "breakdown", "accounting", "figure_number"),
+        options=("domain_size", "breakdown", "accounting", "figure_number", _TWO),
         requirements=(*_ITEM_REQUIREMENTS, "head"),
     ),
     "ordered": KindFacts(
@@ -56,7 +57,7 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
         counted="the number of buckets",
         histogram=True,
         tables=_ITEM_TABLES,
-        options=(*_RANGE, "domain_size", "breakdown", "spacing", "unit", "prefix", "buckets"),
+        options=(*_RANGE, "domain_size", "breakdown", "spacing", "unit", "prefix", "buckets", _TWO),
         requirements=_ITEM_REQUIREMENTS,
     ),
     "string": KindFacts(

@@ -150,13 +150,16 @@ class LocalParties(ABC, Generic[Running]):
 
     def envelope_key(self, suite: str) -> bytes:
         """Return the shuffler's public key of a suite."""
-        name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
-        return bytes.fromhex(self.published("shuffler", f"{name}.pub"))
+        return self._public_key("shuffler", "envelope", suite)
 
     @property
     def relay_key(self) -> bytes:
         """The relay's public key, to which layers are sealed."""
-        return bytes.fromhex(self.published("relay", "relay.pub"))
+        return self._public_key("relay", "relay", DEFAULT_SUITE)
+
+    def _public_key(self, party: str, name: str, suite: str) -> bytes:
+        suffix = "" if suite == DEFAULT_SUITE else f"-{suite}"
+        return bytes.fromhex(self.published(party, f"{name}{suffix}.pub"))
 
     @property
     def _relay_pin(self) -> dict[str, str]:
@@ -175,12 +178,16 @@ class LocalParties(ABC, Generic[Running]):
     async def publish_task(self, draft: TaskDraft) -> SignedTask:
         """Publish a task, with a key for its tokens and the shufflers' keys of its suite."""
         tokens = await self.create_token_key(draft.deadline, draft.population)
-        key = self.envelope_key(draft.suite)
-        relay = draft.relay and replace(draft.relay, key=self.relay_key)
-        keyed = replace(draft, shuffler_key=key, tokens=tokens, relay=relay)
         async with self.operator() as operator:
-            signed, _ = await operator.publish_task(keyed)
+            signed, _ = await operator.publish_task(replace(self.keyed(draft), tokens=tokens))
         return signed
+
+    def keyed(self, draft: TaskDraft) -> TaskDraft:
+        """Return a draft with the shufflers' keys of its suite."""
+        relay = draft.relay
+        if relay is not None:
+            relay = replace(relay, key=self._public_key("relay", "relay", draft.suite))
+        return replace(draft, shuffler_key=self.envelope_key(draft.suite), relay=relay)
 
     async def create_token_key(self, end: int, population: str = "") -> TokenSpec:
         """Create the token key of one task, as the issuer's operator."""

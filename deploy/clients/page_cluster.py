@@ -54,9 +54,16 @@ class PageCluster(Cluster):
     publisher: Child
     _process_group = 0
 
-    def __init__(self, directory: Path, people: Sequence[str], host: WebHost | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        people: Sequence[str],
+        host: WebHost | None = None,
+        *,
+        two_shufflers: bool = False,
+    ) -> None:
         """Use the folder's keys, people and ports, if there are any; see `Cluster`."""
-        super().__init__(directory, GRPC_SILENCE, people)
+        super().__init__(directory, GRPC_SILENCE, people, two_shufflers=two_shufflers)
         self._host = host
         earlier = directory / "publisher" / "address"
         known = earlier.read_text(encoding="utf-8").rpartition(":")[2] if earlier.exists() else ""
@@ -87,7 +94,7 @@ class PageCluster(Cluster):
         pinned = {
             f"{party}_identity": self.published(party, "identity.pub")
             for party in ("analyzer", "shuffler", "issuer")
-        }
+        } | self._relay_pin
         self.publisher = await self._start(
             "publisher",
             listen=self._web["publisher"],

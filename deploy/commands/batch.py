@@ -1,5 +1,6 @@
-"""`shuffledp batch`: release or drop a batch at the analyzer, erase one at the shuffler."""
+"""`shuffledp batch`: release or drop a batch at the analyzer, show or erase one at a shuffler."""
 
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Final
 
@@ -15,7 +16,7 @@ from deploy.terminal.json_output import print_answer
 _EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network" ' + AT_ANALYZER
 app = options.command_group(
     "batch",
-    "Batches that failed a check, cannot be released or cannot be delivered.",
+    "Batches: their state at a shuffler, and those that failed a check or cannot be delivered.",
     _EXAMPLE.format("release"),
 )
 
@@ -63,6 +64,32 @@ def show_decision(entry: DecisionEntry, console: Console) -> None:
 
 _add_command("release")
 _add_command("drop")
+
+
+@options.command(
+    app,
+    "shuffledp batch show DIGEST --shuffler 127.0.0.1:7005 --relay --token-file operator.token",
+)
+def show(
+    task: options.TaskArgument,
+    shuffler: options.ShufflerAccess,
+    relay: options.Flag = False,
+    json: options.AsJson = False,
+) -> None:
+    """Print the state of a task's batch at a shuffler.
+
+    Options:
+        relay: The shuffler is the second one of a task with two; needs its operator token and
+            operator.pem.
+    """
+    from deploy.clients.shuffler import ShufflerClient
+    from deploy.tasks import task_view
+
+    connect = partial(shuffler.connect, relay=relay)
+    status = options.ask(connect, partial(ShufflerClient.status_or_none, digest=task))
+    shown = task_view.print_relay if relay else task_view.print_batch
+    fields = asdict(status) if status else {"state": None}
+    print_answer(fields, partial(shown, status), json=json)
 
 
 @options.command(app, f"shuffledp batch erase DIGEST {AT_SHUFFLER}")

@@ -1,6 +1,7 @@
 """`shuffledp demo`: collect values privately on this machine."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +17,16 @@ app = typer.Typer()
 
 
 @options.command(
-    app, "shuffledp demo --users 5000 --seed 7", "shuffledp demo --task-kind vector --users 5000"
+    app,
+    "shuffledp demo --users 5000 --seed 7",
+    "shuffledp demo --task-kind vector --users 5000",
+    "shuffledp demo --two-shufflers",
 )
 def demo(
+    context: typer.Context,
     users: str = "5000",
     task_kind: Kind = "categorical",
+    two_shufflers: options.Flag = False,
     seed: Annotated[int | None, typer.Option(min=0)] = None,
     output: Path = Path("result.json"),
     html: Path | None = None,
@@ -40,6 +46,8 @@ def demo(
         task_kind: Kind of value to collect: categorical (US states), ordered (sizes of cities),
             string (US states as texts), open (US states that no list holds), mean (hours of
             sleep), vector (marks on eight questions), key-value (films seen and their stars).
+        two_shufflers: Pass the answers through two shufflers that each add dummies, so that either
+            may be dishonest; for categorical and ordered values.
         seed: Seed for choosing the people; the noise is always fresh.
         output: Output file for the result.
         html: Output file for the result as a page.  [--output, with the ending .html]
@@ -48,18 +56,22 @@ def demo(
     from deploy.demo import demo as demonstration
     from deploy.demo.visit import Visit
     from deploy.results.result_view import print_estimates, print_guarantee
+    from deploy.tasks.demo_task import with_two_shufflers
     from deploy.tasks.invitations import BROWSER_PROTOCOLS
 
+    options.check_kinds(context)
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise UsageError("users must be a whole number, or 'all'")
     console, page = terminal(stderr=json), options.page_beside(output, html, "result.html")
     n_users = None if users == "all" else int(users)
     people = sample_people(task_kind, n_users, seed)
+    if two_shufflers:
+        people = replace(people, draft=with_two_shufflers(people.draft))
 
     def show(finished: demonstration.DemoRun) -> None:
         console.print(finished.people.title)
         print_estimates(finished.view(), console)
-        print_guarantee(finished.result, console, in_full=guarantees)
+        print_guarantee(finished.result, console, in_full=guarantees, task=finished.task)
         print_written([output], console)
 
     address = page.resolve().as_uri()

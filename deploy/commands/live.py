@@ -38,15 +38,19 @@ def live(
         port: Local port; 0: any free port.
         open_it: Also open the page in a browser on this machine.
     """
+    from common.task.task import Task
+    from deploy.clients.shuffler import shuffler_at
     from deploy.pages.live_feed import LiveFeed, live_page
     from deploy.pages.live_server import live_pages, page_server
-
-    page = live_page(task, poll_seconds=_POLL_SECONDS).encode()
 
     async def watch(show: Callable[[str], bool] | None) -> None:
         async with shuffler.connect() as client:
             # Ask once before serving the page: a wrong address, token or digest fails here.
-            feed = LiveFeed(SystemClock(), await client.progress(task))
+            progress = await client.progress(task)
+            async with shuffler_at(shuffler.shuffler, shuffler.authority) as device:
+                asked = Task.verified(await device.fetch_task(task), task, None)
+            feed = LiveFeed(SystemClock(), progress, asked)
+            page = live_page(task, poll_seconds=_POLL_SECONDS, task=asked).encode()
             pages, secret = live_pages(page, feed), secrets.token_urlsafe(16)
             async with page_server(pages, secret, port) as address:
                 terminal().print(f"The page is at {address}\nPress Ctrl-C to stop.", soft_wrap=True)

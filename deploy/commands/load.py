@@ -25,6 +25,7 @@ _DEFAULT_USERS = 1000
 @options.command(
     app,
     "shuffledp load --local --users 1000 --rate 200 --misbehaving 0.1",
+    "shuffledp load --local --draft two-shufflers.toml --users 1000",
     "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
     "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
 )
@@ -72,8 +73,8 @@ def load(
         shuffler: Address of the shuffler under load, host:port.
         local: Start services here, publish a task and test them.
         sink: Send to a server that stores nothing, to measure this program.
-        draft: Draft, for --local or --sink, published as it is.  [a built-in task: od-hp, 915
-            values]
+        draft: Draft, for --local or --sink, published as it is; a table [relay] in it starts a
+            second shuffler.  [a built-in task: od-hp, 915 values]
         ramp: FROM:TO:STEPS users per second: raise the rate stepwise until the services fall
             behind.
         step_seconds: Seconds per step of --ramp.

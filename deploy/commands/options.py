@@ -78,6 +78,13 @@ ShufflerKey = Annotated[
         "envelope-SUITE.pub if the draft names a suite."
     ),
 ]
+RelayKey = Annotated[
+    Path | None,
+    typer.Option(
+        help="The second shuffler's public key in its state directory, for a draft with a table "
+        "[relay]: relay.pub, or relay-SUITE.pub."
+    ),
+]
 TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
 OpenPage = Annotated[
     bool, typer.Option("--open", help="Open the page in a browser on this machine.")
@@ -273,8 +280,8 @@ def read_identity(file: Path) -> "PublicIdentity":
     return PublicIdentity.from_hex(text, f"the content of {file}")
 
 
-def read_shuffler_key(file: Path) -> bytes:
-    """Read the shuffler's public key; refuse links, which could point to an operator's secret."""
+def read_shuffler_key(file: Path, option: str = "--shuffler-key") -> bytes:
+    """Read a shuffler's public key; refuse links, which could point to an operator's secret."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(descriptor, encoding="utf-8-sig", errors="replace") as stream:
@@ -283,9 +290,7 @@ def read_shuffler_key(file: Path) -> bytes:
         raise WireError(f"{file} must hold hexadecimal digits") from error
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise SettingsError(
-                f"{file} is a link; --shuffler-key needs the file itself"
-            ) from error
+            raise SettingsError(f"{file} is a link; {option} needs the file itself") from error
         raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
 
 

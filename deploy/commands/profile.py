@@ -34,6 +34,7 @@ _LAYOUTS: Final = {
         for name, end in (("certificate", "pem"), ("key", "key"))
     },
     "shuffler_key": ("shuffler/envelope.pub",),
+    "relay_key": ("relay/relay.pub",),
     "analyzer_identity": ("analyzer/identity.pub",),
     "shuffler_identity": ("shuffler/identity.pub",),
 }

@@ -1,17 +1,18 @@
 """Complete, preview and publish drafts; tell operators what keeps devices from answering."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import typer
 from rich.console import Console
 
 from common.crypto.signing import KeyUse, SignedTask, split_key
-from common.errors import SettingsError
+from common.errors import SettingsError, UsageError
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
 from common.task.task import Task, cached_task
-from common.task.token_spec import TokenSpec
 from deploy.commands import options
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
@@ -93,25 +94,49 @@ def _show_warnings(warnings: Iterable[str], console: Console) -> None:
         console.print(f"Warning: {escaped(warning)}.", soft_wrap=True, highlight=False)
 
 
-def read_keys(shuffler_key: Path | None, token_key: Path | None) -> tuple[bytes, TokenSpec | None]:
-    """Read others' keys for a draft from their files; the shuffler's is empty without a file."""
-    tokens = None if token_key is None else draft_file.read_token_key(token_key)
-    if shuffler_key is None:
-        return b"", tokens
-    # The signing identity is in the same folder: an envelope sealed to it would never open.
-    identity = shuffler_key.with_name("identity.pub")
-    key = options.read_shuffler_key(shuffler_key)
-    if identity.exists() and options.read_identity(identity).raw == key:
-        raise SettingsError(
-            f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
+def check_relay_key(draft: TaskDraft, context: typer.Context, *, publishing: bool) -> None:
+    """Raise UsageError for a relay without its key, or for a typed key without a relay."""
+    if draft.relay and publishing and context.params["relay_key"] is None:
+        raise UsageError(
+            "the draft has a table [relay]: publishing needs --relay-key, the second shuffler's "
+            "relay.pub"
         )
-    return key, tokens
+    source = context.get_parameter_source("relay_key")  # a profile's key serves other drafts
+    if draft.relay is None and source and source.name == "COMMANDLINE":
+        raise UsageError("--relay-key is for a draft with a table [relay]; this one has none")
+
+
+def with_keys(
+    draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None, relay_key: Path | None
+) -> TaskDraft:
+    """Return a draft with others' keys from their files; a shuffler's is empty without a file."""
+    relay = draft.relay
+    if relay is not None:
+        relay = replace(relay, key=_read_key(relay_key, "--relay-key", "relay.pub"))
+    return replace(
+        draft,
+        shuffler_key=_read_key(shuffler_key, "--shuffler-key", "envelope.pub"),
+        tokens=None if token_key is None else draft_file.read_token_key(token_key),
+        relay=relay,
+    )
+
+
+def _read_key(file: Path | None, option: str, right: str) -> bytes:
+    if file is None:
+        return b""
+    # The signing identity is in the same folder: what is sealed to it would never open.
+    identity, key = file.with_name("identity.pub"), options.read_shuffler_key(file, option)
+    if identity.exists() and options.read_identity(identity).raw == key:
+        raise SettingsError(f"{file} holds the shuffler's signing identity; use {right}")
+    return key
 
 
 def preview(task_draft: TaskDraft, *, json: bool) -> None:
     """Print the guarantees of a draft's task, computed locally, or raise what publishing would."""
     if task_draft.shuffler_key:
         split_key(task_draft.suite, KeyUse.ENVELOPES, task_draft.shuffler_key)
+    if (relay := task_draft.relay) and relay.key:
+        split_key(task_draft.suite, KeyUse.LAYERS, relay.key)
     task = task_view.preview(task_draft, now=SystemClock().now())
     refusals = _refusals_by_default(task)
     if json:

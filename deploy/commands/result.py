@@ -58,7 +58,7 @@ def result(
     from deploy.pages.result_page import result_page
     from deploy.results.decoder import read_candidates
     from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions, asked_ranges
-    from deploy.results.export import as_json, write_csv, write_parquet
+    from deploy.results.export import as_json, shufflers_as_json, write_csv, write_parquet
     from deploy.results.result_view import MAX_ROWS, print_result, result_view
     from deploy.results.verification import check_fits, recompute_guarantees
 
@@ -89,9 +89,10 @@ def result(
     if html is not None:
         write(html, result_page(found, signed, build(most=MAX_ROWS)))
     if json:
-        print_json({**as_json(found), "labels": signed.labels, **view.fields})
+        own = {"labels": signed.labels, **shufflers_as_json(signed)}
+        print_json({**as_json(found), **own, **view.fields})
         return
-    print_result(found, view, terminal(), guarantees=guarantees)
+    print_result(found, view, terminal(), guarantees=guarantees, task=signed)
     print_written((html, csv, parquet), terminal())
 
 

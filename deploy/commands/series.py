@@ -38,9 +38,11 @@ ShufflerOption = Annotated[
     "--shuffler-key state/shuffler/envelope.pub --token-key keys/{round}.json",
 )
 def publish(
+    context: typer.Context,
     template: Template,
     analyzer: options.AnalyzerAccess,
     shuffler_key: options.ShufflerKey,
+    relay_key: options.RelayKey = None,
     token_key: str = "",
     json: options.AsJson = False,
 ) -> None:
@@ -56,18 +58,18 @@ def publish(
     """
     from common.task.draft import TaskDraft
     from deploy.clients.analyzer import OperatorClient
-    from deploy.commands.publication import Publication, read_keys
+    from deploy.commands.publication import Publication, check_relay_key, with_keys
     from deploy.commands.rounds import publish_due
     from deploy.tasks.schedule import check_same_time, read_series
 
     series = read_series(template)
+    check_relay_key(series.draft, context, publishing=True)
     if token_key and "{round}" not in token_key:
         raise UsageError("--token-key must contain {round}: each round needs a key of its own")
 
     def complete(number: int) -> TaskDraft:
         own_key = Path(token_key.replace("{round}", str(number))) if token_key else None
-        key, tokens = read_keys(shuffler_key, own_key)
-        return replace(series.draft_of(number), shuffler_key=key, tokens=tokens)
+        return with_keys(series.draft_of(number), shuffler_key, own_key, relay_key)
 
     async def publish_now(
         operator: OperatorClient,

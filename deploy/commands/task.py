@@ -26,12 +26,16 @@ app = options.command_group(
     app,
     f"shuffledp task create draft.toml {AT_ANALYZER} "
     "--shuffler-key state/shuffler/envelope.pub --token-key token-key.json",
+    f"shuffledp task create two-shufflers.toml {AT_ANALYZER} --shuffler-key envelope.pub "
+    "--relay-key relay.pub --token-key token-key.json",
     "shuffledp task create draft.toml --dry-run",
 )
 def create(
+    context: typer.Context,
     draft: Annotated[Path, typer.Argument()],
     analyzer: options.OptionalAnalyzerAccess,
     shuffler_key: options.ShufflerKey = None,
+    relay_key: options.RelayKey = None,
     token_key: Path | None = None,
     dry_run: options.Flag = False,
     json: options.AsJson = False,
@@ -47,14 +51,16 @@ def create(
             submit any number of times, and devices refuse the task by default.
         dry_run: Print the task's guarantees; publish nothing.
     """
-    from deploy.commands.publication import Publication, preview, read_keys
+    from deploy.commands.publication import Publication, check_relay_key, preview, with_keys
     from deploy.tasks import drafts as draft_file
 
     if not (dry_run or (analyzer.analyzer and analyzer.analyzer_token_file and shuffler_key)):
         raise UsageError(
             "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
         )
-    task_draft = draft_file.read(draft, *read_keys(shuffler_key, token_key))
+    task_draft = draft_file.read(draft)
+    check_relay_key(task_draft, context, publishing=not dry_run)
+    task_draft = with_keys(task_draft, shuffler_key, token_key, relay_key)
     if dry_run:
         preview(task_draft, json=json)
         return
@@ -86,8 +92,6 @@ def show(
     task: options.TaskArgument,
     analyzer: options.AnalyzerAccess,
     shuffler: str = "",
-    relay: str = "",
-    relay_token_file: Path | None = None,
     analyzer_identity: Path | None = None,
     save: options.OutputName = None,
     json: options.AsJson = False,
@@ -99,8 +103,6 @@ def show(
 
     Options:
         shuffler: Address of the shuffler, to show the batch's progress too.
-        relay: Address of the second shuffler, to show the batch's progress there too.
-        relay_token_file: The second shuffler's operator token.
         analyzer_identity: The analyzer's identity.pub, to verify the signature.
         save: Folder for the task's exact bytes and signature.
     """
@@ -124,10 +126,9 @@ def show(
     signed, summary, budgets = options.ask(analyzer.connect, read)
     found = Task.from_bytes(signed.task_bytes)
 
-    def batch(address: str, token: Path | None = None) -> BatchStatus | None:
-        access = options.ShufflerAccess(address, token, analyzer.authority)
-        ask_status = partial(ShufflerClient.status_or_none, digest=task)
-        return options.ask(partial(access.connect, relay=address == relay), ask_status)
+    def batch() -> BatchStatus | None:
+        access = options.ShufflerAccess(shuffler, None, analyzer.authority)
+        return options.ask(access.connect, partial(ShufflerClient.status_or_none, digest=task))
 
     if save is not None:
         draft_file.save_task(save, signed)
@@ -138,8 +139,7 @@ def show(
             "guarantees": task_view.task_guarantees(found),
             "signature_checked": signer is not None,
             **({"population_budgets": population_budgets.as_json(budgets)} if budgets else {}),
-            **(task_view.batch_as_json(batch(shuffler)) if shuffler else {}),
-            **({"relay": batch(relay, relay_token_file)} if relay else {}),
+            **(task_view.batch_as_json(batch()) if shuffler else {}),
         }
         print_json(fields)
         return
@@ -156,9 +156,7 @@ def show(
     if save is not None:
         console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
     if shuffler:  # last, so that the rest is shown even if the shuffler does not answer
-        task_view.print_batch(batch(shuffler), console)
-    if relay:
-        task_view.print_relay(batch(relay, relay_token_file), console)
+        task_view.print_batch(batch(), console, found)
 
 
 @options.command(app, f"shuffledp task close DIGEST {AT_SHUFFLER}")

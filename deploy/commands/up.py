@@ -68,7 +68,7 @@ def up(
     from deploy.tasks import drafts
     from deploy.terminal.interruption import until_stopped
 
-    drafts.read(draft or _DRAFT)  # a wrong one leaves no files
+    wanted = drafts.read(draft or _DRAFT)  # a wrong one leaves no files
     web = WebHost(host.lower(), web_certificate, web_key) if web_certificate and web_key else None
     if web is not None:
         web.check()
@@ -84,7 +84,8 @@ def up(
         except SettingsError as error:
             rule = f"`up` already runs in {folder}; stop it, or choose another --folder"
             raise SettingsError(rule) from error
-        cluster = PageCluster(folder, names, web)
+        two = wanted.relay is not None or (folder / "relay").exists()
+        cluster = PageCluster(folder, names, web, two_shufflers=two)
         asyncio.run(until_stopped(_serve(cluster, draft, json=json)))
 
 
@@ -159,9 +160,10 @@ def _show(cluster: "PageCluster", signed: "SignedTask", warnings: list[str], *, 
             "another program has the page's port: use the new invitations; browsers' earlier "
             "answers stay at the old address"
         )
-    for_page = is_for_browsers(task) and task.local_epsilon <= PAGE_CAP
-    if task.local_epsilon > PAGE_CAP:
-        warnings.append(f"the page refuses a local epsilon over {PAGE_CAP}; use `contribute`")
+    for_page = is_for_browsers(task) and task.coalition_epsilon <= PAGE_CAP
+    if task.coalition_epsilon > PAGE_CAP:
+        figure = f"{'coalition' if task.relay else 'local'} epsilon over {PAGE_CAP}"
+        warnings.append(f"the page refuses a {figure}; use `contribute`")
     elif not for_page:
         warnings.append("the page cannot answer such a question yet; `shuffledp contribute` can")
     command = f"  shuffledp --profile {shlex.quote(str(profile))}"

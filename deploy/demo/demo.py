@@ -31,7 +31,7 @@ from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.pages.result_page import result_page
 from deploy.results.distribution_view import Questions
-from deploy.results.export import as_json
+from deploy.results.export import as_json, shufflers_as_json
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.tasks.demo_task import closing_draft
 from deploy.tasks.task_view import DELIVERED, LOST
@@ -71,6 +71,7 @@ class DemoRun:
         people = self.people
         fields = as_json(self.result)
         fields |= {"labels": self.task.labels, "truth": people.truth.tolist()}
+        fields |= shufflers_as_json(self.task)
         if people.true_means is not None:
             fields["true_means"] = people.true_means.tolist()
         if people.candidates:
@@ -96,9 +97,21 @@ def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> 
 
 async def collect(people: SamplePeople, *, directory: Path, console: Console) -> DemoRun:
     """Start the services in a directory, collect all values, and wait for the result."""
-    console.print("Starting the analyzer, shuffler, issuer and user agent …")
-    async with Cluster(directory, people=names(people)) as cluster:
+    print_start(people, console, "issuer and user agent")
+    two_shufflers = "relay" in people.draft
+    async with Cluster(directory, people=names(people), two_shufflers=two_shufflers) as cluster:
         return await collect_in(cluster, people, console)
+
+
+def print_start(people: SamplePeople, console: Console, others: str) -> None:
+    """Print which parties start; of two shufflers, who would run them."""
+    shufflers = "both shufflers" if "relay" in people.draft else "shuffler"
+    console.print(f"Starting the analyzer, {shufflers}, {others} …")
+    if "relay" in people.draft:
+        console.print(
+            "In a real collection, two organisations run a shuffler each; here, both run on this "
+            "machine."
+        )
 
 
 def names(people: SamplePeople) -> list[str]:

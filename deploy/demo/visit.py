@@ -19,11 +19,19 @@ from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.clients.page_cluster import PageCluster
 from deploy.datasets.sample_people import SamplePeople
-from deploy.demo.demo import DemoRun, collect_in, contribute, names, progress_bar, released
+from deploy.demo.demo import (
+    DemoRun,
+    collect_in,
+    contribute,
+    names,
+    print_start,
+    progress_bar,
+    released,
+)
 from deploy.pages.live_server import HTML, page_server
 from deploy.pages.result_page import result_page
 from deploy.results.distribution_view import Questions
-from deploy.results.export import as_json
+from deploy.results.export import as_json, shufflers_as_json
 from deploy.results.result_view import MAX_ROWS, result_view
 from deploy.tasks.demo_task import closing_draft
 from deploy.terminal.console import print_written, show_in_browser
@@ -57,21 +65,22 @@ class Visit:
 
     async def _run(self, directory: Path, opener: Callable[[str], bool] | None) -> None:
         console, values = self.console, self.people.values
-        console.print("Starting the analyzer, shuffler, issuer, user agent and publisher …")
-        async with PageCluster(directory, [*names(self.people), _VISITOR]) as cluster:
+        print_start(self.people, console, "issuer, user agent and publisher")
+        invited, two_shufflers = [*names(self.people), _VISITOR], "relay" in self.people.draft
+        async with PageCluster(directory, invited, two_shufflers=two_shufflers) as cluster:
             first = await collect_in(cluster, self.people, console)
             first.save(self.output, self.html)
             self.show(first)
             signed = await cluster.publish_task(self._draft())
             with progress_bar(console) as bar:
                 await contribute(values, signed, cluster, bar)
-            invited = cluster.invitations(signed.digest())[_VISITOR]
+            page = cluster.invitations(signed.digest())[_VISITOR]
             stop = asyncio.Event()
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
             shown = {"": (HTML, self.html.read_bytes)}
             async with page_server(shown, secrets.token_urlsafe(16)) as address:
                 console.print(
-                    f"\nThe result: {address}\nTake part yourself: {invited}\n"
+                    f"\nThe result: {address}\nTake part yourself: {page}\n"
                     "The demo's people have answered again, and wait for you. In a real "
                     "collection a third party publishes that page; it could read answers.\n"
                     f"The batch closes {_OPEN_SECONDS // 60} minutes after your answer or at "
@@ -81,7 +90,7 @@ class Visit:
                 )
                 if opener is not None:
                     show_in_browser(self.html.resolve().as_uri())
-                    opener(invited)
+                    opener(page)
                 await self._serve(cluster, signed, stop)
 
     def _draft(self) -> TaskDraft:
@@ -114,7 +123,8 @@ class Visit:
         task = Task.from_bytes(signed.task_bytes)
         asked = Questions(batch=result, task=task)
         view = result_view(result.estimate, task, most=MAX_ROWS, questions=asked)
-        write(html.with_suffix(".json"), dumps({**as_json(result), "labels": task.labels}))
+        fields = {**as_json(result), "labels": task.labels, **shufflers_as_json(task)}
+        write(html.with_suffix(".json"), dumps(fields))
         write(html, result_page(result, task, view))
         print_written([html.with_suffix(".json"), html], self.console)
         self.console.print(

@@ -89,7 +89,7 @@ def prepare_certificates(
             _make_missing(secrets / party / "internal", roles, now)
     if two_shufflers:
         second = secrets / SECOND
-        _make_missing(second, (RELAY,), now)
+        _make_missing(second, (RELAY, "operator"), now)
         _trust(secrets, second, RELAY)
         for party in ("analyzer", "shuffler"):
             _trust(second, secrets, party)

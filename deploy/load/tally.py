@@ -128,10 +128,16 @@ def compare(
         least = 0 if slack else most
         rows.append(CountRow(f"{cause}, by the shuffler", number, least, most + slack))
     if result is not None:
-        refused = sum(result.refused.values())
+        refused = dict(result.refused)
+        discarded = refused.pop("discarded", 0)
         rows += [
             _exact("users counted by the analyzer", result.n_users, stored),
-            _exact("reports refused by the analyzer", refused, 0),
+            _exact("reports refused by the analyzer", sum(refused.values()), 0),
+            *(
+                [_exact("reports discarded by the second shuffler", discarded, 0)]
+                if discarded
+                else []
+            ),
         ]
     return rows
 

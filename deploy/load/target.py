@@ -104,9 +104,9 @@ async def connect(
         )
 
 
-def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
+def load_draft(file: Path | None, plan: LoadPlan) -> TaskDraft:
     """
-    Return the draft of a file as it is, or the demo's, which closes with the last user of a plan.
+    Return a file's draft without keys, or the demo's, which closes with the last user of a plan.
 
     With a ramp, the demo's n_min is 1, because an early end may leave users unsent. Raises
     PlanError if the plan's users are fewer than a file's n_min or more than its target_size.
@@ -116,9 +116,9 @@ def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     if file is None:
         size = dataset(plan.dataset, stored).domain_size
         fields = {"domain_size": size, **DEMO_PARAMETERS}
-        draft = closing_draft(fields, stored, now=time.time(), shuffler_key=key)
+        draft = closing_draft(fields, stored, now=time.time(), shuffler_key=b"")
         return draft if plan.ramp is None else replace(draft, n_min=1)
-    draft = drafts.read(file, key)
+    draft = drafts.read(file)
     if not draft.n_min <= stored <= draft.target_size:
         raise PlanError(
             f"{stored:,} users would be stored; the draft's n_min and target_size allow "
@@ -130,10 +130,13 @@ def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
 @asynccontextmanager
 async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
     """Start services on this machine, and publish a task from a draft file or the demo's draft."""
+    draft = load_draft(file, plan)
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
-        async with Cluster(Path(folder)) as cluster, cluster.operator() as operator:
-            signed, _ = await operator.publish_task(load_draft(file, plan, cluster.shuffler_key))
+        parties = Cluster(Path(folder), two_shufflers=draft.relay is not None)
+        async with parties as cluster, cluster.operator() as operator:
+            signed, _ = await operator.publish_task(cluster.keyed(draft))
             services = {"shuffler": cluster.shuffler, "analyzer": cluster.analyzer}
+            services |= {"relay": cluster.relay} if cluster.relay else {}
             async with connect(
                 "local",
                 cluster.shuffler.address,
@@ -148,7 +151,7 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
 
 def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
     """Return a signed task for a sink, with throw-away keys."""
-    draft = load_draft(file, plan, bytes(32))
+    draft = load_draft(file, plan)
     keys = [HpkePrivateKey.generate(draft.suite).public_key().raw for _ in range(3)]
     task = complete(
         replace(

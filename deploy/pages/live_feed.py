@@ -11,10 +11,11 @@ from scipy.special import fdtri
 from common.errors import CredentialError, PeerRefusalError, ShuffleDpError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchState
 from common.runtime.clock import Clock
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.pages.figures import format_count
 from deploy.pages.page import fragment, render
-from deploy.tasks.task_view import BATCH_STATES, DELIVERED, LOST
+from deploy.tasks.task_view import DELIVERED, LOST, describe_state
 
 Sample = tuple[float, int]
 """Time in seconds, and the number of users at that time."""
@@ -29,8 +30,8 @@ _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MAX_SAMPLES: Final = 1000
 
 
-def live_page(digest: TaskDigest, *, poll_seconds: float) -> str:
-    """Render the live page, which fetches `progress.json` every `poll_seconds`."""
+def live_page(digest: TaskDigest, *, poll_seconds: float, task: Task | None = None) -> str:
+    """Render a task's live page, which fetches `progress.json` every `poll_seconds`."""
     return render(
         "live.html",
         styles=("live.css",),
@@ -39,14 +40,15 @@ def live_page(digest: TaskDigest, *, poll_seconds: float) -> str:
         polls_server=True,
         title="The batch, live",
         digest=digest.hex(),
+        shufflers=[each.name for each in task.shufflers] if task and task.relay else [],
     )
 
 
 class LiveFeed:
     """Recent progress of a batch. One thread updates it; any thread may read `answer` (JSON)."""
 
-    def __init__(self, clock: Clock, progress: BatchProgress) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, progress: BatchProgress, task: Task | None = None) -> None:
+        self._clock, self._task = clock, task
         self._history: deque[Sample] = deque(maxlen=_MAX_SAMPLES)
         self.take(progress)
 
@@ -79,7 +81,7 @@ class LiveFeed:
     def _batch(self) -> dict[str, Any]:
         progress, history = self._progress, tuple(self._history)
         state = progress.state
-        headline, explanation = BATCH_STATES[state]
+        headline, explanation = describe_state(state, self._task)
         enough = progress.n_users >= progress.n_min
         goal = progress.target_size if enough else progress.n_min
         html = fragment(

@@ -71,7 +71,7 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
         mechanism=_own_parameters(task),
         influence=influence_on(task),
         overhead=suite_named(task.suite).overhead_bytes,
-        keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
+        keys=[fingerprint(key) for key in (task.analyzer_key, *(s.key for s in task.shufflers))],
         claim_room=CLAIM_ROOM_NOTE if task.central_epsilon < task.local_epsilon else "",
         drawn=[plotted(table) for table in tables],
         curves=_curves(view, task.edges) if task.edges else [],

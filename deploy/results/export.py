@@ -9,6 +9,7 @@ from typing import Any, Final
 from common.errors import SettingsError
 from common.messages.result import CONFIDENCE, Estimate, Histogram, Means, Result
 from common.protocols import protocol_named
+from common.task.task import Task
 from deploy.results.result_view import Columns
 from deploy.terminal.files import atomic_output
 
@@ -45,6 +46,14 @@ def as_json(result: Result) -> dict[str, Any]:
         "warnings": list(result.all_warnings),
         "seconds": {"open": result.open_seconds, "estimate": result.estimate_seconds},
     }
+
+
+def shufflers_as_json(task: Task) -> dict[str, Any]:
+    """Return JSON fields of a task with two shufflers: names and coalition ε; none for one."""
+    if not task.relay:
+        return {}
+    names = [each.name for each in task.shufflers]
+    return {"shufflers": names, "coalition_epsilon": task.coalition_epsilon}
 
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:

@@ -84,6 +84,15 @@ _OVERFULL: Final = (
     "Too many prefixes seemed frequent: dishonest users may have sent reports for all."
 )
 
+_DISCARDED: Final = (
+    "{} discarded {:,} of them: their layer of encryption did not open, or they arrived twice."
+)
+_TWO_SHUFFLERS: Final = (
+    "Two shufflers, {} and then {}, each added dummies and permuted. Either one may be dishonest "
+    "and work with the analyzer: the second epsilon holds as long as the other one is honest. With "
+    "only one such shuffler there would be no such bound."
+)
+
 Columns = dict[str, Sequence[object]]
 
 
@@ -463,7 +472,7 @@ def largest(figures: Vector, most: int) -> list[int]:
 
 
 def print_result(
-    found: result.Result, view: ResultView, console: Console, *, guarantees: bool
+    found: result.Result, view: ResultView, console: Console, *, guarantees: bool, task: Task
 ) -> None:
     """Print a result, with untrusted text escaped."""
     console.print(f"Task {found.task_digest.hex()}", soft_wrap=True)
@@ -475,18 +484,23 @@ def print_result(
     )
     for warning in found.all_warnings:
         console.print(f"Warning: {escaped(warning)}.", style="bold")
+    if (n_discarded := found.refused.get("discarded", 0)) and task.relay:
+        console.print(_DISCARDED.format(escaped(task.relay.name), n_discarded))
     print_estimates(view, console)
-    print_guarantee(found, console, in_full=guarantees)
+    print_guarantee(found, console, in_full=guarantees, task=task)
 
 
-def print_guarantee(found: result.Result, console: Console, *, in_full: bool) -> None:
+def print_guarantee(found: result.Result, console: Console, *, in_full: bool, task: Task) -> None:
     """Print the guarantee that is charged for or, in full, those against each coalition."""
     if in_full:
         print_guarantees(found.guarantees, "Guarantees for each user", console)
-        return
-    rows, local = found.guarantees, rounded_up(found.local_epsilon)
-    summary = guarantee_summary(claimed(rows), rows, local)
-    console.print(f"Guarantee for each user: {summary}")
+    else:
+        rows, local = found.guarantees, rounded_up(found.local_epsilon)
+        summary = guarantee_summary(claimed(rows), rows, local)
+        console.print(f"Guarantee for each user: {summary}")
+    if task.relay:
+        first, second = (escaped(each.name) for each in task.shufflers)
+        console.print(_TWO_SHUFFLERS.format(first, second))
 
 
 def print_estimates(view: ResultView, console: Console) -> None:

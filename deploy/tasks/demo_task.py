@@ -1,10 +1,12 @@
 """Task drafts for demos, load runs and audits."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 from common.messages.guarantee import default_delta
-from common.task.draft import TaskDraft
+from common.task.draft import RelayDraft, TaskDraft
+from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from deploy.terminal.durations import DAY
 
 DEMO_PARAMETERS: Final[Mapping[str, Any]] = {
@@ -14,6 +16,21 @@ DEMO_PARAMETERS: Final[Mapping[str, Any]] = {
     "local_epsilon": 4.0,
 }
 """Protocol and parameters for items in the demo."""
+_NOISE: Final = GeometricNoise(peak=22, left_weight=602140992, right_weight=602140992, most=58)
+"""From `shuffledp plan --shufflers 2 --central-epsilon 1 --coalition-epsilon 1.157`."""
+_TWO_SHUFFLERS: Final[Mapping[str, Any]] = {
+    "protocol": "sageo",
+    "local_epsilon": math.inf,
+    "shuffler_name": "first.localhost",
+    "shuffler": ShufflerSpec(noise=_NOISE),
+    "relay": RelayDraft(name="second.localhost", key=b"", noise=_NOISE),
+}
+
+
+def with_two_shufflers(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a draft for items, for two shufflers that each add the same noise."""
+    kept = {name: value for name, value in fields.items() if name not in DEMO_PARAMETERS}
+    return {**kept, **_TWO_SHUFFLERS}
 
 
 def closing_draft(

@@ -3,7 +3,7 @@
 import datetime
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +29,6 @@ _OF_OTHERS: Final = {"shuffler_key": "shuffler", "tokens": "issuer"}
 def read(
     path: Path,
     shuffler_key: bytes = b"",
-    tokens: TokenSpec | None = None,
     keys: dict[str, Any] | None = None,
     relay_key: bytes = b"",
 ) -> TaskDraft:
@@ -63,7 +62,7 @@ def read(
     except (TaskError, WireError) as error:  # the file has the noise's keys in a shuffler's table
         message = str(error).replace("shuffler.noise", "shuffler").replace("relay.noise", "relay")
         raise TaskError(f"{path}: {message}") from error
-    return replace(draft, tokens=tokens)
+    return draft
 
 
 def _shufflers(tables: Mapping[str, Any], relay_key: bytes) -> dict[str, dict[str, Any]]:

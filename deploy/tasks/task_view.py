@@ -102,6 +102,15 @@ SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met
 """Printed beside every number of users."""
 
 
+def describe_state(state: BatchState, task: Task | None) -> tuple[str, str]:
+    """Return a batch's state and its meaning; the first of two shufflers delivers to the second."""
+    headline, meaning = BATCH_STATES[state]
+    if task is not None and task.relay:
+        meaning = meaning.replace("analyzer", "second shuffler")
+        meaning = meaning.replace("and may release", "and the analyzer may release")
+    return headline, meaning
+
+
 def preview(draft: TaskDraft, *, now: float) -> Task:
     """Return a draft's task at `now` (UNIX time) with new keys if it has none; raise TaskError."""
     # Imported here: other commands do not need the analyzer's code.
@@ -238,14 +247,15 @@ def print_state(digest: TaskDigest, task: Task, summary: TaskSummary, console: C
     print_task(task, console)
 
 
-def print_batch(status: BatchStatus | None, console: Console) -> None:
+def print_batch(status: BatchStatus | None, console: Console, task: Task | None = None) -> None:
     """Print the state of a task's batch at the shuffler; None if no device has fetched the task."""
+    where = "At the first shuffler" if task and task.relay else "At the shuffler"
     if status is None:
-        console.print("At the shuffler: no device has fetched this task yet.")
+        console.print(f"{where}: no device has fetched this task yet.")
         return
-    headline, meaning = BATCH_STATES[status.state]
+    headline, meaning = describe_state(status.state, task)
     users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
-    console.print(f"At the shuffler: {headline.lower()}{users}. {meaning}")
+    console.print(f"{where}: {headline.lower()}{users}. {meaning}")
     if status.waits_for:
         console.print(f"It waits for the {status.waits_for}, which did not take it last time.")
     if status.state not in DELIVERED:

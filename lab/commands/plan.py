@@ -20,6 +20,8 @@ app = typer.Typer()
     app,
     "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
     "2 --local-cap 4 --output draft.toml",
+    "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 1 --shufflers 2 --output "
+    "draft.toml",
     "shuffledp plan --task-kind ordered --users 602325 --domain-size 4096 --low 0 --high 60000 "
     "--unit ms --central-epsilon 1",
     "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
@@ -158,7 +160,7 @@ def plan(
         print_json(plan_view.to_json(found) | {"least_mse": least})
         return
     plan_view.show(found, console, guarantees=guarantees)
-    console.print(plan_view.LEAST_ERRORS.format(**least), highlight=False)
+    console.print(plan_view.least_sentence(least), highlight=False)
     defaults = {
         f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
         "changes it.": delta,

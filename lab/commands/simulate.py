@@ -36,6 +36,7 @@ _FIGURES: Final = {
     "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
     "--accounting tight --repeat 5 --plot comparison",
     "shuffledp simulate --task-kind ordered --central-epsilon 1 --messages-cap 4",
+    "shuffledp simulate --protocol sageo --protocol sbin --central-epsilon 1 --shufflers 2",
     "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
 )
 def simulate(

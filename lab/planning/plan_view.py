@@ -1,7 +1,7 @@
 """Show a plan as tables, as JSON and as a task draft."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -34,10 +34,9 @@ _DEVICE_CAPS: Final = {
 """Default caps of devices on the ε of an answer, and of all; with two shufflers coalition ε."""
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
-LEAST_ERRORS: Final = (
-    "Least mean squared error with a local cap of {local_cap:g}: {with_local_cap:.3g}; without one:"
-    " {without_local_cap:.3g}; with two shufflers, which need a second operator: "
-    "{two_shufflers:.3g}."
+_LEAST_ERRORS: Final = (
+    "Least mean squared error with a local cap of {local_cap}: {with_local_cap}; without one: "
+    "{without_local_cap}; with two shufflers, which need a second operator: {two_shufflers}."
 )
 _WITHOUT_BIAS: Final = " without its bias"
 """Follows the error of a biased estimate."""
@@ -54,6 +53,12 @@ def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> fl
     if given is not None and shufflers == 1:
         raise UsageError("--coalition-epsilon is for two shufflers; use --shufflers 2")
     return default_local_cap(rounds, "coalition") if given is None else given
+
+
+def least_sentence(least: Mapping[str, float]) -> str:
+    """Return a sentence with the errors of `least_errors`; an infinite one has no design."""
+    shown = {name: "none" if math.isinf(most) else f"{most:.3g}" for name, most in least.items()}
+    return _LEAST_ERRORS.format(**shown)
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

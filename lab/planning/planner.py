@@ -146,7 +146,8 @@ def least_errors(found: Plan, usual_cap: float) -> dict[str, float]:
             return family_of(target.kind).search(other, lambda _: None)[0][0].mse
         return math.inf
 
-    errors = {"with_local_cap": least(capped), "without_local_cap": least(math.inf)}
+    with_cap = least(capped)  # allowed without it too, and the rounding of weights may favour it
+    errors = {"with_local_cap": with_cap, "without_local_cap": min(with_cap, least(math.inf))}
     return {"local_cap": capped, **errors, "two_shufflers": two.mse if two else math.inf}
 
 

@@ -46,9 +46,9 @@ class _TwoOrganizations(Services):
         prepare_certificates(self.secrets, now, two_shufflers=True)
         KeyFolder(self.secrets).make(["user_agent"], (), now)  # to call it over TCP
 
-    def files(self, party: str) -> TlsFiles:
-        """Return a party's TLS files."""
-        side = self.secrets / SECOND if party == "relay" else self.secrets
+    def files(self, party: str, *, second: bool = False) -> TlsFiles:
+        """Return a party's TLS files, of the second organization's if it is the relay's."""
+        side = self.secrets / SECOND if second or party == "relay" else self.secrets
         own = side / party / f"{party}.pem"
         return TlsFiles(
             certificate=own, key=own.with_suffix(".key"), authority=side / "authority.pem"
@@ -64,15 +64,18 @@ class _TwoOrganizations(Services):
         own = self.files(name).read()
         return open_channel(self.analyzer.address, "analyzer", own.authority, own=own)
 
-    def _settings(self, party: str) -> dict[str, Any]:
+    def own_settings(self, party: str) -> dict[str, Any]:
+        """Return where a party has its state and its TLS files."""
         files = self.files(party)
         return {
             "state_directory": self.directory / party,
-            "listen": LOOPBACK,
             "tls_certificate": files.certificate,
             "tls_key": files.key,
             "tls_authority": files.authority,
         }
+
+    def _settings(self, party: str) -> dict[str, Any]:
+        return {"listen": LOOPBACK, **self.own_settings(party)}
 
 
 def _refused_settings(services: Services, path: Path, **changes: object) -> ShufflerSettings:
@@ -142,26 +145,25 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
     await services.stop()
 
 
-def _check_commands(services: Services, digest: str) -> None:
-    """Check a relay's health, and what operators' commands say of the batch at both shufflers."""
+def _check_commands(services: _TwoOrganizations, digest: str) -> None:
+    """Check a relay's health, and what its operator's commands say of the batch."""
     assert services.relay is not None
-    settings = {"role": "relay", "state_directory": str(services.directory / "relay")}
-    settings |= {"tls_directory": str(services.directory / "tls")}
-    environment = {f"SHUFFLEDP_SHUFFLER_{name.upper()}": text for name, text in settings.items()}
+    settings = {"role": "relay", **services.own_settings("relay")}
+    environment = {
+        f"SHUFFLEDP_SHUFFLER_{name.upper()}": str(value) for name, value in settings.items()
+    }
     command = [sys.executable, "-m", "common.runtime.health_check", "shuffler"]
     subprocess.run(command, env=os.environ | environment, check=True)
     tokens = [services.directory / party / "operator.token" for party in ("analyzer", "relay")]
-    trusted = ("--authority", str(services.authority))
-    found = shown_json(
-        *("task", "show", digest, "--analyzer", services.analyzer.address, *trusted),
-        *("--token-file", str(tokens[0]), "--shuffler", services.shuffler.address),
-        *("--relay", services.relay.address, "--relay-token-file", str(tokens[1])),
+    trusted = services.secrets / SECOND / "operator" / "authority.pem"
+    at_relay = (digest, "--shuffler", services.relay.address, "--relay")
+    at_relay += ("--authority", str(trusted))
+    found = shown_json("batch", "show", *at_relay, "--token-file", str(tokens[1]))
+    assert ("erased", _USERS, 0, "") == (
+        *(found[name] for name in ("state", "n_users", "n_discarded", "waits_for")),
     )
-    second = found["relay"]
-    assert ("erased", "erased") == (found["batch"], second["state"])
-    assert (_USERS, 0, "") == (second["n_users"], second["n_discarded"], second["waits_for"])
-    assert 6 * 50 + _USERS >= second["n_layers"] > _USERS
-    erase = ("batch", "erase", digest, "--shuffler", services.relay.address, "--relay", *trusted)
+    assert 6 * 50 + _USERS >= found["n_layers"] > _USERS
+    erase = ("batch", "erase", *at_relay)
     for token, error, sentence in (
         (tokens[0], PeerRefusalError, "wrong operator token"),
         (tokens[1], PeerRefusalError, "a batch that is erased cannot drop"),
@@ -170,7 +172,7 @@ def _check_commands(services: Services, digest: str) -> None:
             shown(*erase, "--token-file", str(token))
 
 
-async def _check_operators(services: Services, relay: str) -> None:
+async def _check_operators(services: _TwoOrganizations, relay: str) -> None:
     """Check that the relay's operator needs a certificate and the token, for each call."""
     token = f"Bearer {services.published('relay', 'operator.token')}"
     for name, credential, status in (
@@ -178,7 +180,7 @@ async def _check_operators(services: Services, relay: str) -> None:
         ("operator", "", "UNAUTHENTICATED"),
         ("shuffler", token, "PERMISSION_DENIED"),
     ):
-        own = development_files(services.directory / "tls", name, SystemClock()).read()
+        own = services.files(name, second=name == "operator").read()
         async with open_channel(relay, "relay", own.authority, own=own) as channel:
             for method in ("GetBatchStatus", "DropBatch"):
                 call: Any = channel.unary_unary(f"/shuffledp.v1.Relay/{method}")

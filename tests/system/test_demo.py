@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,20 +13,10 @@ from deploy.datasets.sample_people import sample_people
 def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
     """Four processes serve 600 people of seed 11; result.json has every field."""
     # The error ratio leaves .35 .. 3 by chance with probability below 1e-6 over runs.
-    program = "from deploy.cli import main; main()"
-    outcome = subprocess.run(
-        [sys.executable, "-c", program, "demo", "--users", "600", "--seed", "11"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert 0 == outcome.returncode, outcome.stderr
-    result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    printed, result = _demo(tmp_path)
 
-    assert "each of 58 values, the 15 largest in truth" in " ".join(outcome.stdout.split())
-    assert "California" in outcome.stdout
+    assert "each of 58 values, the 15 largest in truth" in printed
+    assert "California" in printed
     assert {"name": "local-hashing", "buckets": 53, "local_epsilon": 4.0} == result["mechanism"]
     assert (600, 1200, 600) == (result["n_users"], result["n_reports"], result["n_dummies"])
     assert 0 == sum(result["refused"].values())
@@ -45,7 +36,41 @@ def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
     page = (tmp_path / "result.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert result["task_digest"] in page
-    assert (tmp_path / "result.html").as_uri() in outcome.stdout
+    assert (tmp_path / "result.html").as_uri() in printed
     shares = sample_people("categorical", 600, 11).truth
     error = np.mean((np.array(result["frequencies"]) - shares) ** 2)
     assert result["mse_vs_truth"] == pytest.approx(error)
+
+
+@pytest.mark.slow
+def test_the_demo_with_two_shufflers_names_both_and_the_coalitions_epsilon(tmp_path: Path) -> None:
+    """Five processes serve the same people, with an error as in theory."""
+    # The error ratio leaves .35 .. 3 by chance with probability below 1e-6 over runs.
+    printed, result = _demo(tmp_path, "--two-shufflers")
+    rows = {row["coalition"]: row["epsilon"] for row in result["guarantees"]}
+    names = ["first.localhost", "second.localhost"]
+
+    assert names == result["shufflers"]
+    assert rows["analyzer"] == pytest.approx(0.9995, abs=1e-4)
+    for coalition in ("analyzer+first-shuffler", "analyzer+second-shuffler"):
+        assert result["coalition_epsilon"] == pytest.approx(rows[coalition], rel=1e-3)
+    assert 0.35 < result["mse_vs_truth"] / result["mse_theory"] < 3
+    assert "two organisations run a shuffler each" in printed
+    assert "epsilon 1.157 against the analyzer with either shuffler." in printed
+    assert "{} and then {}, each added dummies".format(*names) in printed
+
+
+def _demo(folder: Path, *more: str) -> tuple[str, dict[str, Any]]:
+    """Run the demo in a folder; return what it prints, in one line, and its result."""
+    program = "from deploy.cli import main; main()"
+    outcome = subprocess.run(
+        [sys.executable, "-c", program, "demo", "--users", "600", "--seed", "11", *more],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert 0 == outcome.returncode, outcome.stderr
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return " ".join(outcome.stdout.split()), result

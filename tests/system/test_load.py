@@ -1,5 +1,8 @@
 """The load generator at full size, on child processes."""
 
+import time
+from pathlib import Path
+
 import pytest
 from rich.console import Console
 
@@ -9,6 +12,9 @@ from deploy.load.report import ProgressBars
 from deploy.load.run import execute
 from deploy.load.sending import Mode
 from deploy.load.target import local
+from deploy.tasks.drafts import as_toml
+from tests.support.chains import chain
+from tests.support.tasks import draft
 
 
 @pytest.mark.slow
@@ -25,3 +31,21 @@ async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode
     assert [] == [row for row in finished.rows if not row.holds]
     assert 19_000 <= finished.result.n_users == finished.tally.acknowledged
     assert 0.5 <= (finished.errors["mse_over_theory"] or 0.0) <= 1.5
+
+
+@pytest.mark.slow
+async def test_a_draft_with_two_shufflers_is_collected_over_both(tmp_path: Path) -> None:
+    """Every count is exact, and the usage of both is reported."""
+    # Fails by chance with probability below 1e-6: 100 items, as in the test above.
+    file = tmp_path / "draft.toml"
+    end = int(time.time()) + 3600
+    wanted = draft(**chain(), n_min=200, target_size=500, deadline=end)
+    file.write_text(as_toml(wanted), encoding="utf-8")
+    plan = LoadPlan(mode="bulk", n_users=300, dataset="zipf:100")
+    with ProgressBars(Console(quiet=True)) as bars:
+        finished = await execute(local(plan, file), plan, bars=bars)
+
+    assert finished is not None
+    assert [] == [row for row in finished.rows if not row.holds]
+    assert {"shuffler", "relay", "analyzer"} <= {*finished.usage}
+    assert 0.2 <= (finished.errors["mse_over_theory"] or 0.0) <= 2.5

@@ -143,14 +143,19 @@ def short_path() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_visited", [True, False])
-def test_at_a_terminal_a_visitor_is_counted(short_path: Path, *, is_visited: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_visited", "more"), [(True, []), (False, []), (True, ["--two-shufflers"])]
+)
+def test_at_a_terminal_a_visitor_is_counted(
+    short_path: Path, more: list[str], *, is_visited: bool
+) -> None:
     """The second batch is released with the visitor alone; Ctrl-C ends with status 0."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ |= {"TMPDIR": str(short_path), "PYTHONPATH": str(_ROOT)}
         os.chdir(short_path)
-        os.execv(sys.executable, [*_COMMAND, "demo", "--users", "20"])  # noqa: S606  # of this program
+        words = ["demo", "--users", "20", *more]
+        os.execv(sys.executable, [*_COMMAND, *words])  # noqa: S606  # of this program
     shown = _until(terminal, "nothing is released")
     if is_visited:
         [digest] = re.findall("#task=([0-9a-f]+)&", shown)
@@ -169,11 +174,12 @@ def test_at_a_terminal_a_visitor_is_counted(short_path: Path, *, is_visited: boo
 
     assert 0 == os.waitstatus_to_exitcode(status)
     written = {file.name for file in short_path.iterdir()}
-    more = {"result-with-you.json", "result-with-you.html"} if is_visited else set()
-    assert {"result.json", "result.html"} | more == written
+    again = {"result-with-you.json", "result-with-you.html"} if is_visited else set()
+    assert {"result.json", "result.html"} | again == written
     if is_visited:
         result = json.loads((short_path / "result-with-you.json").read_text(encoding="utf-8"))
         assert 21 == result["n_users"]
+        assert bool(more) == ("coalition_epsilon" in result)
 
 
 @pytest.mark.slow

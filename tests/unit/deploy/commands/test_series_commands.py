@@ -19,6 +19,7 @@ _PUBLISH: Final = ("--analyzer", "127.0.0.1:1", "--token-file", "t", "--shuffler
     [
         ("publish", (*_PUBLISH, "--token-key", "k.json"), UsageError, "must contain {round}:"),
         ("publish", (*_PUBLISH, "--token-key", "{round}.json"), SettingsError, "t cannot be read"),
+        ("publish", (*_PUBLISH, "--relay-key", "r"), UsageError, "this one has none"),
         ("forecast", ("--users", "999"), TaskError, "users is 999; it must lie between 1000 and"),
         ("forecast", ("--analyzer", "h:1"), UsageError, "--analyzer needs the operator's"),
         ("forecast", (), SettingsError, "all rounds of the series are over"),

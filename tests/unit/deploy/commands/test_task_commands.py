@@ -9,12 +9,15 @@ from typer.testing import CliRunner
 
 from analyzer.task_builder import complete
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
-from common.errors import SettingsError, UsageError
+from common.crypto.signing import KeyUse
+from common.errors import SettingsError, UsageError, WireError
 from common.runtime.access import OperatorToken
 from deploy.cli import app
-from deploy.tasks.drafts import read
+from deploy.tasks.drafts import as_toml, read
+from tests.support.chains import RELAY, chain
 from tests.support.command_line import shown, shown_json
 from tests.support.keys import signed_key
+from tests.support.tasks import draft
 
 _DRAFT = """
 protocol = "od-hp"
@@ -94,6 +97,30 @@ def test_publishing_without_a_service_names_the_missing_options(draft_file: Path
     rule = "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run"
     with pytest.raises(UsageError, match=rule):
         shown("task", "create", str(draft_file))
+
+
+def test_a_relays_key_goes_with_a_relay(tmp_path: Path) -> None:
+    """Publishing a draft with two shufflers needs it; a profile may have it for other drafts."""
+    one, two, key = (tmp_path / name for name in ("one.toml", "two.toml", "relay.pub"))
+    one.write_text(_DRAFT, encoding="utf-8")
+    two.write_text(as_toml(draft(**chain(), n_min=9)), encoding="utf-8")
+    signed = signed_key(HpkePrivateKey.generate(DEFAULT_SUITE).public_key(), RELAY, KeyUse.LAYERS)
+    key.write_text(signed.hex(), encoding="ascii")
+    relay = ("--relay-key", str(key))
+    access = ("--analyzer", "127.0.0.1:1", "--token-file", "t", "--shuffler-key", str(key))
+    with pytest.raises(UsageError, match=r"table \[relay\]: publishing needs --relay-key"):
+        shown("task", "create", str(two), *access)
+    with pytest.raises(UsageError, match=r"a draft with a table \[relay\]; this one has none"):
+        shown(*_DRY_RUN, str(one), *relay)
+    (tmp_path / "profile.toml").write_text('relay_key = "absent"', encoding="utf-8")
+    assert shown("--profile", str(tmp_path / "profile.toml"), *_DRY_RUN, str(one))
+    first, second = shown_json(*_DRY_RUN, str(two), *relay)["task"]["shufflers"]
+
+    assert (signed[:32].hex(), signed[32:].hex()) == (second["key"], second["proof"])
+    assert (64, False) == (len(first["key"]), "proof" in first)
+    key.write_text("00" * 32, encoding="ascii")
+    with pytest.raises(WireError, match="relay_key has 32 bytes; a key of the suite"):
+        shown(*_DRY_RUN, str(two), *relay)
 
 
 def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path: Path) -> None:

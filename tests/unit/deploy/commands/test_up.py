@@ -3,21 +3,23 @@
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pytest
 
-from audit.harness.tasks import sample_task
 from common.crypto.signing import SignedTask
 from common.errors import PeerError, PeerRefusalError, SettingsError, TaskError, UsageError
 from common.runtime.certificates import Authority
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
+from common.task.shuffler_spec import GeometricNoise
 from common.task_digest import TaskDigest
 from deploy.clients import page_cluster
 from deploy.clients.page_cluster import PageCluster, WebHost
 from deploy.commands.up import _DRAFT, _ask, _show
+from tests.support.chains import chain
 from tests.support.command_line import shown
+from tests.support.tasks import published
 
 
 @pytest.mark.parametrize(
@@ -165,16 +167,27 @@ async def test_an_open_question_is_continued_or_named(
     assert expected * warned == warnings
 
 
-@pytest.mark.parametrize("for_page", [True, False])
+_GRR: Final = {"protocol": "ldp-grr", "buckets": 0, "dummies_per_user": 0}
+_SMALL: Final = GeometricNoise(peak=4, left_weight=2**23, right_weight=2**23, most=8)
+
+
+@pytest.mark.parametrize(
+    ("fields", "for_page"),
+    [
+        ({**_GRR, "local_epsilon": 4.0}, True),
+        ({**_GRR, "local_epsilon": 5.0}, False),
+        (chain(), True),
+        (chain(second=_SMALL), False),
+    ],
+)
 def test_a_question_that_the_page_refuses_is_answered_by_a_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, for_page: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, Any], *, for_page: bool
 ) -> None:
     """The warnings come first, and no invitation is shown that leads nowhere."""
     cluster: Any = SimpleNamespace(
         directory=tmp_path, moved=True, invitations=lambda _: {"Ada": "http://p/"}, addresses=dict
     )
-    epsilon = 4.0 if for_page else 5.0
-    task = sample_task(protocol="ldp-grr", domain_size=3, local_epsilon=epsilon)
+    task = published(**fields, domain_size=3).task
     _show(
         cluster, SignedTask(task_bytes=task.to_bytes(), signature=bytes(64)), ["first"], json=False
     )

@@ -1,6 +1,7 @@
 """Populations of every kind of data: drawn, synthetic, and encoded by the demo's task."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Final, cast, get_args
 
@@ -11,8 +12,10 @@ from analyzer.task_builder import complete
 from common.errors import TaskError
 from common.mechanisms.base import Vector
 from common.protocols import Kind
+from common.task.kinds import ITEM_KINDS
 from deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_people
-from deploy.tasks.demo_task import closing_draft
+from deploy.tasks.demo_task import closing_draft, with_two_shufflers
+from tests.support.chains import chain
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from user_agent.contribution import encoder_for
 
@@ -37,6 +40,23 @@ def test_the_demos_task_accepts_every_value(kind: Kind) -> None:
 
     assert (kind, _USERS) == (people.kind, len(people.values))
     assert kind == task.kind
+
+
+@pytest.mark.parametrize("kind", ITEM_KINDS)
+def test_a_task_with_two_shufflers_accepts_the_demos_items(kind: Kind) -> None:
+    """Default devices do too: its claims are below their caps, whatever the number of people."""
+    key, people = SHUFFLER_KEY.public_key().raw, _people(kind)
+    fields = with_two_shufflers(people.draft)
+    fields["relay"] = replace(fields["relay"], key=chain()["relay"].key)
+    draft = closing_draft(fields, _USERS, now=2e9, shuffler_key=key)
+    task = complete(draft, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(32))
+    encode, rng = encoder_for(task, None), np.random.default_rng(1)
+    for value in people.values:
+        encode(value, rng)
+
+    assert (kind, "sageo", people.draft["title"]) == (task.kind, task.protocol, task.title)
+    assert 0.99 < task.central_epsilon < 1
+    assert 1.15 < task.coalition_epsilon < 1.16
 
 
 @pytest.mark.parametrize("kind", _KINDS)

@@ -4,12 +4,23 @@ from typing import Any
 
 import pytest
 
-from common.errors import BatchStateError
+from common.errors import BatchStateError, UsageError
 from common.messages.batch import BatchState, BatchStatus
+from common.protocols import Kind
+from common.task.kinds import ITEM_KINDS, KINDS
 from common.task_digest import TaskDigest
 from deploy.clients.shuffler import ShufflerClient
 from deploy.demo import demo
 from shuffler.batch_states import FINAL_STATES
+from tests.support.command_line import shown
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ITEM_KINDS])
+def test_two_shufflers_are_for_items(kind: Kind) -> None:
+    """Each adds dummies of items, and other kinds have none; nothing is started."""
+    rule = f"these kinds: categorical, ordered; --task-kind is {kind}"
+    with pytest.raises(UsageError, match=f"--two-shufflers is for data of {rule}"):
+        shown("demo", "--two-shufflers", "--task-kind", kind)
 
 
 @pytest.mark.parametrize("state", sorted(FINAL_STATES | {BatchState.QUARANTINED}, key=str))

@@ -170,10 +170,10 @@ def test_a_draft_is_published_as_it_is_or_refused(
     file.write_text(_DRAFT, encoding="utf-8")
     if sentence is not None:
         with pytest.raises(PlanError, match=sentence):
-            load_draft(file, LoadPlan(n_users=users), bytes(32))
+            load_draft(file, LoadPlan(n_users=users))
         return
 
-    assert read(file, bytes(32)) == load_draft(file, LoadPlan(n_users=users), bytes(32))
+    assert read(file) == load_draft(file, LoadPlan(n_users=users))
 
 
 def test_a_sink_has_keys_of_both_shufflers(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ _ANSWERS = {"stored": _STORED, "repeated": _REPEATED, "conflict": 1, "malformed"
         ({"released": {"n_users": _STORED}}, []),
         ({"released": {"n_users": _STORED + 1}, "lost": 1}, ["users counted by the analyzer"]),
         (
-            {"released": {"n_users": _STORED, "refused": {"unreadable": 1}}},
-            ["reports refused by the analyzer"],
+            {"released": {"n_users": _STORED, "refused": {"unreadable": 1, "discarded": 2}}},
+            ["reports refused by the analyzer", "reports discarded by the second shuffler"],
         ),
     ],
 )

@@ -7,9 +7,11 @@ from syrupy.assertion import SnapshotAssertion
 from audit.harness.clock import ManualClock
 from common.errors import CredentialError, PeerError, PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchState
-from deploy.pages.live_feed import LiveFeed
+from deploy.pages.live_feed import LiveFeed, live_page
 from tests.support.batch_progress import progress
+from tests.support.chains import chain
 from tests.support.page_text import page_text
+from tests.support.tasks import published
 
 
 def _batch(feed: LiveFeed) -> Any:
@@ -92,3 +94,13 @@ def test_a_refused_token_ends_the_feed() -> None:
 
     with pytest.raises(PeerRefusalError, match="the token is wrong"):
         LiveFeed(ManualClock(), progress(0)).take_error(refusal)
+
+
+def test_the_first_of_two_shufflers_delivers_to_the_second() -> None:
+    """The page names both, and says what the state means."""
+    found = published(**chain())
+    feed = LiveFeed(ManualClock(), progress(300, state=BatchState.PERMUTED), found.task)
+    page = live_page(found.signed.digest(), poll_seconds=1.0, task=found.task)
+
+    assert "on their way to the second shuffler." in _batch(feed)["explanation"]
+    assert "first.example collects the answers and passes the batch to second.example" in page

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from common.accounting.guarantees import guarantees
 from common.crypto.signing import SigningIdentity
+from common.messages.guarantee import rounded_up
 from common.messages.ledger_entry import verify
 from common.messages.result import (
     BitTable,
@@ -31,6 +33,7 @@ from deploy.pages.result_page import histogram_data, plotted, releases_page, res
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.ledger import LedgerView
 from deploy.results.result_view import ResultView, print_result, result_view
+from tests.support.chains import chain
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.ledger_entries import decision_entry, first_entry, next_entry, population_budgets
@@ -148,6 +151,42 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
                 f">{field.name}</code>" in page
             )
     assert snapshot == _story(page)
+
+
+def test_two_shufflers_are_named_on_the_page_and_in_print() -> None:
+    """With the epsilon against either one, what each adds, and what the second one discarded."""
+    task = published(**chain(), domain_size=6).task
+    rows = guarantees(task, task.n_min, 3)
+    result = result_of(
+        task,
+        estimate=_histogram(*np.ones(6)),
+        guarantees=rows,
+        refused={"discarded": 3, "malformed": 0},
+    )
+    html = _page(result, task)
+    [either] = [row for row in rows if row.coalition == "either-shuffler"]
+    page, epsilon = page_text(html), rounded_up(either.epsilon)
+    view = result_view(result.estimate, task, most=9)
+    text = printed(partial(print_result, result, view, guarantees=False, task=task), width=999)
+
+    assert "first.example and then second.example, passed the sealed reports on" in page
+    assert "If the analyzer and either shuffler pool what they saw, at most" in page
+    assert "as long as the other shuffler is honest." in page
+    for who in ("the first shuffler", "the second shuffler"):
+        assert f"The analyzer and {who} together" in page
+    assert re.search(r"Discarded the second shuffler discarded it: its layer .* twice \| 3", page)
+    for place in ("first shuffler, first.example", "second shuffler, second.example"):
+        assert f"What the {place}, adds" in page
+    assert 2 == page.count("shufflers.noise.peak | 25")
+    assert {"relay_key", "relay_key_proof"} <= {*re.findall(r">(\w+)</code>", html)}
+    cited = f"epsilon = {epsilon} and delta = 1e-06 against the analyzer and either shuffler"
+    assert cited in _cited(html)[0]
+    assert (
+        cited.replace("epsilon =", "$\\epsilon$ =").replace("delta", "$\\delta$") in _cited(html)[1]
+    )
+    assert "second.example discarded 3 of them: their layer of encryption did not open" in text
+    assert f"epsilon {epsilon} against the analyzer with either shuffler" in text
+    assert "Two shufflers, first.example and then second.example, each added dummies" in text
 
 
 @pytest.mark.parametrize("labels", [(), ("a", "b", "c")])
@@ -376,6 +415,6 @@ def test_a_large_delta_is_warned_of_on_the_page_and_in_print() -> None:
     large = dataclasses.replace(result, guarantees=rows)
     view = result_view(result.estimate, task, most=9)
     for found, warned in ((result, False), (large, True)):
-        text = printed(partial(print_result, found, view, guarantees=False))
+        text = printed(partial(print_result, found, view, guarantees=False, task=task))
         assert warned == (warning in page_text(_page(found, task)))
         assert warned == (warning in " ".join(text.split()))

@@ -20,6 +20,7 @@ from deploy.results.series import SeriesResults, smooth
 from deploy.tasks.population_budgets import PopulationBudgets
 from deploy.tasks.schedule import read_series
 from deploy.terminal.json_output import dumps
+from tests.support.chains import chain
 from tests.support.kind_results import kind_collected
 from tests.support.ledger_entries import first_entry
 from tests.support.printing import printed
@@ -162,6 +163,10 @@ def test_the_budget_of_a_series_is_the_populations(tmp_path: Path) -> None:
         assert "0.2993" in text
         assert "Answers: 3." in text
     assert 0.2993 == found.as_json()["population_budgets"]["budgets"][0]["spent_epsilon"]
+    names: dict[str, Any] = {name: chain()[name] for name in ("shuffler_name", "relay")}
+    two = replace(series, draft=replace(series.draft, **names))
+    assert "shufflers" not in page
+    assert "two shufflers, first.example and then second.example" in series_page(two, found)
     unknown = replace(results, budgets=replace(spent, budgets=(), unknown="a task is unreadable"))
     assert "not known: a task is unreadable" in series_page(series, unknown)
 

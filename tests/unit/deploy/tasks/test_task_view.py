@@ -105,6 +105,10 @@ def test_a_batchs_users_include_sentinels() -> None:
     assert {"batch": "closed", "batch_n_users": 20} == task_view.batch_as_json(status)
     erased = dataclasses.replace(status, state=BatchState.ERASED)
     assert "fewer than" not in printed(partial(task_view.print_batch, erased))
+    chained = partial(task_view.print_batch, erased, task=published(**chain()).task)
+    text = printed(chained, width=999)
+    assert "At the first shuffler: delivered and erased" in text
+    assert "The second shuffler has all reports. The shuffler destroys the key" in text
     empty = dataclasses.replace(status, n_users=0)
     assert {"batch": "closed"} == task_view.batch_as_json(empty)
     assert {"batch": None} == task_view.batch_as_json(None)

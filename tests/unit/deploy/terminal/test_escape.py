@@ -70,7 +70,9 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
     "labels": (_labels, 1),
     "guarantees": (lambda to: print_guarantees(_hostile(_RESULT).guarantees, "title", to), 2),
     "result": (
-        lambda to: print_result(_hostile(_RESULT), ResultView(columns={}), to, guarantees=True),
+        lambda to: print_result(
+            _hostile(_RESULT), ResultView(columns={}), to, guarantees=True, task=_TASK
+        ),
         4,
     ),
     "receipt": (lambda to: show_receipt(_RECEIPT, to), 2),

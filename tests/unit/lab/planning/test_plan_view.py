@@ -19,7 +19,7 @@ from common.task.draft import NumberDraft, PairDraft
 from common.task.task import Task
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
-from lab.planning.plan_view import LEAST_ERRORS, default_local_cap, draft, show, to_json
+from lab.planning.plan_view import default_local_cap, draft, least_sentence, show, to_json
 from lab.planning.planner import Plan, plan
 from tests.support.command_line import shown, shown_json
 from tests.support.kind_tasks import OTHER_KINDS
@@ -140,9 +140,9 @@ def test_a_plan_for_one_shuffler_lists_two_as_a_choice() -> None:
     assert found.best.draft.relay is None
     assert "sageo x2" in text
     assert "x2: two shufflers, which need a second operator and --shufflers 2" in text
-    assert LEAST_ERRORS.format(**least, two_shufflers=math.inf) == (
+    assert least_sentence({**least, "two_shufflers": math.inf}) == (
         "Least mean squared error with a local cap of 6: 2e-06; without one: 1e-07; with two "
-        "shufflers, which need a second operator: inf."
+        "shufflers, which need a second operator: none."
     )
 
 
@@ -255,6 +255,16 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     assert ("is a lower bound: decoding" in text) == (kind == "string")
     assert (planned.central_epsilon, planned.mechanism) == (task.central_epsilon, task.mechanism)
     assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
+
+
+@pytest.mark.slow
+def test_the_least_error_without_a_cap_is_never_above_the_one_with_it() -> None:
+    """Here the design of the cap is the better one, and two shufflers have none."""
+    asked = ("--task-kind", "key-value", "--users", "5000", "--domain-size", "4")
+    least = shown_json("plan", *asked, "--central-epsilon", "0.5")["least_mse"]
+
+    assert least["with_local_cap"] == least["without_local_cap"] > 0
+    assert "inf" == least["two_shufflers"]
 
 
 @pytest.mark.slow
