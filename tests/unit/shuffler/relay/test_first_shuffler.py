@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from audit.harness.memory_analyzer import MemoryAnalyzer
 from common.crypto.signing import SigningIdentity
 from common.errors import PeerRefusalError, ProofError, TaskError
 from shuffler.delivery_client import ReceivingParty
-from tests.support.analyzers import MemoryAnalyzer
 from tests.support.chains import RELAY
 from tests.support.keys import SHUFFLER
 from tests.support.relays import CHAIN, Relay

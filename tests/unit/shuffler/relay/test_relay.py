@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from audit.harness.analyzer_core import chunks_of, part_header, parts_of
+from audit.harness.memory_analyzer import MemoryAnalyzer
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context
 from common.crypto.key_ring import DAY
 from common.crypto.signing import (
@@ -44,7 +45,6 @@ from shuffler.relay.layer_jobs import RelayJob
 from shuffler.relay.relay_core import RelayCore
 from shuffler.server import publish_keys
 from shuffler.settings import ShufflerSettings
-from tests.support.analyzers import MemoryAnalyzer
 from tests.support.chains import FLANKS, RELAY, chain
 from tests.support.keys import SHUFFLER, signed_key
 from tests.support.relays import (
@@ -53,7 +53,6 @@ from tests.support.relays import (
     SEALED,
     Relay,
     items_of,
-    manifest_of,
     sealed_layers,
 )
 from tests.support.scrapes import series_of
@@ -146,7 +145,7 @@ async def test_no_other_input_is_taken_once_a_batch_is_staged(
     quiet: Relay, layers: list[bytes], *, staged: bool
 ) -> None:
     """An incomplete delivery may be replaced; nothing of it is opened."""
-    first = manifest_of(layers[1:], 100)
+    first = quiet.manifest(layers[1:], 100)
     if staged:
         await quiet.deliver(layers[1:], 100)
         for sent, users in ((layers, 100), (layers[1:], 101)):
@@ -213,7 +212,7 @@ async def test_a_restored_relay_opens_no_layer_of_an_earlier_task(
     quiet: Relay, layers: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its keys are in no backup, whatever its database says; the sender learns why."""
-    await quiet.staging.begin(manifest_of(layers, 100), 2)
+    await quiet.staging.begin(quiet.manifest(layers, 100), 2)
     quiet.store.close()
     shutil.rmtree(quiet.path / "unsaved")
 
@@ -240,7 +239,7 @@ async def test_a_delivery_whose_announcement_is_hung_up_is_moved(
 ) -> None:
     """At whichever transaction: one that was cancelled in its thread would be committed too."""
     database = quiet.store.database
-    run, manifest = database.run, manifest_of(layers, 100)
+    run, manifest = database.run, quiet.manifest(layers, 100)
 
     async def hang_up(work: object, *given: Any, **more: Any) -> Any:
         if work is at:
@@ -461,7 +460,7 @@ def test_a_relays_keys_have_a_stated_life(tmp_path: Path) -> None:
 
 async def test_parts_arrive_in_any_order_and_twice(quiet: Relay, layers: list[bytes]) -> None:
     """A part that is there is not read again; a crash between parts loses none."""
-    manifest, parts = manifest_of(layers, 100), parts_of(layers, 3)
+    manifest, parts = quiet.manifest(layers, 100), parts_of(layers, 3)
     await quiet.staging.begin(manifest, 3)
     for number in (2, 0, 2):
         header = part_header(_DIGEST, number, parts[number])
@@ -540,7 +539,7 @@ async def test_a_shuffler_proves_that_layers_reached_the_relay(
 async def test_a_relays_jobs_travel_to_an_engine(quiet: Relay, layers: list[bytes]) -> None:
     """With all fields but the place of the blocks."""
     await quiet.deliver(layers, 100)
-    received, _ = await quiet.staging.merged(manifest_of(layers, 100))
+    received, _ = await quiet.staging.merged(quiet.manifest(layers, 100))
     key = quiet.staging.blocks.key(received.batch_id)
     planned = RelayJob.plan(
         batch_id=received.batch_id,
