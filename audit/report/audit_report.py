@@ -37,8 +37,15 @@ class AuditReport:
     """Scenarios without findings on this task."""
     other_kinds: tuple[str, ...] = ()
     """Scenarios skipped because they are for other kinds of value."""
+    other_shufflers: tuple[str, ...] = ()
+    """Scenarios skipped because they are for tasks with another number of shufflers."""
     command: str = ""
     """Command line that repeats the run, if any."""
+
+    @property
+    def shufflers(self) -> str:
+        """The number of the task's shufflers, in words."""
+        return "two shufflers" if self.task.relay else "one shuffler"
 
     @property
     def findings(self) -> Findings:
@@ -301,6 +308,7 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         "command": report.command,
         "idle": report.idle,
         "other_kinds": report.other_kinds,
+        "other_shufflers": report.other_shufflers,
         "seconds": report.seconds,
         "passed": report.passed,
         "tests": report.tests,

@@ -1,0 +1,315 @@
+"""
+A dishonest one of two shufflers, with the analyzer: each behaviour against the claim of its row.
+
+The running honest shuffler shows how often the victim's report is in each different batch that it
+sends, whatever it was sent. The rest of each batch is known, but for the honest shuffler's noise,
+which the deployed code draws a million times. Then the counts of the two items are all the evidence
+on which of them the victim holds, and the likelihood ratio is the most powerful statistic.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.random import Generator
+
+from audit.coalitions.single_user import TESTED_DELTA
+from audit.families.noise import noise_chances
+from audit.finding import Checks, Finding, Rows
+from audit.game import Scores, game_row, not_reached, run_game
+from audit.harness.chain_run import ChainRun, Seen
+from audit.harness.logs import quiet_services
+from audit.harness.tasks import reduced_draft
+from audit.scenario import AuditSubject, Ports
+from audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
+from common.accounting.guarantees import PrivacyParameters, guarantees_under
+from common.messages.guarantee import Coalition, Guarantee, rounded_down, rounded_up
+from common.task.shuffler_spec import ShufflerSpec
+from common.task.task import Task
+
+_MAX_REPORTS: Final = 2500
+_USERS: Final = (16, 64)
+_COPIES: Final = 50
+_LOST: Final = 5
+_ABORTS: Final = 4
+_ORDER_TESTS: Final = 2
+_TOGETHER: Final = 1_000_000
+"""Trials that are drawn together."""
+_CERTAIN_SCORE: Final = 1e100
+_FIRST: Final[Coalition] = "analyzer+first-shuffler"
+_SECOND: Final[Coalition] = "analyzer+second-shuffler"
+_COALITIONS: Final = (_SECOND, _FIRST)
+"""The dishonest coalition, by the place of the honest shuffler."""
+_STATISTIC: Final = "likelihood ratio of the counts of the victim's two items"
+_Draw = Callable[[ShufflerSpec, int, Generator], Any]
+
+
+async def alone(run: ChainRun, ports: Ports) -> Seen:
+    """Forward the victim's layer alone, among layers of its own."""
+    return await run.behind_relay(ports.relay, run.layers[:1])
+
+
+async def copied(run: ChainRun, ports: Ports) -> Seen:
+    """Forward the victim's layer many times."""
+    return await run.behind_relay(ports.relay, _COPIES * run.layers[:1])
+
+
+async def invented(run: ChainRun, ports: Ports) -> Seen:
+    """Replace all other users by made-up ones."""
+    return await run.behind_relay(ports.relay, run.layers[:1] + run.sealed(len(run.layers) - 1))
+
+
+async def chosen(run: ChainRun, ports: Ports) -> Seen:
+    """Drop every second user."""
+    return await run.behind_relay(ports.relay, run.layers[::2])
+
+
+async def delivered_again(run: ChainRun, ports: Ports) -> Seen:
+    """Deliver the task again: without one user, and unchanged."""
+    return await run.behind_relay(ports.relay, run.layers, run.layers[:-1], run.layers)
+
+
+async def passed_on(run: ChainRun, ports: Ports) -> Seen:
+    """Take the batch, and pass on what one likes."""
+    return await run.before_relay(ports.first_shuffler)
+
+
+async def lost(run: ChainRun, ports: Ports) -> Seen:
+    """Commit to fewer layers than arrived."""
+    return await run.before_relay(ports.first_shuffler, forget=_LOST)
+
+
+async def aborted(run: ChainRun, ports: Ports) -> Seen:
+    """Abort the delivery when all of it has arrived, and ask for it again."""
+    return await run.before_relay(ports.first_shuffler, aborts=_ABORTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """What a dishonest shuffler does; calling it attacks the subject's task with two shufflers."""
+
+    honest: int
+    """Place of the honest shuffler."""
+    run: Callable[[ChainRun, Ports], Coroutine[Any, Any, Seen]]
+    title: str
+    sentence: str
+    refusals: int = 0
+    """Deliveries that the honest shuffler must refuse."""
+    published: bool = False
+    """Whether to state the gain, too, without the analyzer from a published result."""
+
+    def __call__(self, subject: AuditSubject, rng: Generator) -> Rows:
+        """Run the honest shuffler, then the game on what it sends."""
+        with _running(subject, rng) as run:
+            seen = asyncio.run(self.run(run, subject.ports))
+        worlds = self.worlds(subject, seen, subject.ports.draw_item_dummies, rng)
+        least, most = run.task.hop(self.honest).batch_reports(0, run.task.domain_size)
+        checks = Checks()
+        checks.require("noise is added", all(least <= each <= most for each in seen.noise))
+        checks.require("the second delivery is refused", seen.refused == self.refusals)
+        for coalition in (_COALITIONS[self.honest], *["either-shuffler"] * self.published):
+            row = self.row(subject, coalition, worlds)
+            failures = "; ".join(checks.failures)
+            if failures and row.passed:
+                row = replace(row, verdict="broken", sentence=f"Failed: {failures}.")
+            yield row
+
+    def worlds(
+        self, subject: AuditSubject, seen: Seen, draw: _Draw, rng: Generator
+    ) -> tuple[Scores, Scores]:
+        """Draw the log likelihood ratios under the victim's item, then under the other."""
+        spec, trials = _chain(subject).hop(self.honest), subject.sizes.games
+        users = seen.order >= 0
+        ordered = (p_rank(seen.order[users]), p_rank_sum(users))
+        known = min(ordered) < TEST_LEVEL  # then the place of the victim's report is known
+        sizes = [min(_TOGETHER, trials - start) for start in range(0, trials, _TOGETHER)]
+
+        def world(sign: int) -> Scores:
+            parts = [_scores(spec, seen.times, n, draw, rng) for n in sizes]
+            return sign * (np.concatenate(parts) + known * _CERTAIN_SCORE)
+
+        return world(1), world(-1)
+
+    def row(self, subject: AuditSubject, coalition: str, worlds: tuple[Scores, Scores]) -> Finding:
+        """Return the finding at the task's δ, or at a larger one if the attack gains more there."""
+        task, rows = _chain(subject), list[Finding]()
+        for delta in (task.delta, max(task.delta, TESTED_DELTA)):
+            claimed = _claim(subject, coalition, delta)
+            result = run_game(
+                *worlds, delta=delta, at_epsilon=claimed.epsilon, statistic=_STATISTIC
+            )
+            row = game_row(
+                claimed=claimed,
+                result=result,
+                title=self.title,
+                sentence=self.sentence,
+                subject=subject.chain_name,
+            )
+            rows.append(row)
+        stated, tested = rows
+        if stated.passed and not tested.passed:
+            return tested
+        gained, most = tested.empirical_epsilon_lower or 0.0, tested.claim_epsilon or 0.0
+        also = f"at δ = {tested.delta} it gains ε = {rounded_down(gained)} of {rounded_up(most)}"
+        tests = stated.tests + tested.tests + _ORDER_TESTS
+        return replace(stated, statistic=f"{stated.statistic}; {also}", tests=tests)
+
+
+def _chain(subject: AuditSubject) -> Task:
+    if subject.chain is None:
+        raise ValueError("there is no task with two shufflers")
+    return subject.chain
+
+
+def _claim(subject: AuditSubject, coalition: str, delta: float) -> Guarantee:
+    """Return the row of a coalition in the table of guarantees."""
+    parameters = replace(PrivacyParameters.of(_chain(subject)), delta=delta)
+    rows = guarantees_under(parameters, subject.n_users)
+    return next(row for row in rows if row.coalition == coalition)
+
+
+def _scores(
+    spec: ShufflerSpec, times: tuple[int, ...], trials: int, draw: _Draw, rng: Generator
+) -> Scores:
+    """
+    Draw the log odds of the item that the victim holds against the other, over all batches.
+
+    With its report c times in a batch, a count k of noise with chances g is as likely as
+    g(k-c) / g(k) with the report, compared to without.
+    """
+    chances, score = noise_chances(spec.noise), np.zeros(trials)
+    for count in times:
+        with_it = np.concatenate([np.zeros(count), chances])
+        without = np.concatenate([chances, np.zeros(count)])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            odds = np.log(with_it) - np.log(without)
+        odds = np.nan_to_num(odds, nan=0.0, posinf=_CERTAIN_SCORE, neginf=-_CERTAIN_SCORE)
+        own, other = draw(spec, 2 * trials, rng).reshape(2, trials)
+        score += odds[own + count] - odds[other]
+    return score
+
+
+@contextmanager
+def _running(subject: AuditSubject, rng: Generator) -> Iterator[ChainRun]:
+    """Yield the task reduced to a few users, in an empty directory."""
+    draft = reduced_draft(_chain(subject), most_reports=_MAX_REPORTS, n_users=_USERS)
+    if draft is None:
+        raise ValueError("no small batch of this task has a finite guarantee")
+    with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, quiet_services():
+        yield ChainRun(Path(folder), draft, rng)
+
+
+BEHAVIOURS: Final = {
+    "first-shuffler-isolates": Behaviour(
+        honest=1,
+        run=alone,
+        title="The first shuffler forwards the victim alone",
+        sentence="The second shuffler's noise hides a report that comes without any other user's.",
+        published=True,
+    ),
+    "first-shuffler-repeats": Behaviour(
+        honest=1,
+        run=copied,
+        title=f"The first shuffler forwards the victim {_COPIES} times",
+        sentence="The second shuffler drops repeated layers, so that the victim counts once.",
+    ),
+    "first-shuffler-invents": Behaviour(
+        honest=1,
+        run=invented,
+        title="The first shuffler replaces all other users by made-up ones",
+        sentence="The second shuffler's noise needs no other user.",
+    ),
+    "first-shuffler-drops": Behaviour(
+        honest=1,
+        run=chosen,
+        title="The first shuffler drops users of its choice",
+        sentence="Fewer users leave the second shuffler's noise as it is.",
+    ),
+    "first-shuffler-delivers-again": Behaviour(
+        honest=1,
+        run=delivered_again,
+        title="The first shuffler delivers a task again, without one user and unchanged",
+        sentence="The second shuffler refuses another input and sends no second batch, so that "
+        "its noise is drawn once.",
+        refusals=1,
+    ),
+    "second-shuffler-drops": Behaviour(
+        honest=0,
+        run=lost,
+        title="The second shuffler drops layers",
+        sentence="The first shuffler's noise is in what it sent, whatever is lost afterwards.",
+    ),
+    "second-shuffler-repeats": Behaviour(
+        honest=0,
+        run=passed_on,
+        title="The second shuffler repeats what it received",
+        sentence="The first shuffler's noise reports look like users' and are repeated with them.",
+    ),
+    "second-shuffler-keeps-order": Behaviour(
+        honest=0,
+        run=passed_on,
+        title="The second shuffler keeps the order of the batch",
+        sentence="The order that arrives from the first shuffler is unrelated to its users'.",
+    ),
+    "second-shuffler-retries": Behaviour(
+        honest=0,
+        run=aborted,
+        title=f"The second shuffler aborts the delivery {_ABORTS} times, and asks again",
+        sentence="The first shuffler sends the recorded batch again, and draws no second noise.",
+    ),
+}
+"""The dishonest behaviours, by the name of their scenario."""
+
+
+def run_permuting(subject: AuditSubject, rng: Generator) -> Rows:
+    """Refute the claims for shufflers that only permute, by the same attacks."""
+    draw, once = subject.ports.draw_nothing, np.zeros(0, dtype=np.int64)
+    small = replace(subject, sizes=replace(subject.sizes, games=subject.sizes.games // 10))
+    for honest, coalition in enumerate(_COALITIONS):
+        tried = [each for each in BEHAVIOURS.values() if each.honest == honest]
+        rows = list[Finding]()
+        for each in tried:
+            seen = Seen(times=(1,), noise=(), order=once)
+            rows.append(each.row(small, coalition, each.worlds(small, seen, draw, rng)))
+        weakest = min(rows, key=lambda row: row.empirical_epsilon_lower or 0.0)
+        broken = {row.verdict for row in rows} == {"contradicted"}
+        row = replace(
+            weakest,
+            title=f"{len(rows)} behaviours, if the honest shuffler only permuted",
+            subject="two shufflers that only permute",
+            tests=sum(row.tests for row in rows),
+            advice="",
+        )
+        yield replace(
+            row if broken else not_reached(row),
+            verdict="refuted" if broken else "not refuted",
+            sentence="Without noise of its own, an honest shuffler hides nobody from the other "
+            "one and the analyzer: each of these attacks reads the value.",
+        )
+
+
+def run_forged_tree(subject: AuditSubject, rng: Generator) -> Rows:
+    """Show a device a commitment to 2^40 leaves, by each party whose signature it might accept."""
+    checks, asked = Checks(), list[int]()
+    with _running(subject, rng) as run:
+        for name, signer in (("the analyzer", run.analyzer), ("the second shuffler", run.second)):
+            shown, buckets = asyncio.run(run.asked_about(signer, subject.ports.device_store))
+            checks.require(f"the tree that {name} signed is looked at", shown > 0)
+            checks.require(f"no bucket of a tree that {name} signed is asked for", not buckets)
+            asked += buckets
+    yield checks.finding(
+        coalition=_FIRST,
+        subject=subject.chain_name,
+        title="The first shuffler shows devices a tree of 2^40 leaves",
+        sentence="A bucket of a tree so large would name one report. Devices refuse more leaves "
+        "than the task's users and noise explain, and ask for none.",
+        expected=0.0,
+        measured=float(len(asked)),
+        trials=2,
+        advice="Do not collect with this version: devices tell which report is theirs.",
+    )
