@@ -45,6 +45,7 @@ _FIRST: Final[Coalition] = "analyzer+first-shuffler"
 _SECOND: Final[Coalition] = "analyzer+second-shuffler"
 _COALITIONS: Final = (_SECOND, _FIRST)
 """The dishonest coalition, by the place of the honest shuffler."""
+_PUBLISHED: Final = "The first shuffler finds the victim in the published result"
 _STATISTIC: Final = "likelihood ratio of the counts of the victim's two items"
 _Draw = Callable[[ShufflerSpec, int, Generator], Any]
 
@@ -114,6 +115,8 @@ class Behaviour:
         checks.require("the second delivery is refused", seen.refused == self.refusals)
         for coalition in (_COALITIONS[self.honest], *["either-shuffler"] * self.published):
             row = self.row(subject, coalition, worlds)
+            if coalition == "either-shuffler":
+                row = replace(row, title=_PUBLISHED)
             failures = "; ".join(checks.failures)
             if failures and row.passed:
                 row = replace(row, verdict="broken", sentence=f"Failed: {failures}.")
@@ -154,8 +157,11 @@ class Behaviour:
         stated, tested = rows
         if stated.passed and not tested.passed:
             return tested
-        gained, most = tested.empirical_epsilon_lower or 0.0, tested.claim_epsilon or 0.0
-        also = f"at δ = {tested.delta} it gains ε = {rounded_down(gained)} of {rounded_up(most)}"
+        gained, epsilon = tested.empirical_delta_lower or 0.0, tested.claim_epsilon or 0.0
+        also = (
+            f"at ε = {rounded_up(epsilon)}, where δ = {tested.delta} is claimed, it gains "
+            f"δ = {rounded_down(gained)}"
+        )
         tests = stated.tests + tested.tests + _ORDER_TESTS
         return replace(stated, statistic=f"{stated.statistic}; {also}", tests=tests)
 

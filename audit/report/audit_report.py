@@ -185,6 +185,8 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     task = report.task
     if point.guarantee.coalition in {"shuffler+analyzer", "issuer+analyzer"}:
         return (_noise(task), _INDEPENDENT_OPERATORS, _MORE_REPORTS)
+    if point.guarantee.coalition == "both-shufflers+analyzer":
+        return (_TWO_ORGANIZATIONS, _noise(task))
     if point.guarantee.coalition == "analyzer+sybils":
         return (_TOKENS, _noise(task))
     if not task.amplified:
@@ -227,6 +229,11 @@ _INDEPENDENT_OPERATORS: Final = Change(
     "Let them share no machine, key or administrator, and forbid pooling by contract. This does "
     "not change the figure, but makes it unlikely that the two ever pool what they saw. As long as "
     "one organization operates both, no better figure holds.",
+)
+_TWO_ORGANIZATIONS: Final = Change(
+    "Let two organizations operate the two shufflers",
+    "The claim against the analyzer and one shuffler holds as long as the other is honest. Let the "
+    "two share no machine, key or administrator, and forbid pooling by contract.",
 )
 _TOKENS: Final = Change(
     "Require one-time tokens: publish the next task with --token-key",
