@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from audit.coalitions.single_user import TESTED_DELTA
 from audit.families.noise import noise_chances
@@ -26,8 +27,9 @@ from audit.harness.chain_run import ChainRun, Seen
 from audit.harness.logs import quiet_services
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject, Ports
-from audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
+from audit.statistics import TEST_LEVEL, joint_p, p_rank, p_rank_sum
 from common.accounting.guarantees import PrivacyParameters, guarantees_under
+from common.mechanisms.base import Vector
 from common.messages.guarantee import Coalition, Guarantee, rounded_down, rounded_up
 from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task
@@ -37,7 +39,8 @@ _USERS: Final = (16, 64)
 _COPIES: Final = 50
 _LOST: Final = 5
 _ABORTS: Final = 4
-_ORDER_TESTS: Final = 2
+_MORE_TESTS: Final = 3
+"""Of the order, and of the noise in the run."""
 _TOGETHER: Final = 1_000_000
 """Trials that are drawn together."""
 _CERTAIN_SCORE: Final = 1e100
@@ -109,9 +112,8 @@ class Behaviour:
         with _running(subject, rng) as run:
             seen = asyncio.run(self.run(run, subject.ports))
         worlds = self.worlds(subject, seen, subject.ports.draw_item_dummies, rng)
-        least, most = run.task.hop(self.honest).batch_reports(0, run.task.domain_size)
-        checks = Checks()
-        checks.require("noise is added", all(least <= each <= most for each in seen.noise))
+        checks, chances = Checks(), noise_chances(run.task.hop(self.honest).noise)
+        checks.test("the noise of each item", _p_noise(seen.noise.ravel(), chances))
         checks.require("the second delivery is refused", seen.refused == self.refusals)
         for coalition in (_COALITIONS[self.honest], *["either-shuffler"] * self.published):
             row = self.row(subject, coalition, worlds)
@@ -120,7 +122,7 @@ class Behaviour:
             failures = "; ".join(checks.failures)
             if failures and row.passed:
                 row = replace(row, verdict="broken", sentence=f"Failed: {failures}.")
-            yield row
+            yield replace(row, tests=row.tests + _MORE_TESTS)
 
     def worlds(
         self, subject: AuditSubject, seen: Seen, draw: _Draw, rng: Generator
@@ -162,8 +164,16 @@ class Behaviour:
             f"at ε = {rounded_up(epsilon)}, where δ = {tested.delta} is claimed, it gains "
             f"δ = {rounded_down(gained)}"
         )
-        tests = stated.tests + tested.tests + _ORDER_TESTS
+        tests = stated.tests + tested.tests
         return replace(stated, statistic=f"{stated.statistic}; {also}", tests=tests)
+
+
+def _p_noise(numbers: NDArray[np.int64], chances: Vector) -> float:
+    """Test numbers of noise reports, each of one item, against their distribution; two-sided."""
+    below = np.cumsum(chances)[np.minimum(numbers, len(chances) - 1)]
+    above = np.cumsum(chances[::-1])[::-1][np.minimum(numbers, len(chances) - 1)]
+    possible = bool((numbers < len(chances)).all())
+    return joint_p((2 * np.minimum(below, above)).tolist()) if possible else 0.0
 
 
 def _chain(subject: AuditSubject) -> Task:
@@ -280,7 +290,7 @@ def run_permuting(subject: AuditSubject, rng: Generator) -> Rows:
         tried = [each for each in BEHAVIOURS.values() if each.honest == honest]
         rows = list[Finding]()
         for each in tried:
-            seen = Seen(times=(1,), noise=(), order=once)
+            seen = Seen(times=(1,), noise=once, order=once)
             rows.append(each.row(small, coalition, each.worlds(small, seen, draw, rng)))
         weakest = min(rows, key=lambda row: row.empirical_epsilon_lower or 0.0)
         broken = {row.verdict for row in rows} == {"contradicted"}

@@ -19,7 +19,13 @@ from audit.harness.in_process_run import policy_without_caps
 from audit.harness.memory_analyzer import SALT, MemoryAnalyzer
 from audit.harness.relay_core import InProcessRelay
 from audit.harness.shuffler_core import InProcessShuffler
-from common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context, split_every
+from common.crypto.hpke import (
+    HpkePrivateKey,
+    envelope_context,
+    layer_context,
+    report_context,
+    split_every,
+)
 from common.crypto.signing import (
     KeyUse,
     SignedTask,
@@ -36,7 +42,7 @@ from common.messages.inclusion_proof import (
     InclusionProof,
     Tree,
 )
-from common.messages.submission import plain_reports, split_submission
+from common.messages.submission import PLAIN_REPORT, plain_reports, split_submission
 from common.task.draft import TaskDraft
 from common.task.sealing import report_sealer
 from common.task.task import NONCE_BYTES
@@ -84,8 +90,8 @@ class Seen:
 
     times: tuple[int, ...]
     """How often the victim's report is in each of the different batches."""
-    noise: tuple[int, ...]
-    """Number of reports that the honest shuffler added to each."""
+    noise: NDArray[np.int64]
+    """Number of reports that the honest shuffler added to each, by item; shape (batches, items)."""
     order: NDArray[np.int64]
     """Place of arrival of each report of the last batch, in its order; -1 for noise."""
     refused: int = 0
@@ -143,12 +149,23 @@ class ChainRun:
         size = len(arrived[0])
         batches = {blob: split_every(blob, size) for _, blob in receiver.delivered}
         found = [[places.get(report, -1) for report in batch] for batch in batches.values()]
+        added = [[each for each in batch if each not in places] for batch in batches.values()]
         return Seen(
             times=tuple(each.count(0) for each in found),
-            noise=tuple(each.count(-1) for each in found),
+            noise=np.array([self._counts(each) for each in added]),
             order=np.array(found[-1], dtype=np.int64),
             refused=refused,
         )
+
+    def _counts(self, sealed: Layers) -> NDArray[np.int64]:
+        """Open reports, of layers as well, and count those of each item."""
+        if sealed and len(sealed[0]) == self.task.sent_report_bytes:
+            context = layer_context(self.digest, 1)
+            sealed = [self.second_key.open(layer, context) for layer in sealed]
+        opener = self.analyzer_key.opener(report_context(self.digest))
+        plain = b"".join(opener(report) or b"" for report in sealed)
+        items = np.frombuffer(plain, PLAIN_REPORT)["item"].astype(np.int64)
+        return np.bincount(items, minlength=self.task.domain_size)
 
     async def behind_relay(self, relay_type: type[HonestRelay], *deliveries: Layers) -> Seen:
         """Deliver layers to an honest relay, several times, as a dishonest first shuffler."""

@@ -27,12 +27,13 @@ from tests.support.tasks import published
 pytestmark = pytest.mark.slow
 
 Scores = NDArray[np.float64]
+_Noise = GeometricNoise | BinomialNoise
 _DRAWS: Final = 1_000_000
 _CHOOSING: Final = 200_000
 """More draws, which choose the threshold."""
 _LEVEL: Final = 1e-4
 _DELTA: Final = 0.01
-_NOISES: Final = {
+_NOISES: Final[dict[str, tuple[_Noise, _Noise]]] = {
     "sageo": (
         GeometricNoise(peak=8, left_weight=2**29, right_weight=2**29, most=16),
         GeometricNoise(peak=15, left_weight=5 * 2**27, right_weight=3 * 2**28, most=45),
@@ -57,7 +58,7 @@ def _claim(task: Task, coalition: str) -> Guarantee:
 def _counts(spec: ShufflerSpec, copies: int, rng: np.random.Generator) -> tuple[Scores, Scores]:
     """Draw the counts of the item that the victim holds and of the other, (draws, 2) in all."""
     held, other = spec.draw_item_dummies(2 * (_DRAWS + _CHOOSING), rng).reshape(2, -1)
-    return held + float(copies), other.astype(float)
+    return held.astype(np.float64) + copies, other.astype(np.float64)
 
 
 @cache
@@ -67,7 +68,7 @@ def _odds(spec: ShufflerSpec) -> Scores:
     chances = np.bincount(drawn, minlength=spec.noise.most + 60) / len(drawn)
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = np.log(np.concatenate([[0.0], chances[:-1]])) - np.log(chances)
-    return np.nan_to_num(odds, nan=0.0, posinf=1e9, neginf=-1e9)
+    return np.asarray(np.nan_to_num(odds, nan=0.0, posinf=1e9, neginf=-1e9))
 
 
 def _likely(spec: ShufflerSpec, first: Scores, second: Scores) -> Scores:
