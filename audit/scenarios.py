@@ -252,7 +252,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         Scenario(
             name=name,
             title=behaviour.title,
-            check=behaviour,
+            check=partial(one_of_two.attack, name),
             weakness=_OF_TWO.get(name, weaknesses.PermutesOnly()),
             kinds=EVERY_KIND,
             shufflers=(2,),

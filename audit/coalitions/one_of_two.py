@@ -9,7 +9,7 @@ on which of them the victim holds, and the likelihood ratio is the most powerful
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from audit.coalitions.single_user import TESTED_DELTA
 from audit.families.noise import noise_chances
 from audit.finding import Checks, Finding, Rows
 from audit.game import Scores, game_row, not_reached, run_game
-from audit.harness.chain_run import ChainRun, Seen
+from audit.harness.chain_run import ChainRun, Layers, Seen
 from audit.harness.logs import quiet_services
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject, Ports
@@ -44,84 +44,54 @@ _MORE_TESTS: Final = 3
 _TOGETHER: Final = 1_000_000
 """Trials that are drawn together."""
 _CERTAIN_SCORE: Final = 1e100
-_FIRST: Final[Coalition] = "analyzer+first-shuffler"
-_SECOND: Final[Coalition] = "analyzer+second-shuffler"
-_COALITIONS: Final = (_SECOND, _FIRST)
+_COALITIONS: Final[tuple[Coalition, ...]] = ("analyzer+second-shuffler", "analyzer+first-shuffler")
 """The dishonest coalition, by the place of the honest shuffler."""
 _PUBLISHED: Final = "The first shuffler finds the victim in the published result"
 _STATISTIC: Final = "likelihood ratio of the counts of the victim's two items"
 _Draw = Callable[[ShufflerSpec, int, Generator], Any]
 
 
-async def alone(run: ChainRun, ports: Ports) -> Seen:
-    """Forward the victim's layer alone, among layers of its own."""
-    return await run.behind_relay(ports.relay, run.layers[:1])
-
-
-async def copied(run: ChainRun, ports: Ports) -> Seen:
-    """Forward the victim's layer many times."""
-    return await run.behind_relay(ports.relay, _COPIES * run.layers[:1])
-
-
-async def invented(run: ChainRun, ports: Ports) -> Seen:
-    """Replace all other users by made-up ones."""
-    return await run.behind_relay(ports.relay, run.layers[:1] + run.sealed(len(run.layers) - 1))
-
-
-async def chosen(run: ChainRun, ports: Ports) -> Seen:
-    """Drop every second user."""
-    return await run.behind_relay(ports.relay, run.layers[::2])
-
-
-async def delivered_again(run: ChainRun, ports: Ports) -> Seen:
-    """Deliver the task again: without one user, and unchanged."""
-    return await run.behind_relay(ports.relay, run.layers, run.layers[:-1], run.layers)
-
-
-async def passed_on(run: ChainRun, ports: Ports) -> Seen:
-    """Take the batch, and pass on what one likes."""
-    return await run.before_relay(ports.first_shuffler)
-
-
-async def lost(run: ChainRun, ports: Ports) -> Seen:
-    """Commit to fewer layers than arrived."""
-    return await run.before_relay(ports.first_shuffler, forget=_LOST)
-
-
-async def aborted(run: ChainRun, ports: Ports) -> Seen:
-    """Abort the delivery when all of it has arrived, and ask for it again."""
-    return await run.before_relay(ports.first_shuffler, aborts=_ABORTS)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behaviour:
-    """What a dishonest shuffler does; calling it attacks the subject's task with two shufflers."""
+class OneOfTwo:
+    """A behaviour of the dishonest one of two shufflers."""
 
-    honest: int
-    """Place of the honest shuffler."""
-    run: Callable[[ChainRun, Ports], Coroutine[Any, Any, Seen]]
     title: str
     sentence: str
-    refusals: int = 0
-    """Deliveries that the honest shuffler must refuse."""
+    sends: Callable[[ChainRun], Sequence[Layers]] | None = None
+    """Deliveries of the first shuffler; None for a behaviour of the second."""
+    refused: int = 0
+    """How many of them must be refused."""
+    aborts: int = 0
+    """Deliveries to the second shuffler that it aborts at their end."""
+    forget: int = 0
+    """Layers that it leaves out."""
     published: bool = False
-    """Whether to state the gain, too, without the analyzer from a published result."""
+    """Whether the published result would do instead of the analyzer."""
 
-    def __call__(self, subject: AuditSubject, rng: Generator) -> Rows:
-        """Run the honest shuffler, then the game on what it sends."""
+    @property
+    def honest(self) -> int:
+        """Place of the honest shuffler."""
+        return int(self.sends is not None)
+
+    async def run(self, run: ChainRun, ports: Ports) -> Seen:
+        """Run the honest shuffler."""
+        if self.sends:
+            return await run.behind_relay(ports.relay, *self.sends(run))
+        return await run.before_relay(ports.first_shuffler, aborts=self.aborts, forget=self.forget)
+
+    def findings(self, subject: AuditSubject, rng: Generator) -> Rows:
+        """Run the honest shuffler, then the game on what it sent."""
         with _running(subject, rng) as run:
             seen = asyncio.run(self.run(run, subject.ports))
         worlds = self.worlds(subject, seen, subject.ports.draw_item_dummies, rng)
         checks, chances = Checks(), noise_chances(run.task.hop(self.honest).noise)
         checks.test("the noise of each item", _p_noise(seen.noise.ravel(), chances))
-        checks.require("the second delivery is refused", seen.refused == self.refusals)
+        checks.require("another input is refused", seen.refused == self.refused)
         for coalition in (_COALITIONS[self.honest], *["either-shuffler"] * self.published):
             row = self.row(subject, coalition, worlds)
-            if coalition == "either-shuffler":
-                row = replace(row, title=_PUBLISHED)
-            failures = "; ".join(checks.failures)
-            if failures and row.passed:
-                row = replace(row, verdict="broken", sentence=f"Failed: {failures}.")
+            if checks.failures and row.passed:
+                sentence = f"Failed: {'; '.join(checks.failures)}."
+                row = replace(row, verdict="broken", sentence=sentence)
             yield replace(row, tests=row.tests + _MORE_TESTS)
 
     def worlds(
@@ -221,65 +191,59 @@ def _running(subject: AuditSubject, rng: Generator) -> Iterator[ChainRun]:
 
 
 BEHAVIOURS: Final = {
-    "first-shuffler-isolates": Behaviour(
-        honest=1,
-        run=alone,
+    "first-shuffler-isolates": OneOfTwo(
         title="The first shuffler forwards the victim alone",
         sentence="The second shuffler's noise hides a report that comes without any other user's.",
+        sends=lambda run: [run.layers[:1]],
         published=True,
     ),
-    "first-shuffler-repeats": Behaviour(
-        honest=1,
-        run=copied,
+    "first-shuffler-repeats": OneOfTwo(
         title=f"The first shuffler forwards the victim {_COPIES} times",
         sentence="The second shuffler drops repeated layers, so that the victim counts once.",
+        sends=lambda run: [_COPIES * run.layers[:1]],
     ),
-    "first-shuffler-invents": Behaviour(
-        honest=1,
-        run=invented,
+    "first-shuffler-invents": OneOfTwo(
         title="The first shuffler replaces all other users by made-up ones",
         sentence="The second shuffler's noise needs no other user.",
+        sends=lambda run: [run.layers[:1] + run.sealed(len(run.layers) - 1)],
     ),
-    "first-shuffler-drops": Behaviour(
-        honest=1,
-        run=chosen,
+    "first-shuffler-drops": OneOfTwo(
         title="The first shuffler drops users of its choice",
         sentence="Fewer users leave the second shuffler's noise as it is.",
+        sends=lambda run: [run.layers[::2]],
     ),
-    "first-shuffler-delivers-again": Behaviour(
-        honest=1,
-        run=delivered_again,
+    "first-shuffler-delivers-again": OneOfTwo(
         title="The first shuffler delivers a task again, without one user and unchanged",
         sentence="The second shuffler refuses another input and sends no second batch, so that "
         "its noise is drawn once.",
-        refusals=1,
+        sends=lambda run: [run.layers, run.layers[:-1], run.layers],
+        refused=1,
     ),
-    "second-shuffler-drops": Behaviour(
-        honest=0,
-        run=lost,
+    "second-shuffler-drops": OneOfTwo(
         title="The second shuffler drops layers",
         sentence="The first shuffler's noise is in what it sent, whatever is lost afterwards.",
+        forget=_LOST,
     ),
-    "second-shuffler-repeats": Behaviour(
-        honest=0,
-        run=passed_on,
+    "second-shuffler-repeats": OneOfTwo(
         title="The second shuffler repeats what it received",
         sentence="The first shuffler's noise reports look like users' and are repeated with them.",
     ),
-    "second-shuffler-keeps-order": Behaviour(
-        honest=0,
-        run=passed_on,
+    "second-shuffler-keeps-order": OneOfTwo(
         title="The second shuffler keeps the order of the batch",
         sentence="The order that arrives from the first shuffler is unrelated to its users'.",
     ),
-    "second-shuffler-retries": Behaviour(
-        honest=0,
-        run=aborted,
+    "second-shuffler-retries": OneOfTwo(
         title=f"The second shuffler aborts the delivery {_ABORTS} times, and asks again",
         sentence="The first shuffler sends the recorded batch again, and draws no second noise.",
+        aborts=_ABORTS,
     ),
 }
-"""The dishonest behaviours, by the name of their scenario."""
+"""The behaviours, by the name of their scenario."""
+
+
+def attack(name: str, subject: AuditSubject, rng: Generator) -> Rows:
+    """Attack the subject's task with two shufflers by a behaviour."""
+    return BEHAVIOURS[name].findings(subject, rng)
 
 
 def run_permuting(subject: AuditSubject, rng: Generator) -> Rows:
@@ -319,7 +283,7 @@ def run_forged_tree(subject: AuditSubject, rng: Generator) -> Rows:
             checks.require(f"no bucket of a tree that {name} signed is asked for", not buckets)
             asked += buckets
     yield checks.finding(
-        coalition=_FIRST,
+        coalition=_COALITIONS[1],
         subject=subject.chain_name,
         title="The first shuffler shows devices a tree of 2^40 leaves",
         sentence="A bucket of a tree so large would name one report. Devices refuse more leaves "

@@ -16,7 +16,7 @@ from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.settings import AnalyzerSettings
 from analyzer.storage.store import Store
 from audit.harness.clock import ManualClock
-from audit.harness.keys import SCHEDULE
+from audit.harness.stored_keys import SCHEDULE
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment

@@ -8,8 +8,8 @@ import numpy as np
 
 from audit.harness.analyzer_core import InlineExecutor, chunks_of, part_header, parts_of
 from audit.harness.clock import ManualClock
-from audit.harness.keys import store_holding
 from audit.harness.memory_analyzer import MemoryAnalyzer
+from audit.harness.stored_keys import store_holding
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import PeerRefusalError, ShuffleDpError

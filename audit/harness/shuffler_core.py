@@ -7,7 +7,7 @@ import numpy as np
 
 from audit.harness.analyzer_core import InlineExecutor
 from audit.harness.clock import ManualClock
-from audit.harness.keys import store_holding
+from audit.harness.stored_keys import store_holding
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity

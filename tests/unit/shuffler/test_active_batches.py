@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from audit.harness.keys import store_holding
 from audit.harness.memory_analyzer import MemoryAnalyzer
+from audit.harness.stored_keys import store_holding
 from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
 from common.crypto.signing import SignedTask, SigningIdentity

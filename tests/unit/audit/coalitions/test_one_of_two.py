@@ -52,7 +52,7 @@ def test_a_dishonest_shuffler_gains_what_the_others_noise_allows(
     unequal: AuditSubject, name: str, claim: float
 ) -> None:
     """Nine tenths of the row of the other's noise at least, and the δ that it shows is no more."""
-    [row, *others] = BEHAVIOURS[name](unequal, np.random.default_rng(1))
+    [row, *others] = BEHAVIOURS[name].findings(unequal, np.random.default_rng(1))
 
     assert "tight" == row.verdict
     assert claim == pytest.approx(row.claim_epsilon, rel=1e-3)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from audit.harness.clock import ManualClock
-from audit.harness.keys import SCHEDULE, store_holding
+from audit.harness.stored_keys import SCHEDULE, store_holding
 from common.crypto.hpke import (
     SUITES,
     HpkePrivateKey,
