@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from scipy import stats
 
 from audit.coalitions.single_user import TESTED_DELTA
 from audit.families.noise import noise_chances
@@ -27,7 +28,7 @@ from audit.harness.chain_run import ChainRun, Layers, Seen
 from audit.harness.logs import quiet_services
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject, Ports
-from audit.statistics import TEST_LEVEL, joint_p, p_rank, p_rank_sum
+from audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
 from common.accounting.guarantees import PrivacyParameters, guarantees_under
 from common.mechanisms.base import Vector
 from common.messages.guarantee import Coalition, Guarantee, rounded_down, rounded_up
@@ -139,11 +140,9 @@ class OneOfTwo:
 
 
 def _p_noise(numbers: NDArray[np.int64], chances: Vector) -> float:
-    """Test numbers of noise reports, each of one item, against their distribution; two-sided."""
+    """Test by Fisher's method whether items have too few noise reports; discrete, so it errs up."""
     below = np.cumsum(chances)[np.minimum(numbers, len(chances) - 1)]
-    above = np.cumsum(chances[::-1])[::-1][np.minimum(numbers, len(chances) - 1)]
-    possible = bool((numbers < len(chances)).all())
-    return joint_p((2 * np.minimum(below, above)).tolist()) if possible else 0.0
+    return float(stats.combine_pvalues(np.minimum(below, 1.0)).pvalue)
 
 
 def _chain(subject: AuditSubject) -> Task:

@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from audit.coalitions.one_of_two import BEHAVIOURS, run_permuting
-from audit.finding import Finding
+from audit.finding import Finding, failed
 from audit.harness.tasks import sample_chain
 from audit.runner import AuditRun, run
 from audit.scenario import AuditSubject, Scenario
 from audit.scenarios import SCENARIOS
 from audit.weaknesses import PermutesOnly
-from common.task.shuffler_spec import GeometricNoise
+from common.task.shuffler_spec import BinomialNoise, GeometricNoise
 from common.task.task import Task
 from tests.support.audits import audited
 from tests.support.chains import COINS, FLANKS, chain
@@ -94,6 +95,33 @@ def test_noise_that_falls_short_is_noticed() -> None:
 
     assert rows(200).passed
     assert ("contradicted", 0.01) == (rows(50).verdict, rows(50).delta)
+
+
+def test_a_run_without_noise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although the distribution that the game draws from is right."""
+
+    def draw_none(task: Task, _hop: int, _seed: bytes) -> NDArray[np.int64]:
+        return np.zeros(task.domain_size, dtype=np.int64)
+
+    monkeypatch.setattr("shuffler.shuffle_job._draw_dummies", draw_none)
+    behaviour = BEHAVIOURS["second-shuffler-drops"]
+    [row] = behaviour.findings(_subject(_task()), np.random.default_rng(1))
+
+    assert ("broken", "Failed: the noise of each item.") == (row.verdict, row.sentence)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [FLANKS, COINS], ids=["sageo", "sbin"])
+def test_a_task_with_two_shufflers_passes_every_scenario_and_its_self_test(
+    noise: GeometricNoise | BinomialNoise,
+) -> None:
+    """Those for one shuffler apart."""
+    fields = {**chain(noise), "domain_size": 20, "n_min": 2000, "target_size": 2000}
+    subject = audited(published(**fields).task, n_users=2000)
+    results = AuditRun(subject=subject, seed=1).self_test()
+
+    assert [] == [row.sentence for result in results for row in failed(result.honest)]
+    assert [] == [result.scenario.name for result in results if not result.passed]
 
 
 def test_permuting_alone_is_refuted() -> None:
