@@ -90,6 +90,8 @@ class OneOfTwo:
         checks.require("another input is refused", seen.refused == self.refused)
         for coalition in (_COALITIONS[self.honest], *["either-shuffler"] * self.published):
             row = self.row(subject, coalition, worlds)
+            if coalition == "either-shuffler":
+                row = replace(row, title=_PUBLISHED)
             if checks.failures and row.passed:
                 sentence = f"Failed: {'; '.join(checks.failures)}."
                 row = replace(row, verdict="broken", sentence=sentence)
