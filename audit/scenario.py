@@ -139,7 +139,7 @@ class AuditSubject:
     """Number of users for whom guarantees are stated."""
     sizes: SampleSizes = QUICK
     sample: Task | None = None
-    """A task with two shufflers, for the scenarios that need one, if the audited one has one."""
+    """A task with two shufflers beside one with one, for the scenarios that need two."""
     ports: Ports = field(default_factory=Ports)
     """The code that scenarios call: the deployed code, or faulty code in a self-test."""
 

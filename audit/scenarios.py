@@ -1,5 +1,6 @@
 """All scenarios, in report order."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -8,10 +9,11 @@ from audit.attacks import detection_rates, poisoning, shuffler_runs
 from audit.coalitions import flood, one_of_two, other_designs, single_user, whole_batch
 from audit.observation.party_views import observe_services
 from audit.sampling import devices, orders, randomizer
-from audit.scenario import EVERY_KIND, Scenario
+from audit.scenario import EVERY_KIND, Scenario, Weakness
 from common.task.kinds import ITEM_KINDS
 
-_OF_TWO: Final = {
+_for_two = partial(Scenario, kinds=EVERY_KIND, shufflers=(2,))
+_WEAK_OF_TWO: Final[Mapping[str, Weakness]] = {
     "first-shuffler-repeats": weaknesses.RepeatsKept(),
     "first-shuffler-delivers-again": weaknesses.SecondDeliveryTaken(),
     "second-shuffler-keeps-order": weaknesses.FirstOrderKept(),
@@ -249,30 +251,24 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         shufflers=(1,),
     ),
     *(
-        Scenario(
+        _for_two(
             name=name,
             title=behaviour.title,
             check=partial(one_of_two.attack, name),
-            weakness=_OF_TWO.get(name, weaknesses.PermutesOnly()),
-            kinds=EVERY_KIND,
-            shufflers=(2,),
+            weakness=_WEAK_OF_TWO.get(name, weaknesses.PermutesOnly()),
         )
         for name, behaviour in one_of_two.BEHAVIOURS.items()
     ),
-    Scenario(
+    _for_two(
         name="first-shuffler-forges-tree",
         title="The first shuffler shows devices a tree of 2^40 leaves",
         check=one_of_two.run_forged_tree,
         weakness=weaknesses.UnboundedTree(),
-        kinds=EVERY_KIND,
-        shufflers=(2,),
     ),
-    Scenario(
+    _for_two(
         name="permuting-shufflers",
         title="Two shufflers that only permute hide nobody from one of them",
         check=one_of_two.run_permuting,
         weakness=weaknesses.NoiseAfterAll(),
-        kinds=EVERY_KIND,
-        shufflers=(2,),
     ),
 )

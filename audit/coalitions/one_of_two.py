@@ -44,6 +44,7 @@ _MORE_TESTS: Final = 3
 """Of the order, and of the noise in the run."""
 _TOGETHER: Final = 1_000_000
 """Trials that are drawn together."""
+_MOST_TRIALS: Final = 10_000_000
 _CERTAIN_SCORE: Final = 1e100
 _COALITIONS: Final[tuple[Coalition, ...]] = ("analyzer+second-shuffler", "analyzer+first-shuffler")
 """The dishonest coalition, by the place of the honest shuffler."""
@@ -101,7 +102,7 @@ class OneOfTwo:
         self, subject: AuditSubject, seen: Seen, draw: _Draw, rng: Generator
     ) -> tuple[Scores, Scores]:
         """Draw the log likelihood ratios under the victim's item, then under the other."""
-        spec, trials = _chain(subject).hop(self.honest), subject.sizes.games
+        spec, trials = _chain(subject).hop(self.honest), min(subject.sizes.games, _MOST_TRIALS)
         users = seen.order >= 0
         ordered = (p_rank(seen.order[users]), p_rank_sum(users))
         known = min(ordered) < TEST_LEVEL  # then the place of the victim's report is known
