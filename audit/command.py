@@ -133,9 +133,10 @@ def _throwaway_tokens(end: int) -> TokenSpec:
 
 def _from_draft(path: Path | None) -> Task:
     """Complete a draft (default: the demo's) with throwaway keys."""
-    analyzer, shuffler = (HpkePrivateKey.generate().public_key().raw for _ in range(2))
+    analyzer, shuffler, relay = (HpkePrivateKey.generate().public_key().raw for _ in range(3))
     if path is not None:
         draft = draft_file.read(path, shuffler)
+        draft = replace(draft, relay=draft.relay and replace(draft.relay, key=relay))
     else:
         labels = load(IPUMS_1940_CITY).labels
         fields = {"domain_size": len(labels), "labels": labels, **DEMO_PARAMETERS}
