@@ -12,6 +12,7 @@ from rich.table import Table
 
 from analyzer.task_builder import complete
 from audit.finding import failed
+from audit.harness.tasks import sample_chain
 from audit.report.audit_page import audit_page
 from audit.report.audit_report import as_json
 from audit.report.report_table import show_report, show_self_tests
@@ -101,6 +102,8 @@ def subject_from(
     """
     Return the subject: a task (default: the demo's) and a number of users (default: n_min).
 
+    Without a file, it has a sample of a task with two shufflers too.
+
     Raises UsageError if both files are given, or `users` is below n_min; SettingsError if one
     cannot be read; TaskError if a file does not contain a valid task or draft.
     """
@@ -109,7 +112,8 @@ def subject_from(
     task = _from_draft(draft) if task_file is None else _read(task_file)
     if users is not None and users < task.n_min:
         raise UsageError(f"--users is {users}; it must be at least n_min, {task.n_min}")
-    return AuditSubject(task=task, n_users=users or task.n_min, sizes=sizes)
+    sample = sample_chain() if task_file is None and draft is None else None
+    return AuditSubject(task=task, n_users=users or task.n_min, sizes=sizes, sample=sample)
 
 
 def _read(path: Path) -> Task:
@@ -129,9 +133,10 @@ def _throwaway_tokens(end: int) -> TokenSpec:
 
 def _from_draft(path: Path | None) -> Task:
     """Complete a draft (default: the demo's) with throwaway keys."""
-    analyzer, shuffler = (HpkePrivateKey.generate().public_key().raw for _ in range(2))
+    analyzer, shuffler, relay = (HpkePrivateKey.generate().public_key().raw for _ in range(3))
     if path is not None:
         draft = draft_file.read(path, shuffler)
+        draft = replace(draft, relay=draft.relay and replace(draft.relay, key=relay))
     else:
         labels = load(IPUMS_1940_CITY).labels
         fields = {"domain_size": len(labels), "labels": labels, **DEMO_PARAMETERS}

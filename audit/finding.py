@@ -77,6 +77,8 @@ class Finding:
     """Computed ε that the attack reaches: exact, or a lower bound."""
     empirical_epsilon_lower: float | None = None
     """Measured lower bound on the ε that the attack reached, at the finding's confidence."""
+    empirical_delta_lower: float | None = None
+    """Measured lower bound on δ at the claimed ε, at the finding's confidence, if measured."""
     ceiling: float | None = None
     """ε that a perfect attack would show in this number of trials."""
     confidence: float | None = None

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.finding import Finding, Verdict
-from audit.statistics import CONFIDENCE, ceiling, epsilon_bounds
+from audit.statistics import CONFIDENCE, ceiling, delta_bounds, epsilon_bounds
 from common.messages.guarantee import Guarantee, rounded_down
 
 Scores = NDArray[np.float64]
@@ -41,10 +41,24 @@ class GameResult:
     trials: int
     """Draws under each value."""
     statistic: str = ""
+    empirical_delta_lower: float | None = None
+    """Lower bound on δ at the ε of a claim, likewise; None unless asked for."""
+    tests: int = 1
 
 
-def run_game(first: Scores, second: Scores, *, delta: float = 0, statistic: str = "") -> GameResult:
-    """Compute a lower bound on ε at δ from an attack's scores under each value, shape (trials,)."""
+def run_game(
+    first: Scores,
+    second: Scores,
+    *,
+    delta: float = 0,
+    statistic: str = "",
+    at_epsilon: float | None = None,
+) -> GameResult:
+    """
+    Compute a lower bound on ε at δ from an attack's scores under each value, shape (trials,).
+
+    With `at_epsilon`, a second test also bounds δ there.
+    """
     # Rounding removes the last digits of sums, which depend on the order of the terms.
     first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)
     cut = int(_THRESHOLD_SHARE * len(first))
@@ -54,12 +68,18 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0, statistic: str 
     best = int(np.argmax(epsilon_bounds(chosen * trials, trials, delta)))
     balanced = int(np.argmax(chosen[0] - chosen[1]))
     true, false = measured / trials
+    delta_lower = None
+    if at_epsilon is not None:
+        likely = int(np.argmax(delta_bounds(chosen * trials, trials, at_epsilon)))
+        delta_lower = max(0.0, float(delta_bounds(measured[:, likely], trials, at_epsilon)))
     return GameResult(
         empirical_epsilon_lower=max(0.0, float(epsilon_bounds(measured[:, best], trials, delta))),
         ceiling=ceiling(trials, delta),
         advantage=float(true[balanced] - false[balanced]),
         trials=trials,
         statistic=statistic,
+        empirical_delta_lower=delta_lower,
+        tests=1 + (at_epsilon is not None),
     )
 
 
@@ -108,7 +128,7 @@ def game_row(
         if math.isinf(claim):
             reachable, gains = result.ceiling, []
         gains.append(result.empirical_epsilon_lower)
-        measured = asdict(result) | {"confidence": CONFIDENCE, "tests": 1}
+        measured = asdict(result) | {"confidence": CONFIDENCE}
     of_claim = asdict(claimed)
     of_claim["claim_epsilon"] = of_claim.pop("epsilon")
     gained = max(gains, default=0.0)
@@ -116,11 +136,14 @@ def game_row(
     if gains and gained >= _TIGHT_SHARE * reachable:
         verdict = "unprotected" if math.isinf(claim) else "tight"
     row = Finding(verdict=verdict, exact_epsilon=exact, **of_claim | measured | fields)
-    if gained > claim:
+    found = row.empirical_delta_lower or 0.0
+    if gained > claim or found > claimed.delta:
         return replace(
             row,
             verdict="contradicted",
-            sentence=f"The attack gains ε = {gained:.6g}, more than the claimed {claim:.6g}.",
+            sentence=f"The attack gains ε = {gained:.6g}, more than the claimed {claim:.6g}."
+            if gained > claim
+            else f"The attack gains δ = {found:.6g} at the claimed ε, not {claimed.delta:.6g}.",
             advice="Do not rely on this claim: find the error first.",
         )
     required = _REQUIRED_SHARE * min(required_epsilon, row.ceiling or 0.0)

@@ -50,8 +50,11 @@ class AuditRun:
 
     @property
     def _fitting(self) -> list[Scenario]:
-        kind = self.subject.task.kind
-        return [scenario for scenario in self.scenarios if kind in scenario.kinds]
+        return [one for one in self._of_kind if one.fits(self.subject)]
+
+    @property
+    def _of_kind(self) -> list[Scenario]:
+        return [one for one in self.scenarios if self.subject.task.kind in one.kinds]
 
     def audit(self, command: str = "") -> AuditReport:
         """Run the scenarios and report the findings; `command` is the command line, if any."""
@@ -70,7 +73,8 @@ class AuditRun:
             rows=rows,
             guarantees=guarantees(subject.task, subject.n_users, 0),
             idle=tuple(one.name for one in scenarios if one.name not in found),
-            other_kinds=tuple(one.name for one in self.scenarios if one not in scenarios),
+            other_kinds=tuple(one.name for one in self.scenarios if one not in self._of_kind),
+            other_shufflers=tuple(one.name for one in self._of_kind if one not in scenarios),
             command=command,
         )
 

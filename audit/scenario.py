@@ -5,28 +5,32 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast, get_args
 
+import numpy as np
 from numpy.random import Generator
 
 from analyzer.sentinels import check_sentinels
 from audit.families.family import Family, Items
 from audit.families.references import family_of
 from audit.finding import Rows
+from audit.harness.chain_run import HonestRelay, HonestShuffler
 from audit.harness.in_process_run import InProcessRun
 from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
 from common.crypto.privacy_tokens import PendingToken
 from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
-from common.messages.guarantee import Guarantee
+from common.messages.guarantee import Coalition, Guarantee
 from common.messages.submission import Value
 from common.protocols import Kind
 from common.runtime.parts.executor import Executor
 from common.task.dummies import Drawn
 from common.task.kinds import ITEM_KINDS
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task
 from common.task.uniform_dummies import UniformDummies
 from shuffler.collection import check_length
 from shuffler.permutation import permute
 from user_agent.contribution import Contributor
+from user_agent.device_store import DeviceStore
 
 GuaranteeOf = Callable[[PrivacyParameters, int, int], Guarantee]
 """A guarantee for n users, of whom a number is honest or adds dummies."""
@@ -70,6 +74,7 @@ class Ports:
 
     contributor: type[Contributor] = Contributor
     draw_token = staticmethod(PendingToken.draw)
+    device_store: type[DeviceStore] = DeviceStore
 
     def start_generator(self, rng: Generator) -> Generator:
         """Return the generator of a device that has just started."""
@@ -96,13 +101,21 @@ class Ports:
     check_length = staticmethod(check_length)
     permute = staticmethod(permute)
 
-    def draw_item_dummies(self, task: Task, n_items: int, rng: Generator) -> Items:
-        """Draw how many dummies of each item the shuffler adds."""
-        return task.shuffler.draw_item_dummies(n_items, rng)
+    def draw_item_dummies(self, spec: ShufflerSpec, n_items: int, rng: Generator) -> Items:
+        """Draw how many dummies of each item a shuffler adds."""
+        return spec.draw_item_dummies(n_items, rng)
 
     def shuffler_executor(self, executor: Executor) -> Executor:
         """Return what runs the parts of the shuffler's batches."""
         return executor
+
+    def draw_nothing(self, spec: ShufflerSpec, n_items: int, rng: Generator) -> Items:
+        """Add no dummies, like a shuffler that only permutes."""
+        del spec, rng
+        return np.zeros(n_items, dtype=np.int64)
+
+    relay: type[HonestRelay] = HonestRelay
+    first_shuffler: Callable[..., HonestShuffler] = HonestShuffler
 
     # --- the analyzer and its accountant
 
@@ -125,8 +138,25 @@ class AuditSubject:
     n_users: int
     """Number of users for whom guarantees are stated."""
     sizes: SampleSizes = QUICK
+    sample: Task | None = None
+    """A task with two shufflers beside one with one, for the scenarios that need two."""
     ports: Ports = field(default_factory=Ports)
     """The code that scenarios call: the deployed code, or faulty code in a self-test."""
+
+    @property
+    def chain(self) -> Task | None:
+        """The task with two shufflers: the audited one, or a sample of the built-in audit."""
+        return self.task if self.task.relay else self.sample
+
+    @property
+    def chain_name(self) -> str:
+        """Name of the sample, in findings about it; empty if the audited task has two shufflers."""
+        return "" if self.task.relay else f"{self.chain and self.chain.protocol}, two shufflers"
+
+    @property
+    def linking(self) -> Coalition:
+        """The coalition that knows which reports are whose."""
+        return "both-shufflers+analyzer" if self.task.relay else "shuffler+analyzer"
 
     @property
     def of_items(self) -> bool:
@@ -175,3 +205,10 @@ class Scenario:
     weakness: Weakness
     """Fault that `--self-test` injects, and `check` must detect."""
     kinds: tuple[Kind, ...] = ITEM_KINDS
+    shufflers: tuple[int, ...] = (1, 2)
+    """Numbers of shufflers of the tasks that it is for."""
+
+    def fits(self, subject: AuditSubject) -> bool:
+        """Return whether the scenario is for tasks with as many shufflers."""
+        sampled = self.shufflers == (2,) and subject.chain is not None
+        return sampled or len(subject.task.shufflers) in self.shufflers

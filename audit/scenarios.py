@@ -1,16 +1,25 @@
 """All scenarios, in report order."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from audit import weaknesses
 from audit.attacks import detection_rates, poisoning, shuffler_runs
-from audit.coalitions import flood, other_designs, single_user, whole_batch
+from audit.coalitions import flood, one_of_two, other_designs, single_user, whole_batch
 from audit.observation.party_views import observe_services
 from audit.sampling import devices, orders, randomizer
-from audit.scenario import EVERY_KIND, Scenario
+from audit.scenario import EVERY_KIND, Scenario, Weakness
 from common.task.kinds import ITEM_KINDS
 
+_for_two = partial(Scenario, kinds=EVERY_KIND, shufflers=(2,))
+_WEAK_OF_TWO: Final[Mapping[str, Weakness]] = {
+    "first-shuffler-repeats": weaknesses.RepeatsKept(),
+    "first-shuffler-delivers-again": weaknesses.SecondDeliveryTaken(),
+    "second-shuffler-keeps-order": weaknesses.FirstOrderKept(),
+    "second-shuffler-retries": weaknesses.NoiseDrawnAgain(),
+}
+"""Weaknesses of behaviours of a dishonest one of two shufflers; for the others, no noise."""
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="shuffler+analyzer",
@@ -36,6 +45,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="The shuffler replaces all reports but one user's",
         check=single_user.run_n_minus_one,
         weakness=weaknesses.ReportLost(),
+        shufflers=(1,),
     ),
     Scenario(
         name="flood",
@@ -116,6 +126,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="Data that each party of the running services received, stored and logged",
         check=observe_services,
         weakness=weaknesses.OrderKept(),
+        shufflers=(1,),
     ),
     Scenario(
         name="input-manipulation",
@@ -189,24 +200,28 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="An honest shuffler raises no alarm",
         check=partial(shuffler_runs.run_attack, shuffler_runs.honest),
         weakness=weaknesses.UserDropped(),
+        shufflers=(1,),
     ),
     Scenario(
         name="shuffler-drops",
         title="A shuffler that drops submissions",
         check=partial(shuffler_runs.run_losing, loss="dropped"),
         weakness=weaknesses.NoDetection(),
+        shufflers=(1,),
     ),
     Scenario(
         name="shuffler-replaces",
         title="A shuffler that replaces submissions with its own reports",
         check=partial(shuffler_runs.run_losing, loss="replaced"),
         weakness=weaknesses.NoDetection(),
+        shufflers=(1,),
     ),
     Scenario(
         name="shuffler-duplicates",
         title="A shuffler that delivers copies of submissions",
         check=partial(shuffler_runs.run_attack, shuffler_runs.duplicating),
         weakness=weaknesses.CopiesAccepted(),
+        shufflers=(1,),
     ),
     Scenario(
         name="shuffler-keeps-order",
@@ -219,17 +234,41 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="A shuffler that delivers a batch again",
         check=partial(shuffler_runs.run_attack, shuffler_runs.replaying),
         weakness=weaknesses.NoRefusal(),
+        shufflers=(1,),
     ),
     Scenario(
         name="shuffler-injects",
         title="A shuffler that adds or omits reports, or invents users",
         check=partial(shuffler_runs.run_attack, shuffler_runs.injecting),
         weakness=weaknesses.NoRefusal(),
+        shufflers=(1,),
     ),
     Scenario(
         name="shuffler-closes-early",
         title="A shuffler that closes a batch too early",
         check=partial(shuffler_runs.run_attack, shuffler_runs.closing_early),
         weakness=weaknesses.NoRefusal(),
+        shufflers=(1,),
+    ),
+    *(
+        _for_two(
+            name=name,
+            title=behaviour.title,
+            check=partial(one_of_two.attack, name),
+            weakness=_WEAK_OF_TWO.get(name, weaknesses.PermutesOnly()),
+        )
+        for name, behaviour in one_of_two.BEHAVIOURS.items()
+    ),
+    _for_two(
+        name="first-shuffler-forges-tree",
+        title="The first shuffler shows devices a tree of 2^40 leaves",
+        check=one_of_two.run_forged_tree,
+        weakness=weaknesses.UnboundedTree(),
+    ),
+    _for_two(
+        name="permuting-shufflers",
+        title="Two shufflers that only permute hide nobody from one of them",
+        check=one_of_two.run_permuting,
+        weakness=weaknesses.NoiseAfterAll(),
     ),
 )

@@ -40,6 +40,12 @@ def epsilon_bounds(counts: NDArray[np.float64], trials: int, delta: float) -> Nu
     return np.asarray(np.log(np.maximum(true, 1e-300) / false))
 
 
+def delta_bounds(counts: NDArray[np.float64], trials: int, epsilon: float) -> Numbers:
+    """Return lower bounds on δ at ε from right guesses, counts[0], and wrong ones, counts[1]."""
+    true = probability_lower(counts[0], trials, TEST_LEVEL / 2)
+    return np.asarray(true - np.exp(epsilon) * probability_upper(counts[1], trials, TEST_LEVEL / 2))
+
+
 def ceiling(trials: int, delta: float) -> float:
     """Return the lower bound on ε at δ that a perfect attack reaches in this number of trials."""
     return max(0.0, float(epsilon_bounds(np.array([trials, 0.0]), trials, delta)))

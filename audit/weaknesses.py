@@ -1,6 +1,8 @@
 """Faulty code that the self-test gives to scenarios in place of the deployed code."""
 
+import hashlib
 import math
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,6 +17,7 @@ from audit.coalitions.messages import proven_epsilon
 from audit.coalitions.whole_batch import GAME_USERS
 from audit.families.family import Family, Items
 from audit.harness.analyzer_core import InProcessAnalyzer
+from audit.harness.chain_run import HonestRelay, HonestShuffler
 from audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tampering
 from audit.scenario import AuditSubject, Weakness
 from common.accounting import guarantees
@@ -24,16 +27,20 @@ from common.errors import ConflictError, WireError
 from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import Coalition, Guarantee
+from common.messages.inclusion_proof import distinct_rows
 from common.messages.submission import Value
+from common.receiving import received_job
 from common.runtime.parts.executor import Executor, J, T
 from common.task.dummies import Drawn
+from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.results import result_from_bytes, result_to_wire
 from shuffler.permutation import SealedReports, permute
+from shuffler.relay import layer_jobs
 from shuffler.shuffle_job import PERMUTED, ShuffleJob
 from user_agent.contribution import Contributor, PreparedSubmission
-from user_agent.device_store import InclusionState
+from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission
 
 _WRONG_DEVICES: Final = 5
 """One device in this many answers with another value."""
@@ -188,8 +195,99 @@ class DummyLeftOut(Weakness):
         first = (np.cumsum(numbers) - numbers)[numbers > 0]
         return np.maximum(numbers - 1, 0), np.delete(dummies, first)
 
-    def draw_item_dummies(self, task: Task, n_items: int, rng: Generator) -> Items:
-        return np.maximum(super().draw_item_dummies(task, n_items, rng) - 1, 0)
+    def draw_item_dummies(self, spec: ShufflerSpec, n_items: int, rng: Generator) -> Items:
+        return np.maximum(super().draw_item_dummies(spec, n_items, rng) - 1, 0)
+
+
+class PermutesOnly(Weakness):
+    """The honest one of two shufflers adds no dummies."""
+
+    def draw_item_dummies(self, spec: ShufflerSpec, n_items: int, rng: Generator) -> Items:
+        return self.draw_nothing(spec, n_items, rng)
+
+
+class NoiseAfterAll(Weakness):
+    """Shufflers that only permute add dummies."""
+
+    def draw_nothing(self, spec: ShufflerSpec, n_items: int, rng: Generator) -> Items:
+        return spec.draw_item_dummies(n_items, rng)
+
+
+class _RepeatKeeper(HonestRelay):
+    async def take(self, layers: list[bytes], n_users: int) -> None:
+        """Keep all rows where repeated ones are dropped."""
+        places: tuple[Any, ...] = (received_job, layer_jobs)
+        for place in places:
+            place.distinct_rows = np.asarray
+        try:
+            await super().take(layers, n_users)
+        finally:
+            for place in places:
+                place.distinct_rows = distinct_rows
+
+
+class RepeatsKept(Weakness):
+    """The second shuffler does not drop repeated layers and reports."""
+
+    relay = _RepeatKeeper
+
+
+class _SetBack:
+    async def collected(self: Any) -> None:  # a party
+        """Copy all files, keys and marks included."""
+        self.store.close()
+        shutil.copytree(self.path, self.path.with_suffix(".copy"))
+        await self.start()
+
+    async def again(self: Any) -> None:  # a party
+        """Go back to the copy."""
+        self.store.close()
+        shutil.rmtree(self.path)
+        shutil.copytree(self.path.with_suffix(".copy"), self.path)
+        await self.start()
+
+
+class _RelaySetBack(_SetBack, HonestRelay):
+    pass
+
+
+class _ShufflerSetBack(_SetBack, HonestShuffler):
+    pass
+
+
+class SecondDeliveryTaken(Weakness):
+    """The second shuffler's disk, keys and marks included, is set back before each delivery."""
+
+    relay = _RelaySetBack
+
+
+class NoiseDrawnAgain(Weakness):
+    """The first shuffler's disk, keys and marks included, is set back before each retry."""
+
+    first_shuffler = _ShufflerSetBack
+
+
+class _OrderKeepingShuffler(HonestShuffler):
+    def open_executor(self) -> Executor:
+        return _OrderKeeper(super().open_executor())
+
+
+class FirstOrderKept(Weakness):
+    """The first of two shufflers delivers layers in arrival order, before its own."""
+
+    first_shuffler = _OrderKeepingShuffler
+
+
+class _TrustingStore(DeviceStore):
+    async def list_unchecked(self) -> list[SavedSubmission]:
+        """Return answers whose batch may have any number of reports."""
+        return [replace(each, most_leaves=2**63 - 1) for each in await super().list_unchecked()]
+
+
+class UnboundedTree(Weakness):
+    """Devices accept a tree of any size."""
+
+    device_store = _TrustingStore
 
 
 class OrderKept(Weakness):
@@ -208,12 +306,13 @@ class _OrderKeeper(Executor):
         return await self._deployed.run(kept, job, parts)
 
 
-def _keep_order(job: ShuffleJob, bucket: int) -> tuple[int, float]:
+def _keep_order(job: ShuffleJob, bucket: int) -> tuple[int, float, bytes]:
     """Save a bucket's reports in the order of arrival, as a stage of the job."""
     blocks, parts = job.sealed_blocks(), range(job.n_parts + job.n_dummy_parts)
     reports = b"".join(blocks.get(f"scattered/{part}.{bucket}") for part in parts)
     blocks.put(f"{PERMUTED}/{bucket}", reports, durable=True)
-    return len(reports) // job.task.sealed_report_bytes, 0.0
+    size = job.task.report_bytes_at(job.hop + 1)
+    return len(reports) // size, 0.0, hashlib.sha256(reports).digest()
 
 
 class CountedTwice(Weakness):

@@ -9,7 +9,7 @@ from scipy import stats
 from analyzer.sentinels import FALSE_ALARM, SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
 from audit.finding import Checks, Finding, Rows
-from audit.harness.tasks import with_shuffler
+from audit.harness.tasks import with_shufflers
 from audit.scenario import AuditSubject
 from audit.statistics import p_binomial, p_poisson
 from common.errors import SuspectBatchError
@@ -78,7 +78,7 @@ def sentinel_rate(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Findi
 def run_kept_order(subject: AuditSubject, rng: Generator) -> Rows:
     """Check that unshuffled batches of sentinels are rejected and shuffled ones are not."""
     # The order test does not depend on sampling.
-    task, checks = with_shuffler(subject.task, keep_weight=KEEP_SUM), Checks()
+    task, checks = with_shufflers(subject.task, {"keep_weight": KEEP_SUM}), Checks()
     sentinels = _draw_reports(ORDER_SENTINELS, rng)
     for order in (sentinels, sentinels[::-1]):
         checks.require(

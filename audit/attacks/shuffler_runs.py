@@ -1,7 +1,6 @@
 """Attacks by a dishonest shuffler, and their detection by devices, sentinels and the analyzer."""
 
 import asyncio
-import logging
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -26,6 +25,7 @@ from audit.harness.in_process_run import (
     replaces,
     shuffles,
 )
+from audit.harness.logs import quiet_services
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject
 from common.errors import BatchStateError, ConflictError, UnusableBatchError, WireError
@@ -127,12 +127,9 @@ def run_attack(
     draft = reduced_draft(subject.task, most_reports=_MAX_REPORTS, n_users=_SIZES)
     if draft is None:
         return ()
-    attacked, logger = _Attack(subject, draft, rng), logging.getLogger("shuffledp")
-    before, logger.disabled = logger.disabled, True  # keep the services' logs off the terminal
-    try:
+    attacked = _Attack(subject, draft, rng)
+    with quiet_services():
         asyncio.run(attack(attacked))
-    finally:
-        logger.disabled = before
     return attacked.findings
 
 

@@ -26,7 +26,6 @@ from audit.scenario import AuditSubject
 from audit.statistics import p_poisson
 from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
-from common.messages.guarantee import Coalition
 from common.task.shuffler_spec import PERMUTE_ONLY
 from deploy.pages.guarantee_sentences import best_guarantees
 
@@ -40,7 +39,6 @@ _LOST_SHARE: Final = 0.07
 """Maximum share of the local ε lost to the confidence bounds on two rare probabilities."""
 _SIGMAS: Final = 5.5
 """Standard deviations between an estimated probability and its confidence bound."""
-_COALITION: Final[Coalition] = "shuffler+analyzer"
 _POOLED_ADVICE: Final = (
     "Lower local_epsilon, the only protection against these two together, and let independent "
     "organizations operate them."
@@ -77,13 +75,14 @@ def _recognized_report(subject: AuditSubject, rng: Generator) -> Finding:
     results = [run_game(*scores) for scores in worlds]
     return game_row(
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
-        claimed=subject.ports.local_guarantee(_COALITION, subject.parameters),
+        claimed=subject.ports.local_guarantee(subject.linking, subject.parameters),
         exact=exact,
         required_epsilon=required,
         tests=len(results),
         title="Your own report, recognized",
         statistic="likelihood ratio of the one report",
-        sentence="If the shuffler and analyzer pool what they saw, "
+        sentence=f"If {'both shufflers' if task.relay else 'the shuffler'} and analyzer pool "
+        "what they saw, "
         + (
             "they know which report is yours; only the noise that your device added to it still "
             "protects you."
@@ -97,7 +96,7 @@ def _recognized_report(subject: AuditSubject, rng: Generator) -> Finding:
 def _with_dummies(subject: AuditSubject, rng: Generator) -> Finding:
     """Measure the effect of the user's own dummies, at a measurable δ."""
     task, parameters = subject.task, replace(subject.parameters, delta=TESTED_DELTA)
-    claimed = best_guarantees(guarantees_under(parameters, subject.n_users))[_COALITION]
+    claimed = best_guarantees(guarantees_under(parameters, subject.n_users))["shuffler+analyzer"]
     messages = 1 + task.dummies.expected_per_user
     trials = int(subject.sizes.games * min(1.0, _MAX_MESSAGES / messages))
     parameters = replace(parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY)

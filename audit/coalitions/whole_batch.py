@@ -17,7 +17,7 @@ from audit.coalitions import messages
 from audit.coalitions.messages import FEW_USERS, proven_epsilon, run_batch_game
 from audit.finding import Checks, Rows
 from audit.game import game_row, run_game
-from audit.harness.tasks import with_shuffler
+from audit.harness.tasks import with_shufflers
 from audit.scenario import AuditSubject
 from common.accounting import guarantees
 from common.messages.guarantee import rounded_up
@@ -114,7 +114,7 @@ def run_rounds(subject: AuditSubject, rng: Generator) -> Rows:
     worlds = messages.user_worlds(subject, games, rng, dummies=False, rounds=_POOLED_ROUNDS)
     yield _rounds_row(
         result=run_game(*worlds),
-        claimed=ports.local_guarantee("shuffler+analyzer", pooled),
+        claimed=ports.local_guarantee(subject.linking, pooled),
         exact=_POOLED_ROUNDS * messages.recognized_epsilon(subject),
         title=f"{_POOLED_ROUNDS} rounds, your reports recognized",
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
@@ -171,7 +171,7 @@ def run_partition(subject: AuditSubject, rng: Generator) -> Rows:
     changed: dict[str, Any] = {
         "nonce": rng.bytes(len(task.nonce)),
         "analyzer_key": rng.bytes(len(task.analyzer_key)),
-        "shufflers": with_shuffler(task, key=rng.bytes(len(task.shuffler_key))).shufflers,
+        "shufflers": with_shufflers(task, {"key": rng.bytes(len(task.shuffler_key))}).shufflers,
         "n_min": task.n_min + 1,
         "deadline": task.deadline - 1,
         "delta": more,

@@ -38,7 +38,7 @@ def audit(
         quick: Small samples: 20 seconds on two cores.  [default]
         full: Samples at least ten times larger, to detect smaller faults.
         task_file: A published task: task.json from `shuffledp task show --save`.
-        draft: A task's draft.  [a built-in task: od-hp, 915 values]
+        draft: A task's draft.  [a built-in task: od-hp, 915 values, and one with two shufflers]
         users: Number of users for whom guarantees are stated.  [n_min of the task]
         scenario: Run only this scenario; repeatable. See --list.  [all]
         seed: Random seed; the same seed repeats the figures.

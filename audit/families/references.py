@@ -13,7 +13,7 @@ _FOLDER: Final = Path(__file__).parent
 FAMILIES: Final[Families] = {
     mechanism: family
     for module in pkgutil.iter_modules([str(_FOLDER)])
-    if module.name not in {"references", "family"}
+    if module.name not in {"references", "family", "noise"}
     for mechanism, family in import_module(f"audit.families.{module.name}").FAMILIES.items()
 }
 

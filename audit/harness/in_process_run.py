@@ -14,7 +14,7 @@ from audit.harness.analyzer_core import InProcessAnalyzer
 from audit.harness.clock import ManualClock
 from audit.harness.shuffler_core import InProcessShuffler
 from common.crypto import hpke
-from common.crypto.signing import KeyUse, SigningIdentity, sign_receipt, signed_key
+from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity, sign_receipt, signed_key
 from common.limits import MAX_UNIX_TIME
 from common.messages import inclusion_proof
 from common.messages.batch import BatchId, BatchManifest
@@ -149,6 +149,21 @@ def invents(count: int) -> Tampering:
     return lambda shuffler, users: users + [shuffler.invented_user() for _ in range(count)]
 
 
+def policy_without_caps(**pinned: PublicIdentity) -> Policy:
+    """Return the policy of a device that answers every task of these parties."""
+    return Policy(
+        **pinned,
+        allow_tasks_without_tokens=True,
+        local_epsilon_cap=math.inf,
+        coalition_epsilon_cap=math.inf,
+        total_local_epsilon_cap=math.inf,
+        total_coalition_epsilon_cap=math.inf,
+        total_central_epsilon_cap=math.inf,
+        total_delta_cap=0.9,
+        permanent_responses=True,
+    )
+
+
 class InProcessRun:
     """
     The parties, with files in an empty directory; `seed` determines reports and orders.
@@ -184,17 +199,8 @@ class InProcessRun:
         self.agent = Agent(  # serves several people, without privacy caps
             shuffler=self.shuffler,
             store=self.store,
-            policy=Policy(
-                identity=pinned,
-                shuffler_identity=identity.public_identity(),
-                allow_tasks_without_tokens=True,
-                local_epsilon_cap=math.inf,
-                coalition_epsilon_cap=math.inf,
-                total_local_epsilon_cap=math.inf,
-                total_coalition_epsilon_cap=math.inf,
-                total_central_epsilon_cap=math.inf,
-                total_delta_cap=0.9,
-                permanent_responses=True,
+            policy=policy_without_caps(
+                identity=pinned, shuffler_identity=identity.public_identity()
             ),
             several_persons=True,
             clock=self.clock,

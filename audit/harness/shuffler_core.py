@@ -5,8 +5,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from audit.harness.analyzer_core import SCHEDULE, InlineExecutor
+from audit.harness.analyzer_core import InlineExecutor
 from audit.harness.clock import ManualClock
+from audit.harness.stored_keys import store_holding
+from common.crypto.hpke import HpkePrivateKey
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.errors import PeerError
@@ -14,6 +16,7 @@ from common.messages.inclusion_proof import InclusionProof
 from common.runtime.blocks import FolderBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
@@ -43,11 +46,16 @@ class InProcessShuffler(ShufflerCore):
         identity: SigningIdentity,
         pool: HpkePool | None = None,
         relay: ReceivingParty | None = None,
+        key: HpkePrivateKey | None = None,
         **limits: Any,  # noqa: ANN401  # settings
     ) -> None:
-        """`pinned` is the analyzer's identity; `pool` opens bulk submissions and tokens only."""
+        """
+        `pinned` is the analyzer's identity; `pool` opens bulk submissions and tokens only.
+
+        `key` opens envelopes beside its own keys.
+        """
         self.path, self.analyzer, self.pinned, self.relay = path, analyzer, pinned, relay
-        self.identity, self.limits = identity, limits
+        self.identity, self.limits, self._keys = identity, limits, [key] if key else []
         self.pool = pool or HpkePool(1)  # starts a worker on first use
         self.clock = ManualClock()
         self.rng = np.random.default_rng(1)
@@ -71,7 +79,7 @@ class InProcessShuffler(ShufflerCore):
             store=self.open_store(),
             blocks=FolderBlocks(self.path / "blocks"),
             pool=self.pool,
-            executor=InlineExecutor(),
+            executor=self.open_executor(),
             analyzer=self.analyzer,
             relay=self.relay,
             get_log=_absent_log,
@@ -85,11 +93,13 @@ class InProcessShuffler(ShufflerCore):
         """Open the state directory."""
         return StateDirectory.open(self.path)
 
+    def open_executor(self) -> Executor:
+        """Return what runs the parts."""
+        return InlineExecutor()
+
     def open_keys(self, state: StateDirectory) -> KeyStore:
         """Open the keys."""
-        keys = KeyStore(state, SCHEDULE)
-        keys.rotate(self.clock.now())
-        return keys
+        return store_holding(state, *self._keys, now=self.clock.now())
 
     def open_store(self) -> SqliteStore:
         """Open the database of submissions."""

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -12,9 +13,15 @@ from common.crypto.hpke import HpkePrivateKey
 from common.errors import ShuffleDpError
 from common.task.cluster_dummies import ClusterDummies
 from common.task.domain_spec import EdgesSpec, hierarchy_sizes
-from common.task.draft import TaskDraft
+from common.task.draft import RelayDraft, TaskDraft
 from common.task.named_dummies import ItemDummies, LevelDummies
-from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ItemNoise
+from common.task.shuffler_spec import (
+    RATIO_SUM,
+    BinomialNoise,
+    GeometricNoise,
+    ItemNoise,
+    ShufflerSpec,
+)
 from common.task.task import NONCE_BYTES, Task
 from common.task.uniform_dummies import FixedDummies
 from lab.planning.requirements import UNUSED_KEY
@@ -24,6 +31,8 @@ _DELTA: Final = 0.5
 """δ of a reduced task, large enough for a finite guarantee with a few dozen users."""
 _MAX_EPSILON: Final = 100.0
 _MAX_ITEMS: Final = 32
+_FEW_ITEMS: Final = 4
+"""Maximum with two shufflers, which both add dummies of each item."""
 _MAX_BUCKETS: Final = 7
 _MAX_DUMMIES: Final = 8
 _FEW_CLUSTERS: Final = ClusterDummies(
@@ -55,10 +64,26 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
     )
 
 
-def with_shuffler(task: Task, **changes: Any) -> Task:  # noqa: ANN401  # fields of a shuffler
-    """Return a task with some fields of its shuffler changed."""
-    [shuffler] = task.shufflers
-    return dataclasses.replace(task, shufflers=(dataclasses.replace(shuffler, **changes),))
+def sample_chain() -> Task:
+    """Return a task with two shufflers that each add the same noise."""
+    weight = int(RATIO_SUM * math.exp(-1 / 2))
+    noise = GeometricNoise(peak=30, left_weight=weight, right_weight=weight, most=60)
+    key = HpkePrivateKey.generate().public_key().raw
+    return sample_task(
+        protocol="sageo",
+        domain_size=26,
+        local_epsilon=math.inf,
+        shuffler=ShufflerSpec(noise=noise),
+        shuffler_name="first.example",
+        relay=RelayDraft(name="second.example", key=key, noise=noise),
+    )
+
+
+def with_shufflers(task: Task, *changes: Mapping[str, Any]) -> Task:
+    """Return a task with some fields of its first shufflers changed."""
+    pairs = zip(task.shufflers, changes, strict=False)
+    changed = tuple(dataclasses.replace(each, **fields) for each, fields in pairs)
+    return dataclasses.replace(task, shufflers=changed + task.shufflers[len(changed) :])
 
 
 @lru_cache(maxsize=8)
@@ -94,7 +119,7 @@ def _fewer(noise: ItemNoise) -> ItemNoise:
 
 
 def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
-    size, shuffler = min(task.domain_size, _MAX_ITEMS), task.shuffler
+    size = min(task.domain_size, _FEW_ITEMS if task.relay else _MAX_ITEMS)
     dummies = task.dummies
     if isinstance(dummies, ItemDummies):
         dummies = dataclasses.replace(dummies, trials=size, most=min(dummies.most, size))
@@ -102,8 +127,14 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         dummies = _FEW_CLUSTERS
     elif cut and dummies.maximum > _MAX_DUMMIES:
         dummies = FixedDummies(per_user=_MAX_DUMMIES)
+    noises = [task.hop(place).noise for place in range(len(task.shufflers))]
     if cut:
-        shuffler = dataclasses.replace(shuffler, noise=_fewer(shuffler.noise))
+        noises = list(map(_fewer, noises))
+    shuffler = dataclasses.replace(task.hop(0), noise=noises[0])
+    other = HpkePrivateKey.generate(task.suite).public_key().raw
+    relay = None
+    if task.relay:
+        relay = RelayDraft(name=task.relay.name, key=other, noise=noises[1])
     edges, buckets = None, 0
     if task.level_sizes:
         edges, buckets = EdgesSpec(low=0.0, high=1.0, buckets=size), task.item_mechanism.buckets
@@ -121,6 +152,8 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         delta=_DELTA,
         dummies=dummies,
         shuffler=shuffler,
+        shuffler_name=task.shufflers[0].name,
+        relay=relay,
         assumed_honest_fraction=task.assumed_honest_fraction,
         n_min=n_min,
         target_size=100 * n_min,

@@ -98,6 +98,7 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "At δ": ("delta", figures.format_privacy),
     "Computed ε": ("exact_epsilon", figures.format_lower_bound),
     "Measured ε, at least": ("empirical_epsilon_lower", figures.format_lower_bound),
+    "Measured δ there, at least": ("empirical_delta_lower", figures.format_lower_bound),
     "Most this run could show": ("ceiling", figures.format_lower_bound),
     "Expected": ("expected", _plain),
     "Measured": ("measured", _plain),

@@ -37,8 +37,15 @@ class AuditReport:
     """Scenarios without findings on this task."""
     other_kinds: tuple[str, ...] = ()
     """Scenarios skipped because they are for other kinds of value."""
+    other_shufflers: tuple[str, ...] = ()
+    """Scenarios skipped because they are for tasks with another number of shufflers."""
     command: str = ""
     """Command line that repeats the run, if any."""
+
+    @property
+    def shufflers(self) -> str:
+        """The number of the task's shufflers, in words."""
+        return "two shufflers" if self.task.relay else "one shuffler"
 
     @property
     def findings(self) -> Findings:
@@ -178,6 +185,8 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     task = report.task
     if point.guarantee.coalition in {"shuffler+analyzer", "issuer+analyzer"}:
         return (_noise(task), _INDEPENDENT_OPERATORS, _MORE_REPORTS)
+    if point.guarantee.coalition == "both-shufflers+analyzer":
+        return (_TWO_ORGANIZATIONS, _noise(task))
     if point.guarantee.coalition == "analyzer+sybils":
         return (_TOKENS, _noise(task))
     if not task.amplified:
@@ -220,6 +229,11 @@ _INDEPENDENT_OPERATORS: Final = Change(
     "Let them share no machine, key or administrator, and forbid pooling by contract. This does "
     "not change the figure, but makes it unlikely that the two ever pool what they saw. As long as "
     "one organization operates both, no better figure holds.",
+)
+_TWO_ORGANIZATIONS: Final = Change(
+    "Let two organizations operate the two shufflers",
+    "The claim against the analyzer and one shuffler holds as long as the other is honest. Let the "
+    "two share no machine, key or administrator, and forbid pooling by contract.",
 )
 _TOKENS: Final = Change(
     "Require one-time tokens: publish the next task with --token-key",
@@ -301,6 +315,7 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         "command": report.command,
         "idle": report.idle,
         "other_kinds": report.other_kinds,
+        "other_shufflers": report.other_shufflers,
         "seconds": report.seconds,
         "passed": report.passed,
         "tests": report.tests,

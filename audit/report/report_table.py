@@ -23,10 +23,11 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "computed": ("exact_epsilon", rounded_down),
     "measured": ("empirical_epsilon_lower", rounded_down),
     "ceiling": ("ceiling", rounded_down),
+    "measured δ": ("empirical_delta_lower", rounded_down),
     "expected": ("expected", "{:.4g}".format),
     "found": ("measured", "{:.4g}".format),
 }
-_DISPENSABLE: Final = ("expected", "found", "ceiling")
+_DISPENSABLE: Final = ("expected", "found", "measured δ", "ceiling")
 """Columns dropped on a narrow terminal; audit.json and the page contain them."""
 _TITLE_FRACTION: Final = 3
 """Titles use at most the terminal's width divided by this."""
@@ -36,6 +37,7 @@ _LEGEND: Final[Mapping[str, str]] = {
     "computed": "epsilon that the attack reaches, calculated",
     "measured": "epsilon that the attack reached in this run: a lower bound",
     "ceiling": "largest epsilon that this number of trials could show",
+    "measured δ": "delta that the attack reached at the claimed epsilon: a lower bound",
     "expected": "share, probability or number given by a formula",
     "found": "share, probability or number in this run",
     **VERDICT_DESCRIPTIONS,
@@ -66,6 +68,8 @@ def show_report(report: AuditReport, console: Console) -> None:
         show_line(f"Nothing to run on this task: {', '.join(report.idle)}.")
     if report.other_kinds:
         show_line(f"Not run for {report.task.kind} data: {', '.join(report.other_kinds)}.")
+    if report.other_shufflers:
+        show_line(f"Not run with {report.shufflers}: {', '.join(report.other_shufflers)}.")
     verdict = "" if report.passed else "NOT PASSED: "
     show_line(
         f"[bold]{verdict}{report.headline}.[/bold] Correct code fails by chance with probability "

@@ -5,7 +5,7 @@ Each distribution of users' dummies has a class, its reference.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,14 +15,20 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from audit.families.family import Items, NotCoveredError
+from audit.families.noise import noise_chances
 from audit.finding import Checks, Rows
-from audit.harness.tasks import with_shuffler
+from audit.harness.tasks import with_shufflers
 from audit.scenario import AuditSubject
 from audit.statistics import p_binomial, p_cells
-from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
+from common.crypto.hpke import (
+    HpkePrivateKey,
+    envelope_context,
+    layer_context,
+    report_context,
+    split_every,
+)
 from common.mechanisms.base import Reports, Vector, is_null
 from common.messages.submission import split_submission
-from common.task.shuffler_spec import RATIO_SUM, BinomialNoise, GeometricNoise
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.tasks.value_parser import value_of
 
@@ -224,10 +230,11 @@ def dummies_of(subject: AuditSubject) -> UniformReference:
 def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     """Prepare sealed submissions to the audited task, open them, and test their contents."""
     checks = Checks()
-    analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
-    task = with_shuffler(
+    shufflers = [HpkePrivateKey.generate(subject.task.suite) for _ in subject.task.shufflers]
+    analyzer = HpkePrivateKey.generate(subject.task.suite)
+    task = with_shufflers(
         replace(subject.task, analyzer_key=analyzer.public_key().raw),
-        key=shuffler.public_key().raw,
+        *({"key": key.public_key().raw} for key in shufflers),
     )
     users = max(100, subject.sizes.devices // (1 + math.ceil(task.expected_reports_per_user)))
     values = rng.integers(0, task.domain_size, size=users)
@@ -239,19 +246,21 @@ def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     known = {len(envelope) for envelope in envelopes} <= {*task.envelope_sizes}
     checks.require("all envelopes have one of the task's lengths", known)
     context = envelope_context(_DIGEST)
-    opened = (split_submission(shuffler.open(envelope, context)) for envelope in envelopes)
+    opened = (split_submission(shufflers[0].open(envelope, context)) for envelope in envelopes)
     ids, contents = zip(*opened, strict=True)
     checks.require("every submission has a unique id", len(set(ids)) == users)
-    sealed = split_every(b"".join(contents), task.sealed_report_bytes)
+    sealed = split_every(b"".join(contents), task.sent_report_bytes)
     checks.require("no ciphertext repeats", len(set(sealed)) == len(sealed))
+    for place, key in enumerate(shufflers[1:], start=1):
+        sealed = [key.open(layer, layer_context(_DIGEST, place)) for layer in sealed]
     plain = [analyzer.open(report, report_context(_DIGEST)) for report in sealed]
     reports: Reports = np.frombuffer(b"".join(plain), dtype=subject.mechanism.report_dtype)
-    sizes = np.array(list(map(len, contents))) // task.sealed_report_bytes
+    sizes = np.array(list(map(len, contents))) // task.sent_report_bytes
     _check_places(checks, subject, values, sizes, reports)
     _check_seeds(checks, subject, np.repeat(np.arange(users), sizes), reports)
     yield checks.finding(
         title="Only the reports in a submission depend on its value",
-        coalition="shuffler+analyzer",
+        coalition=subject.linking,
         sentence="Neither the number of reports, nor their order, nor the length of any message "
         "depends on the value.",
         trials=users,
@@ -320,24 +329,6 @@ def _check_seeds(
         checks.test("the same seed twice in one submission", p_value)
 
 
-def _binomial(spec: BinomialNoise) -> Vector:
-    return np.asarray(stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5))
-
-
-def _geometric(spec: GeometricNoise) -> Vector:
-    steps = np.arange(spec.most + 1) - spec.peak
-    left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
-    weights = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
-    return np.asarray(weights / weights.sum())
-
-
-_ADDED: Final[Mapping[str, Callable[[Any], Vector]]] = {
-    "binomial": _binomial,
-    "geometric": _geometric,
-}
-"""Probabilities that the shuffler adds 0, 1, …, `most` dummies of one item, by distribution."""
-
-
 def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
     """Test the task's numbers of dummies and its sampling; no findings if it has neither."""
     checks, number, spec = Checks(), subject.sizes.reports // 2, subject.task.shuffler
@@ -351,13 +342,11 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
         batches = np.array([spec.draw_kept(_SMALL_BATCH, rng).sum() for _ in range(_BATCHES)])
         binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, chance)
         checks.cells("number of reports kept in a small batch", batches, binomial)
-    if spec.noise.most:
-        numbers = subject.ports.draw_item_dummies(subject.task, number, rng)
-        name = spec.noise.distribution
-        if name not in _ADDED:
-            raise NotCoveredError(f"{subject.task.mechanism.name} with {name} dummies")
-        chances = _ADDED[name](spec.noise)
-        checks.cells(f"the shuffler's {name} dummies", numbers, chances)
+    for place in range(len(subject.task.shufflers) if spec.noise.most else 0):
+        noise = subject.task.hop(place).noise
+        numbers = subject.ports.draw_item_dummies(subject.task.hop(place), number, rng)
+        chances = noise_chances(noise)
+        checks.cells(f"the shuffler's {noise.distribution} dummies", numbers, chances)
         pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
         checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))
     yield checks.finding(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from audit.harness.tasks import with_shuffler
+from audit.harness.tasks import with_shufflers
 from common.task.task import Task
 
 
@@ -30,5 +30,5 @@ def changed(task: Task, **changes: Any) -> Task:
             own[field] = changes.pop(name)
     if "local_epsilon" in changes:
         changes.setdefault("coalition_epsilon", changes["local_epsilon"])
-    shufflers = with_shuffler(task, **own).shufflers
+    shufflers = with_shufflers(task, own).shufflers
     return replace(task, **{"views": tuple(views), "shufflers": shufflers, **changes})

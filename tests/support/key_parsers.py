@@ -9,6 +9,7 @@ from typing import Any, Final
 from analyzer.keys import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
 from audit.harness.clock import ManualClock
+from audit.harness.stored_keys import SCHEDULE
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey
 from common.crypto.key_ring import DAY, KeyRing, KeyState
 from common.errors import CredentialError
@@ -18,7 +19,7 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import development_files, identity_for
 from deploy.clients.key_folder import KeyFolder
 from shuffler.server import publish_keys
-from tests.support.keys import SCHEDULE, SHUFFLER
+from tests.support.keys import SHUFFLER
 from tests.support.parsers import Parser, directory
 
 _NOW: Final = ManualClock().now()

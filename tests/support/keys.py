@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from audit.harness.stored_keys import SCHEDULE
 from common.crypto import signing
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
-from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity
 from common.limits import MAX_UNIX_TIME
 from common.runtime.key_store import KeyStore
@@ -16,16 +16,6 @@ from common.task_digest import TaskDigest
 
 SHUFFLER: Final = SigningIdentity(bytes(31) + b"\x01")
 """The identity of shufflers without a state directory."""
-SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
-
-
-def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0) -> KeyStore:
-    """Return a key store that holds these keys beside its own."""
-    for key in keys:
-        state.secret(f"hpke-{key.public_key().key_id.hex()}.key", key.private_bytes)
-    store = KeyStore(state, SCHEDULE)
-    store.rotate(now)
-    return store
 
 
 def signed_key(

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from audit.harness import memory_analyzer
 from common.crypto.signing import SigningIdentity
 from common.messages.batch import BatchId
 from common.messages.inclusion_proof import (
@@ -13,7 +14,7 @@ from common.messages.inclusion_proof import (
 )
 from common.task_digest import TaskDigest
 
-SALT: Final = bytes(range(32))
+SALT: Final = memory_analyzer.SALT
 
 
 def some_leaves(count: int, start: int = 0) -> list[bytes]:

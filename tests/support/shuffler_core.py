@@ -5,16 +5,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from audit.harness.memory_analyzer import MemoryAnalyzer
 from audit.harness.shuffler_core import InProcessShuffler
 from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
 from common.crypto.hpke_pool import HpkePool
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
-from common.runtime.key_store import KeyStore
-from common.runtime.state_directory import StateDirectory
 from shuffler.delivery_client import ReceivingParty
-from tests.support.analyzers import MemoryAnalyzer
-from tests.support.keys import SHUFFLER, store_holding
+from tests.support.keys import SHUFFLER
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor
 
@@ -73,6 +71,7 @@ class Shuffler(InProcessShuffler):
             identity=SHUFFLER,
             pool=pool or InlinePool(),
             relay=relay,
+            key=case.shuffler_key,
             **limits,
         )
         self.case = case
@@ -86,10 +85,6 @@ class Shuffler(InProcessShuffler):
     async def advance(self) -> None:
         """Perform every due event, and wait until it is done."""
         await self.deliveries.advance()
-
-    def open_keys(self, state: StateDirectory) -> KeyStore:
-        """Open the keys, the task's among them."""
-        return store_holding(state, self.case.shuffler_key, now=self.clock.now())
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from analyzer.storage import task_table
+from audit.harness.stored_keys import SCHEDULE
 from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
 from common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError
@@ -14,7 +15,7 @@ from common.messages.batch import TaskState
 from common.runtime.access import OperatorToken
 from common.task.task import Task
 from tests.support.analyzer_core import BATCH, AnalyzerCore
-from tests.support.keys import SCHEDULE, signed_key
+from tests.support.keys import signed_key
 from tests.support.tasks import draft
 from tests.support.tokens import TOKENS
 

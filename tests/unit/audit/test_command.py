@@ -30,6 +30,20 @@ def task_file(tmp_path: Path) -> Path:
     return path
 
 
+_WEIGHTS = f"left_weight = {2**29}, right_weight = {2**29}"
+_NOISE = f"distribution = 'geometric', peak = 25, most = 50, {_WEIGHTS}"
+_TWO_SHUFFLERS = f"""
+protocol = 'sageo'
+domain_size = 3
+local_epsilon = inf
+delta = 1e-6
+n_min = 9
+target_size = 9
+deadline = 2096-12-06T22:10:32Z
+shuffler_name = 'first'
+shuffler = {{{_NOISE}}}
+relay = {{name = 'second', {_NOISE}}}
+"""
 _LINKING = ("--scenario", "linking", "--processes", "1", "--task-file")
 
 
@@ -49,6 +63,20 @@ def test_a_scenario_is_run_shown_and_written(tmp_path: Path, task_file: Path) ->
     printed = json.loads(_run(tmp_path, *_LINKING, *words).stdout)
     assert printed == json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert (printed["n_users"], printed["seed"], printed["mode"]) == (2000, 5, "quick")
+
+
+def test_a_draft_with_two_shufflers_is_audited_as_its_task_would_be(tmp_path: Path) -> None:
+    """It names no key of the second one; what is for one shuffler is not run."""
+    draft = tmp_path / "draft.toml"
+    draft.write_text(_TWO_SHUFFLERS)
+    chosen = ("--scenario", "first-shuffler-forges-tree", "--scenario", "n-1", "--processes", "1")
+    outcome = _run(tmp_path, *chosen, "--draft", str(draft))
+    written = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+
+    assert outcome.exit_code == 0, outcome.output
+    assert ["holds"] == [row["verdict"] for row in written["findings"]]
+    assert ["n-1"] == written["other_shufflers"]
+    assert "Not run with two shufflers: n-1." in outcome.output
 
 
 def test_the_self_test_shows_each_result(tmp_path: Path, task_file: Path) -> None:

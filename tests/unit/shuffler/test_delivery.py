@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from audit.harness.stored_keys import SCHEDULE
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.signing import KeyUse, check_key, end_of_validity, split_key
@@ -23,7 +24,7 @@ from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import StoredBatch
 from tests.support.changed_tasks import changed
 from tests.support.disks import disk_of
-from tests.support.keys import SCHEDULE, SHUFFLER
+from tests.support.keys import SHUFFLER
 from tests.support.protocol_tasks import protocol_task
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 

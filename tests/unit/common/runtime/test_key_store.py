@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from audit.harness.clock import ManualClock
+from audit.harness.stored_keys import SCHEDULE, store_holding
 from common.crypto.hpke import (
     SUITES,
     HpkePrivateKey,
@@ -30,7 +31,7 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import load_witness_key
 from common.task_digest import TaskDigest
 from tests.support.faults import Crash, Faults, FaultyState, Life
-from tests.support.keys import SCHEDULE, key_files, store_holding
+from tests.support.keys import key_files
 from tests.support.machines import Machine
 
 _CONTEXT = report_context(TaskDigest(bytes(32)))

@@ -52,7 +52,6 @@ from tests.support.relays import (
     SEALED,
     Relay,
     items_of,
-    manifest_of,
     sealed_layers,
 )
 from tests.support.scrapes import series_of
@@ -143,7 +142,7 @@ async def test_no_other_input_is_taken_once_a_batch_is_staged(
     quiet: Relay, layers: list[bytes], *, staged: bool
 ) -> None:
     """An incomplete delivery may be replaced; nothing of it is opened."""
-    first = manifest_of(layers[1:], 100)
+    first = quiet.manifest(layers[1:], 100)
     if staged:
         await quiet.deliver(layers[1:], 100)
         for sent, users in ((layers, 100), (layers[1:], 101)):
@@ -210,7 +209,7 @@ async def test_a_restored_relay_opens_no_layer_of_an_earlier_task(
     quiet: Relay, layers: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its keys are in no backup, whatever its database says; the sender learns why."""
-    await quiet.staging.begin(manifest_of(layers, 100), 2)
+    await quiet.staging.begin(quiet.manifest(layers, 100), 2)
     quiet.store.close()
     shutil.rmtree(quiet.path / "unsaved")
 
@@ -237,7 +236,7 @@ async def test_a_delivery_whose_announcement_is_hung_up_is_moved(
 ) -> None:
     """At whichever transaction: one that was cancelled in its thread would be committed too."""
     database = quiet.store.database
-    run, manifest = database.run, manifest_of(layers, 100)
+    run, manifest = database.run, quiet.manifest(layers, 100)
 
     async def hang_up(work: object, *given: Any, **more: Any) -> Any:
         if work is at:
@@ -409,7 +408,7 @@ async def test_an_operator_sees_a_batch_that_waits_and_drops_it(
     with pytest.raises(UnknownTaskError):
         await quiet.operations.status(_DIGEST)
     sent = [*layers, layers[0]]
-    await quiet.staging.begin(manifest_of(sent, 100), 2)
+    await quiet.staging.begin(quiet.manifest(sent, 100), 2)
     first = parts_of(sent, 2)[0]
     await quiet.staging.receive(part_header(_DIGEST, 0, first), chunks_of(first))
     begun = await quiet.operations.status(_DIGEST)
@@ -503,7 +502,7 @@ def test_a_relays_keys_have_a_stated_life(tmp_path: Path) -> None:
 
 async def test_parts_arrive_in_any_order_and_twice(quiet: Relay, layers: list[bytes]) -> None:
     """A part that is there is not read again; a crash between parts loses none."""
-    manifest, parts = manifest_of(layers, 100), parts_of(layers, 3)
+    manifest, parts = quiet.manifest(layers, 100), parts_of(layers, 3)
     await quiet.staging.begin(manifest, 3)
     for number in (2, 0, 2):
         header = part_header(_DIGEST, number, parts[number])
