@@ -13,14 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.signing import SignedTask
+from common.runtime.rpc import open_channel, reply
 from common.task.draft import RelayDraft
+from common.task.task import Task
 from deploy.clients.local_cluster import Cluster
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.scale.chaos import Restart
 from tests.scale.cluster import kill, opened_items, supervised
 from tests.scale.recording_shuffler import recorded_noise
 from tests.support.chains import FLANKS, chain
 from tests.support.postgres import PostgresServer
 from tests.support.tasks import draft
+from user_agent.contribution import Contributor
 
 _RECORDING: Final = "tests.scale.recording_shuffler"
 _PARTIES: Final = ("analyzer", "relay", "shuffler", "issuer", "user_agent")
@@ -70,6 +74,17 @@ class ChainCluster(Cluster):
         async with self.operator() as operator:
             signed, _ = await operator.publish_task(draft(self.shuffler_key, **fields | changes))
         return signed
+
+    async def submit(self, signed: SignedTask, values: Sequence[int], seed: int = 1) -> None:
+        """Let users without tokens answer in one call, in this order; a seed is of one call."""
+        device = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
+        rng = np.random.default_rng(seed)
+        envelopes = [device.prepare(value, rng).envelope for value in values]
+        request = shuffler_pb2.SubmitBulkRequest(task_digest=signed.digest(), envelopes=envelopes)
+        authority = self.authority.read_bytes()
+        async with open_channel(self.shuffler.address, "shuffler", authority) as channel:
+            stub = shuffler_pb2_grpc.ShufflerStub(channel)
+            await reply(stub.SubmitBulk(request, timeout=20), "the shuffler")
 
     def victims(self) -> Mapping[str, Restart]:
         """Return what can be killed: each is killed and started again."""

@@ -22,9 +22,6 @@ from common.crypto.signing import SignedTask
 from common.errors import PeerError, PeerRefusalError
 from common.messages.batch import BatchId
 from common.messages.result import Result
-from common.runtime.rpc import open_channel, reply
-from common.task.task import Task
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.scale.chain_cluster import ChainCluster
 from tests.support.chain_adversaries import (
     DishonestRelay,
@@ -35,7 +32,6 @@ from tests.support.chain_adversaries import (
     sealed,
 )
 from tests.support.chains import FLANKS
-from user_agent.contribution import Contributor
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -222,13 +218,7 @@ async def _pin(cluster: ChainCluster, relay: DishonestRelay) -> None:
 async def _collect(cluster: ChainCluster, relay: DishonestRelay) -> SignedTask:
     """Publish a task of this relay, and let all users answer, in the order of their items."""
     signed = await cluster.publish_chain(_USERS // 2, _ITEMS, relay.signed_key, target_size=_USERS)
-    device = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
-    rng = np.random.default_rng(_SEED)
-    envelopes = [device.prepare(value, rng).envelope for value in _VALUES]
-    request = shuffler_pb2.SubmitBulkRequest(task_digest=signed.digest(), envelopes=envelopes)
-    authority = cluster.authority.read_bytes()
-    async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:
-        await reply(shuffler_pb2_grpc.ShufflerStub(channel).SubmitBulk(request, timeout=20), "it")
+    await cluster.submit(signed, _VALUES)
     return signed
 
 
