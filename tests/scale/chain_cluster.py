@@ -103,11 +103,11 @@ class ChainCluster(Cluster):
         await asyncio.to_thread(self._postgres.stop)
         await asyncio.to_thread(self._postgres.start)
 
-    async def relay_in(self, stage: str, seconds: float, since: float) -> None:
-        """Wait until the relay writes blocks of a stage; raise TimeoutError if it does not."""
+    async def relay_in(self, stages: Sequence[str], seconds: float, since: float) -> None:
+        """Wait until the relay writes blocks of one of the stages, or raise TimeoutError."""
         async with asyncio.timeout(seconds):
-            while (last := self.relay_stage())[0] != stage or last[1] < since:
-                await asyncio.sleep(0.002)
+            while (last := self.relay_stage())[0] not in stages or last[1] < since:
+                await asyncio.sleep(0.001)
 
     def relay_stage(self) -> tuple[str, float]:
         """Return the subfolder to which the relay wrote last, and when; empty without a batch."""

@@ -97,8 +97,8 @@ async def _kill_relay(cluster: ChainCluster, kills: int) -> Counter[str]:
     found, since, between = Counter[str](), 0.0, itertools.cycle(_STAGES[1:-1])
     for stage in [_STAGES[0], *itertools.islice(between, kills - 2), _STAGES[-1]]:
         with suppress(TimeoutError):
-            await cluster.relay_in(stage, 20.0, since)
-        await asyncio.sleep(moments.uniform(0.0, 0.1))
+            await cluster.relay_in(_STAGES[_STAGES.index(stage) :], 10.0, since)
+        await asyncio.sleep(moments.uniform(0.0, 0.02))
         found[cluster.relay_stage()[0] or "no batch"] += 1
         since = time.time()
         await restart()

@@ -25,7 +25,9 @@ from common.wire.fields import digest_from_wire
 from common.wire.tasks import signed_task_to_wire
 from protos.shuffledp.v1 import analyzer_pb2, relay_pb2_grpc
 from shuffler.analyzer_client import AnalyzerClient
+from shuffler.delivery import chunks_of_part
 from shuffler.delivery_client import DeliveryClient
+from shuffler.shuffle_job import PART_BYTES
 from tests.support.keys import signed_key
 from tests.support.leaves import SALT
 
@@ -48,12 +50,13 @@ def manifest_of(digest: TaskDigest, n_users: int, n_reports: int, **changes: Any
 
 async def deliver(client: DeliveryClient, manifest: BatchManifest, reports: Reports) -> None:
     """Deliver the parts that the receiver does not have, without finishing."""
-    parts = parts_of(reports, min(2, len(reports)))
+    size = len(reports[0])
+    parts = parts_of(reports, max(2, len(reports) * size // PART_BYTES))
     arrived, staged = await client.begin_delivery(manifest, len(parts))
     for number, some in enumerate(parts):
         if not staged and number not in arrived:
             header = part_header(manifest.task_digest, number, some)
-            await client.deliver_part(header, [memoryview(b"".join(some))])
+            await client.deliver_part(header, chunks_of_part(b"".join(some), size))
 
 
 @asynccontextmanager
