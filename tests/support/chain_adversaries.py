@@ -12,7 +12,7 @@ from audit.harness.analyzer_core import part_header, parts_of
 from common.crypto.hpke import HpkePrivateKey, layer_context, split_every
 from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, SigningIdentity
 from common.messages.batch import BatchManifest, chain_batch_id
-from common.messages.inclusion_proof import BatchCommitment, leaves_of, tree_over
+from common.messages.inclusion_proof import BatchCommitment, bits_for, leaves_of, tree_over
 from common.messages.submission import plain_reports
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import bind, open_channel
@@ -78,6 +78,8 @@ class DishonestRelay(relay_pb2_grpc.RelayServicer):
         self.parts: list[tuple[int, bytes]] = []
         """Every part that arrived, in the order of arrival, and again if it was sent again."""
         self.manifests: list[BatchManifest] = []
+        self.forged_leaves = 0
+        """Number of leaves to sign, instead of the true one."""
         self.finished = False
         self._task: Task | None = None
 
@@ -157,6 +159,8 @@ class DishonestRelay(relay_pb2_grpc.RelayServicer):
         digest = digest_from_wire(request.task_digest)
         await self._abort(context, digest)
         tree, _ = tree_over(leaves_of(*self._layers()), SALT)
+        if self.forged_leaves:
+            tree.n_leaves, tree.bits = self.forged_leaves, bits_for(self.forged_leaves)
         batch_id, self.finished = chain_batch_id(digest), True
         signed = BatchCommitment.sign(self.identity, digest, batch_id, tree, SALT)
         return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(signed))

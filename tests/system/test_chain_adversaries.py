@@ -22,6 +22,8 @@ from common.crypto.signing import SignedTask
 from common.errors import PeerError, PeerRefusalError
 from common.messages.batch import BatchId
 from common.messages.result import Result
+from common.runtime.rpc import open_channel, reply
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.scale.chain_cluster import ChainCluster
 from tests.support.chain_adversaries import (
     DishonestRelay,
@@ -319,3 +321,20 @@ async def test_the_analyzer_takes_one_of_a_second_shufflers_deliveries(
 
     assert len(reports) - 2 == result.n_reports
     assert _USERS + _NOISE - 2 == rest.sum()
+
+
+async def test_a_first_shuffler_serves_no_forged_tree(
+    chained: ChainCluster, second: DishonestRelay
+) -> None:
+    """With 2^40 leaves a device's request would name its leaf alone; the operator reads of it."""
+    second.forged_leaves = 2**40
+    signed = await _collect(chained, second)
+    await _arrived(second)
+    request = shuffler_pb2.GetInclusionRequest(task_digest=signed.digest())
+    authority = chained.authority.read_bytes()
+    async with asyncio.timeout(_PATIENCE):
+        while "relay's commitment does not verify" not in chained.shuffler.log.read_text("utf-8"):
+            await asyncio.sleep(0.05)
+    async with open_channel(chained.shuffler.address, "shuffler", authority) as channel:
+        with pytest.raises(PeerRefusalError, match="deliver"):
+            await reply(shuffler_pb2_grpc.ShufflerStub(channel).GetInclusion(request), "it")
