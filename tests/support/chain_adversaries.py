@@ -73,8 +73,8 @@ class DishonestRelay(relay_pb2_grpc.RelayServicer):
     def __init__(self) -> None:
         self.identity, self.key = SigningIdentity.generate(), HpkePrivateKey.generate()
         self.signed_key = signed_key(self.key.public_key(), self.identity, KeyUse.LAYERS)
-        self.aborts = 0
-        """Number of calls to fail, each after it has read everything."""
+        self.aborts: list[str] = []
+        """Methods to fail, each once it has read everything, in this order."""
         self.parts: list[tuple[int, bytes]] = []
         """Every part that arrived, in the order of arrival, and again if it was sent again."""
         self.manifests: list[BatchManifest] = []
@@ -137,7 +137,7 @@ class DishonestRelay(relay_pb2_grpc.RelayServicer):
     ) -> analyzer_pb2.BeginDeliveryResponse:
         """Take no part for arrived, so that every one is sent again."""
         manifest, _ = delivery_from_wire(request)
-        await self._abort(context, manifest.task_digest)
+        await self._abort(context, manifest.task_digest, "BeginDelivery")
         self.manifests.append(manifest)
         return analyzer_pb2.BeginDeliveryResponse()
 
@@ -149,7 +149,7 @@ class DishonestRelay(relay_pb2_grpc.RelayServicer):
         await context.send_initial_metadata(REPORTS_WANTED)
         content = b"".join([message.sealed_reports async for message in request_iterator])
         self.parts.append((header.part, content))
-        await self._abort(context, header.task_digest)
+        await self._abort(context, header.task_digest, "DeliverPart")
         return analyzer_pb2.DeliverPartResponse()
 
     async def FinishDelivery(  # noqa: N802  # named as in the .proto file
@@ -157,7 +157,7 @@ class DishonestRelay(relay_pb2_grpc.RelayServicer):
     ) -> analyzer_pb2.FinishDeliveryResponse:
         """Commit to all layers, as an honest relay does."""
         digest = digest_from_wire(request.task_digest)
-        await self._abort(context, digest)
+        await self._abort(context, digest, "FinishDelivery")
         tree, _ = tree_over(leaves_of(*self._layers()), SALT)
         if self.forged_leaves:
             tree.n_leaves, tree.bits = self.forged_leaves, bits_for(self.forged_leaves)
@@ -165,9 +165,9 @@ class DishonestRelay(relay_pb2_grpc.RelayServicer):
         signed = BatchCommitment.sign(self.identity, digest, batch_id, tree, SALT)
         return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(signed))
 
-    async def _abort(self, context: Any, digest: bytes) -> None:
+    async def _abort(self, context: Any, digest: bytes, method: str) -> None:
         if self._task is None or digest != self._digest:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "a batch of an earlier relay")
-        if self.aborts:
-            self.aborts -= 1
+        if [method] == self.aborts[:1]:
+            self.aborts.pop(0)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "aborted")

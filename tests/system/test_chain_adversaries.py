@@ -288,20 +288,21 @@ async def test_a_first_shuffler_sends_the_same_reports_again(
 
     Noise that was sealed again would stand out.
     """
-    second.aborts = 2
+    second.aborts = ["BeginDelivery", "DeliverPart", "FinishDelivery", "DeliverPart"]
     signed = await _collect(chained, second)
     async with asyncio.timeout(_PATIENCE):
-        while not second.parts:
+        while len(second.parts) < 3:
             await asyncio.sleep(0.05)
     chained.shuffler.process.kill()
     await chained.shuffler.process.wait()
-    second.aborts = 2
+    second.aborts = ["FinishDelivery", "BeginDelivery"]
     await _pin(chained, second)
     reports = await _arrived(second)
     await second.release([*reports, *_made_up(signed)])
     _, rest = await _released(chained, signed)
 
-    assert 1 < len(second.parts)
+    assert len(second.parts) > 3
+    assert [] == second.aborts
     assert {number: 1 for number, _ in second.parts} == Counter(n for n, _ in set(second.parts))
     assert _count(*_VALUES, *[_KNOWN] * _NOISE) == rest.tolist()
 
