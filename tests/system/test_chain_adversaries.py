@@ -295,7 +295,7 @@ async def test_a_first_shuffler_sends_the_same_reports_again(
             await asyncio.sleep(0.05)
     chained.shuffler.process.kill()
     await chained.shuffler.process.wait()
-    second.aborts = ["FinishDelivery", "BeginDelivery"]
+    second.aborts = ["BeginDelivery", "DeliverPart", "FinishDelivery"]
     await _pin(chained, second)
     reports = await _arrived(second)
     await second.release([*reports, *_made_up(signed)])
