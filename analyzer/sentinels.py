@@ -142,9 +142,14 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
     sent, arrived = matches.sent_and_arrived()
     kept = task.shuffler.keep_probability
     if kept == 1 and arrived < sent:
+        who = "the shuffler acknowledged all of them, and must keep every report of this task"
+        if task.relay:
+            who = (
+                "the first shuffler acknowledged all of them, and both must keep every report of "
+                "this task: shuffledp sentinels check tells which did not"
+            )
         raise SuspectBatchError(
-            f"{matches.n_missing} of {matches.n_acknowledged} sentinels are missing; the "
-            "shuffler acknowledged all of them, and must keep every report of this task",
+            f"{matches.n_missing} of {matches.n_acknowledged} sentinels are missing; {who}",
             n_missing=matches.n_missing,
         )
     if kept < 1 and sent:
@@ -156,10 +161,10 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
                 f"{kept:.4g} of all reports delivers as few or as many with probability below "
                 f"{FALSE_ALARM / 2:g}"
             )
-    _check_order(matches.order())
+    _check_order(matches.order(), ": the second shuffler did not permute" * bool(task.relay))
 
 
-def _check_order(positions: list[int]) -> None:
+def _check_order(positions: list[int], who: str) -> None:
     """Check that the order of delivery is independent of the order of sending."""
     positions = positions[:_MAX_ORDERED]
     if len(positions) < _MIN_ORDERED:
@@ -169,7 +174,7 @@ def _check_order(positions: list[int]) -> None:
         raise SuspectBatchError(
             f"{len(positions)} sentinels arrived in an order with probability below "
             f"{FALSE_ALARM:g} after a uniform permutation: Kendall's tau with the order of sending "
-            f"is {tested.statistic:.2f}"
+            f"is {tested.statistic:.2f}{who}"
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.hpke import HpkePublicKey, envelope_context
+from common.crypto.hpke import HpkePublicKey, Sealer, envelope_context
 from common.errors import ValueRangeError
 from common.mechanisms.base import Mechanism, Reports, check_value, null_reports
 from common.mechanisms.discovery.prefix_hashing import code_of, elements_of
@@ -302,9 +302,18 @@ class PreparedSubmission:
 class Contributor:
     """Prepares submissions to one task."""
 
-    def __init__(self, task: Task, digest: TaskDigest, secret: bytes | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        digest: TaskDigest,
+        secret: bytes | None = None,
+        seal_report: Sealer | None = None,
+    ) -> None:
         """
         Set up a task's encoder, mechanism and seals. For `secret` see `encoder_for`.
+
+        `seal_report` replaces `report_sealer` for sentinels, whose owner must know what is inside
+        the layers; no device does.
 
         Raises:
             TaskError: This version does not know the task's mechanism.
@@ -315,7 +324,7 @@ class Contributor:
         self._mechanism = randomizer_of(task)
         self._encode = encoder_for(task, secret)
         shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
-        self._seal_report = report_sealer(task, digest)
+        self._seal_report = seal_report or report_sealer(task, digest)
         self._seal_envelope = shuffler_key.sealer(envelope_context(digest))
 
     def text_hash(self, value: Value) -> bytes:

@@ -124,13 +124,20 @@ class InclusionMonitor:
         self, leaf: bytes, commitment: BatchCommitment, signer: PublicIdentity
     ) -> bool | None:
         """Fetch a leaf's bucket; return whether it has the leaf, None without a valid proof."""
-        digest = commitment.task_digest
-        with _errors_as_no_proof(digest):
-            proof = await self.shuffler.inclusion(digest, commitment.prefix_of(leaf))
-            if proof.commitment != commitment:
-                raise ProofError("the shuffler returned two commitments to one batch")
-            return proof.includes(leaf, signer, digest, commitment.n_leaves)
+        with _errors_as_no_proof(commitment.task_digest):
+            return await is_included(self.shuffler, leaf, commitment, signer)
         return None
+
+
+async def is_included(
+    shuffler: Shuffler, leaf: bytes, commitment: BatchCommitment, signer: PublicIdentity
+) -> bool:
+    """Fetch a leaf's bucket; return whether it has the leaf. Raises ProofError if it is invalid."""
+    digest = commitment.task_digest
+    proof = await shuffler.inclusion(digest, commitment.prefix_of(leaf))
+    if proof.commitment != commitment:
+        raise ProofError("the shuffler returned two commitments to one batch")
+    return proof.includes(leaf, signer, digest, commitment.n_leaves)
 
 
 @contextmanager

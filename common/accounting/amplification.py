@@ -123,10 +123,10 @@ class DeltaCurve:
         two_answers = reduction.answers == 2 and reduction.collision == 0  # noqa: PLR2004
         grid: Vector = COARSE_GRID
 
-        def conditional() -> Callable[[float], Vector]:
+        def conditional(sizes: Vector) -> Callable[[float], Vector]:
             if two_answers:
-                return partial(two_answers_delta, reduction, self._bins.edges)
-            return ConditionalDelta(reduction, self._bins.edges, grid)
+                return partial(two_answers_delta, reduction, sizes)
+            return ConditionalDelta(reduction, sizes, grid)
 
         wider = [(epsilon, self._refine(conditional, epsilon, tolerance)) for epsilon in epsilons]
         if not two_answers:
@@ -134,16 +134,23 @@ class DeltaCurve:
                 grid = np.union1d(grid, grid_for(reduction, decisive, epsilon, tolerance))
         masses, weights, self._missed = self._blanket_size.masses(self._bins, self._random)
         self._masses: Vector = weights @ masses
-        self._conditional = conditional()
+        self._conditional = conditional(self._bins.edges)
 
     def _refine(
-        self, conditional: Callable[[], Callable[[float], Vector]], epsilon: float, tolerance: float
+        self,
+        conditional: Callable[[Vector], Callable[[float], Vector]],
+        epsilon: float,
+        tolerance: float,
     ) -> float:
         """Split bins, in a few passes, to cost little at ε; return the M that adds most to δ."""
+        known = dict[float, float]()
         for _ in range(_ROUNDS):
             before = len(self._bins.edges), len(self._random.edges)
             masses, weights, missed = self._blanket_size.masses(self._bins, self._random)
-            values = conditional()(epsilon)
+            new = np.array([edge for edge in self._bins.edges.tolist() if edge not in known])
+            if len(new):
+                known.update(zip(new.tolist(), conditional(new)(epsilon).tolist(), strict=True))
+            values = np.array([known[edge] for edge in self._bins.edges.tolist()])
             contributions = (weights @ masses) * values
             decisive = float(self._bins.edges[np.argmax(contributions)])
             allowed = tolerance / 2 * (missed + float(contributions.sum()))

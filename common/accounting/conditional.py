@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.accounting.anonymity_set import subdivided
 from common.accounting.binomial import RELATIVE_ERROR, interval_masses, stop_loss, tails
@@ -112,13 +113,27 @@ class _Rows:
     exclusive: bool
     """True if none of these messages supports both x and x'."""
 
-    def excess(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
-        """Return one-sided bounds for whole h, shape (rows, k); margin as in `stop_loss`."""
+    def excess(
+        self,
+        other_matches: Vector,
+        epsilon: float,
+        margin: float,
+        needed: NDArray[np.bool_] | None = None,
+    ) -> Vector:
+        """
+        Return one-sided bounds for whole h, shape (rows, k); margin as in `stop_loss`.
+
+        By default all are `needed`; the others are 0.
+        """
         growth = np.expm1(epsilon)
         threshold = other_matches * (1 + growth) + self.base * growth
         left = self.trials - other_matches if self.exclusive else self.trials
         trials = np.broadcast_to(left, threshold.shape)
-        return stop_loss(trials, self.own_chance, threshold, margin)
+        if needed is None:
+            return stop_loss(trials, self.own_chance, threshold, margin)
+        found: Vector = np.zeros_like(threshold)
+        found[needed] = stop_loss(trials[needed], self.own_chance, threshold[needed], margin)
+        return found
 
     def between_wholes(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
         """Interpolate the expectation linearly between whole h, so that it is convex for Jensen."""
@@ -189,7 +204,8 @@ class ConditionalDelta:
 
     def __call__(self, epsilon: float) -> Vector:
         """Return an upper bound on δ(ε | M) for each M, shape (m,). Cost: a pass over the cells."""
-        excess = self._rows.excess(self._cells.nodes, epsilon, RELATIVE_ERROR)
+        needed = self._weights > 0  # a third of the ends repeat others
+        excess = self._rows.excess(self._cells.nodes, epsilon, RELATIVE_ERROR, needed)
         return self._averaged((self._weights * excess).sum(axis=1))
 
     def lower(self, epsilon: float) -> Vector:

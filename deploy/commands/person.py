@@ -127,8 +127,8 @@ _MEANING = {
     "unproven": "No proof long after the deadline: the batch expired, or the shuffler hides it.",
 }
 _MEANING_WITH_TWO = _MEANING | {
-    "counted": "The second shuffler signed for all reports of your answer. That the analyzer got "
-    "them is only sampled, by test submissions.",
+    "counted": "Checked: your answer reached the second shuffler, which signed for all reports. "
+    "Only sampled, by test submissions: that the analyzer got them from there.",
     "missing": "The second shuffler signed for a batch without your answer: the first one lost it.",
 }
 
@@ -151,8 +151,17 @@ def receipt(
         "envelope_hash": answer.envelope_hash.hex(),
         "receipt": answer.receipt.hex(),
         "signer": answer.signer,
+        "hops": hops_of(answer),
     }
     print_answer(fields, partial(show_receipt, answer), json=json)
+
+
+def hops_of(answer: "user_agent_pb2.GetReceiptResponse") -> list[dict[str, str]]:
+    """Return who checks each hop of an answer; with two shufflers sentinels sample the second."""
+    checked = {"to": answer.signer, "checked_by": "this device", "inclusion": answer.inclusion}
+    return [checked, {"to": "analyzer", "checked_by": "sentinels"}][
+        : 1 + (answer.signer == "relay")
+    ]
 
 
 def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) -> None:

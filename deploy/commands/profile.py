@@ -48,7 +48,7 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "log": ("export", "check"),
     "task": ("create", "list", "show", "close"),
     "series": ("publish", "forecast", "show"),
-    "sentinels": ("plant",),
+    "sentinels": ("plant", "check"),
     "batch": ("release", "drop", "erase"),
     "issuer": ("new-key", "tokens"),
 }

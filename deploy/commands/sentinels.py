@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,6 +13,7 @@ from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.files import in_folder
 from deploy.terminal.help_examples import AT_ANALYZER
+from deploy.terminal.json_output import print_answer
 
 _EXAMPLE: Final = (
     "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler 127.0.0.1:7002 "
@@ -83,4 +86,48 @@ def plant_sentinels(
     sentinels = asyncio.run(plant())
     report(sentinels, digest, output, json=json)
     if any(sent.state is not SentinelState.ACKNOWLEDGED for sent in sentinels):
+        raise typer.Exit(1)
+
+
+_CHECK: Final = (
+    "shuffledp sentinels check --task DIGEST --input sentinels.jsonl --shuffler 127.0.0.1:7002 "
+    "--analyzer-identity analyzer.pub"
+)
+
+
+@options.command(app, _CHECK, name="check", short_help="Look test submissions up after delivery.")
+def check_sentinels(
+    task: str,
+    shuffler: options.ShufflerAddress,
+    file: Annotated[Path, typer.Option("--input", exists=True, dir_okay=False)],
+    analyzer_identity: Path,
+    relay_identity: Path | None = None,
+    authority: options.Authority = None,
+    json: options.AsJson = False,
+) -> None:
+    """
+    Show which sentinels left the first shuffler, once the batch is delivered, and who lost others.
+
+    Options:
+        task: The task's digest, 64 hexadecimal digits.
+        file: File from `shuffledp sentinels plant`.
+        analyzer_identity: The analyzer's identity.pub.
+        relay_identity: The identity.pub of the second shuffler, if the task has two.
+    """
+    from deploy.clients.shuffler import shuffler_at
+    from deploy.sentinels.lookup import look_up, show
+    from deploy.sentinels.sentinel_file import SentinelFile
+
+    digest = options.task_digest(task)
+    signer = options.read_identity(analyzer_identity)
+    second = options.read_identity(relay_identity) if relay_identity else None
+    with SentinelFile.opened(file, digest) as opened:
+        sentinels = opened.sentinels
+    found = options.ask(
+        lambda: shuffler_at(shuffler, authority),
+        lambda first: look_up(first, digest, sentinels, signer, second),
+    )
+    fields = {"task_digest": digest.hex(), **asdict(found)}
+    print_answer(fields, partial(show, found), json=json)
+    if found.missing:
         raise typer.Exit(1)

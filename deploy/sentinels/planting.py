@@ -11,6 +11,8 @@ import numpy as np
 
 from common.crypto.signing import PublicIdentity, is_valid_receipt
 from common.errors import BatchStateError, PeerError, PeerRefusalError, SettingsError
+from common.messages.inclusion_proof import leaf
+from common.task.sealing import layer_sealer, report_sealer
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
@@ -21,6 +23,28 @@ from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
 from user_agent.clients import Shuffler
 from user_agent.contribution import Contributor
+
+
+class _NotingSealer:
+    """Seals sentinels as a device does, and notes the leaves that the analyzer will receive."""
+
+    def __init__(self, task: Task, digest: TaskDigest) -> None:
+        self._task, self._add_layers = task, layer_sealer(task, digest)
+        self._seal = report_sealer(task, digest, len(task.shufflers))
+        self._contributor = Contributor(task, digest, seal_report=self._seal_report)
+        self._leaves = b""
+
+    def prepare(self, rng: np.random.Generator) -> PlantedSentinel:
+        """Prepare a sentinel of a random value."""
+        self._leaves = b""
+        prepared = self._contributor.prepare(sample_value(self._task, rng), rng)
+        sent = b"".join(prepared.leaves)
+        return PlantedSentinel(prepared.envelope, self._leaves, sent * (sent != self._leaves))
+
+    def _seal_report(self, report: bytes) -> bytes:
+        sealed = self._seal(report)
+        self._leaves += leaf(sealed)
+        return self._add_layers(sealed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,11 +90,8 @@ class SentinelRun:
                 f"{room}"
             )
         with SentinelFile.opened(self.file, self.digest, count) as file:
-            contributor = Contributor(task, self.digest)
-            file.plan(
-                contributor.prepare(sample_value(task, self.rng), self.rng)
-                for _ in range(count - len(file.sentinels))
-            )
+            sealer = _NotingSealer(task, self.digest)
+            file.plan(sealer.prepare(self.rng) for _ in range(count - len(file.sentinels)))
             sent = {SentinelState.STORED, SentinelState.ACKNOWLEDGED}
             left = [n for n, known in enumerate(file.sentinels) if known.state not in sent]
             await self._register(file.sentinels, acknowledged=False)

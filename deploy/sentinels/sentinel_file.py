@@ -20,11 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from common.crypto.signing import SIGNATURE_BYTES, envelope_hash
 from common.errors import SettingsError
-from common.messages.inclusion_proof import HASH_BYTES
+from common.messages.inclusion_proof import HASH_BYTES, split
 from common.runtime.state_directory import flush_directory
 from common.task_digest import TaskDigest
 from deploy.terminal.files import writing
-from user_agent.contribution import PreparedSubmission
 
 _OWNER_ONLY: Final = 0o600
 _NOT_A_SENTINEL_FILE: Final = "exists and is not a sentinel file"
@@ -50,7 +49,9 @@ class PlantedSentinel:
 
     envelope: bytes
     leaves: bytes
-    """Leaf hashes of its reports, concatenated."""
+    """Leaf hashes of its reports as the analyzer receives them, concatenated."""
+    layers: bytes = b""
+    """Those of its reports as sent, under a layer each; empty with one shuffler."""
     state: SentinelState = SentinelState.PLANNED
     receipt: bytes = b""
     reason: str = ""
@@ -71,17 +72,18 @@ class _Header(_Line):
     sentinels: int
 
 
+_Leaf = Annotated[bytes, Field(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+
+
 class _Planned(_Line):
     sentinel: int
     envelope_hash: bytes
-    leaves: Annotated[
-        list[Annotated[bytes, Field(min_length=HASH_BYTES, max_length=HASH_BYTES)]],
-        Field(min_length=1),
-    ]
+    leaves: Annotated[list[_Leaf], Field(min_length=1)]
+    layers: list[_Leaf] = []
     envelope: bytes
 
     def sentinel_to_send(self) -> PlantedSentinel:
-        return PlantedSentinel(self.envelope, b"".join(self.leaves))
+        return PlantedSentinel(self.envelope, b"".join(self.leaves), b"".join(self.layers))
 
 
 class _Change(_Line):
@@ -104,22 +106,27 @@ class SentinelFile:
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path, digest: TaskDigest, count: int) -> Generator[Self]:
-        """Open or create a file, and lock it; raise SettingsError if it does not fit."""
+    def opened(cls, path: Path, digest: TaskDigest, count: int | None = None) -> Generator[Self]:
+        """
+        Open a file and lock it; create one of `count` sentinels, unless that is None.
+
+        Raises SettingsError if it does not fit, or cannot be opened.
+        """
         with ExitStack() as stack:
             with writing(path):
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWNER_ONLY)
+                create = 0 if count is None else os.O_CREAT
+                descriptor = os.open(path, os.O_RDWR | create | os.O_APPEND, _OWNER_ONLY)
                 file = stack.enter_context(os.fdopen(descriptor, "r+b", buffering=0))
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise SettingsError(f"{path} is in use by another process") from None
                 raw = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-                log, header = cls(file, path), _Header(task_digest=digest, sentinels=count)
+                log, header = cls(file, path), _Header(task_digest=digest, sentinels=count or 0)
                 lines = raw.split(b"\n")[:-1]
                 if lines:
                     log._read(lines, header)
-                elif not header.encoded().startswith(raw):
+                elif count is None or not header.encoded().startswith(raw):
                     raise SettingsError(f"{path} {_NOT_A_SENTINEL_FILE}")
                 file.truncate(raw.rfind(b"\n") + 1)
                 os.fchmod(descriptor, _OWNER_ONLY)
@@ -128,16 +135,17 @@ class SentinelFile:
                     flush_directory(path.absolute().parent)
             yield log
 
-    def plan(self, answers: Iterable[PreparedSubmission]) -> None:
+    def plan(self, sentinels: Iterable[PlantedSentinel]) -> None:
         """Add prepared sentinels, and flush them to disk."""
         lines = [
             _Planned(
                 sentinel=number,
-                envelope_hash=envelope_hash(answer.envelope),
-                leaves=list(answer.leaves),
-                envelope=answer.envelope,
+                envelope_hash=envelope_hash(planned.envelope),
+                leaves=split(planned.leaves),
+                layers=split(planned.layers),
+                envelope=planned.envelope,
             )
-            for number, answer in enumerate(answers, start=len(self.sentinels))
+            for number, planned in enumerate(sentinels, start=len(self.sentinels))
         ]
         self._append(lines)
         self.sentinels += [line.sentinel_to_send() for line in lines]
@@ -160,7 +168,7 @@ class SentinelFile:
             raise SettingsError(f"{path} {_NOT_A_SENTINEL_FILE}") from error
         if header.task_digest != expected.task_digest:
             raise SettingsError(f"{path} holds sentinels of another task")
-        if header.sentinels != expected.sentinels:
+        if header.sentinels != (expected.sentinels or header.sentinels):
             raise SettingsError(
                 f"{path} has {header.sentinels} sentinels, not {expected.sentinels}: use "
                 f"{header.sentinels} to continue with them, or choose another file"
@@ -170,7 +178,7 @@ class SentinelFile:
                 entry = _LINES.validate_json(line)
                 if isinstance(entry, _Change):
                     self._apply(entry)
-                elif entry.sentinel == len(self.sentinels) < expected.sentinels:
+                elif entry.sentinel == len(self.sentinels) < header.sentinels:
                     self.sentinels.append(entry.sentinel_to_send())
                 else:
                     raise ValueError("a sentinel out of order")  # noqa: TRY301  # reported like invalid JSON

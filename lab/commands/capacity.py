@@ -1,6 +1,7 @@
 """`shuffledp capacity`: predict the machines that a number of reports per day needs."""
 
 from functools import partial
+from typing import Annotated
 
 import typer
 
@@ -24,6 +25,7 @@ def capacity(
     bulk_share: float = 0.0,
     peak: float = 3.0,
     opening_microseconds: float | None = None,
+    shufflers: Annotated[int, typer.Option(min=1, max=2)] = 1,
     json: options.AsJson = False,
 ) -> None:
     """
@@ -41,6 +43,7 @@ def capacity(
         peak: Peak rate of submissions, as a multiple of the average.
         opening_microseconds: Time in which a core opens a sealed report.  [measured here, for a
             second]
+        shufflers: Number of shufflers of the task; the second one has the role relay.
     """
     from lab.planning import capacity_view
     from lab.planning.capacity import Workload, predict
@@ -54,6 +57,7 @@ def capacity(
         reports_per_user=reports_per_user,
         bulk_share=bulk_share,
         peak=peak,
+        shufflers=shufflers,
     )
     demands = predict(workload)
     fields = capacity_view.to_json(demands, workload)

@@ -4,7 +4,8 @@ Predict the needs of each party for a number of reports per day, from measured c
 Submissions arrive all day, each with a token that its device has fetched; issuer, front-ends and
 store are sized for the peak. A day's reports are one batch, processed after it closes: the
 shuffler's workers, then the delivery, which one process of each party does, then the analyzer's
-workers.
+workers. A second shuffler stands between: every report has a layer for it, which its workers open
+as the analyzer's open reports, before they permute.
 """
 
 import math
@@ -52,6 +53,8 @@ class Workload:
     """Share of submissions that relays send in bulk; the rest open a connection each."""
     peak: float = 3.0
     """Peak rate of submissions, as a multiple of the average."""
+    shufflers: int = 1
+    """Number of shufflers of the task, 1 or 2."""
 
     def __post_init__(self) -> None:
         """Raise PlanError if a number is out of range."""
@@ -62,6 +65,7 @@ class Workload:
             ("reports per user", self.reports_per_user, 1, self.reports_per_day),
             ("the share in bulk", self.bulk_share, 0, 1),
             ("the peak factor", self.peak, 1, 1e6),
+            ("the number of shufflers", self.shufflers, 1, 2),
         ):
             if not least <= value <= most:
                 raise PlanError(
@@ -72,6 +76,11 @@ class Workload:
     def submissions(self) -> float:
         """Submissions per day."""
         return self.reports_per_day / self.reports_per_user
+
+    @property
+    def layer_bytes(self) -> float:
+        """Bytes of a report's layers, as its device sends it."""
+        return (self.shufflers - 1) * cost("layer bytes")
 
     def seconds(self, openings: float) -> float:
         """Return the processor seconds of a number of openings."""
@@ -106,10 +115,11 @@ def predict(workload: Workload) -> Sequence[Demand]:
 
 def _submission_demands(workload: Workload) -> Iterator[Demand]:
     """Yield the needs of front-ends, store and issuer."""
-    row = cost("row bytes") + workload.reports_per_user * cost("report bytes")
+    layers = workload.reports_per_user * workload.layer_bytes
+    row = cost("row bytes") + workload.reports_per_user * cost("report bytes") + layers
     openings = workload.per_submission("device", "bulk")
     openings += workload.bulk_share * cost("bulk opening")
-    sent = workload.per_submission("device bytes", "bulk bytes")
+    sent = workload.per_submission("device bytes", "bulk bytes") + layers
     # One batch collects while the last one is processed.
     held = workload.submissions * (1 + workload.deadline_hours / 24)
     rows = workload.per_submission("device row", "bulk row")
@@ -137,32 +147,51 @@ def _submission_demands(workload: Workload) -> Iterator[Demand]:
 
 def _batch_demands(workload: Workload) -> Iterator[Demand]:
     """Yield the needs of coordinators and workers, with the fewest workers in total."""
-    reports, proofs = workload.reports_per_day, workload.reports_per_day * cost("proof bytes")
-    size = reports * cost("report bytes")
+    reports = workload.reports_per_day
     send, receive, shuffle, count = (
         workload.seconds(reports * sum(map(cost, stages)))
         for stages in (["send"], ["receive"], ["shuffle", "prove"], ["count"])
     )
-    delivery = max(send, receive)
-    fixed = delivery + workload.seconds(cost("batch"))
+    # Of the deliveries, one after the other; the coordinators' time is that of the bytes.
+    size, layered = (
+        reports * (cost("report bytes") + layers) for layers in (0.0, workload.layer_bytes)
+    )
+    sizes = [layered, size][2 - workload.shufflers :]
+    lasting = [each / size * max(send, receive) for each in sizes]
+    longer = sizes[0] / size
+    fixed = sum(lasting) + (workload.shufflers + 1) / 2 * workload.seconds(cost("batch"))
     left = workload.deadline_hours * HOUR - fixed
     if left <= 0:
         raise PlanError(
             f"the deadline is {workload.deadline_hours:g} hours; the delivery of a batch alone "
             f"takes {fixed / HOUR:.2g}"
         )
-    memory = cost("process memory") + _PARTS_HELD * size / part_count(math.ceil(size))
-    parties = (
-        ("shuffler", send, shuffle, proofs),
-        ("analyzer", receive, count, 0.0),
-    )
-    for party, busy, work, kept in parties:
-        # These minimize the sum of workers, given the sum of both stages' durations.
-        workers = math.ceil(math.sqrt(work) * (math.sqrt(shuffle) + math.sqrt(count)) / left)
-        blocks = reports * cost(f"{party} blocks")
+    first = reports * (cost("shuffler blocks") + 2 * workload.layer_bytes)
+    proofs = reports * cost("proof bytes")
+    parties = [
+        ("shuffler", [0], longer * send, shuffle, first, proofs),
+        (
+            "relay",
+            [0, 1],
+            longer * receive + send,
+            count + shuffle,
+            reports * cost("relay blocks"),
+            0.0,
+        ),
+        ("analyzer", [-1], receive, count, reports * cost("analyzer blocks"), 0.0),
+    ]
+    if workload.shufflers == 1:
+        del parties[1]
+    roots = sum(math.sqrt(work) for _, _, _, work, _, _ in parties)
+    for party, taken, busy, work, blocks, kept in parties:
+        # These minimize the sum of workers, given the sum of all stages' durations.
+        workers = math.ceil(math.sqrt(work) * roots / left)
         moved = 2 * blocks * workers / work  # written once, read once
+        duration, delivered = (sum(each[hop] for hop in taken) for each in (lasting, sizes))
+        part = sizes[taken[0]]
+        memory = cost("process memory") + _PARTS_HELD * part / part_count(math.ceil(part))
         for role, processes, cores, seconds, disk, network in (
-            ("coordinator", 1, busy / delivery, busy, 0.0, size / delivery),
+            ("coordinator", 1, busy / duration, busy, 0.0, delivered / duration),
             ("workers", workers, workers, work, 0.0, moved),
             ("blocks", 0, 0.0, 0.0, blocks + kept, 0.0),
         ):

@@ -25,6 +25,7 @@ from tests.support.clients import (
     submit,
     submit_bulk,
 )
+from tests.support.command_line import run_command
 from tests.support.services import Services
 from tests.support.tasks import draft
 
@@ -126,6 +127,19 @@ async def test_sentinels_are_delivered_and_not_counted_as_users(
         result.n_sentinels_missing,
         result.n_sentinels_repeated,
     )
+    status, looked_up, complaint = await run_command(
+        *("sentinels", "check", "--task", signed.digest().hex(), "--input", str(kept), "--json"),
+        *("--shuffler", services.shuffler.address),
+        *("--authority", str(directory / "tls" / "authority.pem")),
+        *("--analyzer-identity", str(directory / "analyzer" / "identity.pub")),
+    )
+    assert 0 == status, complaint
+    assert {
+        "task_digest": signed.digest().hex(),
+        "signer": "analyzer",
+        "checked": 20,
+        "missing": [],
+    } == json.loads(looked_up)
     lines = [json.loads(line) for line in kept.read_text(encoding="ascii").splitlines()]
     assert ["stored", "acknowledged"] * 20 == [one["state"] for one in lines if "state" in one]
     assert 0o600 == kept.stat().st_mode & 0o777

@@ -15,7 +15,7 @@ from tests.support.source_tree import FOLDERS
 
 _ROOT: Final = Path(__file__).parents[2]
 _TABLE: Final = Path(__file__).with_name("faults.toml")
-_MOST_ROWS: Final = 71
+_MOST_ROWS: Final = 72
 """Each row shows what no other does: a new one replaces another, or raises this with its reason."""
 _SECONDS: Final = 300.0
 _FAULTS: Final[list[dict[str, str]]] = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["fault"]

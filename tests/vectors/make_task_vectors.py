@@ -7,10 +7,12 @@ different versions no longer read the same tasks: do not.
 
 import dataclasses
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from common.crypto.signing import digest_of
+from common.task.shuffler_spec import KEEP_SUM
 from common.task.task import Task
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task, lasting_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -31,14 +33,71 @@ def accepted_tasks() -> dict[str, Task]:
     tasks |= {name: kind_task(name) for name in OF_OTHER_KINDS}
     tasks["lasting"] = lasting_task()
     tasks["shown"] = dataclasses.replace(tasks["puredump"], **_SHOWN)
-    return {
+    tasks = {
         name: dataclasses.replace(task, central_epsilon=0.25) if task.amplified else task
         for name, task in tasks.items()
+    }
+    return tasks | {f"two-{name}": _with_two(tasks[name]) for name in ("sageo", "sbin")}
+
+
+def _with_two(task: Task) -> Task:
+    """Add a second shuffler, with the same noise."""
+    [first] = (
+        dataclasses.replace(each, name="first.example", keep_weight=KEEP_SUM)
+        for each in task.shufflers
+    )
+    second = dataclasses.replace(first, name="second.example", key=bytes(range(32)))
+    return dataclasses.replace(task, shufflers=(first, second), coalition_epsilon=0.5)
+
+
+def _refused_chains(chained: Task, others: Iterable[Task]) -> dict[str, str]:
+    """Return bytes of tasks with two shufflers that every reader must refuse, by the reason."""
+    text = chained.to_bytes().decode()
+    fields = json.loads(text)
+    first, second = fields["shufflers"]
+
+    def written(task: dict[str, Any] = fields, **changes: Any) -> str:
+        return json.dumps(task | changes, sort_keys=True, separators=(",", ":"))
+
+    assert text == written()
+    noise = {
+        "relay without noise": [{"distribution": "none"}],
+        "two distributions of noise": 2 * second["noise"],
+    }
+    noise["relay with noise of another kind"] = [{"distribution": "binomial", "trials": 8}]
+    shufflers = {
+        "three shufflers": [first, second, second | {"name": "third.example", "key": "11" * 32}],
+        "two shufflers of one name": [first, second | {"name": first["name"]}],
+        "a relay without a name": [first, {key: second[key] for key in ("key", "noise")}],
+        "two shufflers with one key": [first, second | {"key": first["key"]}],
+        "a relay whose key is short": [first, second | {"key": "00"}],
+        "a relay with a short proof": [first, second | {"proof": "00"}],
+        "a relay whose key was signed until 1970": [first, second | {"proof": "00" * 72}],
+        "a relay that drops reports": [first, second | {"keep_weight": "5"}],
+        "a first shuffler that drops reports": [first | {"keep_weight": "5"}, second],
+        **{name: [first, second | {"noise": each}] for name, each in noise.items()},
+    }
+    return {
+        **{name: written(shufflers=each) for name, each in shufflers.items()},
+        "a coalition's claim below the central one": written(coalition_epsilon=0.125),
+        "an infinite claim of the coalition": written(coalition_epsilon="inf"),
+        "a coalition's claim of zero": written(coalition_epsilon=0.0),
+        **{
+            f"two shufflers of {other['protocol']}": written(
+                other,
+                shufflers=[
+                    {**each, "name": name, "key": key * 32}
+                    for [each] in [other["shufflers"]]
+                    for name, key in (("a", "00"), ("b", "11"))
+                ],
+                coalition_epsilon=max(other["central_epsilon"], 0.5),
+            )
+            for other in (json.loads(each.to_bytes()) for each in others)
+        },
     }
 
 
 def _refused(task: Task) -> dict[str, str]:
-    """Return bytes that every reader must refuse, by the reason."""
     text = task.to_bytes().decode()
     fields = json.loads(text)
 
@@ -75,6 +134,12 @@ def _refused(task: Task) -> dict[str, str]:
     }
 
 
+def refused_tasks(tasks: Mapping[str, Task]) -> dict[str, str]:
+    """Return bytes that every reader must refuse, by the reason."""
+    others = [tasks[name] for name in ("hybrid", "puredump", "mixdump", "sh")]
+    return _refused(tasks["mixdump"]) | _refused_chains(tasks["two-sageo"], others)
+
+
 def main() -> None:
     """Write the vectors."""
     tasks = accepted_tasks()
@@ -83,7 +148,7 @@ def main() -> None:
             name: {"bytes": (raw := task.to_bytes()).decode(), "digest": digest_of(raw).hex()}
             for name, task in tasks.items()
         },
-        "refused": _refused(tasks["mixdump"]),
+        "refused": refused_tasks(tasks),
     }
     FILE.write_text(json.dumps(vectors, indent=1) + "\n", encoding="utf-8")
 

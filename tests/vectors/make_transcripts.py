@@ -24,6 +24,7 @@ from google.protobuf.json_format import MessageToDict
 
 from analyzer.task_builder import complete
 from common.accounting.claims import delta_at_claim
+from common.accounting.guarantees import PrivacyParameters
 from common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context, report_context
 from common.crypto.hpke import split_every as split
 from common.crypto.privacy_tokens import PendingToken
@@ -60,7 +61,7 @@ from tests.support.vectors import vectors
 from tests.vectors.changed_notes import changed_notes
 from tests.vectors.changed_tasks import changed_tasks, near_promises
 from tests.vectors.odd_signatures import odd_signatures
-from tests.vectors.transcript_cases import ALL, CASES, CHAINS, FIVE, HIDDEN, OTHERS, Case
+from tests.vectors.transcript_cases import ALL, CASES, CHAINS, CLAIMS, FIVE, HIDDEN, OTHERS, Case
 from tests.vectors.transcript_log import (
     ANALYZER,
     DAY,
@@ -490,13 +491,18 @@ def claims() -> list[dict[str, Any]]:
             dataclasses.replace(many, **few, central_epsilon=float(each), budget_epsilon=1000.0)
             for each in claimed
         )
+    tasks += (dataclasses.replace(_completed(case), **claim) for case, claim in CLAIMS)
     found = []
     for task in tasks:
         try:
             delta = delta_at_claim(task)
         except AccountingError:
             delta = None
-        found.append({"task": task.to_bytes().decode(), "delta_at_claim": delta})
+        row = {"task": task.to_bytes().decode(), "delta_at_claim": delta}
+        if task.relay is not None:
+            alone = PrivacyParameters.of(task).either_alone
+            row["delta_of_coalition"] = alone.delta(task.coalition_epsilon)
+        found.append(row)
     return found
 
 

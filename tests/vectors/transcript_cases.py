@@ -1,7 +1,7 @@
 """The tasks of the transcripts, and the values that answer them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
@@ -271,4 +271,12 @@ CHAINS: Final[Mapping[str, Case]] = {
     ),
 }
 """With two shufflers: the same fields, and those of the layers."""
+CLAIMS: Final[Sequence[tuple[Case, dict[str, Any]]]] = (
+    *((case, {}) for case in CHAINS.values()),
+    (CHAINS["chain-sageo"], {"central_epsilon": 1.25}),
+    *((CHAINS["chain-sageo"], {"coalition_epsilon": each}) for each in (1.75, 2.0625, 3.0, 40.0)),
+    (CHAINS["chain-sbin"], {"central_epsilon": 0.40625}),
+    *((CHAINS["chain-sbin"], {"coalition_epsilon": each}) for each in (0.625, 1.0)),
+)
+"""Tasks with two shufflers, and claims in the place of those that they keep."""
 ALL: Final = {**CASES, **OTHERS}

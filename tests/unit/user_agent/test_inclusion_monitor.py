@@ -16,6 +16,7 @@ from common.messages.batch import BatchId
 from common.messages.inclusion_proof import (
     BatchCommitment,
     InclusionProof,
+    bits_for,
     leaf,
     prefix_of,
     salted,
@@ -260,6 +261,30 @@ async def test_with_two_shufflers_the_second_signs_for_the_layers(chained: Devic
     assert {None} == set(chained.shuffler.asked)
 
     assert InclusionState.COUNTED is await chained.check()
+
+
+@pytest.mark.parametrize("shufflers", [1, 2])
+async def test_no_prefix_is_sent_for_a_larger_tree_than_the_task_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shufflers: int
+) -> None:
+    """Its prefixes could name one report; a single leaf more is too many."""
+    device = Device(tmp_path, published(**chain() if shufflers == 2 else {}))
+    await device.agent.contribute(device.digest, 3, "")
+    most, signer = device.case.task.most_leaves, RELAY if shufflers == 2 else device.case.identity
+    for more in (1, 0):
+        tree = GrownTree(some_leaves(9)).tree
+        tree.n_leaves, tree.bits = most + more, bits_for(most + more)
+        signed = BatchCommitment.sign(signer, device.digest, BatchId(bytes(16)), tree, SALT)
+        asked = list[int | None]()
+
+        async def inclusion(_: TaskDigest, prefix: int | None) -> InclusionProof:
+            asked.append(prefix)  # noqa: B023  # of this round
+            return InclusionProof(commitment=signed, bucket=b"", path=())  # noqa: B023
+
+        monkeypatch.setattr(device.shuffler, "inclusion", inclusion)
+        await device.check()
+        assert bool(more) == ({None} == set(asked))
+    device.store.close()
 
 
 async def test_with_two_shufflers_a_lost_layer_is_missing(chained: Device) -> None:

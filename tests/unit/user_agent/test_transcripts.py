@@ -1,13 +1,15 @@
 """The device is held to the transcripts, as devices in other languages are."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from common.accounting.claims import check_central_claim, delta_at_claim
+from common.accounting.claims import check_central_claim, check_coalition_claim, delta_at_claim
+from common.accounting.guarantees import PrivacyParameters
 from common.crypto.hpke import (
     HpkePrivateKey,
     envelope_context,
@@ -203,6 +205,12 @@ def test_the_claims_hold_or_are_refused(step: int) -> None:
         else:
             with pytest.raises(PolicyError):
                 check_central_claim(task)
+        if task.relay is not None:
+            alone = PrivacyParameters.of(task).either_alone.delta(task.coalition_epsilon)
+            kept = nullcontext() if alone <= task.delta else pytest.raises(PolicyError)
+            assert claim["delta_of_coalition"] == pytest.approx(alone, rel=1e-9)
+            with kept:
+                check_coalition_claim(task)
 
 
 @pytest.mark.parametrize("row", vectors("transcript_budgets"), ids=lambda row: row["local"])

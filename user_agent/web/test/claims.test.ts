@@ -8,7 +8,8 @@ import { centralTotal, checkTotals, coalitionTotal, localTotal, type Policy } fr
 import { parseTask } from "../src/task/task";
 import { vectors } from "./vectors";
 
-for (const { task: text, delta_at_claim: expected } of vectors("transcript_claims")) {
+for (const row of vectors("transcript_claims")) {
+  const { task: text, delta_at_claim: expected, delta_of_coalition: coalition } = row;
   const task = parseTask(utf8(text));
   const isTrue = expected !== null && expected <= task.delta;
   const named = `${task.protocol} of ${task.centralEpsilon} for ${task.nMin} users`;
@@ -20,6 +21,13 @@ for (const { task: text, delta_at_claim: expected } of vectors("transcript_claim
     // Both are upper bounds; accounting.test.ts compares with exact values.
     const bound = expected ?? 1;
     assert.ok(found >= bound * 0.99 && found <= bound * 1.002, `${found} is not ${bound}`);
+  });
+  if (coalition === undefined) continue;
+  const holds = coalition <= task.delta;
+  test(`the coalition's ${task.coalitionEpsilon} of ${named} is ${holds ? "confirmed" : "refused"}`, () => {
+    const alone = deltaOfCoalition(task);
+    assert.equal(alone <= task.delta, holds, `${alone} at ${task.delta}`);
+    assert.ok(alone >= coalition * 0.99 && alone <= coalition * 1.002, `${alone} is not ${coalition}`); // biome-ignore format: one bound
   });
 }
 

@@ -10,6 +10,10 @@ import {
   toBase64,
   utf8,
 } from "../src/bytes";
+import { SHUFFLER, sealContext } from "../src/crypto/hpke";
+import { type BatchCommitment, leafOf, prefixOf } from "../src/inclusion/proof";
+import { parseTask } from "../src/task/task";
+import { open } from "./hpke_core";
 import { FORESEEN, type Parties, signedBy, withParties } from "./parties";
 import { hex } from "./vectors";
 
@@ -25,8 +29,8 @@ async function answered(parties: Parties, leaves: Bytes) {
   return { device, inclusion };
 }
 
-/** Sign the transcript's commitment with changed fields, as its analyzer. */
-function committed(parties: Parties, changes: object) {
+/** Sign the transcript's commitment with changed fields, as its analyzer, or as the relay: 8. */
+function committed(parties: Parties, changes: object, signer = 1) {
   const commitment = { ...parties.shown.inclusion.commitment, ...changes };
   const { taskDigest, batchId, nLeaves, bits = 0, salt, root } = commitment;
   const message = concat(
@@ -38,7 +42,7 @@ function committed(parties: Parties, changes: object) {
     bytes(salt),
     bytes(root),
   );
-  return { ...commitment, signature: signedBy(1, message) };
+  return { ...commitment, signature: signedBy(signer, message) };
 }
 
 const asked = (parties: Parties): Bytes[] =>
@@ -81,20 +85,61 @@ test("no prefix is sent for a commitment that does not verify", () =>
     assert.equal(await inclusion(), "unchecked");
   }));
 
-test("no prefix is sent for a tree so large that it would name the leaf", () =>
-  withParties("grr", async (parties) => {
-    const { inclusion: whole, answers } = parties.shown;
-    const { device } = await answered(parties, hex(answers[0].leaves[0]));
-    for (const [leaves, bits, calls] of [
-      [2 ** 40, 32, 0],
-      [20_001_000, 16, 1],
-    ]) {
-      const commitment = committed(parties, { nLeaves: leaves, bits });
-      parties.reply("GetInclusion", ({ prefix }) => [200, prefix ? {} : { ...whole, commitment }]);
+for (const [name, most, signer] of [
+  ["grr", 20_001_000, 1],
+  ["chain-sageo", 20_001_450, 8],
+] as const) {
+  test(`no prefix is sent for a tree so large that it would name the leaf: ${name}`, () =>
+    withParties(name, async (parties) => {
+      const { inclusion: whole } = parties.shown;
+      const device = await parties.device();
+      await device.contribute(parties.digest, 1);
+      for (const [leaves, bits, calls] of [
+        [2 ** 40, 32, 0],
+        [most + 1, 16, 0],
+        [most, 16, 1],
+      ] as const) {
+        const commitment = committed(parties, { nLeaves: leaves, bits }, signer);
+        parties.reply("GetInclusion", ({ prefix }) => [
+          200,
+          prefix ? {} : { ...whole, commitment },
+        ]);
+        await device.monitor.checkDue(true);
+        assert.equal(asked(parties).length, calls);
+      }
+    }));
+}
+
+test("with two shufflers, what follows a submission depends on its envelope alone", async () => {
+  for (const item of [0, 2]) {
+    await withParties("chain-sageo", async (parties) => {
+      const { inclusion: whole, private_keys: keys, task } = parties.shown;
+      const device = await parties.device();
+      const commitment = committed(parties, { nLeaves: 8192, bits: 5 }, 8);
+      parties.reply("GetInclusion", ({ prefix }) =>
+        prefix ? NOT_YET : [200, { ...whole, commitment }],
+      );
+      await device.contribute(parties.digest, item);
       await device.monitor.checkDue(true);
-      assert.equal(asked(parties).length, calls);
-    }
-  }));
+      const { requests } = parties.shuffler;
+      const at = requests.findIndex(({ method }) => method.endsWith("/Submit"));
+      const { envelope, taskDigest } = JSON.parse(requests[at]?.body ?? "");
+      const info = sealContext(SHUFFLER, parties.digest);
+      const plain = await open(
+        parseTask(utf8(task)).suite,
+        hex(keys.shuffler),
+        info,
+        bytes(envelope),
+      );
+      const known = { bits: 5, salt: bytes(commitment.salt) } as BatchCommitment;
+      const bucket = fromInteger(await prefixOf(known, await leafOf(plain.slice(16))), 4);
+      assert.deepEqual(
+        requests.slice(at + 1).map(({ method, body }) => [method.split("/")[2], JSON.parse(body)]),
+        [["GetInclusion", { taskDigest }], ["GetInclusion", { taskDigest, prefix: toBase64(bucket) }]], // biome-ignore format: two calls
+      );
+    });
+  }
+});
 
 test("a second commitment to one batch proves nothing, even if it is signed", () =>
   withParties("grr", async (parties) => {

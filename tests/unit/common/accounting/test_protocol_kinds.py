@@ -31,7 +31,7 @@ from common.task.uniform_dummies import (
     BinomialDummies,
     averaging,
 )
-from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task, unclaimed_task
 from tests.support.reductions import of_hashing, parameters
 
 _LOCAL: Final = {"ldp-grr", "ldp-olh"}
@@ -141,12 +141,12 @@ _BINOMIAL: Final = BinomialDummies(per_user=1, trials=3, extra_weight=2**31)
     ("dummies", "words"),
     [
         (
-            _task("od-hp").dummies,
+            unclaimed_task("od-hp").dummies,
             "plus a negative binomial number (r = 4, continuing with prob",
         ),
         (_BINOMIAL, "plus a binomial number (3 trials, probability 0.5 (2147483648"),
-        (_task("aue").dummies, "a dummy of each item with probability 0.0625 (268435456"),
-        (_task("aue").dummies, "redrawn above 8 in all"),
+        (unclaimed_task("aue").dummies, "a dummy of each item with probability 0.0625 (268435456"),
+        (unclaimed_task("aue").dummies, "redrawn above 8 in all"),
         (averaging(2.0), " and add uniform dummies, 2 each"),
         (
             averaging(0.5),
@@ -206,7 +206,7 @@ def test_published_claims_state_a_figure_rounded_up_or_a_reason(protocol: str) -
 
 def test_parameters_without_a_formula_are_refused() -> None:
     """Dummies of each item by users and shuffler, and under hashing."""
-    each_item, coins = _task("aue").dummies, _task("sbin").shuffler
+    each_item, coins = unclaimed_task("aue").dummies, unclaimed_task("sbin").shuffler
     rows = (each_item, coins), (NO_DUMMIES, coins), (each_item, ShufflerSpec())
     for dummies, shuffler in rows:
         with pytest.raises(AccountingError, match="dummies"):

@@ -25,7 +25,7 @@ from deploy.datasets.sources import dataset
 from lab.planning.requirements import Requirements
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task
 from tests.support.mechanisms import EXAMPLES, example
-from tests.support.protocol_tasks import protocol_task
+from tests.support.protocol_tasks import protocol_task, unclaimed_task
 from user_agent.contribution import encoder_for
 
 _RNG: Final = np.random.default_rng(1)
@@ -35,7 +35,7 @@ _FLOATS: Final = (4, np.int64(4), np.float32(4), np.float64(4))
 
 
 def _items() -> list[tuple[str, Mechanism]]:
-    trees = cast("Mechanism", Hierarchy.of(protocol_task("hierarchy")))
+    trees = cast("Mechanism", Hierarchy.of(unclaimed_task("hierarchy")))
     return [*((name, example(name)) for name in EXAMPLES), ("hierarchy", trees)]
 
 

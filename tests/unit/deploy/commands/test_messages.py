@@ -16,7 +16,12 @@ from deploy.cli import app
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import ask_for_question, send
 from deploy.commands.options import page_beside
-from deploy.commands.person import describe_contribution, describe_texts, show_receipt
+from deploy.commands.person import (
+    describe_contribution,
+    describe_texts,
+    hops_of,
+    show_receipt,
+)
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support.command_line import run_command, shown
 from tests.support.printing import printed
@@ -116,7 +121,8 @@ def test_with_two_shufflers_a_contribution_says_what_has_no_bound() -> None:
     ("signer", "inclusion", "words"),
     [
         ("analyzer", "counted", "The analyzer signed for all reports"),
-        ("relay", "counted", "That the analyzer got them is only sampled"),
+        ("relay", "counted", "Checked: your answer reached the second shuffler, which signed"),
+        ("relay", "counted", "Only sampled, by test submissions: that the analyzer got them"),
         ("relay", "missing", "The second shuffler signed for a batch without your answer"),
         ("relay", "unproven", "No proof long after the deadline"),
     ],
@@ -126,6 +132,9 @@ def test_a_receipt_says_which_hop_was_checked(signer: str, inclusion: str, words
     receipt = user_agent_pb2.GetReceiptResponse(state="arrived", inclusion=inclusion, signer=signer)
 
     assert words in printed(partial(show_receipt, receipt), 300)
+    checked = [(hop["to"], hop["checked_by"]) for hop in hops_of(receipt)]
+    sampled = [("analyzer", "sentinels")] * (signer == "relay")
+    assert [(signer, "this device"), *sampled] == checked
 
 
 def test_a_task_says_what_it_asks_before_it_is_answered() -> None:
@@ -196,6 +205,7 @@ async def test_a_missing_address_names_the_two_ways_to_a_profile() -> None:
         "live {} --shuffler h:1 --token-file none",
         "load {} --shuffler h:1 --i-run-these-services",
         "sentinels plant --task {} --count 1 --shuffler h --analyzer h --token-file t --output o",
+        "sentinels check --task {} --input /dev/null --shuffler h --analyzer-identity i",
     ],
 )
 @pytest.mark.parametrize("text", ["5b1f", "a" * 66, "x" * 64])

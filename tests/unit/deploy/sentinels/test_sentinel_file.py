@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -6,25 +7,19 @@ import pytest
 
 from common.crypto.signing import envelope_hash
 from common.errors import SettingsError
+from common.messages.inclusion_proof import split
 from common.task_digest import TaskDigest
-from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
+from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelFile, SentinelState
 from tests.support.leaves import some_leaves
-from user_agent.contribution import PreparedSubmission
 
 _DIGEST = TaskDigest(b"t" * 32)
 _RECEIPT = b"r" * 64
 
 
-def _answers(count: int) -> list[PreparedSubmission]:
+def _answers(count: int) -> list[PlantedSentinel]:
     leaves = some_leaves(2 * count)
     return [
-        PreparedSubmission(
-            envelope=bytes([number]) * 9,
-            leaves=tuple(leaves[2 * number : 2 * number + 2]),
-            most_leaves=2 * count,
-            deadline=0,
-            sampled=False,
-        )
+        PlantedSentinel(bytes([number]) * 9, b"".join(leaves[2 * number : 2 * number + 2]))
         for number in range(count)
     ]
 
@@ -54,7 +49,7 @@ def test_sentinels_are_read_as_they_were_written(path: Path) -> None:
         one.state for one in again
     ]
     assert [_RECEIPT, b"", b""] == [one.receipt for one in again]
-    assert [(answer.envelope, b"".join(answer.leaves)) for answer in _answers(3)] == [
+    assert [(answer.envelope, answer.leaves) for answer in _answers(3)] == [
         (one.envelope, one.leaves) for one in again
     ]
     assert 0o600 == path.stat().st_mode & 0o777
@@ -76,12 +71,27 @@ def test_the_keys_of_each_line_are_fixed(path: Path) -> None:
         {
             "sentinel": 0,
             "envelope_hash": envelope_hash(answer.envelope).hex(),
-            "leaves": [leaf.hex() for leaf in answer.leaves],
+            "leaves": [leaf.hex() for leaf in split(answer.leaves)],
             "envelope": answer.envelope.hex(),
         },
         {"sentinel": 0, "state": "stored", "receipt": _RECEIPT.hex()},
         {"sentinel": 0, "state": "refused", "reason": "closed"},
     ] == [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_a_file_is_read_whatever_number_it_has(path: Path) -> None:
+    """With the leaves of layers; one that does not exist, or is empty, stays so."""
+    with pytest.raises(SettingsError, match="No such file"), SentinelFile.opened(path, _DIGEST):
+        pass
+    path.touch()
+    with pytest.raises(SettingsError, match="not a sentinel"), SentinelFile.opened(path, _DIGEST):
+        pass
+    assert b"" == path.read_bytes()
+    planned = replace(_answers(1)[0], layers=bytes(64))
+    with SentinelFile.opened(path, _DIGEST, 2) as kept:
+        kept.plan([planned])
+    with SentinelFile.opened(path, _DIGEST) as kept:
+        assert [planned] == kept.sentinels
 
 
 def test_a_file_cut_off_anywhere_is_continued(path: Path) -> None:

@@ -47,6 +47,7 @@ def test_a_protocol_without_a_search_is_planned_with_one_noisy_report(
     """Its error is that of the search which another protocol has for the same reports."""
     target, searched = _wanted(n_users=100_000), tight_design("sh", _wanted(n_users=100_000))
     monkeypatch.delitem(search._TIGHT, "sh")
+    monkeypatch.setattr(search, "SEARCHED", ("sh",))
     found = [d for d in search_protocols(target, lambda _: None)[1] if d.protocol == "sh"]
 
     assert tight_design("sh", target).mse == pytest.approx(searched.mse, rel=0.005)
