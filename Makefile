@@ -52,7 +52,7 @@ test-all: install  ## also the long suites
 USERS ?= 200000
 KILLS ?= 50
 SEED ?= 1
-scale-test: install  ## kill front-ends, PostgreSQL, engines and coordinators at random (USERS=, KILLS=, SEED=)
+scale-test: install  ## kill front-ends, PostgreSQL, engines, both shufflers and others at random (USERS=, KILLS=, SEED=)
 	SHUFFLEDP_SCALE_USERS=$(USERS) SHUFFLEDP_SCALE_KILLS=$(KILLS) SHUFFLEDP_SCALE_SEED=$(SEED) \
 	    $(BIN)/python -m pytest -q -s tests/scale
 

@@ -96,16 +96,11 @@ class ScaleCluster(Cluster):
 
     def items_in_order(self, signed: SignedTask) -> NDArray[np.int64]:
         """Open the reports that the analyzer recorded; return their items in order of delivery."""
-        task, folder = Task.from_bytes(signed.task_bytes), recorded_parts(self.analyzer.state)
-        state = StateDirectory.open(self.analyzer.state)
-        keys = KeyStore(
-            state, KeyHolderSettings(state_directory=state.path, plaintext=True).schedule()
+        parts = sorted(
+            recorded_parts(self.analyzer.state).iterdir(), key=lambda path: int(path.name)
         )
-        key = keys.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
-        parts = sorted(folder.iterdir(), key=lambda path: int(path.name))
         sealed = b"".join(path.read_bytes() for path in parts)
-        opened = open_each(key, sealed, task.sealed_report_bytes, report_context(signed.digest()))
-        return np.frombuffer(opened.plaintexts, PLAIN_REPORT)["item"].astype(np.int64)
+        return opened_items(self.analyzer.state, signed, sealed)
 
     def victims(self) -> Mapping[str, Restart]:
         """Return what can be killed: each is killed and started again."""
@@ -136,15 +131,15 @@ class ScaleCluster(Cluster):
 
     async def _restart_coordinator(self, party: str) -> None:
         child = self.analyzer if party == "analyzer" else self.shuffler
-        await _kill(child)
+        await kill(child)
         start = self.start_analyzer if party == "analyzer" else self.start_shuffler
-        await _supervised(partial(start, listen=child.address))
+        await supervised(partial(start, listen=child.address))
 
     async def _restart_front_end(self, number: int) -> None:
         child = self.front_ends[number]
-        await _kill(child)
+        await kill(child)
         start = partial(self._start_front_end, number, child.address)
-        self.front_ends[number] = await _supervised(start)
+        self.front_ends[number] = await supervised(start)
 
     async def _restart_scheduler(self, party: str) -> None:
         engine = self._engines[party]
@@ -187,7 +182,16 @@ class ScaleCluster(Cluster):
         return {f"SHUFFLEDP_{party}_{key}".upper(): value for key, value in settings.items()}
 
 
-async def _supervised(start: Callable[[], Awaitable[T]]) -> T:
+def opened_items(analyzer: Path, signed: SignedTask, sealed: bytes) -> NDArray[np.int64]:
+    """Open sealed reports with the keys in an analyzer's state directory; return their items."""
+    task, state = Task.from_bytes(signed.task_bytes), StateDirectory.open(analyzer)
+    keys = KeyStore(state, KeyHolderSettings(state_directory=state.path, plaintext=True).schedule())
+    key = keys.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
+    opened = open_each(key, sealed, task.sealed_report_bytes, report_context(signed.digest()))
+    return np.frombuffer(opened.plaintexts, PLAIN_REPORT)["item"].astype(np.int64)
+
+
+async def supervised(start: Callable[[], Awaitable[T]]) -> T:
     """Start a process again and again, since it ends while others that it needs are down."""
     while True:
         try:
@@ -196,6 +200,7 @@ async def _supervised(start: Callable[[], Awaitable[T]]) -> T:
             await asyncio.sleep(_PAUSE)
 
 
-async def _kill(child: Child) -> None:
+async def kill(child: Child) -> None:
+    """Kill a process, and wait for its end."""
     child.process.kill()
     await child.process.wait()
