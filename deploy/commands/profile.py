@@ -50,7 +50,7 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "task": ("create", "list", "show", "close"),
     "series": ("publish", "forecast", "show"),
     "sentinels": ("plant", "check"),
-    "batch": ("release", "drop", "erase"),
+    "batch": ("release", "drop", "show", "erase"),
     "issuer": ("new-key", "tokens"),
 }
 """

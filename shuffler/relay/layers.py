@@ -10,7 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 from common.crypto.signing import KeyUse, SignedTask
-from common.errors import ConflictError, DamagedStorageError, WireError
+from common.errors import (
+    ConflictError,
+    DamagedStorageError,
+    StorageError,
+    UnknownKeyError,
+    WireError,
+)
 from common.limits import MAX_UNIX_TIME
 from common.messages.batch import BatchManifest, chain_batch_id
 from common.receiving.receiver import Receiver, check_numbers
@@ -87,9 +93,20 @@ class Layers(Receiver[LayerJob]):
         await self.batches.track(manifest.task_digest, task)
 
     async def _begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
-        arrived, staged = await super()._begin(manifest, n_parts)
-        if not staged:  # else the key may be destroyed already
-            self.batches.private_key(await self._task(manifest.task_digest))
+        """
+        Begin a delivery as any receiver.
+
+        Raises StorageError while the key is missing, so that the first shuffler keeps the batch:
+        the folder of keys may only be away.
+        """
+        try:
+            arrived, staged = await super()._begin(manifest, n_parts)
+            if not staged:  # else the key may be destroyed already
+                self.batches.private_key(await self._task(manifest.task_digest))
+        except UnknownKeyError as error:
+            fields = logs.batch_fields(manifest.task_digest, manifest.batch_id)
+            logs.event("no key in STATE/unsaved for the layers of a task", fields, level="ERROR")
+            raise StorageError(f"{error}: its keys are away or lost") from error
         return arrived, staged
 
 

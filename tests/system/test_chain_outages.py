@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from common.crypto.signing import SignedTask
-from common.errors import PeerError, PeerRefusalError, SettingsError
+from common.errors import PeerError, PeerRefusalError, SettingsError, ShuffleDpError
 from common.messages.batch import BatchState
 from deploy.clients.user_agent import ask_for_receipt, send
 from tests.scale.chain_cluster import ChainCluster
@@ -70,12 +70,14 @@ async def _batch_is(cluster: ChainCluster, signed: SignedTask, state: BatchState
     await _until(reached)
 
 
-async def _refusal(cluster: ChainCluster, signed: SignedTask) -> str:
+async def _refusal(
+    cluster: ChainCluster, signed: SignedTask, kind: type[ShuffleDpError] = PeerRefusalError
+) -> str:
     """Return the relay's answer to another delivery of a task by the first shuffler."""
     assert cluster.relay
     layers = sealed(signed, [0] * (_USERS + _NOISE))
     async with first_shuffler(cluster.directory / "tls", cluster.relay.address) as client:
-        with pytest.raises(PeerRefusalError) as refused:
+        with pytest.raises(kind) as refused:
             await deliver(client, manifest_of(signed.digest(), _USERS, len(layers)), layers)
     return str(refused.value)
 
@@ -92,16 +94,21 @@ async def test_a_restored_relay_opens_no_layer_of_an_earlier_task(
     chained: ChainCluster, tmp_path: Path
 ) -> None:
     """
-    Its backup has no keys: whatever was released, is open, or began later is refused.
+    Its backup has no keys: whatever was released is refused, and what is open waits for them.
 
-    The first shuffler's operator reads of it in the log; users and the next task are not affected.
+    Both operators read of it in the log; the next task is not affected.
     """
     without = shutil.ignore_patterns("unsaved")
-    backup = tmp_path / "backup"
+    backup, keys = tmp_path / "backup", tmp_path / "keys"
 
     def restore(state: Path) -> None:
+        (state / "unsaved").rename(keys)
         shutil.rmtree(state)
         backup.rename(state)
+
+    def put_right(state: Path) -> None:
+        shutil.rmtree(state / "unsaved")
+        keys.rename(state / "unsaved")
 
     released, waiting = await _collect(chained), await _collect(chained, _USERS + 1)
     assert _expected(*_VALUES) == await _count(chained, released)
@@ -112,14 +119,15 @@ async def test_a_restored_relay_opens_no_layer_of_an_earlier_task(
 
     assert "one task, one release" in await _refusal(chained, released)
     for signed in (waiting, later):
-        assert "relay_key" in (sentence := await _refusal(chained, signed))
-        assert "is not a key of this party" in sentence
+        assert "is not a key of this party" in await _refusal(chained, signed, PeerError)
     await send(chained.user_agent.address, waiting.digest(), 1, "Ada")
-    await _batch_is(chained, waiting, BatchState.QUARANTINED)
-    assert "batch refused by the relay" in chained.shuffler.log.read_text(encoding="utf-8")
-    with pytest.raises(PeerRefusalError, match="no longer collects"):
-        await send(chained.user_agent.address, waiting.digest(), 1, "Bob")
+    await _batch_is(chained, waiting, BatchState.PERMUTED)
     assert _expected(*_VALUES) == await _count(chained, await _collect(chained))
+    assert chained.relay
+    assert "no key in STATE/unsaved" in chained.relay.log.read_text(encoding="utf-8")
+    assert "batch cannot move on yet" in chained.shuffler.log.read_text(encoding="utf-8")
+    await _restart_relay(chained, put_right)
+    assert _expected(*_VALUES, 1) == await _count(chained, waiting)
 
 
 async def test_a_relay_whose_database_is_set_back_takes_no_other_input(

@@ -121,10 +121,14 @@ def test_both_sides_of_two_shufflers_certify_their_own_parties_alone(tmp_path: P
     second = secrets / SECOND
     own, theirs = (Trust.read(folder / "authority.pem") for folder in (secrets, second))
     relay = Certificate.read(second / RELAY / f"{RELAY}.pem")
-    assert {RELAY, "analyzer", "shuffler"} == theirs.authorities.keys()
+    assert {RELAY, "operator", "analyzer", "shuffler"} == theirs.authorities.keys()
     assert {RELAY} == own.verified(relay) == theirs.verified(relay)
-    assert [f"{RELAY}.key"] == [path.name for path in (second / "authorities").glob("*.key")]
+    keys = {path.name for path in (second / "authorities").glob("*.key")}
+    assert {f"{RELAY}.key", "operator.key"} == keys
     assert not (secrets / "authorities" / f"{RELAY}.key").exists()
+    operator = Certificate.read(second / "operator" / "operator.pem")
+    assert {"operator"} == theirs.verified(operator)
+    assert "operator" not in own.verified(operator)
     for party in ("analyzer", "shuffler"):
         assert own.authority(party) == theirs.authority(party)
         assert {party} == theirs.verified(Certificate.read(secrets / party / f"{party}.pem"))
@@ -174,7 +178,7 @@ def test_certificates_are_renewed_where_their_authority_is(tmp_path: Path) -> No
     for folder, parties in {
         "": (*PARTIES, "operator", FRONT_END),
         "shuffler/internal/": ROLES["shuffler"],
-        f"{SECOND}/": (RELAY,),
+        f"{SECOND}/": (RELAY, "operator"),
     }.items():
         names |= {f"{folder}{party}/{party}.{end}" for party in parties for end in ("pem", "key")}
     assert names == changed
@@ -186,7 +190,7 @@ def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
     secret = {path for path in modes if path.suffix in {".key", ".token"}}
-    assert 17 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
+    assert 19 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
     assert {0o600} == {modes[path] for path in secret}
     for folder in (secrets, secrets / SECOND):
         assert 0o700 == modes.pop(folder / "authorities")
