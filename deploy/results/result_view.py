@@ -89,8 +89,8 @@ _DISCARDED: Final = (
 )
 _TWO_SHUFFLERS: Final = (
     "Two shufflers, {} and then {}, each added dummies and permuted. Either one may be dishonest "
-    "and work with the analyzer: the second epsilon holds as long as the other one is honest. With "
-    "only one such shuffler there would be no such bound."
+    "and work with the analyzer: the epsilon against either shuffler holds as long as the other "
+    "one is honest. With only one such shuffler there would be no such bound."
 )
 
 Columns = dict[str, Sequence[object]]
