@@ -109,7 +109,7 @@ def print_start(people: SamplePeople, console: Console, others: str) -> None:
     console.print(f"Starting the analyzer, {shufflers}, {others} …")
     if "relay" in people.draft:
         console.print(
-            "In a real collection, two organisations run a shuffler each; here, both run on this "
+            "In a real collection, two organizations run a shuffler each; here, both run on this "
             "machine."
         )
 

@@ -55,7 +55,7 @@ def test_the_demo_with_two_shufflers_names_both_and_the_coalitions_epsilon(tmp_p
     for coalition in ("analyzer+first-shuffler", "analyzer+second-shuffler"):
         assert result["coalition_epsilon"] == pytest.approx(rows[coalition], rel=1e-3)
     assert 0.35 < result["mse_vs_truth"] / result["mse_theory"] < 3
-    assert "two organisations run a shuffler each" in printed
+    assert "two organizations run a shuffler each" in printed
     assert "epsilon 1.157 against the analyzer with either shuffler." in printed
     assert "{} and then {}, each added dummies".format(*names) in printed
 
