@@ -11,7 +11,7 @@ import numpy as np
 from audit.harness.analyzer_core import part_header, parts_of
 from common.crypto.hpke import HpkePrivateKey, layer_context, split_every
 from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, SigningIdentity
-from common.messages.batch import BatchManifest, chain_batch_id
+from common.messages.batch import BatchId, BatchManifest, chain_batch_id
 from common.messages.inclusion_proof import BatchCommitment, bits_for, leaves_of, tree_over
 from common.messages.submission import plain_reports
 from common.runtime.clock import SystemClock
@@ -41,11 +41,23 @@ def sealed(signed: SignedTask, items: Sequence[int], hop: int = 1) -> Reports:
     return [seal(report.tobytes()) for report in plain_reports(np.array(items, np.int64))]
 
 
-def manifest_of(digest: TaskDigest, n_users: int, n_reports: int, **changes: Any) -> BatchManifest:
+def manifest_of(
+    digest: TaskDigest,
+    n_users: int,
+    n_reports: int,
+    *,
+    n_discarded: int = 0,
+    batch_id: BatchId | None = None,
+) -> BatchManifest:
     """Return the manifest of a batch of a task with two shufflers."""
-    fields: dict[str, Any] = {"by_length": (n_users,), "batch_id": chain_batch_id(digest)}
-    fields |= {"task_digest": digest, "n_users": n_users, "n_reports": n_reports}
-    return BatchManifest(**fields | changes)
+    return BatchManifest(
+        task_digest=digest,
+        batch_id=batch_id or chain_batch_id(digest),
+        n_users=n_users,
+        n_reports=n_reports,
+        n_discarded=n_discarded,
+        by_length=(n_users,),
+    )
 
 
 async def deliver(client: DeliveryClient, manifest: BatchManifest, reports: Reports) -> None:
@@ -111,14 +123,15 @@ class DishonestRelay(relay_pb2_grpc.RelayServicer):
         blob = b"".join(content for _, content in sorted(set(self.parts)))
         return blob, self._task.report_bytes_at(_HOP)
 
-    def manifest(self, n_reports: int, **changes: Any) -> BatchManifest:
+    def manifest(self, n_reports: int, n_discarded: int = 0) -> BatchManifest:
         """Return the first shuffler's manifest with another number of reports."""
         [arrived] = set(self.manifests)
-        return manifest_of(arrived.task_digest, arrived.n_users, n_reports, **changes)
+        digest, n_users = arrived.task_digest, arrived.n_users
+        return manifest_of(digest, n_users, n_reports, n_discarded=n_discarded)
 
-    async def release(self, reports: Reports, **changes: Any) -> BatchCommitment:
+    async def release(self, reports: Reports, n_discarded: int = 0) -> BatchCommitment:
         """Deliver these reports to the analyzer, and finish."""
-        manifest = self.manifest(len(reports), **changes)
+        manifest = self.manifest(len(reports), n_discarded)
         await deliver(self.client, manifest, reports)
         return await self.client.finish_delivery(manifest.task_digest)
 

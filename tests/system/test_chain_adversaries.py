@@ -77,13 +77,13 @@ def _count(*items: int) -> list[int]:
 
 
 async def _forward(
-    cluster: ChainCluster, signed: SignedTask, layers: Reports, **changes: Any
+    cluster: ChainCluster, signed: SignedTask, layers: Reports, batch_id: BatchId | None = None
 ) -> None:
     """Deliver layers as a first shuffler, the last _NOISE of them as its noise."""
     assert cluster.relay
     async with first_shuffler(cluster.directory / "tls", cluster.relay.address) as client:
         n_users = len(layers) - _NOISE
-        manifest = manifest_of(signed.digest(), n_users, len(layers), **changes)
+        manifest = manifest_of(signed.digest(), n_users, len(layers), batch_id=batch_id)
         await deliver(client, manifest, layers)
         await client.finish_delivery(signed.digest())
 
@@ -233,12 +233,12 @@ async def _arrived(relay: DishonestRelay) -> Reports:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "changes", "refused"),
+    ("behaviour", "n_discarded", "refused"),
     [
-        (lambda reports: reports, {}, {}),
-        (lambda reports: reports[20:], {}, {}),
-        (lambda reports: reports[20:], {"n_dropped": 20}, {"dropped": 20}),
-        (lambda reports: [*reports, *reports[:20]], {}, {"repeated": 20}),
+        (lambda reports: reports, 0, {}),
+        (lambda reports: reports[20:], 0, {}),
+        (lambda reports: reports[20:], 20, {"discarded": 20}),
+        (lambda reports: [*reports, *reports[:20]], 0, {"repeated": 20}),
     ],
     ids=["keeps the order", "drops", "drops and says so", "repeats"],
 )
@@ -246,7 +246,7 @@ async def test_the_first_shufflers_noise_stays_in_what_the_second_delivers(
     chained: ChainCluster,
     second: DishonestRelay,
     behaviour: Callable[[Reports], Reports],
-    changes: dict[str, int],
+    n_discarded: int,
     refused: dict[str, int],
 ) -> None:
     """
@@ -258,7 +258,7 @@ async def test_the_first_shufflers_noise_stays_in_what_the_second_delivers(
     signed = await _collect(chained, second)
     reports = await _arrived(second)
     delivered = behaviour(reports)
-    await second.release([*delivered, *_made_up(signed)], **changes)
+    await second.release([*delivered, *_made_up(signed)], n_discarded)
     result, rest = await _released(chained, signed)
 
     assert refused == {cause: number for cause, number in result.refused.items() if number}

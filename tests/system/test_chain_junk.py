@@ -81,7 +81,7 @@ async def test_junk_layers_cost_the_relay_time_and_no_memory(tmp_path: Path) -> 
         f"{staged - received:.1f} s, released {ended - staged:.1f} s later; peak {peaks[0]} MiB\n"
     )
     np.testing.assert_array_equal(np.bincount(items, minlength=_ITEMS), counted)
-    assert {"dropped": _JUNK} == {cause: n for cause, n in result.refused.items() if n}
+    assert {"discarded": _JUNK} == {cause: n for cause, n in result.refused.items() if n}
     assert f'"refused": {_JUNK}' in log
     assert peaks[0] < _MOST_MIB
 
