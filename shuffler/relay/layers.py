@@ -27,7 +27,7 @@ from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.batch_states import ClosingRule
 from shuffler.delivery import Deliveries
 from shuffler.relay.layer_jobs import HOP, LayerJob, RelayJob
-from shuffler.relay.relay_store import RECEIVED, RelayStore
+from shuffler.relay.relay_store import RECEIVED, RelayStore, check_kept
 from shuffler.shuffle_job import permuted
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.submission_store import StoredBatch
@@ -94,13 +94,14 @@ class Layers(Receiver[LayerJob]):
 
     async def _begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
         """
-        Begin a delivery as any receiver.
+        Begin a delivery as any receiver, but of no batch that has ended without being delivered.
 
         Raises StorageError while the key is missing, so that the first shuffler keeps the batch:
         the folder of keys may only be away.
         """
         try:
             arrived, staged = await super()._begin(manifest, n_parts)
+            await self.store.run(check_kept, manifest.task_digest)
             if not staged:  # else the key may be destroyed already
                 self.batches.private_key(await self._task(manifest.task_digest))
         except UnknownKeyError as error:
@@ -108,6 +109,11 @@ class Layers(Receiver[LayerJob]):
             logs.event("no key in STATE/unsaved for the layers of a task", fields, level="ERROR")
             raise StorageError(f"{error}: its keys are away or lost") from error
         return arrived, staged
+
+    async def _finish(self, digest: TaskDigest) -> None:
+        """Commit as any receiver, but not to a batch that was staged and never will be released."""
+        await self.store.run(check_kept, digest)
+        await super()._finish(digest)
 
 
 @dataclass(kw_only=True)

@@ -42,14 +42,16 @@ CREATE TABLE IF NOT EXISTS tasks (
     + delivery_table.DISCARDED,
 )
 _FINAL: Final = ", ".join(f"'{state.value}'" for state in FINAL_STATES)
+_LOST: Final = (FINAL_STATES | {BatchState.QUARANTINED}) - {BatchState.ERASED}
+"""States from which no batch reaches the analyzer, or none that the relay knows of."""
 
 
 def check_kept(connection: sqlite3.Connection, digest: TaskDigest) -> None:
-    """Raise ConflictError if the batch of a task has ended."""
-    query = f"SELECT state FROM batches WHERE task_digest = ? AND state IN ({_FINAL})"  # noqa: S608
-    ended = connection.execute(query, (digest,)).fetchone()
-    if ended is not None:
-        raise ConflictError(f"the task's batch is {ended[0]} at this relay: no other is accepted")
+    """Raise ConflictError if the batch of a task has ended without being delivered."""
+    query = "SELECT state FROM batches WHERE task_digest = ?"
+    [state] = connection.execute(query, (digest,)).fetchone() or [None]
+    if state in _LOST:
+        raise ConflictError(f"the task's batch is {state} at this relay, and no other is accepted")
 
 
 def kept(connection: sqlite3.Connection) -> Collection[BatchId]:

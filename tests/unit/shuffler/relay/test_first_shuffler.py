@@ -12,6 +12,7 @@ from common.crypto.signing import SigningIdentity
 from common.errors import PeerError, PeerRefusalError, ProofError, StorageError, TaskError
 from common.messages.batch import BatchState
 from common.messages.inclusion_proof import BatchCommitment
+from common.task_digest import TaskDigest
 from shuffler.delivery_client import NextHop, ReceivingParty
 from tests.support.chains import RELAY
 from tests.support.keys import SHUFFLER
@@ -104,6 +105,33 @@ async def test_a_batch_waits_for_a_relay_that_is_full_or_slow(
     done = await shuffler.collection.status(_DIGEST)
     assert (BatchState.ERASED, "") == (done.state, done.waits_for)
     assert [5] == [manifest.n_users for manifest, _ in relay.analyzer.delivered]
+    shuffler.store.close()
+
+
+async def test_no_batch_that_the_relays_operator_dropped_counts_as_delivered(
+    tmp_path: Path, relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the relay had staged it, before its answer was lost: no device is told `counted`."""
+    shuffler = Shuffler(tmp_path / "first", CHAIN, relay=_second(relay))
+    await shuffler.start()
+    await shuffler.submit(5)
+
+    async def finish_delivery(digest: TaskDigest) -> NoReturn:
+        await relay.staging.finish_delivery(digest)
+        raise PeerError("the relay does not answer")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(relay, "finish_delivery", finish_delivery)
+        await shuffler.advance()
+    relay.analyzer.reachable = False
+    await relay.deliveries.advance()
+    await relay.operations.drop(_DIGEST)
+    shuffler.deliveries._not_before.clear()
+    await shuffler.advance()
+
+    assert BatchState.QUARANTINED is await shuffler.batch_state()
+    with pytest.raises(ProofError):
+        await shuffler.inclusions.relay(_DIGEST, None)
     shuffler.store.close()
 
 

@@ -226,7 +226,7 @@ async def test_a_restored_relay_opens_no_layer_of_an_earlier_task(
     quiet.clock.seconds = _TASK.deadline + 31 * DAY
     await quiet.deliveries.advance()
     assert BatchState.EXPIRED is await quiet.state_of()
-    with pytest.raises(StorageError, match="relay_key"):
+    with pytest.raises(ConflictError, match="batch is expired at this relay"):
         await quiet.deliver(layers, 100)
 
 
@@ -429,6 +429,10 @@ async def test_an_operator_sees_a_batch_that_waits_and_drops_it(
     assert [] == quiet.state.names("batch-*")
     with pytest.raises(ConflictError, match="one task, one release"):
         await quiet.deliver(layers[1:], 100)
+    with pytest.raises(ConflictError, match="batch is dropped at this relay"):
+        await quiet.deliver(sent, 100)
+    with pytest.raises(ConflictError, match="batch is dropped at this relay"):
+        await quiet.staging.finish_delivery(_DIGEST)
 
 
 async def test_no_seed_is_left_when_the_first_part_leaves(
