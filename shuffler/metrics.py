@@ -8,6 +8,7 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import REFUSALS, Outcome
 from common.runtime.metrics import OF_KEY_HOLDERS, MetricRow, ProcessMetrics
 from common.runtime.parts.executor import OF_PARTS
+from shuffler.storage.submission_store import StoredBatch
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
 """Counted states of a batch: all but collecting, which a single call can start."""
@@ -90,10 +91,9 @@ class BatchMetrics:
             if state in _WAITING:
                 self._closed_at[batch_id] = min(now, deadlines.get(batch_id, now))
 
-    def record_move(
-        self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int
-    ) -> None:
+    def record_move(self, batch: StoredBatch, state: BatchState, n_users: int) -> None:
         """Record a batch's next state, once it is stored."""
+        batch_id, before = batch.batch_id, batch.state
         if before in COUNTED_STATES:
             self._states[before] -= 1
         self._states[state] += 1
@@ -103,6 +103,8 @@ class BatchMetrics:
             self._closed_at[batch_id] = self._now()
         elif state not in _WAITING:
             self._closed_at.pop(batch_id, None)
+        if state is BatchState.PERMUTED:
+            self._metrics.add("shuffledp_layers_discarded_total", batch.n_discarded)
         if state is BatchState.DELIVERED:
             self._metrics.add("shuffledp_users_released_total", n_users)
         if before is BatchState.CLOSED or state is BatchState.EXPIRED:  # the number is final now
@@ -111,10 +113,6 @@ class BatchMetrics:
             for outcome in COUNTED_REFUSALS:
                 cause = {"cause": outcome.value}
                 self._metrics.add("shuffledp_submissions_refused_total", refused[outcome], cause)
-
-    def record_discarded(self, n_discarded: int) -> None:
-        """Record the layers that a relay discarded."""
-        self._metrics.add("shuffledp_layers_discarded_total", n_discarded)
 
     def record_attempt(self, stuck: int, error: Exception | None = None) -> None:
         """Record an attempt to move a batch, any error, and the number of `stuck` batches."""

@@ -156,9 +156,5 @@ class RelayDeliveries(Deliveries):
                 f"{received.n_reports} layers arrived and {n_discarded} were discarded; "
                 f"{facts.n_reports - job.n_dummies} were permuted"
             )
-        self.metrics.record_discarded(n_discarded)
-        if n_discarded:
-            fields = logs.batch_fields(batch.digest, batch.batch_id)
-            logs.event("layers discarded", {**fields, "refused": n_discarded}, level="WARNING")
         facts = replace(facts, by_length=stored.by_length)
         return replace(stored, n_discarded=n_discarded, **asdict(facts))

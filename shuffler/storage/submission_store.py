@@ -96,8 +96,8 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
     )
 
 
-Observer = Callable[[BatchId, BatchState, BatchState, int], None]
-"""Called after every stored change of a batch's state with the batch, its old state, its new
+Observer = Callable[[StoredBatch, BatchState, int], None]
+"""Called after every stored change of a batch's state with the batch in its old state, its new
 state, and its number of users at that moment."""
 
 
@@ -179,7 +179,7 @@ class BatchStore(ABC):
         state, the number of users, so that the decision may no longer hold.
         """
         n_users = await self._store_state(batch, state)
-        self.observer(batch.batch_id, batch.state, state, n_users)
+        self.observer(batch, state, n_users)
         self.changed.set()
         if state is BatchState.PERMUTED:
             await self.clean_up(batch.batch_id)

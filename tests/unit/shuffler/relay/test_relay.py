@@ -44,6 +44,7 @@ from common.wire.jobs import job_from_wire, job_to_wire
 from shuffler.relay.layer_jobs import RelayJob
 from shuffler.server import publish_keys
 from shuffler.settings import ShufflerSettings
+from shuffler.storage.submission_store import StoredBatch
 from tests.support.chains import FLANKS, RELAY, chain
 from tests.support.keys import SHUFFLER, signed_key
 from tests.support.relays import (
@@ -115,9 +116,12 @@ async def test_what_arrived_leaves_once_with_the_relays_noise(relay: Relay) -> N
 
 
 async def test_junk_and_repeats_are_dropped_and_counted(
-    quiet: Relay, layers: list[bytes], monkeypatch: pytest.MonkeyPatch
+    quiet: Relay,
+    layers: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Layers of another task or hop, random bytes, equal layers, and equal reports inside."""
+    """Other layers, random bytes, equal layers or reports inside; once, although a disk fails."""
     monkeypatch.setattr("common.receiving.received_job._SLICE_REPORTS", 50)  # in many openings
     size, context = len(layers[0]), layer_context(_DIGEST, 1)
     inside = RELAY_KEY.open(layers[0], context)
@@ -128,6 +132,17 @@ async def test_junk_and_repeats_are_dropped_and_counted(
     other = published(**chain(relay_key=RELAY_KEY), domain_size=30)
     sent = [*layers, *layers[:5], *again, of_hop, *sealed_layers([1], other), *junk]
     await quiet.deliver(sent, 100, n_parts=3)
+    store_state = quiet.store._store_state
+
+    async def fail(batch: StoredBatch, state: BatchState) -> int:
+        if state is BatchState.PERMUTED:
+            raise StorageError("the disk is full")
+        return await store_state(batch, state)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(quiet.store, "_store_state", fail)
+        await quiet.deliveries.advance()
+    quiet.deliveries._not_before.clear()
     await quiet.deliveries.advance()
 
     [(manifest, blob)] = quiet.analyzer.delivered
@@ -135,6 +150,8 @@ async def test_junk_and_repeats_are_dropped_and_counted(
     assert (_N, 5 + 3 + 6) == (manifest.n_reports, manifest.n_discarded)
     counted = series_of(quiet.process_metrics.metrics)
     assert 5 + 3 + 6 == counted["shuffledp_layers_discarded_total", ()]
+    warned = [record for record in caplog.records if record.getMessage() == "layers discarded"]
+    assert [5 + 3 + 6] == [record.fields["refused"] for record in warned]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("staged", [False, True], ids=["under way", "staged"])
