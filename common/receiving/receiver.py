@@ -248,7 +248,7 @@ class Receiver(ABC, Generic[J]):
         return job, await self._merge(job) if n_distinct is None else n_distinct
 
     def forget_merged(self, batch_id: BatchId) -> None:
-        """Let `merged` compute a batch's blocks again, as one of them is damaged."""
+        """Let `merged` compute a batch's blocks again, as one is damaged; or forget the batch."""
         self._merged.pop(batch_id, None)
 
     async def _merge(self, job: J) -> int:
@@ -293,7 +293,7 @@ class Receiver(ABC, Generic[J]):
 
     async def erase(self, manifest: BatchManifest) -> None:
         """Destroy a finished batch's staging key, and delete its blocks. Idempotent."""
-        self._merged.pop(manifest.batch_id, None)
+        self.forget_merged(manifest.batch_id)
         await asyncio.to_thread(self.blocks.erase, manifest.batch_id)
 
     async def _erase_if_dropped(self, batch_id: BatchId, work: Coroutine[Any, Any, T]) -> T:

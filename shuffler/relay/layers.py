@@ -18,7 +18,7 @@ from common.errors import (
     WireError,
 )
 from common.limits import MAX_UNIX_TIME
-from common.messages.batch import BatchManifest, chain_batch_id
+from common.messages.batch import BatchId, BatchManifest, chain_batch_id
 from common.receiving.receiver import Receiver, check_numbers
 from common.runtime import logs
 from common.task.task import Task
@@ -158,3 +158,7 @@ class RelayDeliveries(Deliveries):
             )
         facts = replace(facts, by_length=stored.by_length)
         return replace(stored, n_discarded=n_discarded, **asdict(facts))
+
+    async def _erase(self, batch_id: BatchId) -> None:
+        await super()._erase(batch_id)
+        self.layers.forget_merged(batch_id)

@@ -108,6 +108,7 @@ async def test_what_arrived_leaves_once_with_the_relays_noise(relay: Relay) -> N
     assert not Counter(_ITEMS) - counted
     assert 1000 > counted.total() - _N > 0
     assert BatchState.ERASED is await relay.state_of()
+    assert {} == relay.staging._merged
     assert [] == [*relay.state.names("batch-*"), *relay.blocks.folders()]
     assert [f"seed-{_DIGEST[:16].hex()}.used"] == relay.state.names("seed-*")
     assert commitment == await relay.deliver(layers, 100)
