@@ -70,6 +70,8 @@ class Batches(ABC):
         """Finished batches that were requested, or finished, in this run."""
         self.waits_for: dict[TaskDigest, str] = {}
         """The next party, of each batch that it did not take when last asked."""
+        self.reasons: dict[TaskDigest, str] = {}
+        """Why it did not take a batch, also of those that it refused in this run."""
         lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
         self._lookups = {begin: lookups(most_lookups, "task lookups") for begin in (True, False)}
 

@@ -75,4 +75,5 @@ class BatchOperations:
             waits_for=self.batches.waits_for.get(digest, ""),
             n_layers=stored.n_layers,
             n_discarded=stored.n_discarded,
+            reason=self.batches.reasons.get(digest, ""),
         )

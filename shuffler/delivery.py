@@ -21,6 +21,7 @@ from common.errors import (
 )
 from common.messages.batch import (
     CONTENT_HASH_BYTES,
+    MAX_REASON_CHARACTERS,
     BatchId,
     BatchManifest,
     BatchPart,
@@ -158,21 +159,25 @@ class Deliveries:
             self._pauses[batch.digest] = pause
             self._not_before[batch.digest] = self.clock.elapsed() + pause
             self.store.changed.set()  # to wait for no longer than the pause
+            fields = logs.batch_fields(batch.digest, batch.batch_id)
+            fields["error"] = type(error).__name__
             if isinstance(error, PeerError):  # only the next party is called
                 self.batches.waits_for[batch.digest] = self.receiver(batch.task).name
+                fields["reason"] = self._keep_reason(batch, error)
             self.metrics.record_attempt(len(self._pauses), error)
-            self._failures.failed(
-                batch.digest,
-                "batch cannot move on yet",
-                {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
-                level="WARNING" if isinstance(error, ShuffleDpError) else "ERROR",
-            )
+            level: logs.Level = "WARNING" if isinstance(error, ShuffleDpError) else "ERROR"
+            self._failures.failed(batch.digest, "batch cannot move on yet", fields, level=level)
         else:
             self._failures.ended(batch.digest)
             self._pauses.pop(batch.digest, None)
             self._not_before.pop(batch.digest, None)
             self.batches.waits_for.pop(batch.digest, None)
             self.metrics.record_attempt(len(self._pauses))
+
+    def _keep_reason(self, batch: ActiveBatch, error: ShuffleDpError) -> str:
+        """Keep the next party's reason not to take a batch, which names public numbers only."""
+        self.batches.reasons[batch.digest] = reason = str(error)[:MAX_REASON_CHARACTERS]
+        return reason
 
     async def _perform_due_events(self, batch: ActiveBatch) -> None:
         stored = await self.store.get(batch.digest)
@@ -291,9 +296,11 @@ class Deliveries:
             if event is Event.SEND:
                 return event
             commitment = await receiver.client.finish_delivery(batch.digest)
+            self.batches.reasons.pop(batch.digest, None)
         except PeerRefusalError as error:
             name = f"batch refused by the {receiver.name}"
-            logs.event(name, {**fields, "status": error.status}, level="ERROR")
+            fields |= {"status": error.status, "reason": self._keep_reason(batch, error)}
+            logs.event(name, fields, level="ERROR")
             return Event.REFUSE
         job = ProofJob(
             batch_id=batch.batch_id,

@@ -8,8 +8,8 @@ from typing import Final
 from analyzer.storage import ledger, task_table
 from common.crypto.signing import SigningIdentity
 from common.errors import BatchStateError
-from common.messages.batch import BatchId, TaskState
-from common.messages.ledger_entry import MAX_REASON_CHARACTERS, Decision, DecisionEntry
+from common.messages.batch import MAX_REASON_CHARACTERS, BatchId, TaskState
+from common.messages.ledger_entry import Decision, DecisionEntry
 from common.task_digest import TaskDigest
 
 QUARANTINED: Final = "ALTER TABLE batches ADD COLUMN quarantined INTEGER NOT NULL DEFAULT 0;"

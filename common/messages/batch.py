@@ -9,6 +9,7 @@ from typing import Annotated, Final, NewType
 from common.limits import (
     MAX_UNIX_TIME,
     MAX_USERS,
+    parse_bounded,
     parse_count,
     parse_fixed,
     parse_positive,
@@ -27,6 +28,8 @@ MAX_PARTS: Final = 8192
 MAX_PART_BYTES: Final = 2**28
 """Maximum bytes of a part, which the analyzer holds in memory while it arrives."""
 CONTENT_HASH_BYTES: Final = 32
+MAX_REASON_CHARACTERS: Final = 1000
+"""Maximum length of a stated reason; the rest is cut off."""
 
 
 def chain_batch_id(digest: TaskDigest) -> BatchId:
@@ -68,6 +71,8 @@ class BatchStatus:
     """Number of layers that arrived at a relay."""
     n_discarded: int = 0
     """Number of them that the relay discarded; 0 until it has permuted the batch."""
+    reason: Annotated[str, partial(parse_bounded, length=MAX_REASON_CHARACTERS)] = ""
+    """Why the next party did not take the batch when last asked, in its words. Untrusted text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

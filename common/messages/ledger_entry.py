@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Self, get_args
 
 from common.crypto.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
 from common.errors import LedgerError, ProofError
-from common.messages.batch import BATCH_ID_BYTES, BatchId
+from common.messages.batch import BATCH_ID_BYTES, MAX_REASON_CHARACTERS, BatchId
 from common.messages.guarantee import Coalition
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
@@ -25,7 +25,6 @@ FIRST_PREVIOUS_HASH: Final = bytes(HASH_BYTES)
 """The hash before the first entry."""
 
 MAX_NOTE_CHARACTERS: Final = 500
-MAX_REASON_CHARACTERS: Final = 1000
 MAX_DECISION_TIME: Final = 2**53
 """Bound on the time of a decision, in seconds since 1970 UTC."""
 

@@ -258,6 +258,7 @@ def print_batch(status: BatchStatus | None, console: Console, task: Task | None 
     console.print(f"{where}: {headline.lower()}{users}. {meaning}")
     if status.waits_for:
         console.print(f"It waits for the {status.waits_for}, which did not take it last time.")
+    _print_reason(status, console)
     if status.state not in DELIVERED:
         console.print(f"It releases no batch with fewer than {status.n_min:,} users.")
 
@@ -273,12 +274,19 @@ def print_relay(status: BatchStatus | None, console: Console) -> None:
         f"At the second shuffler: {status.state}{waits}; {status.n_layers:,} layers{users} "
         f"arrived, {status.n_discarded:,} of them were discarded."
     )
+    _print_reason(status, console)
+
+
+def _print_reason(status: BatchStatus, console: Console) -> None:
+    if status.reason:
+        console.print(f"Reason: {visible(status.reason)}.", markup=False)
 
 
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
     """Return as JSON a batch's state, null if no device has fetched the task, and user count."""
     known: dict[str, Any] = {"batch_n_users": status.n_users} if status and status.n_users else {}
     known |= {"batch_waits_for": status.waits_for} if status and status.waits_for else {}
+    known |= {"batch_reason": status.reason} if status and status.reason else {}
     return {"batch": status.state if status else None, **known}
 
 

@@ -385,7 +385,7 @@ class RegisterSentinelsRequest(_message.Message):
     """true once the shuffler has stored them; false if only planned"""
     @_builtins.property
     def sentinels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """the leaves of each, 32 bytes per sealed report, in sent order"""
+        """the leaves of each, 32 bytes per report as this party receives it"""
 
     def __init__(
         self,

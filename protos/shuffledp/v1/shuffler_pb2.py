@@ -27,7 +27,7 @@ from protos.shuffledp.v1 import log_pb2 as shuffledp_dot_v1_dot_log__pb2
 from protos.shuffledp.v1 import task_pb2 as shuffledp_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bshuffledp/v1/shuffler.proto\x12\x0cshuffledp.v1\x1a\x1cshuffledp/v1/inclusion.proto\x1a\x16shuffledp/v1/log.proto\x1a\x17shuffledp/v1/task.proto\"K\n\x10\x46\x65tchTaskRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x15\n\x08log_size\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_log_size\"f\n\x11\x46\x65tchTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\x12)\n\tlog_proof\x18\x02 \x01(\x0b\x32\x16.shuffledp.v1.LogProof\"E\n\rSubmitRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\x12\r\n\x05token\x18\x03 \x01(\x0c\"E\n\x0eSubmitResponse\x12\x15\n\x08repeated\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x0f\n\x07receipt\x18\x02 \x01(\x0c\x42\x0b\n\t_repeated\"K\n\x11SubmitBulkRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x11\n\tenvelopes\x18\x02 \x03(\x0c\x12\x0e\n\x06tokens\x18\x03 \x03(\x0c\"X\n\x12SubmitBulkResponse\x12\x31\n\x08outcomes\x18\x01 \x03(\x0e\x32\x1f.shuffledp.v1.SubmissionOutcome\x12\x0f\n\x07receipt\x18\x02 \x01(\x0c\",\n\x15GetBatchStatusRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"\xb4\x01\n\x16GetBatchStatusResponse\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.shuffledp.v1.BatchState\x12\x0f\n\x07n_users\x18\x02 \x01(\x04\x12\r\n\x05n_min\x18\x03 \x01(\x04\x12\x17\n\x0fshuffle_seconds\x18\x04 \x01(\x01\x12\x11\n\twaits_for\x18\x05 \x01(\t\x12\x10\n\x08n_layers\x18\x06 \x01(\x04\x12\x13\n\x0bn_discarded\x18\x07 \x01(\x04\"(\n\x11\x43loseBatchRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"\x14\n\x12\x43loseBatchResponse\"\'\n\x10\x44ropBatchRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"<\n\x11\x44ropBatchResponse\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.shuffledp.v1.BatchState\".\n\x17GetBatchProgressRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"\x92\x02\n\x18GetBatchProgressResponse\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.shuffledp.v1.BatchState\x12\x0f\n\x07n_users\x18\x02 \x01(\x04\x12\r\n\x05n_min\x18\x03 \x01(\x04\x12\x13\n\x0btarget_size\x18\x04 \x01(\x04\x12\x10\n\x08\x64\x65\x61\x64line\x18\x05 \x01(\x04\x12\x44\n\x07refused\x18\x06 \x03(\x0b\x32\x33.shuffledp.v1.GetBatchProgressResponse.RefusedEntry\x12\x10\n\x08repeated\x18\x07 \x01(\x04\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\":\n\x13GetInclusionRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06prefix\x18\x02 \x01(\x0c\"g\n\x14GetInclusionResponse\x12\x31\n\ncommitment\x18\x01 \x01(\x0b\x32\x1d.shuffledp.v1.BatchCommitment\x12\x0e\n\x06\x62ucket\x18\x02 \x01(\x0c\x12\x0c\n\x04path\x18\x03 \x01(\x0c*\xa4\x02\n\x11SubmissionOutcome\x12\"\n\x1eSUBMISSION_OUTCOME_UNSPECIFIED\x10\x00\x12\x1d\n\x19SUBMISSION_OUTCOME_STORED\x10\x01\x12\x1f\n\x1bSUBMISSION_OUTCOME_REPEATED\x10\x02\x12\x1f\n\x1bSUBMISSION_OUTCOME_CONFLICT\x10\x03\x12\x1d\n\x19SUBMISSION_OUTCOME_CLOSED\x10\x04\x12 \n\x1cSUBMISSION_OUTCOME_MALFORMED\x10\x05\x12!\n\x1dSUBMISSION_OUTCOME_TOKEN_USED\x10\x07\x12&\n\"SUBMISSION_OUTCOME_UNAUTHENTICATED\x10\x08*\xac\x02\n\nBatchState\x12\x1b\n\x17\x42\x41TCH_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41TCH_STATE_COLLECTING\x10\x01\x12\x16\n\x12\x42\x41TCH_STATE_CLOSED\x10\x02\x12\x18\n\x14\x42\x41TCH_STATE_PERMUTED\x10\x03\x12\x19\n\x15\x42\x41TCH_STATE_DELIVERED\x10\x04\x12\x16\n\x12\x42\x41TCH_STATE_ERASED\x10\x05\x12\x17\n\x13\x42\x41TCH_STATE_EXPIRED\x10\x06\x12\x1b\n\x17\x42\x41TCH_STATE_QUARANTINED\x10\x07\x12\x17\n\x13\x42\x41TCH_STATE_DROPPED\x10\x08\x12\x14\n\x10\x42\x41TCH_STATE_SENT\x10\t\x12\x1b\n\x17\x42\x41TCH_STATE_UNCONFIRMED\x10\n2\xa4\x05\n\x08Shuffler\x12L\n\tFetchTask\x12\x1e.shuffledp.v1.FetchTaskRequest\x1a\x1f.shuffledp.v1.FetchTaskResponse\x12\x43\n\x06Submit\x12\x1b.shuffledp.v1.SubmitRequest\x1a\x1c.shuffledp.v1.SubmitResponse\x12O\n\nSubmitBulk\x12\x1f.shuffledp.v1.SubmitBulkRequest\x1a .shuffledp.v1.SubmitBulkResponse\x12[\n\x0eGetBatchStatus\x12#.shuffledp.v1.GetBatchStatusRequest\x1a$.shuffledp.v1.GetBatchStatusResponse\x12O\n\nCloseBatch\x12\x1f.shuffledp.v1.CloseBatchRequest\x1a .shuffledp.v1.CloseBatchResponse\x12L\n\tDropBatch\x12\x1e.shuffledp.v1.DropBatchRequest\x1a\x1f.shuffledp.v1.DropBatchResponse\x12\x61\n\x10GetBatchProgress\x12%.shuffledp.v1.GetBatchProgressRequest\x1a&.shuffledp.v1.GetBatchProgressResponse\x12U\n\x0cGetInclusion\x12!.shuffledp.v1.GetInclusionRequest\x1a\".shuffledp.v1.GetInclusionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bshuffledp/v1/shuffler.proto\x12\x0cshuffledp.v1\x1a\x1cshuffledp/v1/inclusion.proto\x1a\x16shuffledp/v1/log.proto\x1a\x17shuffledp/v1/task.proto\"K\n\x10\x46\x65tchTaskRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x15\n\x08log_size\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_log_size\"f\n\x11\x46\x65tchTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\x12)\n\tlog_proof\x18\x02 \x01(\x0b\x32\x16.shuffledp.v1.LogProof\"E\n\rSubmitRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\x12\r\n\x05token\x18\x03 \x01(\x0c\"E\n\x0eSubmitResponse\x12\x15\n\x08repeated\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x0f\n\x07receipt\x18\x02 \x01(\x0c\x42\x0b\n\t_repeated\"K\n\x11SubmitBulkRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x11\n\tenvelopes\x18\x02 \x03(\x0c\x12\x0e\n\x06tokens\x18\x03 \x03(\x0c\"X\n\x12SubmitBulkResponse\x12\x31\n\x08outcomes\x18\x01 \x03(\x0e\x32\x1f.shuffledp.v1.SubmissionOutcome\x12\x0f\n\x07receipt\x18\x02 \x01(\x0c\",\n\x15GetBatchStatusRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"\xc4\x01\n\x16GetBatchStatusResponse\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.shuffledp.v1.BatchState\x12\x0f\n\x07n_users\x18\x02 \x01(\x04\x12\r\n\x05n_min\x18\x03 \x01(\x04\x12\x17\n\x0fshuffle_seconds\x18\x04 \x01(\x01\x12\x11\n\twaits_for\x18\x05 \x01(\t\x12\x10\n\x08n_layers\x18\x06 \x01(\x04\x12\x13\n\x0bn_discarded\x18\x07 \x01(\x04\x12\x0e\n\x06reason\x18\x08 \x01(\t\"(\n\x11\x43loseBatchRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"\x14\n\x12\x43loseBatchResponse\"\'\n\x10\x44ropBatchRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"<\n\x11\x44ropBatchResponse\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.shuffledp.v1.BatchState\".\n\x17GetBatchProgressRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"\x92\x02\n\x18GetBatchProgressResponse\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.shuffledp.v1.BatchState\x12\x0f\n\x07n_users\x18\x02 \x01(\x04\x12\r\n\x05n_min\x18\x03 \x01(\x04\x12\x13\n\x0btarget_size\x18\x04 \x01(\x04\x12\x10\n\x08\x64\x65\x61\x64line\x18\x05 \x01(\x04\x12\x44\n\x07refused\x18\x06 \x03(\x0b\x32\x33.shuffledp.v1.GetBatchProgressResponse.RefusedEntry\x12\x10\n\x08repeated\x18\x07 \x01(\x04\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\":\n\x13GetInclusionRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06prefix\x18\x02 \x01(\x0c\"g\n\x14GetInclusionResponse\x12\x31\n\ncommitment\x18\x01 \x01(\x0b\x32\x1d.shuffledp.v1.BatchCommitment\x12\x0e\n\x06\x62ucket\x18\x02 \x01(\x0c\x12\x0c\n\x04path\x18\x03 \x01(\x0c*\xa4\x02\n\x11SubmissionOutcome\x12\"\n\x1eSUBMISSION_OUTCOME_UNSPECIFIED\x10\x00\x12\x1d\n\x19SUBMISSION_OUTCOME_STORED\x10\x01\x12\x1f\n\x1bSUBMISSION_OUTCOME_REPEATED\x10\x02\x12\x1f\n\x1bSUBMISSION_OUTCOME_CONFLICT\x10\x03\x12\x1d\n\x19SUBMISSION_OUTCOME_CLOSED\x10\x04\x12 \n\x1cSUBMISSION_OUTCOME_MALFORMED\x10\x05\x12!\n\x1dSUBMISSION_OUTCOME_TOKEN_USED\x10\x07\x12&\n\"SUBMISSION_OUTCOME_UNAUTHENTICATED\x10\x08*\xac\x02\n\nBatchState\x12\x1b\n\x17\x42\x41TCH_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41TCH_STATE_COLLECTING\x10\x01\x12\x16\n\x12\x42\x41TCH_STATE_CLOSED\x10\x02\x12\x18\n\x14\x42\x41TCH_STATE_PERMUTED\x10\x03\x12\x19\n\x15\x42\x41TCH_STATE_DELIVERED\x10\x04\x12\x16\n\x12\x42\x41TCH_STATE_ERASED\x10\x05\x12\x17\n\x13\x42\x41TCH_STATE_EXPIRED\x10\x06\x12\x1b\n\x17\x42\x41TCH_STATE_QUARANTINED\x10\x07\x12\x17\n\x13\x42\x41TCH_STATE_DROPPED\x10\x08\x12\x14\n\x10\x42\x41TCH_STATE_SENT\x10\t\x12\x1b\n\x17\x42\x41TCH_STATE_UNCONFIRMED\x10\n2\xa4\x05\n\x08Shuffler\x12L\n\tFetchTask\x12\x1e.shuffledp.v1.FetchTaskRequest\x1a\x1f.shuffledp.v1.FetchTaskResponse\x12\x43\n\x06Submit\x12\x1b.shuffledp.v1.SubmitRequest\x1a\x1c.shuffledp.v1.SubmitResponse\x12O\n\nSubmitBulk\x12\x1f.shuffledp.v1.SubmitBulkRequest\x1a .shuffledp.v1.SubmitBulkResponse\x12[\n\x0eGetBatchStatus\x12#.shuffledp.v1.GetBatchStatusRequest\x1a$.shuffledp.v1.GetBatchStatusResponse\x12O\n\nCloseBatch\x12\x1f.shuffledp.v1.CloseBatchRequest\x1a .shuffledp.v1.CloseBatchResponse\x12L\n\tDropBatch\x12\x1e.shuffledp.v1.DropBatchRequest\x1a\x1f.shuffledp.v1.DropBatchResponse\x12\x61\n\x10GetBatchProgress\x12%.shuffledp.v1.GetBatchProgressRequest\x1a&.shuffledp.v1.GetBatchProgressResponse\x12U\n\x0cGetInclusion\x12!.shuffledp.v1.GetInclusionRequest\x1a\".shuffledp.v1.GetInclusionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,10 +36,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GETBATCHPROGRESSRESPONSE_REFUSEDENTRY']._loaded_options = None
   _globals['_GETBATCHPROGRESSRESPONSE_REFUSEDENTRY']._serialized_options = b'8\001'
-  _globals['_SUBMISSIONOUTCOME']._serialized_start=1501
-  _globals['_SUBMISSIONOUTCOME']._serialized_end=1793
-  _globals['_BATCHSTATE']._serialized_start=1796
-  _globals['_BATCHSTATE']._serialized_end=2096
+  _globals['_SUBMISSIONOUTCOME']._serialized_start=1517
+  _globals['_SUBMISSIONOUTCOME']._serialized_end=1809
+  _globals['_BATCHSTATE']._serialized_start=1812
+  _globals['_BATCHSTATE']._serialized_end=2112
   _globals['_FETCHTASKREQUEST']._serialized_start=124
   _globals['_FETCHTASKREQUEST']._serialized_end=199
   _globals['_FETCHTASKRESPONSE']._serialized_start=201
@@ -55,25 +55,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETBATCHSTATUSREQUEST']._serialized_start=614
   _globals['_GETBATCHSTATUSREQUEST']._serialized_end=658
   _globals['_GETBATCHSTATUSRESPONSE']._serialized_start=661
-  _globals['_GETBATCHSTATUSRESPONSE']._serialized_end=841
-  _globals['_CLOSEBATCHREQUEST']._serialized_start=843
-  _globals['_CLOSEBATCHREQUEST']._serialized_end=883
-  _globals['_CLOSEBATCHRESPONSE']._serialized_start=885
-  _globals['_CLOSEBATCHRESPONSE']._serialized_end=905
-  _globals['_DROPBATCHREQUEST']._serialized_start=907
-  _globals['_DROPBATCHREQUEST']._serialized_end=946
-  _globals['_DROPBATCHRESPONSE']._serialized_start=948
-  _globals['_DROPBATCHRESPONSE']._serialized_end=1008
-  _globals['_GETBATCHPROGRESSREQUEST']._serialized_start=1010
-  _globals['_GETBATCHPROGRESSREQUEST']._serialized_end=1056
-  _globals['_GETBATCHPROGRESSRESPONSE']._serialized_start=1059
-  _globals['_GETBATCHPROGRESSRESPONSE']._serialized_end=1333
-  _globals['_GETBATCHPROGRESSRESPONSE_REFUSEDENTRY']._serialized_start=1287
-  _globals['_GETBATCHPROGRESSRESPONSE_REFUSEDENTRY']._serialized_end=1333
-  _globals['_GETINCLUSIONREQUEST']._serialized_start=1335
-  _globals['_GETINCLUSIONREQUEST']._serialized_end=1393
-  _globals['_GETINCLUSIONRESPONSE']._serialized_start=1395
-  _globals['_GETINCLUSIONRESPONSE']._serialized_end=1498
-  _globals['_SHUFFLER']._serialized_start=2099
-  _globals['_SHUFFLER']._serialized_end=2775
+  _globals['_GETBATCHSTATUSRESPONSE']._serialized_end=857
+  _globals['_CLOSEBATCHREQUEST']._serialized_start=859
+  _globals['_CLOSEBATCHREQUEST']._serialized_end=899
+  _globals['_CLOSEBATCHRESPONSE']._serialized_start=901
+  _globals['_CLOSEBATCHRESPONSE']._serialized_end=921
+  _globals['_DROPBATCHREQUEST']._serialized_start=923
+  _globals['_DROPBATCHREQUEST']._serialized_end=962
+  _globals['_DROPBATCHRESPONSE']._serialized_start=964
+  _globals['_DROPBATCHRESPONSE']._serialized_end=1024
+  _globals['_GETBATCHPROGRESSREQUEST']._serialized_start=1026
+  _globals['_GETBATCHPROGRESSREQUEST']._serialized_end=1072
+  _globals['_GETBATCHPROGRESSRESPONSE']._serialized_start=1075
+  _globals['_GETBATCHPROGRESSRESPONSE']._serialized_end=1349
+  _globals['_GETBATCHPROGRESSRESPONSE_REFUSEDENTRY']._serialized_start=1303
+  _globals['_GETBATCHPROGRESSRESPONSE_REFUSEDENTRY']._serialized_end=1349
+  _globals['_GETINCLUSIONREQUEST']._serialized_start=1351
+  _globals['_GETINCLUSIONREQUEST']._serialized_end=1409
+  _globals['_GETINCLUSIONRESPONSE']._serialized_start=1411
+  _globals['_GETINCLUSIONRESPONSE']._serialized_end=1514
+  _globals['_SHUFFLER']._serialized_start=2115
+  _globals['_SHUFFLER']._serialized_end=2791
 # @@protoc_insertion_point(module_scope)

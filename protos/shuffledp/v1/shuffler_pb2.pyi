@@ -291,6 +291,7 @@ class GetBatchStatusResponse(_message.Message):
     WAITS_FOR_FIELD_NUMBER: _builtins.int
     N_LAYERS_FIELD_NUMBER: _builtins.int
     N_DISCARDED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     state: Global___BatchState.ValueType
     n_users: _builtins.int
     n_min: _builtins.int
@@ -302,6 +303,8 @@ class GetBatchStatusResponse(_message.Message):
     """at a second shuffler: layers that arrived"""
     n_discarded: _builtins.int
     """of them unopened or repeated; 0 until the batch is permuted"""
+    reason: _builtins.str
+    """why the next party did not take the batch, in its words"""
     def __init__(
         self,
         *,
@@ -312,10 +315,11 @@ class GetBatchStatusResponse(_message.Message):
         waits_for: _builtins.str = ...,
         n_layers: _builtins.int = ...,
         n_discarded: _builtins.int = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["n_discarded", b"n_discarded", "n_layers", b"n_layers", "n_min", b"n_min", "n_users", b"n_users", "shuffle_seconds", b"shuffle_seconds", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["n_discarded", b"n_discarded", "n_layers", b"n_layers", "n_min", b"n_min", "n_users", b"n_users", "reason", b"reason", "shuffle_seconds", b"shuffle_seconds", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

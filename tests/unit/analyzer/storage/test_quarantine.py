@@ -18,8 +18,8 @@ from common.errors import (
     UnusableBatchError,
 )
 from common.messages import inclusion_proof
-from common.messages.batch import BatchId, BatchManifest, TaskState
-from common.messages.ledger_entry import MAX_REASON_CHARACTERS, Decision, DecisionEntry, verify
+from common.messages.batch import MAX_REASON_CHARACTERS, BatchId, BatchManifest, TaskState
+from common.messages.ledger_entry import Decision, DecisionEntry, verify
 from common.task_digest import TaskDigest
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.ledger_entries import releases

@@ -34,7 +34,7 @@ def test_a_batchs_state_is_read_back_as_it_was_written(state: BatchState) -> Non
     """For devices and for the shuffler's operator; an unknown state is refused."""
     with pytest.raises(WireError, match="batch state 0 is unknown to this program"):
         batches.status_from_wire(shuffler_pb2.GetBatchStatusResponse())
-    status = BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5)
+    status = BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5, reason="a é")
     progress = BatchProgress(
         state=state,
         n_users=5,

@@ -124,15 +124,18 @@ def test_a_batch_that_waits_for_the_next_party_says_so() -> None:
         waits_for="relay",
         n_layers=70,
         n_discarded=3,
+        reason="its keys are away \x1b",
     )
 
-    first = printed(partial(task_view.print_batch, status))
+    first = printed(partial(task_view.print_batch, status), width=999)
     assert "It waits for the relay, which did not take it last time." in first
-    assert "relay" == task_view.batch_as_json(status)["batch_waits_for"]
+    assert "Reason: its keys are away \\x1b." in first
+    shown = task_view.batch_as_json(status)
+    assert ("relay", status.reason) == (shown["batch_waits_for"], shown["batch_reason"])
     at_relay = dataclasses.replace(status, waits_for="analyzer")
     assert (
         "At the second shuffler: permuted, waiting for the analyzer; 70 layers of 20 users "
-        "arrived, 3 of them were discarded."
+        "arrived, 3 of them were discarded. Reason: its keys are away"
     ) in " ".join(printed(partial(task_view.print_relay, at_relay)).split())
     assert "no batch" in printed(partial(task_view.print_relay, None))
 

@@ -22,6 +22,9 @@ from tests.support.shuffler_core import Shuffler
 _DIGEST: Final = CHAIN.signed.digest()
 
 
+_SLOW: Final = "the relay does not answer (DEADLINE_EXCEEDED)"
+
+
 @pytest.fixture
 async def relay(tmp_path: Path) -> AsyncIterator[Relay]:
     """A started relay."""
@@ -86,7 +89,7 @@ async def test_a_batch_waits_for_a_relay_that_is_full_or_slow(
     async def fail(*_: object) -> NoReturn:
         if fault == "slow":  # it ends after the caller has given up
             await relay.staging.finish_delivery(_DIGEST)
-            raise PeerError("the relay does not answer (DEADLINE_EXCEEDED)")
+            raise PeerError(_SLOW)
         raise StorageError("the disk is full")
 
     with monkeypatch.context() as failing:
@@ -102,8 +105,9 @@ async def test_a_batch_waits_for_a_relay_that_is_full_or_slow(
 
     state = BatchState.PERMUTED if fault == "full" else BatchState.SENT
     assert (state, "relay") == (waiting.state, waiting.waits_for)
+    assert {"full": "the disk is full", "slow": _SLOW}[fault] in waiting.reason
     done = await shuffler.collection.status(_DIGEST)
-    assert (BatchState.ERASED, "") == (done.state, done.waits_for)
+    assert (BatchState.ERASED, "", "") == (done.state, done.waits_for, done.reason)
     assert [5] == [manifest.n_users for manifest, _ in relay.analyzer.delivered]
     shuffler.store.close()
 
@@ -129,16 +133,18 @@ async def test_no_batch_that_the_relays_operator_dropped_counts_as_delivered(
     shuffler.deliveries._not_before.clear()
     await shuffler.advance()
 
-    assert BatchState.QUARANTINED is await shuffler.batch_state()
+    status = await shuffler.collection.status(_DIGEST)
+    assert BatchState.QUARANTINED is status.state
+    assert "the task's batch is dropped at this relay" in status.reason
     with pytest.raises(ProofError):
         await shuffler.inclusions.relay(_DIGEST, None)
     shuffler.store.close()
 
 
 async def test_a_shuffler_drops_at_its_end_what_its_relay_does_not_take(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While the relay is away the batch waits; a refusal quarantines it with the relay's status."""
+    """While the relay is away the batch waits; a refusal quarantines it. Its operator reads why."""
     for number, (refused, state) in enumerate(
         ((None, BatchState.PERMUTED), ("FAILED_PRECONDITION", BatchState.QUARANTINED))
     ):
@@ -150,6 +156,9 @@ async def test_a_shuffler_drops_at_its_end_what_its_relay_does_not_take(
         await shuffler.advance()
         status = await shuffler.collection.status(_DIGEST)
         assert (state, "" if refused else "relay") == (status.state, status.waits_for)
+        reason = "no" if refused else "away"
+        assert status.reason == reason
+        assert reason in [getattr(record, "fields", {}).get("reason") for record in caplog.records]
         shuffler.clock.seconds = CHAIN.task.deadline + 31 * DAY
         shuffler.batches.keep_seconds = 30 * DAY
         shuffler.deliveries._not_before.clear()
