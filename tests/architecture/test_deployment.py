@@ -312,6 +312,7 @@ def test_a_second_shuffler_shares_no_secret() -> None:
     relay = load(ShufflerSettings, file, _environment(service), "SHUFFLEDP_SHUFFLER")
 
     assert not own & others
+    assert 90 == relay.key_lifetime_days  # a stolen key opens layers for more than twice as long
     for name in _SECOND["secrets"]:
         assert "/second/" in _SECOND["secrets"][name]["file"]
     assert not _COMPOSE["secrets"].keys() & _SECOND["secrets"].keys()
