@@ -1,5 +1,5 @@
 """
-Proofs that a report is in its batch: a tree of hashes, and the analyzer's commitment to it. Pure.
+Proofs that a report is in its batch: a tree of hashes, and the receiver's commitment to it. Pure.
 
 A leaf is SHA-256(0 ‖ sealed report). A batch's tree contains SHA-256(3 ‖ salt ‖ leaf), once for
 each distinct report. These salted leaves are sorted and put into 2^bits buckets by their first
@@ -9,9 +9,9 @@ alone, and a batch has a maximum, so that nobody can shrink a bucket. The salt i
 last report: senders, who choose their sealed reports, could otherwise make a bucket as long as they
 like.
 
-The analyzer signs the root and the salt before it acknowledges the delivery. A bucket and `bits`
-hashes prove to a device whether a leaf is in the batch. The shuffler relays them; a request names
-only a bucket, so it does not reveal a leaf.
+The receiver, the analyzer or a relay, signs the root and the salt before it acknowledges the
+delivery. A bucket and `bits` hashes prove to a device whether a leaf is in the batch. The shuffler
+relays them; a request names only a bucket, so it does not reveal a leaf.
 
 Both parties build the tree in parts: each part of the batch is salted and split into ranges of the
 salted leaves' first bits; each range, from all parts, is sorted and cut into its buckets.
@@ -217,7 +217,7 @@ class BatchCommitment:
         tree: Tree,
         salt: bytes,
     ) -> Self:
-        """Commit to a salted tree. Run by the analyzer. Deterministic."""
+        """Commit to a salted tree. Run by the analyzer and by relays. Deterministic."""
         blank = cls(
             task_digest=digest,
             batch_id=batch_id,
@@ -243,7 +243,7 @@ class BatchCommitment:
                 f"have {bits_for(self.n_leaves)}"
             )
         if not identity.is_valid_signature(_LABEL, self._message(), self.signature):
-            raise ProofError("the batch commitment is not signed by the pinned analyzer")
+            raise ProofError("the batch commitment is not signed by the pinned identity")
 
     def prefix_of(self, leaf: bytes) -> int:
         """Return the number of the bucket that contains a leaf if the leaf is in the tree."""
@@ -290,5 +290,5 @@ class InclusionProof:
                 f"the path to the root has {len(self.path)} steps; it must have {bits}"
             )
         if root_of(self.bucket, prefix, self.path) != self.commitment.root:
-            raise ProofError("the bucket does not lead to the root that the analyzer signed")
+            raise ProofError("the bucket does not lead to the signed root")
         return salted(self.commitment.salt, leaf) in split(self.bucket)

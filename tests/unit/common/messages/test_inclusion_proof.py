@@ -209,7 +209,7 @@ def test_a_changed_or_moved_bucket_proves_nothing() -> None:
         (_TREE.prove(_COMMITMENT, _COMMITMENT.prefix_of(own) ^ 1), own),
         *((dataclasses.replace(proof, path=path), own) for path in paths),
     ):
-        with pytest.raises(ProofError, match="does not lead to the root"):
+        with pytest.raises(ProofError, match="does not lead to the signed root"):
             _holds(forged, expected)
     for path in (proof.path[:-1], [*proof.path, bytes(32)]):
         with pytest.raises(ProofError, match="steps; it must have 2"):
@@ -219,7 +219,7 @@ def test_a_changed_or_moved_bucket_proves_nothing() -> None:
 def test_every_field_of_a_commitment_is_signed() -> None:
     """Another signer and another task are refused with their own messages."""
     for signer, digest, message in (
-        (SigningIdentity.generate(), _DIGEST, "not signed by the pinned analyzer"),
+        (SigningIdentity.generate(), _DIGEST, "not signed by the pinned identity"),
         (_ANALYZER, TaskDigest(b"e" * 32), "belongs to another task"),
     ):
         shown = commitment_over(_LEAVES, signer, digest)
@@ -274,7 +274,7 @@ def test_a_tree_of_another_salt_proves_nothing() -> None:
         _ANALYZER, _DIGEST, BatchId(bytes(16)), elsewhere.tree, SALT
     )
 
-    with pytest.raises(ProofError, match="does not lead to the root"):
+    with pytest.raises(ProofError, match="does not lead to the signed root"):
         _holds(elsewhere.prove(_COMMITMENT, _COMMITMENT.prefix_of(own)), own)
     place = elsewhere.prove(wrongly_signed, wrongly_signed.prefix_of(own))
     assert not _holds(place, own)
