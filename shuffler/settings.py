@@ -1,7 +1,7 @@
 """Settings of the shuffler."""
 
 from dataclasses import field, replace
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
@@ -18,6 +18,13 @@ def _postgresql_uri(uri: str) -> str:
     if not uri.startswith(("postgresql://", "postgres://")):
         raise ValueError("must be postgresql://…")
     return uri
+
+
+_OF_COLLECTING: Final = (
+    *("store", "http_listen", "relay"),
+    *("minimum_batch", "submissions_per_connection", "keep_inclusion_days"),
+)
+"""Settings that a relay must leave out."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -61,8 +68,8 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
             raise SettingsError("the role front-end needs store")
         if (self.relay is None) != (self.relay_identity is None):
             raise SettingsError("relay and relay_identity go together")
-        for name in ("store", "http_listen", "relay"):
-            if self.role == "relay" and getattr(self, name) is not None:
+        for name in _OF_COLLECTING:
+            if self.role == "relay" and getattr(self, name) != getattr(ShufflerSettings, name):
                 raise SettingsError(f"{name} has no use in the role relay")
         if self.role == "relay" and not self.key_lifetime_days:
             raise SettingsError("key_lifetime_days is 0; the keys of a relay need a limit")

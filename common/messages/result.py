@@ -342,8 +342,8 @@ class Result:
     n_users: UserCount
     """Users in the batch by the shuffler's manifest, without sentinels."""
     n_reports: int
-    """Sealed reports that arrived, at the relay if there is one: users' reports, dummies and null
-    reports, but no sentinels'."""
+    """Sealed reports that arrived, and layers that a relay discarded: users' reports, dummies and
+    null reports, but no sentinels'."""
     n_dummies: int
     """Counted reports minus the users' own reports. Exact if nothing was refused and the shuffler
     only permutes. Otherwise it is a rounded expectation; see `mixture_of` in analyzer/finalize.py

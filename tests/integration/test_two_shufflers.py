@@ -222,6 +222,8 @@ async def test_a_shuffler_without_a_relay_refuses_tasks_with_two(shared_services
     ("changes", "sentence"),
     [
         ({"http_listen": "127.0.0.1:0"}, "http_listen has no use in the role relay"),
+        ({"minimum_batch": 2}, "minimum_batch has no use in the role relay"),
+        ({"keep_inclusion_days": 31}, "keep_inclusion_days has no use in the role relay"),
         ({"relay": "127.0.0.1:1", "relay_identity": "00" * 32}, "relay has no use in the role"),
         ({"role": "all", "relay": "127.0.0.1:1"}, "relay and relay_identity go together"),
         ({"key_lifetime_days": 0}, "key_lifetime_days is 0; the keys of a relay need a limit"),
