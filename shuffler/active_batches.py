@@ -31,7 +31,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.batch_states import FINAL_STATES, ClosingRule
 from shuffler.delivery_client import ReceivingParty
-from shuffler.storage.submission_store import BatchStore, StoredBatch
+from shuffler.storage.submission_store import BatchStore, StoredBatch, SubmissionStore
 
 _MAX_LOOKUPS: Final = 256
 """Maximum number of concurrent lookups of each kind: to begin a batch, and to find one."""
@@ -166,13 +166,13 @@ class ActiveBatches(Batches):
     def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
         return self._unfinished.get(digest) or self._finished.get(digest)
 
-    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
-        try:
-            stored = await self.store.get(digest)
-        except UnknownTaskError:
-            if not begin:
-                raise
-            return await self._begin(digest)
+    async def _look_up(
+        self,
+        digest: TaskDigest,
+        *,
+        begin: bool,  # noqa: ARG002  # no call begins a relay's batch but its delivery
+    ) -> ActiveBatch | FinishedBatch:
+        stored = await self.store.get(digest)
         task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
         # Meanwhile the batch may have begun and moved on from the state that was read.
         return self._known(digest) or self._add(stored, task)
@@ -277,18 +277,6 @@ class ActiveBatches(Batches):
         self._unfinished.pop(digest, None)
         return finished
 
-    async def _begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        signed, task = await self.checked(digest)
-        key = key_id(task.suite, task.shufflers[self.hop].key)
-        self._beginning_keys.append(key)
-        try:
-            if task.relay and self.relay:  # which may refuse it, as for its own limit of dummies
-                await self.relay.client.get_task(digest)
-            batch_id = BatchId(self.rng.bytes(BATCH_ID_BYTES))
-            return self._add(await self.store.open_batch(batch_id, signed), task)
-        finally:
-            self._beginning_keys.remove(key)
-
     async def checked(self, digest: TaskDigest) -> tuple[SignedTask, Task]:
         """Fetch a task, and check that this shuffler may take part in it; see `find_or_begin`."""
         signed = await self._fetch(digest)
@@ -336,3 +324,30 @@ class ActiveBatches(Batches):
             return BatchKey.generate()
 
         return BatchKey(self.state.secret(key_file(stored.batch_id), create))
+
+
+@dataclass(kw_only=True)
+class CollectingBatches(ActiveBatches):
+    """The batches of a shuffler that devices submit to, which begin when one fetches the task."""
+
+    store: SubmissionStore
+
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        try:
+            return await super()._look_up(digest, begin=False)
+        except UnknownTaskError:
+            if not begin:
+                raise
+            return await self._begin(digest)
+
+    async def _begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+        signed, task = await self.checked(digest)
+        key = key_id(task.suite, task.shufflers[self.hop].key)
+        self._beginning_keys.append(key)
+        try:
+            if task.relay and self.relay:  # which may refuse it, as for its own limit of dummies
+                await self.relay.client.get_task(digest)
+            batch_id = BatchId(self.rng.bytes(BATCH_ID_BYTES))
+            return self._add(await self.store.open_batch(batch_id, signed), task)
+        finally:
+            self._beginning_keys.remove(key)

@@ -14,7 +14,7 @@ from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
-from shuffler.active_batches import ActiveBatches, Batches
+from shuffler.active_batches import ActiveBatches, Batches, CollectingBatches
 from shuffler.admission import ConnectionLimit
 from shuffler.batch_operations import BatchOperations
 from shuffler.collection import Collection
@@ -124,7 +124,7 @@ class ShufflerCore(FrontEndCore, BatchCore):
     store: SubmissionStore
 
     def __post_init__(self) -> None:
-        self.batches = ActiveBatches(**self.for_batches())
+        self.batches = CollectingBatches(**self.for_batches())
         super().__post_init__()
         self.deliveries = Deliveries(
             **self.for_deliveries(),

@@ -240,10 +240,9 @@ class Deliveries:
             stored = await self.permute(batch, stored, self.seeds.of(batch.batch_id))
         await self.store.set_state(stored, state)
         if event is Event.PERMUTE:
-            if stored.n_discarded:
-                fields = {**logs.batch_fields(batch.digest, batch.batch_id)}
-                fields["refused"] = stored.n_discarded
-                logs.event("layers discarded", fields, level="WARNING")
+            if n := stored.n_discarded:
+                fields = logs.batch_fields(batch.digest, batch.batch_id)
+                logs.event("layers discarded", {**fields, "refused": n}, level="WARNING")
             self.seeds.destroy(batch.batch_id)
 
     async def permute(self, batch: ActiveBatch, stored: StoredBatch, seed: bytes) -> StoredBatch:

@@ -1,7 +1,7 @@
 """Settings of the shuffler."""
 
 from dataclasses import field, replace
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
@@ -18,13 +18,6 @@ def _postgresql_uri(uri: str) -> str:
     if not uri.startswith(("postgresql://", "postgres://")):
         raise ValueError("must be postgresql://…")
     return uri
-
-
-_OF_COLLECTING: Final = (
-    *("store", "http_listen", "relay"),
-    *("minimum_batch", "submissions_per_connection", "keep_inclusion_days"),
-)
-"""Settings that a relay must leave out."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -68,7 +61,8 @@ class ShufflerSettings(KeyHolderSettings, HttpSettings):
             raise SettingsError("the role front-end needs store")
         if (self.relay is None) != (self.relay_identity is None):
             raise SettingsError("relay and relay_identity go together")
-        for name in _OF_COLLECTING:
+        collecting = ("minimum_batch", "submissions_per_connection", "keep_inclusion_days")
+        for name in ("store", "http_listen", "relay", *collecting):
             if self.role == "relay" and getattr(self, name) != getattr(ShufflerSettings, name):
                 raise SettingsError(f"{name} has no use in the role relay")
         if self.role == "relay" and not self.key_lifetime_days:

@@ -258,7 +258,8 @@ def print_batch(status: BatchStatus | None, console: Console, task: Task | None 
     console.print(f"{where}: {headline.lower()}{users}. {meaning}")
     if status.waits_for:
         console.print(f"It waits for the {status.waits_for}, which did not take it last time.")
-    _print_reason(status, console)
+    if status.reason:
+        console.print(f"Reason: {visible(status.reason)}.", markup=False)
     if status.state not in DELIVERED:
         console.print(f"It releases no batch with fewer than {status.n_min:,} users.")
 
@@ -270,16 +271,12 @@ def print_relay(status: BatchStatus | None, console: Console) -> None:
         return
     users = f" of {status.n_users:,} users" if status.n_users else ""
     waits = f", waiting for the {status.waits_for}" if status.waits_for else ""
+    reason = f" Reason: {visible(status.reason)}." if status.reason else ""
     console.print(
         f"At the second shuffler: {status.state}{waits}; {status.n_layers:,} layers{users} "
-        f"arrived, {status.n_discarded:,} of them were discarded."
+        f"arrived, {status.n_discarded:,} of them were discarded.{reason}",
+        markup=False,
     )
-    _print_reason(status, console)
-
-
-def _print_reason(status: BatchStatus, console: Console) -> None:
-    if status.reason:
-        console.print(f"Reason: {visible(status.reason)}.", markup=False)
 
 
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:

@@ -143,10 +143,6 @@ class BatchStore(ABC):
         self.changed = asyncio.Event()
         """Set when this process has stored submissions or the state of a batch."""
 
-    async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        """Begin the batch of a task, or return it. A relay's begins with its delivery instead."""
-        raise NotImplementedError
-
     async def get(self, digest: TaskDigest) -> StoredBatch:
         """
         Look up the batch of a task.
@@ -216,6 +212,10 @@ class SubmissionStore(BatchStore):
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows)
         self._commits = GroupCommit(self._commit)
+
+    @abstractmethod
+    async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
+        """Begin the batch of a task, or return it."""
 
     @abstractmethod
     def group_source(self) -> GroupSource:

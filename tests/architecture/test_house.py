@@ -190,7 +190,7 @@ def test_each_party_starts_without_the_other_parties(tmp_path: Path) -> None:
 
 def test_only_the_core_composes_a_party() -> None:
     """Servers, tools and tests make no part that wires others: tested is what is deployed."""
-    parts = {"ActiveBatches", "Collection", "Deliveries", "InclusionMonitor"}
+    parts = {"CollectingBatches", "Collection", "Deliveries", "InclusionMonitor"}
     parts |= {"Registry", "Releases", "Staging"}
     sources = {path: path.read_text(encoding="utf-8") for path in _sources(*FOLDERS, "tests")}
     composed = {
