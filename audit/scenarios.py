@@ -15,9 +15,9 @@ from common.task.kinds import ITEM_KINDS
 _for_two = partial(Scenario, kinds=EVERY_KIND, shufflers=(2,))
 _WEAK_OF_TWO: Final[Mapping[str, Weakness]] = {
     "first-shuffler-repeats": weaknesses.RepeatsKept(),
-    "first-shuffler-delivers-again": weaknesses.SecondDeliveryTaken(),
-    "second-shuffler-keeps-order": weaknesses.FirstOrderKept(),
-    "second-shuffler-retries": weaknesses.NoiseDrawnAgain(),
+    "first-shuffler-delivers-again": weaknesses.SetBack(),
+    "second-shuffler-keeps-order": weaknesses.OrderKept(),
+    "second-shuffler-retries": weaknesses.SetBack(),
 }
 """Weaknesses of behaviours of a dishonest one of two shufflers; for the others, no noise."""
 SCENARIOS: Final[tuple[Scenario, ...]] = (

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -46,7 +46,29 @@ class InlineExecutor(Executor):
         return results
 
 
-class InProcessAnalyzer(AnalyzerCore):
+class Receiving:
+    """A core that receives batches, and what a shuffler of one's own delivers to it."""
+
+    staging: Any
+
+    async def deliver_parts(
+        self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
+    ) -> BatchCommitment:
+        """Deliver a batch in parts, like the shuffler; return the commitment to it."""
+        await self.receive(manifest, sealed, n_parts)
+        signed: BatchCommitment = await self.staging.finish_delivery(manifest.task_digest)
+        return signed
+
+    async def receive(self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2) -> None:
+        """Receive a batch's parts without staging the batch."""
+        arrived, staged = await self.staging.begin(manifest, n_parts)
+        for number, reports in enumerate(parts_of(sealed, n_parts)):
+            if not staged and number not in arrived:
+                header = part_header(manifest.task_digest, number, reports)
+                await self.staging.receive(header, chunks_of(reports))
+
+
+class InProcessAnalyzer(AnalyzerCore, Receiving):
     """An analyzer's core on its own files; `signed` and `task` are the last published task."""
 
     clock: ManualClock
@@ -94,20 +116,6 @@ class InProcessAnalyzer(AnalyzerCore):
         self.signed = await self.registry.publish(draft)
         self.task = Task.from_bytes(self.signed.task_bytes)
         return self.signed
-
-    async def deliver_parts(
-        self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
-    ) -> BatchCommitment:
-        """Deliver a batch in parts, like the shuffler; return the analyzer's commitment."""
-        await self.receive(manifest, sealed, n_parts)
-        return await self.finish_delivery(manifest.task_digest)
-
-    async def receive(self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2) -> None:
-        """Receive a batch's parts without staging the batch."""
-        arrived, staged = await self.begin_delivery(manifest, n_parts)
-        for number, reports in enumerate(parts_of(sealed, n_parts)):
-            if not staged and number not in arrived:
-                await self.deliver_part(part_header(manifest.task_digest, number, reports), reports)
 
     # --- the shuffler's calls; see shuffler/analyzer_client
 
