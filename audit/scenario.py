@@ -143,14 +143,14 @@ class AuditSubject:
     """The code that scenarios call: the deployed code, or faulty code in a self-test."""
 
     @property
-    def chain(self) -> Task | None:
-        """The task with two shufflers: the audited one, or a sample of the built-in audit."""
-        return self.task if self.task.relay else self.sample
+    def chain(self) -> Task:
+        """The task with two shufflers: the sample, or the audited one."""
+        return self.sample or self.task
 
     @property
     def chain_name(self) -> str:
         """Name of the sample, in findings about it; empty if the audited task has two shufflers."""
-        return "" if self.task.relay else f"{self.chain and self.chain.protocol}, two shufflers"
+        return f"{self.sample.protocol}, two shufflers" if self.sample else ""
 
     @property
     def linking(self) -> Coalition:
@@ -209,5 +209,4 @@ class Scenario:
 
     def fits(self, subject: AuditSubject) -> bool:
         """Return whether the scenario is for tasks with as many shufflers."""
-        sampled = self.shufflers == (2,) and subject.chain is not None
-        return sampled or len(subject.task.shufflers) in self.shufflers
+        return bool({len(subject.task.shufflers), len(subject.chain.shufflers)} & {*self.shufflers})

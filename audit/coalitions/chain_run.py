@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
@@ -19,7 +19,8 @@ from analyzer.task_builder import complete
 from audit.harness.in_process_run import Device
 from audit.harness.recipient import Recipient
 from audit.harness.shuffler_core import InProcessRelay, InProcessShuffler
-from audit.scenario import Ports
+from audit.harness.tasks import reduced_draft
+from audit.scenario import AuditSubject
 from common.crypto.hpke import (
     HpkePrivateKey,
     envelope_context,
@@ -39,7 +40,6 @@ from common.messages.inclusion_proof import (
     Tree,
 )
 from common.messages.submission import PLAIN_REPORT, plain_reports, split_submission
-from common.task.draft import TaskDraft
 from common.task.sealing import report_sealer
 from common.task.task import NONCE_BYTES
 from common.task_digest import TaskDigest
@@ -48,6 +48,8 @@ from shuffler.delivery_client import ReceivingParty
 from user_agent.contribution import Contributor
 
 Layers = list[bytes]
+_MAX_REPORTS: Final = 2500
+_USERS: Final = (16, 64)
 _MORE_USERS: Final = 8
 _FORGED: Final = Tree(2**40, bytes(HASH_BYTES))
 
@@ -73,8 +75,12 @@ class ChainRun:
     To devices, it is the dishonest first shuffler.
     """
 
-    def __init__(self, path: Path, draft: TaskDraft, rng: Generator, ports: Ports) -> None:
-        self.path, self.rng, self.ports = path, rng, ports
+    def __init__(self, path: Path, subject: AuditSubject, rng: Generator) -> None:
+        """Reduce the task to a few users; `path`: an empty directory."""
+        self.path, self.rng, self.ports = path, rng, subject.ports
+        draft = reduced_draft(subject.chain, most_reports=_MAX_REPORTS, n_users=_USERS)
+        if draft is None:
+            raise ValueError("no small batch of this task has a finite guarantee")
         self.analyzer, self.first, self.second = (SigningIdentity.generate() for _ in range(3))
         keys = [HpkePrivateKey.generate(draft.suite) for _ in range(3)]
         self._opens_reports, self._opens_envelopes, self._opens_layers = keys
@@ -95,6 +101,11 @@ class ChainRun:
         opened = [self._opens_envelopes.open(each, context) for each in self.envelopes]
         self.layers: Layers = [split_submission(submission)[1] for submission in opened]
 
+        self._common: Any = {
+            "pinned": self.analyzer.public_identity(),
+            "wrap": self.ports.shuffler_executor,
+        }
+
     def sealed(self, count: int) -> Layers:
         """Seal reports of random items, which the dishonest first shuffler knows."""
         items = self.rng.integers(0, self.task.domain_size, count)
@@ -103,15 +114,10 @@ class ChainRun:
 
     async def behind_relay(self, deliveries: Sequence[Layers]) -> Seen:
         """Deliver layers to an honest relay, several times, as a dishonest first shuffler."""
-        receiver = Recipient(self.signed, self.analyzer)
+        receiver, key = Recipient(self.signed, self.analyzer), self._opens_layers
         relay = InProcessRelay(
-            self.path / "second",
-            analyzer=receiver,
-            pinned=self.analyzer.public_identity(),
-            identity=self.second,
-            key=self._opens_layers,
+            self.path / "second", analyzer=receiver, identity=self.second, key=key, **self._common
         )
-        relay.wrap = self.ports.shuffler_executor
         await relay.start()
         filling = self.sealed(self.task.hop(0).expected_dummies(self.task.domain_size))
 
@@ -127,9 +133,7 @@ class ChainRun:
 
         refused = await self._run(relay, [partial(deliver, layers) for layers in deliveries])
         arrived = [*dict.fromkeys(chain(*deliveries, filling))]
-        context = layer_context(self.digest, 1)
-        inner = [self._opens_layers.open(layer, context) for layer in arrived]
-        return self._seen(receiver, inner, refused)
+        return self._seen(receiver, self._inside(arrived), refused)
 
     async def before_relay(self, aborts: int, forget: int) -> Seen:
         """
@@ -143,13 +147,11 @@ class ChainRun:
         shuffler = InProcessShuffler(
             self.path / "first",
             analyzer=Recipient(self.signed, self.analyzer),
-            pinned=self.analyzer.public_identity(),
             identity=self.first,
             key=self._opens_envelopes,
             relay=ReceivingParty(name="relay", client=receiver, identity=identity),
+            **self._common,
         )
-
-        shuffler.wrap = self.ports.shuffler_executor
         await shuffler.start()
         for envelope in self.envelopes:
             await shuffler.collection.submit(self.digest, envelope)
@@ -194,11 +196,13 @@ class ChainRun:
             refused=refused,
         )
 
+    def _inside(self, layers: Layers) -> Layers:
+        return [self._opens_layers.open(each, layer_context(self.digest, 1)) for each in layers]
+
     def _counts(self, sealed: Layers) -> NDArray[np.int64]:
         """Open reports, of layers as well, and count those of each item."""
         if sealed and len(sealed[0]) == self.task.sent_report_bytes:
-            context = layer_context(self.digest, 1)
-            sealed = [self._opens_layers.open(layer, context) for layer in sealed]
+            sealed = self._inside(sealed)
         opener = self._opens_reports.opener(report_context(self.digest))
         plain = b"".join(opener(report) or b"" for report in sealed)
         items = np.frombuffer(plain, PLAIN_REPORT)["item"].astype(np.int64)
@@ -210,14 +214,12 @@ class ChainRun:
         """Show a device the tree; return the buckets that it asks for, None for the tree alone."""
         self._signer, self._asked = signer, list[int | None]()
         store = self.ports.device_store(self.path / f"{signer.public_identity().raw.hex()}.sqlite")
-        device = Device(
-            self,
-            store,
-            self.rng,
-            identity=self.analyzer.public_identity(),
-            shuffler_identity=self.first.public_identity(),
-            relay_identity=self.second.public_identity(),
-        )
+        pinned = {
+            "identity": self.analyzer.public_identity(),
+            "shuffler_identity": self.first.public_identity(),
+            "relay_identity": self.second.public_identity(),
+        }
+        device = Device(pinned, shuffler=self, store=store, rng=self.rng)
         try:
             await device.contribute(self.digest, value_of(self.task, 0), "person")
             await device.check(4)

@@ -25,16 +25,12 @@ from audit.families.noise import noise_chances
 from audit.finding import Checks, Finding, Rows
 from audit.game import Scores, game_row, not_reached, run_game
 from audit.harness.logs import quiet_services
-from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject
 from audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
 from common.accounting.guarantees import PrivacyParameters, guarantees_under
 from common.messages.guarantee import Coalition, rounded_down, rounded_up
 from common.task.shuffler_spec import ShufflerSpec
-from common.task.task import Task
 
-_MAX_REPORTS: Final = 2500
-_USERS: Final = (16, 64)
 _COPIES: Final = 50
 _LOST: Final = 5
 _ABORTS: Final = 4
@@ -96,7 +92,7 @@ class OneOfTwo:
 
     def row(self, subject: AuditSubject, coalition: str, worlds: tuple[Scores, Scores]) -> Finding:
         """Return the finding at the task's δ, or at a larger one if the attack gains more there."""
-        task, rows = _chain(subject), list[Finding]()
+        task, rows = subject.chain, list[Finding]()
         for delta in (task.delta, max(task.delta, TESTED_DELTA)):
             parameters = replace(PrivacyParameters.of(task), delta=delta)
             claims = guarantees_under(parameters, subject.n_users)
@@ -104,7 +100,7 @@ class OneOfTwo:
             result = run_game(
                 *worlds, delta=delta, at_epsilon=claimed.epsilon, statistic=_STATISTIC
             )
-            row = game_row(claimed=claimed, result=result, title=self.title, sentence=self.sentence)
+            row = game_row(claimed=claimed, result=result, sentence=self.sentence)
             rows.append(replace(row, subject=subject.chain_name))
         stated, tested = rows
         if stated.passed and not tested.passed:
@@ -116,12 +112,6 @@ class OneOfTwo:
         )
         tests = stated.tests + tested.tests
         return replace(stated, statistic=f"{stated.statistic}; {also}", tests=tests)
-
-
-def _chain(subject: AuditSubject) -> Task:
-    if subject.chain is None:
-        raise ValueError("there is no task with two shufflers")
-    return subject.chain
 
 
 def _worlds(  # a game
@@ -139,7 +129,7 @@ def _worlds(  # a game
     With its report c times in a batch, a count k of noise with chances g is as likely as
     g(k-c) / g(k) with the report, compared to without. `known`: the report's place is known.
     """
-    spec, trials = _chain(subject).hop(honest), min(subject.sizes.games, _MOST_TRIALS)
+    spec, trials = subject.chain.hop(honest), min(subject.sizes.games, _MOST_TRIALS)
     chances, tables = noise_chances(spec.noise), []
     for count in times:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -161,12 +151,8 @@ def _worlds(  # a game
 
 @contextmanager
 def _running(subject: AuditSubject, rng: Generator) -> Iterator[ChainRun]:
-    """Yield the task reduced to a few users, in an empty directory."""
-    draft = reduced_draft(_chain(subject), most_reports=_MAX_REPORTS, n_users=_USERS)
-    if draft is None:
-        raise ValueError("no small batch of this task has a finite guarantee")
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, quiet_services():
-        yield ChainRun(Path(folder), draft, rng, subject.ports)
+        yield ChainRun(Path(folder), subject, rng)
 
 
 BEHAVIOURS: Final = {
@@ -259,7 +245,6 @@ def run_forged_tree(subject: AuditSubject, rng: Generator) -> Rows:
     yield checks.finding(
         coalition=_COALITIONS[1],
         subject=subject.chain_name,
-        title="The first shuffler shows devices a tree of 2^40 leaves",
         sentence="A bucket of a tree so large would name one report. Devices refuse more leaves "
         "than the task's users and noise explain, and ask for none.",
         expected=0.0,

@@ -2,20 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
-from numpy.random import Generator
 
 from audit.harness.analyzer_core import InProcessAnalyzer
 from audit.harness.clock import ManualClock
 from audit.harness.shuffler_core import InProcessShuffler
 from common.crypto import hpke
-from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity, sign_receipt, signed_key
+from common.crypto.signing import KeyUse, SigningIdentity, sign_receipt, signed_key
 from common.limits import MAX_UNIX_TIME
 from common.messages import inclusion_proof
 from common.messages.batch import BatchId, BatchManifest
@@ -155,32 +154,24 @@ class Device(Agent):
 
     clock: ManualClock
 
-    def __init__(
-        self,
-        shuffler: Any,  # noqa: ANN401  # a client of one
-        store: DeviceStore,
-        rng: Generator,
-        **pinned: PublicIdentity,
-    ) -> None:
+    def __init__(self, pinned: Mapping[str, Any], **ports: Any) -> None:  # noqa: ANN401
+        caps: Any = {
+            each.name: math.inf for each in fields(Policy) if each.name.endswith("epsilon_cap")
+        }
+        policy = Policy(
+            **pinned,
+            **caps,
+            allow_tasks_without_tokens=True,
+            total_delta_cap=0.9,
+            permanent_responses=True,
+        )
         super().__init__(
-            shuffler=shuffler,
-            store=store,
-            policy=Policy(
-                **pinned,
-                allow_tasks_without_tokens=True,
-                local_epsilon_cap=math.inf,
-                coalition_epsilon_cap=math.inf,
-                total_local_epsilon_cap=math.inf,
-                total_coalition_epsilon_cap=math.inf,
-                total_central_epsilon_cap=math.inf,
-                total_delta_cap=0.9,
-                permanent_responses=True,
-            ),
+            policy=policy,
             several_persons=True,
             clock=ManualClock(),
-            rng=rng,
             secrets=PersonalSecrets(bytes(32)),
             check_seconds=_PAUSE,
+            **ports,
         )
 
     async def check(self, times: int) -> None:
@@ -222,7 +213,7 @@ class InProcessRun:
         self.digest = self.analyzer.signed.digest()
         self.store = DeviceStore(self.path / "budget.sqlite")
         identities = {"identity": pinned, "shuffler_identity": identity.public_identity()}
-        self.agent = Device(self.shuffler, self.store, self._rng, **identities)
+        self.agent = Device(identities, shuffler=self.shuffler, store=self.store, rng=self._rng)
 
     async def publish(self, draft: TaskDraft) -> None:
         """Publish a draft under the shuffler's key."""

@@ -38,8 +38,6 @@ class InProcessCore(BatchCore):
     """A shuffler's core on its own files; `start` makes it, and makes it again after a crash."""
 
     clock: ManualClock
-    wrap: Callable[[Executor], Executor] = staticmethod(lambda executor: executor)
-    """Replaces what runs the parts."""
 
     def __init__(
         self,
@@ -50,13 +48,18 @@ class InProcessCore(BatchCore):
         identity: SigningIdentity,
         relay: ReceivingParty | None = None,
         key: HpkePrivateKey | None = None,
+        wrap: Callable[[Executor], Executor] = lambda executor: executor,
         **limits: Any,  # noqa: ANN401  # settings
     ) -> None:
-        """`pinned` is the analyzer's identity; `key` opens what arrives, beside its own keys."""
+        """
+        `pinned` is the analyzer's identity; `key` opens what arrives, beside its own keys.
+
+        `wrap` replaces what runs the parts.
+        """
         self.path, self.analyzer, self.pinned, self.relay = path, analyzer, pinned, relay
         self.identity, self.limits, self._keys = identity, limits, [key] if key else []
         self.clock, self.rng = ManualClock(), np.random.default_rng(1)
-        self.ports = dict[str, Any]()
+        self.wrap, self.ports = wrap, dict[str, Any]()
         """Fields of the kind of core."""
 
     async def start(self) -> None:
