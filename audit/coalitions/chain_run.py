@@ -16,6 +16,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from analyzer.task_builder import complete
+from audit.harness.analyzer_core import InlineExecutor
 from audit.harness.in_process_run import Device
 from audit.harness.recipient import Recipient
 from audit.harness.shuffler_core import InProcessRelay, InProcessShuffler
@@ -103,7 +104,7 @@ class ChainRun:
 
         self._common: Any = {
             "pinned": self.analyzer.public_identity(),
-            "wrap": self.ports.shuffler_executor,
+            "executor": self.ports.shuffler_executor(InlineExecutor()),
         }
 
     def sealed(self, count: int) -> Layers:
@@ -227,9 +228,8 @@ class ChainRun:
             store.close()
         return self._asked
 
-    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
+    async def fetch_task(self, _: TaskDigest) -> SignedTask:
         """Return the task."""
-        del digest
         return self.signed
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:

@@ -23,8 +23,8 @@ from audit.coalitions.chain_run import ChainRun, Layers
 from audit.coalitions.single_user import TESTED_DELTA
 from audit.families.noise import noise_chances
 from audit.finding import Checks, Finding, Rows
-from audit.game import Scores, game_row, not_reached, run_game
-from audit.harness.logs import quiet_services
+from audit.game import Scores, game_row, run_game
+from audit.harness.in_process_run import quiet_services
 from audit.scenario import AuditSubject
 from audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
 from common.accounting.guarantees import PrivacyParameters, guarantees_under
@@ -81,10 +81,9 @@ class OneOfTwo:
         users = seen.order >= 0
         known = min(p_rank(seen.order[users]), p_rank_sum(users)) < TEST_LEVEL
         worlds = _worlds(subject, honest, ports.draw_item_dummies, rng, seen.times, known=known)
-        for coalition in (_COALITIONS[honest], *["either-shuffler"] * self.published):
-            row = self.row(subject, coalition, worlds)
-            if coalition == "either-shuffler":
-                row = replace(row, title=_PUBLISHED)
+        published = {"either-shuffler": _PUBLISHED} if self.published else {}
+        for coalition, title in {_COALITIONS[honest]: "", **published}.items():
+            row = replace(self.row(subject, coalition, worlds), title=title)
             if checks.failures and row.passed:
                 sentence = f"Failed: {'; '.join(checks.failures)}."
                 row = replace(row, verdict="broken", sentence=sentence)
@@ -216,18 +215,16 @@ def run_permuting(subject: AuditSubject, rng: Generator) -> Rows:
     for honest, coalition in enumerate(_COALITIONS):
         tried = [each for each in BEHAVIOURS.values() if honest == (each.sends is not None)]
         worlds = _worlds(subject, honest, subject.ports.draw_nothing, rng)
-        row = replace(
-            tried[0].row(subject, coalition, worlds),
-            title=f"{len(tried)} behaviours, if the honest shuffler only permuted",
-            subject="two shufflers that only permute",
-            advice="",
-        )
+        row = tried[0].row(subject, coalition, worlds)
         broken = row.verdict == "contradicted"
         yield replace(
-            row if broken else not_reached(row),
+            row,
+            title=f"{len(tried)} behaviours, if the honest shuffler only permuted",
+            subject="two shufflers that only permute",
             verdict="refuted" if broken else "not refuted",
             sentence="Without noise of its own, an honest shuffler hides nobody from the other "
             "one and the analyzer: each of these attacks reads the value.",
+            advice="" if broken else "Do not rely on this audit.",
         )
 
 

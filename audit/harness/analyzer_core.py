@@ -16,7 +16,7 @@ from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.settings import AnalyzerSettings
 from analyzer.storage.store import Store
 from audit.harness.clock import ManualClock
-from audit.harness.stored_keys import SCHEDULE
+from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
@@ -28,6 +28,7 @@ from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 
+SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
 _TIMEOUT: Final = 60.0
 """Timeout of a release, in seconds."""
 

@@ -1,9 +1,10 @@
 """Run one collection in this process: devices, sentinels, analyzer and dishonest shuffler."""
 
+import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -147,6 +148,17 @@ def duplicates(number: int, times: int = 1) -> Tampering:
 def invents(count: int) -> Tampering:
     """Add `count` invented users."""
     return lambda shuffler, users: users + [shuffler.invented_user() for _ in range(count)]
+
+
+@contextmanager
+def quiet_services() -> Iterator[None]:
+    """Disable the logs of services in this process, and enable them again."""
+    logger = logging.getLogger("shuffledp")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 class Device(Agent):

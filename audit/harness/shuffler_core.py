@@ -6,9 +6,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from audit.harness.analyzer_core import InlineExecutor, Receiving
+from audit.harness.analyzer_core import SCHEDULE, InlineExecutor, Receiving
 from audit.harness.clock import ManualClock
-from audit.harness.stored_keys import store_holding
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
@@ -34,10 +33,20 @@ async def _absent_log(after: int) -> NoReturn:
     raise PeerError(f"away, after {after}")
 
 
+def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0) -> KeyStore:
+    """Return a key store that holds these keys beside its own."""
+    for key in keys:
+        state.secret(f"hpke-{key.public_key().key_id.hex()}.key", key.private_bytes)
+    store = KeyStore(state, SCHEDULE)
+    store.rotate(now)
+    return store
+
+
 class InProcessCore(BatchCore):
     """A shuffler's core on its own files; `start` makes it, and makes it again after a crash."""
 
     clock: ManualClock
+    open_store: Callable[[], Any]
 
     def __init__(
         self,
@@ -48,18 +57,14 @@ class InProcessCore(BatchCore):
         identity: SigningIdentity,
         relay: ReceivingParty | None = None,
         key: HpkePrivateKey | None = None,
-        wrap: Callable[[Executor], Executor] = lambda executor: executor,
+        executor: Executor | None = None,
         **limits: Any,  # noqa: ANN401  # settings
     ) -> None:
-        """
-        `pinned` is the analyzer's identity; `key` opens what arrives, beside its own keys.
-
-        `wrap` replaces what runs the parts.
-        """
+        """`pinned` is the analyzer's identity; `key` opens what arrives, beside its own keys."""
         self.path, self.analyzer, self.pinned, self.relay = path, analyzer, pinned, relay
         self.identity, self.limits, self._keys = identity, limits, [key] if key else []
         self.clock, self.rng = ManualClock(), np.random.default_rng(1)
-        self.wrap, self.ports = wrap, dict[str, Any]()
+        self._executor, self.ports = executor or InlineExecutor(), dict[str, Any]()
         """Fields of the kind of core."""
 
     async def start(self) -> None:
@@ -79,7 +84,7 @@ class InProcessCore(BatchCore):
             identity=self.identity,
             store=self.open_store(),
             blocks=self.blocks,
-            executor=self.wrap(self.open_executor()),
+            executor=self.open_executor(),
             analyzer=self.analyzer,
             relay=self.relay,
             process_metrics=ProcessMetrics("shuffler", METRICS, self.clock),
@@ -100,14 +105,11 @@ class InProcessCore(BatchCore):
 
     def open_executor(self) -> Executor:
         """Return what runs the parts."""
-        return InlineExecutor()
+        return self._executor
 
     def open_keys(self, state: StateDirectory) -> KeyStore:
         """Open the keys."""
         return store_holding(state, *self._keys, now=self.clock.now())
-
-    def open_store(self) -> Any:  # noqa: ANN401  # of a kind of core
-        """Open the database."""
 
 
 class InProcessShuffler(InProcessCore, ShufflerCore):
