@@ -5,11 +5,12 @@ The honest one is the deployed core on its own files. The dishonest one knows al
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -22,6 +23,7 @@ from audit.harness.recipient import Recipient
 from audit.harness.shuffler_core import InProcessRelay, InProcessShuffler
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject
+from audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
 from common.crypto.hpke import (
     HpkePrivateKey,
     envelope_context,
@@ -55,16 +57,17 @@ _MORE_USERS: Final = 8
 _FORGED: Final = Tree(2**40, bytes(HASH_BYTES))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """What the dishonest shuffler and the analyzer see of all that the honest shuffler sent."""
 
-    times: tuple[int, ...]
+    hop: int
+    """Place of the honest shuffler."""
+    times: tuple[int, ...] = (1,)
     """How often the victim's report is in each of the different batches."""
-    noise: NDArray[np.int64]
-    """Number of reports that the honest shuffler added to each, by item; shape (batches, items)."""
-    order: NDArray[np.int64]
-    """Place of arrival of each report of the last batch, in its order; -1 for noise."""
+    noise: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+    """How many reports the honest shuffler added of each item, to each batch."""
+    known: bool = False
+    """Whether the order of the last batch shows the victim's report."""
     refused: int = 0
     """Deliveries that the honest shuffler refused."""
 
@@ -101,7 +104,6 @@ class ChainRun:
         self.envelopes = [contributor.prepare(value, rng).envelope for value in values]
         opened = [self._opens_envelopes.open(each, context) for each in self.envelopes]
         self.layers: Layers = [split_submission(submission)[1] for submission in opened]
-
         self._common: Any = {
             "pinned": self.analyzer.public_identity(),
             "executor": self.ports.shuffler_executor(InlineExecutor()),
@@ -113,7 +115,7 @@ class ChainRun:
         seal = report_sealer(self.task, self.digest)
         return [seal(report.tobytes()) for report in plain_reports(items)]
 
-    async def behind_relay(self, deliveries: Sequence[Layers]) -> Seen:
+    async def behind_relay(self, *deliveries: Layers) -> Seen:
         """Deliver layers to an honest relay, several times, as a dishonest first shuffler."""
         receiver, key = Recipient(self.signed, self.analyzer), self._opens_layers
         relay = InProcessRelay(
@@ -134,9 +136,9 @@ class ChainRun:
 
         refused = await self._run(relay, [partial(deliver, layers) for layers in deliveries])
         arrived = [*dict.fromkeys(chain(*deliveries, filling))]
-        return self._seen(receiver, self._inside(arrived), refused)
+        return self._seen(1, receiver, self._inside(arrived), refused)
 
-    async def before_relay(self, aborts: int, forget: int) -> Seen:
+    async def before_relay(self, aborts: int = 0, forget: int = 0) -> Seen:
         """
         Let an honest first shuffler deliver to a dishonest one.
 
@@ -161,8 +163,8 @@ class ChainRun:
             receiver.lose_answers = number < aborts
             await shuffler.collection.close(self.digest)
 
-        await self._run(shuffler, [partial(deliver, number) for number in range(aborts + 1)])
-        return self._seen(receiver, self.layers)
+        sent = [partial(deliver, number) for number in range(aborts + 1)]
+        return self._seen(0, receiver, self.layers, await self._run(shuffler, sent))
 
     async def _run(
         self,
@@ -183,17 +185,20 @@ class ChainRun:
             party.store.close()
         return refused
 
-    def _seen(self, receiver: Recipient, arrived: Layers, refused: int = 0) -> Seen:
+    def _seen(self, hop: int, receiver: Recipient, arrived: Layers, refused: int) -> Seen:
         """Compare what a receiver got with what arrived before, the victim's report first."""
         places = {report: place for place, report in enumerate(arrived)}
         blobs = dict.fromkeys(blob for _, blob in receiver.delivered)
         batches = [split_every(blob, len(arrived[0])) for blob in blobs]
         found = [[places.get(report, -1) for report in batch] for batch in batches]
         added = [[each for each in batch if each not in places] for batch in batches]
+        order = np.array(found[-1])
+        users = order >= 0
         return Seen(
+            hop=hop,
             times=tuple(each.count(0) for each in found),
-            noise=np.array([self._counts(each) for each in added]),
-            order=np.array(found[-1], dtype=np.int64),
+            noise=np.concatenate([self._counts(each) for each in added]),
+            known=min(p_rank(order[users]), p_rank_sum(users)) < TEST_LEVEL,
             refused=refused,
         )
 
@@ -221,11 +226,9 @@ class ChainRun:
             "relay_identity": self.second.public_identity(),
         }
         device = Device(pinned, shuffler=self, store=store, rng=self.rng)
-        try:
+        with closing(store):
             await device.contribute(self.digest, value_of(self.task, 0), "person")
             await device.check(4)
-        finally:
-            store.close()
         return self._asked
 
     async def fetch_task(self, _: TaskDigest) -> SignedTask:

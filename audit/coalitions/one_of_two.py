@@ -9,7 +9,7 @@ on which of them the victim holds, and the likelihood ratio is the most powerful
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,14 +19,13 @@ import numpy as np
 from numpy.random import Generator
 from scipy import stats
 
-from audit.coalitions.chain_run import ChainRun, Layers
+from audit.coalitions.chain_run import ChainRun, Seen
 from audit.coalitions.single_user import TESTED_DELTA
 from audit.families.noise import noise_chances
 from audit.finding import Checks, Finding, Rows
 from audit.game import Scores, game_row, run_game
 from audit.harness.in_process_run import quiet_services
 from audit.scenario import AuditSubject
-from audit.statistics import TEST_LEVEL, p_rank, p_rank_sum
 from common.accounting.guarantees import PrivacyParameters, guarantees_under
 from common.messages.guarantee import Coalition, rounded_down, rounded_up
 from common.task.shuffler_spec import ShufflerSpec
@@ -53,43 +52,32 @@ class OneOfTwo:
 
     title: str
     sentence: str
-    sends: Callable[[ChainRun], Sequence[Layers]] | None = None
-    """Deliveries of the first shuffler; None for a behaviour of the second."""
+    run: Callable[[ChainRun], Coroutine[Any, Any, Seen]] = ChainRun.before_relay
     refused: int = 0
-    """How many of them must be refused."""
-    aborts: int = 0
-    """Deliveries to the second shuffler that it aborts at their end."""
-    forget: int = 0
-    """Layers that it leaves out."""
+    """How many deliveries must be refused."""
     published: bool = False
     """Whether the published result would do instead of the analyzer."""
 
     def findings(self, subject: AuditSubject, rng: Generator) -> Rows:
         """Run the honest shuffler, then the game on what it sent."""
-        honest, ports, checks = int(self.sends is not None), subject.ports, Checks()
+        checks = Checks()
         with _running(subject, rng) as run:
-            seen = asyncio.run(
-                run.behind_relay(self.sends(run))
-                if self.sends
-                else run.before_relay(self.aborts, self.forget)
-            )
+            seen = asyncio.run(self.run(run))
         # Discrete probabilities of as little noise, combined by Fisher's method, err upward.
-        below = np.cumsum(noise_chances(run.task.hop(honest).noise))
-        below = np.minimum(below[np.minimum(seen.noise.ravel(), len(below) - 1)], 1)
+        below = np.cumsum(noise_chances(run.task.hop(seen.hop).noise))
+        below = np.minimum(below[np.minimum(seen.noise, len(below) - 1)], 1)
         checks.test("the noise of each item", float(stats.combine_pvalues(below).pvalue))
         checks.require("another input is refused", seen.refused == self.refused)
-        users = seen.order >= 0
-        known = min(p_rank(seen.order[users]), p_rank_sum(users)) < TEST_LEVEL
-        worlds = _worlds(subject, honest, ports.draw_item_dummies, rng, seen.times, known=known)
+        worlds = _worlds(subject, seen, subject.ports.draw_item_dummies, rng)
         published = {"either-shuffler": _PUBLISHED} if self.published else {}
-        for coalition, title in {_COALITIONS[honest]: "", **published}.items():
+        for coalition, title in {_COALITIONS[seen.hop]: "", **published}.items():
             row = replace(self.row(subject, coalition, worlds), title=title)
             if checks.failures and row.passed:
                 sentence = f"Failed: {'; '.join(checks.failures)}."
                 row = replace(row, verdict="broken", sentence=sentence)
             yield replace(row, tests=row.tests + _MORE_TESTS)
 
-    def row(self, subject: AuditSubject, coalition: str, worlds: tuple[Scores, Scores]) -> Finding:
+    def row(self, subject: AuditSubject, coalition: str, worlds: tuple[Scores, ...]) -> Finding:
         """Return the finding at the task's δ, or at a larger one if the attack gains more there."""
         task, rows = subject.chain, list[Finding]()
         for delta in (task.delta, max(task.delta, TESTED_DELTA)):
@@ -113,31 +101,23 @@ class OneOfTwo:
         return replace(stated, statistic=f"{stated.statistic}; {also}", tests=tests)
 
 
-def _worlds(  # a game
-    subject: AuditSubject,
-    honest: int,
-    draw: _Draw,
-    rng: Generator,
-    times: Sequence[int] = (1,),
-    *,
-    known: bool = False,
-) -> tuple[Scores, Scores]:
+def _worlds(subject: AuditSubject, seen: Seen, draw: _Draw, rng: Generator) -> tuple[Scores, ...]:
     """
     Draw the log odds of the victim's item against the other, then if it holds the other.
 
     With its report c times in a batch, a count k of noise with chances g is as likely as
-    g(k-c) / g(k) with the report, compared to without. `known`: the report's place is known.
+    g(k-c) / g(k) with the report, compared to without.
     """
-    spec, trials = subject.chain.hop(honest), min(subject.sizes.games, _MOST_TRIALS)
+    spec, trials = subject.chain.hop(seen.hop), min(subject.sizes.games, _MOST_TRIALS)
     chances, tables = noise_chances(spec.noise), []
-    for count in times:
+    for count in seen.times:
         with np.errstate(divide="ignore", invalid="ignore"):
             odds = np.log(np.pad(chances, (count, 0))) - np.log(np.pad(chances, (0, count)))
         big = _CERTAIN_SCORE
         tables.append((count, np.nan_to_num(odds, nan=0.0, posinf=big, neginf=-big)))
 
     def scores(n: int) -> Scores:
-        total = np.full(n, known * _CERTAIN_SCORE)
+        total = np.full(n, seen.known * _CERTAIN_SCORE)
         for count, odds in tables:
             own, other = draw(spec, 2 * n, rng).reshape(2, n)
             total += odds[own + count] - odds[other]
@@ -158,35 +138,35 @@ BEHAVIOURS: Final = {
     "first-shuffler-isolates": OneOfTwo(
         title="The first shuffler forwards the victim alone",
         sentence="The second shuffler's noise hides a report that comes without any other user's.",
-        sends=lambda run: [run.layers[:1]],
+        run=lambda run: run.behind_relay(run.layers[:1]),
         published=True,
     ),
     "first-shuffler-repeats": OneOfTwo(
         title=f"The first shuffler forwards the victim {_COPIES} times",
         sentence="The second shuffler drops repeated layers, so that the victim counts once.",
-        sends=lambda run: [_COPIES * run.layers[:1]],
+        run=lambda run: run.behind_relay(_COPIES * run.layers[:1]),
     ),
     "first-shuffler-invents": OneOfTwo(
         title="The first shuffler replaces all other users by made-up ones",
         sentence="The second shuffler's noise needs no other user.",
-        sends=lambda run: [run.layers[:1] + run.sealed(len(run.layers) - 1)],
+        run=lambda run: run.behind_relay(run.layers[:1] + run.sealed(len(run.layers) - 1)),
     ),
     "first-shuffler-drops": OneOfTwo(
         title="The first shuffler drops users of its choice",
         sentence="Fewer users leave the second shuffler's noise as it is.",
-        sends=lambda run: [run.layers[::2]],
+        run=lambda run: run.behind_relay(run.layers[::2]),
     ),
     "first-shuffler-delivers-again": OneOfTwo(
         title="The first shuffler delivers a task again, without one user and unchanged",
         sentence="The second shuffler refuses another input and sends no second batch, so that "
         "its noise is drawn once.",
-        sends=lambda run: [run.layers, run.layers[:-1], run.layers],
+        run=lambda run: run.behind_relay(run.layers, run.layers[:-1], run.layers),
         refused=1,
     ),
     "second-shuffler-drops": OneOfTwo(
         title="The second shuffler drops layers",
         sentence="The first shuffler's noise is in what it sent, whatever is lost afterwards.",
-        forget=_LOST,
+        run=lambda run: run.before_relay(forget=_LOST),
     ),
     "second-shuffler-repeats": OneOfTwo(
         title="The second shuffler repeats what it received",
@@ -199,7 +179,7 @@ BEHAVIOURS: Final = {
     "second-shuffler-retries": OneOfTwo(
         title=f"The second shuffler aborts the delivery {_ABORTS} times, and asks again",
         sentence="The first shuffler sends the recorded batch again, and draws no second noise.",
-        aborts=_ABORTS,
+        run=lambda run: run.before_relay(aborts=_ABORTS),
     ),
 }
 """The behaviours, by the name of their scenario."""
@@ -213,8 +193,9 @@ def attack(name: str, subject: AuditSubject, rng: Generator) -> Rows:
 def run_permuting(subject: AuditSubject, rng: Generator) -> Rows:
     """Refute the claims for shufflers that only permute: every behaviour sees the same counts."""
     for honest, coalition in enumerate(_COALITIONS):
-        tried = [each for each in BEHAVIOURS.values() if honest == (each.sends is not None)]
-        worlds = _worlds(subject, honest, subject.ports.draw_nothing, rng)
+        name = ("second", "first")[honest]
+        tried = [each for key, each in BEHAVIOURS.items() if key.startswith(name)]
+        worlds = _worlds(subject, Seen(honest), subject.ports.draw_nothing, rng)
         row = tried[0].row(subject, coalition, worlds)
         broken = row.verdict == "contradicted"
         yield replace(
