@@ -139,12 +139,7 @@ class ChainRun:
         return self._seen(1, receiver, self._inside(arrived), refused)
 
     async def before_relay(self, aborts: int = 0, forget: int = 0) -> Seen:
-        """
-        Let an honest first shuffler deliver to a dishonest one.
-
-        This one aborts the first deliveries once it has all parts, and `forget`s some layers when
-        it commits to them.
-        """
+        """Deliver to a relay that aborts at the end of deliveries, and commits to fewer layers."""
         receiver, identity = Recipient(self.signed, self.second), self.second.public_identity()
         receiver.forget = forget
         shuffler = InProcessShuffler(

@@ -30,9 +30,6 @@ from common.accounting.guarantees import PrivacyParameters, guarantees_under
 from common.messages.guarantee import Coalition, rounded_down, rounded_up
 from common.task.shuffler_spec import ShufflerSpec
 
-_COPIES: Final = 50
-_LOST: Final = 5
-_ABORTS: Final = 4
 _MORE_TESTS: Final = 3
 """Of the order, and of the noise in the run."""
 _TOGETHER: Final = 1_000_000
@@ -142,9 +139,9 @@ BEHAVIOURS: Final = {
         published=True,
     ),
     "first-shuffler-repeats": OneOfTwo(
-        title=f"The first shuffler forwards the victim {_COPIES} times",
+        title="The first shuffler forwards the victim 50 times",
         sentence="The second shuffler drops repeated layers, so that the victim counts once.",
-        run=lambda run: run.behind_relay(_COPIES * run.layers[:1]),
+        run=lambda run: run.behind_relay(50 * run.layers[:1]),
     ),
     "first-shuffler-invents": OneOfTwo(
         title="The first shuffler replaces all other users by made-up ones",
@@ -166,7 +163,7 @@ BEHAVIOURS: Final = {
     "second-shuffler-drops": OneOfTwo(
         title="The second shuffler drops layers",
         sentence="The first shuffler's noise is in what it sent, whatever is lost afterwards.",
-        run=lambda run: run.before_relay(forget=_LOST),
+        run=lambda run: run.before_relay(forget=5),
     ),
     "second-shuffler-repeats": OneOfTwo(
         title="The second shuffler repeats what it received",
@@ -177,9 +174,9 @@ BEHAVIOURS: Final = {
         sentence="The order that arrives from the first shuffler is unrelated to its users'.",
     ),
     "second-shuffler-retries": OneOfTwo(
-        title=f"The second shuffler aborts the delivery {_ABORTS} times, and asks again",
+        title="The second shuffler aborts the delivery 4 times, and asks again",
         sentence="The first shuffler sends the recorded batch again, and draws no second noise.",
-        run=lambda run: run.before_relay(aborts=_ABORTS),
+        run=lambda run: run.before_relay(aborts=4),
     ),
 }
 """The behaviours, by the name of their scenario."""
