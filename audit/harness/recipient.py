@@ -46,7 +46,6 @@ class Recipient:
         self.delivered.append((self.begun, blob))
         if self.lose_answers:
             raise PeerError("the answer was lost")
-        leaves = leaves_of(blob, len(blob) // self.begun.n_reports)[HASH_BYTES * self.forget :]
-        tree, _ = tree_over(leaves, bytes(SALT_BYTES))
-        batch = self.begun.batch_id
-        return BatchCommitment.sign(self.identity, digest, batch, tree, bytes(SALT_BYTES))
+        leaves, salt = leaves_of(blob, len(blob) // self.begun.n_reports), bytes(SALT_BYTES)
+        tree, _ = tree_over(leaves[HASH_BYTES * self.forget :], salt)
+        return BatchCommitment.sign(self.identity, digest, self.begun.batch_id, tree, salt)
