@@ -57,6 +57,9 @@ class FinishedBatch:
     closing_rule: ClosingRule
 
 
+Found = ActiveBatch | FinishedBatch
+
+
 class Batches(ABC):
     """The batches of this shuffler, by task, and their keys."""
 
@@ -68,14 +71,12 @@ class Batches(ABC):
         """
         self._finished: dict[TaskDigest, FinishedBatch] = {}
         """Finished batches that were requested, or finished, in this run."""
-        self.waits_for: dict[TaskDigest, str] = {}
-        """The next party, of each batch that it did not take when last asked."""
-        self.reasons: dict[TaskDigest, str] = {}
-        """Why it did not take a batch, also of those that it refused in this run."""
-        lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
+        self.untaken: dict[TaskDigest, tuple[str, str]] = {}
+        """The next party and its reason, of each batch that it did not take when last asked."""
+        lookups = SharedCalls[TaskDigest, Found]
         self._lookups = {begin: lookups(most_lookups, "task lookups") for begin in (True, False)}
 
-    async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+    async def find_or_begin(self, digest: TaskDigest) -> Found:
         """
         Return the batch of a task; on first use fetch and check the task, and begin its batch.
 
@@ -91,7 +92,7 @@ class Batches(ABC):
         """
         return await self._find(digest, begin=True)
 
-    async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+    async def find(self, digest: TaskDigest) -> Found:
         """
         Return the batch of a task that was requested before; else raise UnknownTaskError.
 
@@ -99,17 +100,17 @@ class Batches(ABC):
         """
         return await self._find(digest, begin=False)
 
-    async def _find(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+    async def _find(self, digest: TaskDigest, *, begin: bool) -> Found:
         """Return a known batch, or look it up once for all concurrent callers."""
         look_up = partial(self._look_up, digest, begin=begin)
         return self._known(digest) or await self._lookups[begin].share(digest, look_up)
 
     @abstractmethod
-    def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
+    def _known(self, digest: TaskDigest) -> Found | None:
         """Return the batch of a task if this process holds it in memory."""
 
     @abstractmethod
-    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> Found:
         """Look up the batch of a task; with `begin`, begin it on first use."""
 
     @abstractmethod
@@ -163,15 +164,10 @@ class ActiveBatches(Batches):
         own = task.shufflers[self.hop].key
         return self.keys.private_key(task.suite, own, whose=self.use.value[0])
 
-    def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
+    def _known(self, digest: TaskDigest) -> Found | None:
         return self._unfinished.get(digest) or self._finished.get(digest)
 
-    async def _look_up(
-        self,
-        digest: TaskDigest,
-        *,
-        begin: bool,  # noqa: ARG002  # no call begins a relay's batch but its delivery
-    ) -> ActiveBatch | FinishedBatch:
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> Found:  # noqa: ARG002
         stored = await self.store.get(digest)
         task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
         # Meanwhile the batch may have begun and moved on from the state that was read.
@@ -242,7 +238,7 @@ class ActiveBatches(Batches):
                     level="ERROR",
                 )
 
-    def _add(self, stored: StoredBatch, task: Task) -> ActiveBatch | FinishedBatch:
+    def _add(self, stored: StoredBatch, task: Task) -> Found:
         """Record a stored batch as finished or, with its key, as unfinished."""
         closing_rule = self._closing_rule(task)
         if stored.state in FINAL_STATES:
@@ -332,7 +328,7 @@ class CollectingBatches(ActiveBatches):
 
     store: SubmissionStore
 
-    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> Found:
         try:
             return await super()._look_up(digest, begin=False)
         except UnknownTaskError:
@@ -340,7 +336,7 @@ class CollectingBatches(ActiveBatches):
                 raise
             return await self._begin(digest)
 
-    async def _begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+    async def _begin(self, digest: TaskDigest) -> Found:
         signed, task = await self.checked(digest)
         key = key_id(task.suite, task.shufflers[self.hop].key)
         self._beginning_keys.append(key)

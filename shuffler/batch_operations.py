@@ -67,13 +67,14 @@ class BatchOperations:
         closing_rule = (await self.batches.find(digest)).closing_rule
         stored = await self.store.get(digest)
         closed = stored.state is not BatchState.COLLECTING
+        name, reason = self.batches.untaken.get(digest, ("", ""))
         return BatchStatus(
             state=stored.state,
             n_users=stored.n_users if closed else 0,
             n_min=closing_rule.n_min,
             shuffle_seconds=stored.shuffle_seconds,
-            waits_for=self.batches.waits_for.get(digest, ""),
+            waits_for=name * (stored.state in {BatchState.PERMUTED, BatchState.SENT}),
             n_layers=stored.n_layers,
             n_discarded=stored.n_discarded,
-            reason=self.batches.reasons.get(digest, ""),
+            reason=reason,
         )

@@ -162,7 +162,6 @@ class Deliveries:
             fields = logs.batch_fields(batch.digest, batch.batch_id)
             fields["error"] = type(error).__name__
             if isinstance(error, PeerError):  # only the next party is called
-                self.batches.waits_for[batch.digest] = self.receiver(batch.task).name
                 fields["reason"] = self._keep_reason(batch, error)
             self.metrics.record_attempt(len(self._pauses), error)
             level: logs.Level = "WARNING" if isinstance(error, ShuffleDpError) else "ERROR"
@@ -171,12 +170,12 @@ class Deliveries:
             self._failures.ended(batch.digest)
             self._pauses.pop(batch.digest, None)
             self._not_before.pop(batch.digest, None)
-            self.batches.waits_for.pop(batch.digest, None)
             self.metrics.record_attempt(len(self._pauses))
 
     def _keep_reason(self, batch: ActiveBatch, error: ShuffleDpError) -> str:
         """Keep the next party's reason not to take a batch, which names public numbers only."""
-        self.batches.reasons[batch.digest] = reason = str(error)[:MAX_REASON_CHARACTERS]
+        reason = str(error)[:MAX_REASON_CHARACTERS]
+        self.batches.untaken[batch.digest] = self.receiver(batch.task).name, reason
         return reason
 
     async def _perform_due_events(self, batch: ActiveBatch) -> None:
@@ -295,7 +294,7 @@ class Deliveries:
             if event is Event.SEND:
                 return event
             commitment = await receiver.client.finish_delivery(batch.digest)
-            self.batches.reasons.pop(batch.digest, None)
+            self.batches.untaken.pop(batch.digest, None)
         except PeerRefusalError as error:
             name = f"batch refused by the {receiver.name}"
             fields |= {"status": error.status, "reason": self._keep_reason(batch, error)}
