@@ -6,7 +6,7 @@
  */
 
 import { Account, type Answer } from "./account";
-import { type Bytes, equal, knownBase64, knownHex, toBase64, toHex } from "./bytes";
+import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
 import { loadSuite } from "./crypto/hpke";
 import { isValidReceipt, verifyTask } from "./crypto/signing";
@@ -294,14 +294,16 @@ async function checkCryptography(): Promise<void> {
   }
 }
 
-/** Raise SettingsError for a limit that nothing exceeds, such as none, and for one shuffler twice. */
+/** Raise SettingsError for a limit that nothing exceeds, such as none, and for one party twice. */
 function checkPolicy(policy: Policy): void {
   const { localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, totalDeltaCap } = policy;
-  const { coalitionEpsilonCap, totalCoalitionEpsilonCap, shuffler, relay } = policy;
+  const { coalitionEpsilonCap, totalCoalitionEpsilonCap } = policy;
   const coalition = [coalitionEpsilonCap, totalCoalitionEpsilonCap, totalDeltaCap];
   const caps = [localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, ...coalition];
   if (![...caps, policy.checkingQuorum + 1].every((cap) => cap > 0)) throw new SettingsError("cap");
-  if (relay && equal(shuffler.raw, relay.raw)) throw new SettingsError("relay_is_shuffler");
+  const parties = [policy.analyzer, policy.shuffler, policy.relay, policy.issuer];
+  const pins = parties.flatMap((pin) => (pin ? [toHex(pin.raw)] : []));
+  if (new Set(pins).size < pins.length) throw new SettingsError("same_pins");
 }
 
 const ADDRESS = /^(https:\/\/|http:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(\/|$))/;

@@ -26,6 +26,11 @@ import { hex, vectors } from "./vectors";
 
 const failsWith = (name: string) => (error: unknown) => (error as ShuffleDpError).name === name;
 
+/** An identity that is nobody's pin. */
+const STRANGER = Identity.fromHex(
+  "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+);
+
 /** Sign blinded messages with the token key of the transcripts. */
 function signTokens(parties: Parties): void {
   const der = Buffer.from(vectors("privacy_tokens")[0].private_key, "hex");
@@ -313,8 +318,7 @@ describe("a device", { concurrency: 24 }, () => {
       await device.account.change(answer, { leaves: toBase64(hex(leaf)) });
       await device.monitor.checkDue(true);
       assert.equal((await find())?.inclusion, "counted");
-      const { analyzer } = parties.shown.pins;
-      const other = await parties.policy({ relay: Identity.fromHex(analyzer) });
+      const other = await parties.policy({ relay: STRANGER });
       for (const policy of [other, await parties.policy({ relay: null })]) {
         const store = new MemoryStore();
         await store.put(`answer ${parties.shown.digest}`, { ...answer, state: "arrived" });
@@ -378,8 +382,8 @@ describe("a device", { concurrency: 24 }, () => {
 
   test("an answer is found counted, missing, or not yet proven", () =>
     withParties("grr", async (parties) => {
-      const { answers, inclusion, pins } = parties.shown;
-      const policy = await parties.policy({ relay: Identity.fromHex(pins.issuer) }); // signs nothing
+      const { answers, inclusion } = parties.shown;
+      const policy = await parties.policy({ relay: STRANGER });
       const device = await parties.device({ policy });
       const { answer: arrived } = await device.contribute(parties.digest, 1);
       const changes = { leaves: toBase64(concat(...answers[0].leaves.map(hex))) };
@@ -489,15 +493,28 @@ describe("a device", { concurrency: 24 }, () => {
     });
   });
 
+  test("no party is pinned twice", () =>
+    withParties("chain-sageo", async (parties) => {
+      const { analyzer, shuffler, issuer } = await parties.policy();
+      for (const changes of [
+        ...[analyzer, shuffler, issuer].map((twice) => ({ relay: twice })),
+        { shuffler: analyzer },
+        { issuer: shuffler },
+        { issuer: analyzer },
+      ]) {
+        const policy = await parties.policy(changes);
+        await assert.rejects(parties.device({ policy }), /must have different identities/);
+      }
+      assert.ok(await parties.device({ policy: await parties.policy({ relay: null }) }));
+    }));
+
   test("limits that bound nothing, and addresses in the clear, are refused", async () => {
     await withParties("grr", async (parties) => {
-      const shuffler = Identity.fromHex(parties.shown.pins.shuffler);
       for (const changes of [
         { totalDeltaCap: Number.NaN },
         { localEpsilonCap: 0 },
         { coalitionEpsilonCap: 0 },
         { totalCoalitionEpsilonCap: Number.NaN },
-        { relay: shuffler },
       ]) {
         const policy = await parties.policy(changes);
         await assert.rejects(parties.device({ policy }), SettingsError);
