@@ -27,6 +27,8 @@ class Claim:
     delta: float
     coalition_epsilon: float
     """ε against the analyzer with any one shuffler; with one shuffler the local ε."""
+    chained: bool = False
+    """Whether the task has two shufflers, against which together there is no bound."""
     scope_hash: bytes = b""
     """Hash of a lasting question's `Task.permanent_scope`; empty for other tasks."""
     text_hash: bytes = b""
@@ -38,17 +40,13 @@ class Claim:
     def of(cls, task: Task, text_hash: bytes = b"") -> Self:
         """Return a task's claim for an answer whose text has this keyed hash."""
         names = ("local_epsilon", "central_epsilon", "delta", "coalition_epsilon")
-        claim = cls(**{name: getattr(task, name) for name in names})
+        figures = {name: getattr(task, name) for name in names}
+        claim = cls(**figures, chained=task.relay is not None)
         if not task.lasting:
             return claim
         scope = hashlib.sha256(task.permanent_scope).digest()
         most = rappor_of(task).permanent_epsilon
         return replace(claim, scope_hash=scope, text_hash=text_hash, permanent_epsilon=most)
-
-    @property
-    def chained(self) -> bool:
-        """Whether the task has two shufflers, against which together there is no bound."""
-        return self.coalition_epsilon < self.local_epsilon == math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,13 +187,14 @@ def composed_total(claims: Sequence[Claim], delta: float, column: str = "central
     Return the composed central or coalition ε of claims at δ, at most the sum of their local ε.
 
     Claims without amplification are summed, lasting questions to their ε∞ at most, and composed
-    with the others as one claim, since their answers may share permanent noise.
+    with the others as one claim, since their answers may share permanent noise. All that a lost
+    counter had may have a local ε below the column's.
     """
-    found = [(getattr(c, column), c.delta) for c in claims if getattr(c, column) < c.local_epsilon]
-    if len(found) < len(claims):
-        pure = [each for each in claims if getattr(each, column) >= each.local_epsilon]
-        found.append((_sum([replace(c, local_epsilon=getattr(c, column)) for c in pure]), 0.0))
-    return min(_sum(claims), composed_claims(found, delta))
+    most = [replace(c, local_epsilon=max(c.local_epsilon, getattr(c, column))) for c in claims]
+    found = [(getattr(c, column), c.delta) for c in most if getattr(c, column) < c.local_epsilon]
+    if pure := [each for each in most if getattr(each, column) == each.local_epsilon]:
+        found.append((_sum(pure), 0.0))
+    return min(_sum(most), composed_claims(found, delta))
 
 
 def local_total(claims: Iterable[Claim]) -> float:

@@ -39,12 +39,11 @@ async def start(settings: UserAgentSettings) -> Service:
         settings, "user_agent", OF_ALL, machine, state, longest_stop=_LONGEST_STOP
     ) as service:
         store = service.opened(DeviceStore(state.database("budget.sqlite")))
-        coalition = settings.total_coalition_epsilon_cap
         everything = Claim(
-            local_epsilon=max(settings.total_local_epsilon_cap, coalition),
+            local_epsilon=settings.total_local_epsilon_cap,
             central_epsilon=settings.total_central_epsilon_cap,
             delta=settings.total_delta_cap,
-            coalition_epsilon=coalition,
+            coalition_epsilon=settings.total_coalition_epsilon_cap,
         )
         await store.check_counter(everything, rng, confirmed=state.restore_confirmed())
         if settings.relay_identity and await store.pin_relay(settings.relay_identity):

@@ -162,7 +162,18 @@ def test_local_epsilons_add_up_to_their_cap() -> None:
     assert f"{message}. To answer, raise total_local" in str(caught.value)
 
 
-_CHAINED = Claim(local_epsilon=math.inf, central_epsilon=0.125, delta=1e-6, coalition_epsilon=0.5)
+_CHAINED = Claim(
+    local_epsilon=math.inf, central_epsilon=0.125, delta=1e-6, coalition_epsilon=0.5, chained=True
+)
+
+
+@pytest.mark.parametrize("local", [0.25, 0.5, 1.0, math.inf])
+def test_a_lost_counters_charge_is_the_cap_in_each_column(local: float) -> None:
+    """A coalition ε above its local one is of answers with two shufflers, which have no local."""
+    lost = Claim(local_epsilon=local, central_epsilon=0.125, delta=1e-6, coalition_epsilon=0.5)
+    assert local == local_total([lost])
+    assert 0.125 == composed_total([lost], 1e-4)
+    assert 0.5 == composed_total([lost], 1e-4, "coalition_epsilon")
 
 
 def test_coalition_claims_compose_to_their_cap_and_spare_the_local_total() -> None:

@@ -1,6 +1,6 @@
 /** The page to take part: shows a task, answers it once, and finds the answer counted. */
 
-import { type Account, type Answer, type Claim, hasRelay, leavesOf } from "../src/account";
+import { type Account, type Answer, type Claim, claimOf, hasRelay, leavesOf } from "../src/account";
 import { knownHex, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
@@ -235,7 +235,7 @@ class Page {
       send.focus();
       await this.#refresh();
     });
-    this.#asked = task;
+    this.#asked = claimOf(task);
     show(
       title || prompt || word("untitled"),
       title ? paragraph(prompt, "prompt") : null,

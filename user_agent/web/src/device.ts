@@ -5,7 +5,7 @@
  * same bytes.
  */
 
-import { Account, type Answer } from "./account";
+import { Account, type Answer, claimOf } from "./account";
 import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
 import { loadSuite } from "./crypto/hpke";
@@ -189,11 +189,11 @@ export class Device {
 
   /** Charge the account, then prepare an answer and save it. */
   #charge(task: Task, digest: Bytes, value: Value, credential: Bytes) {
-    const { localEpsilon, centralEpsilon, coalitionEpsilon, delta, deadline, tokens } = task;
+    const { deadline, tokens } = task;
     if (this.#now() >= deadline) throw new PolicyError("deadline_passed");
     if (tokens && !credential.length) throw new SettingsError("no_credential");
     const item = itemOf(task, value);
-    const claim = { localEpsilon, centralEpsilon, coalitionEpsilon, delta };
+    const claim = claimOf(task);
     return this.account.charge(
       toHex(digest),
       claim,

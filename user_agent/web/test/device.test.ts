@@ -79,7 +79,8 @@ describe("a device", { concurrency: 24 }, () => {
       assert.deepEqual([isRepeated, isSent, answer.state], [false, true, "arrived"]);
       const task = parseTask(Buffer.from(parties.shown.task));
       const { localEpsilon, centralEpsilon, coalitionEpsilon, delta } = task;
-      assert.deepEqual(answer.claim, { localEpsilon, centralEpsilon, coalitionEpsilon, delta });
+      const figures = { localEpsilon, centralEpsilon, coalitionEpsilon, delta };
+      assert.deepEqual(answer.claim, { ...figures, isChained: false });
       const [body = ""] = parties.bodies("Submit");
       const { envelope, token } = JSON.parse(body);
       assert.equal(fromBase64(token)?.length, 354);
@@ -310,7 +311,7 @@ describe("a device", { concurrency: 24 }, () => {
       const info = sealContext(SHUFFLER, parties.digest);
       const plaintext = await open(suite, hex(shuffler), info, knownBase64(envelope));
       assert.equal(answer.leaves, toBase64(await leafOf(plaintext.slice(16))));
-      assert.equal(answer.claim.coalitionEpsilon, 2.07967);
+      assert.deepEqual([answer.claim.coalitionEpsilon, answer.claim.isChained], [2.07967, true]);
       assert.equal(answer.mostLeaves, 20_001_000 + 5 * 90); // most_leaves of the Python device
 
       const [leaf] = parties.shown.answers[0].leaves;
