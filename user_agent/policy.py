@@ -59,6 +59,10 @@ class Policy:
     """The pinned identity of the shuffler, which signs its envelope keys and receipts."""
     relay_identity: PublicIdentity | None = None
     """The pinned identity of the second shuffler, by which a person opts into tasks with two."""
+    shuffler_name: str | None = None
+    """Name of the first shuffler's operator; the person's own word, if there is one."""
+    relay_name: str | None = None
+    """Name of the second shuffler's operator, likewise."""
     issuer_identity: PublicIdentity | None = None
     """The pinned identity of the issuer of tokens; None if this device has no issuer."""
     allow_tasks_without_tokens: bool = False
@@ -96,7 +100,8 @@ def check(
 
     Raises:
         PolicyError: The deadline has passed, a claim is false, an ε exceeds its cap, or the policy
-            does not allow the task's second shuffler, permanent noise or lack of tokens.
+            does not allow the task's second shuffler, permanent noise or lack of tokens, or has
+            other names of its two shufflers.
         ProofError: The pinned shufflers did not sign the task's keys for envelopes and layers, or
             the pinned issuer not its key for tokens.
         ProofError, TaskError: See `Task.verified`.
@@ -109,10 +114,16 @@ def check(
     if relay := task.relay:
         if policy.relay_identity is None:
             raise PolicyError(
-                f"the task has a second shuffler, {relay.name}; to answer tasks with two, set "
-                "relay_identity in this device's settings"
+                f"the task has a second shuffler, which the analyzer calls {relay.name}; to answer "
+                "tasks with two, set relay_identity in this device's settings"
             )
         check_key(policy.relay_identity, KeyUse.LAYERS, task.suite, relay.key, relay.proof)
+        for setting, each in zip(("shuffler_name", "relay_name"), task.shufflers, strict=True):
+            if (pinned := getattr(policy, setting)) and pinned != each.name:
+                raise PolicyError(
+                    f"the analyzer calls a shuffler of the task {each.name}; {setting} in this "
+                    f"device's settings is {pinned}"
+                )
     _check_tokens(policy, task)
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")

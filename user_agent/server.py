@@ -86,6 +86,8 @@ def _policy(settings: UserAgentSettings) -> Policy:
     return Policy(
         identity=pinned.pop("analyzer_identity"),
         **pinned,
+        shuffler_name=settings.shuffler_name,
+        relay_name=settings.relay_name,
         allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
         **{name: getattr(settings, name) for name in caps},
         permanent_responses=settings.lasting_responses,

@@ -153,6 +153,8 @@ def policy_without_caps(**pinned: PublicIdentity) -> Policy:
     """Return the policy of a device that answers every task of these parties."""
     return Policy(
         **pinned,
+        shuffler_name=None,
+        relay_name=None,
         allow_tasks_without_tokens=True,
         local_epsilon_cap=math.inf,
         coalition_epsilon_cap=math.inf,

@@ -1,1 +1,1 @@
-import{a}from"./chunk-YN22WE2T.js";export{a as messages};
+import{a}from"./chunk-Q4IDPP4V.js";export{a as messages};

@@ -84,6 +84,8 @@ async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
       analyzer,
       shuffler: Identity.fromHex(constants.shuffler_identity),
       relay: relay ? Identity.fromHex(relay) : null,
+      shufflerName: constants.shuffler_name ?? null,
+      relayName: constants.relay_name ?? null,
       issuer: issuer === null ? null : Identity.fromHex(issuer),
       allowTasksWithoutTokens: constants.allow_tasks_without_tokens,
       localEpsilonCap: constants.local_epsilon_cap,

@@ -304,6 +304,8 @@ function checkPolicy(policy: Policy): void {
   const parties = [policy.analyzer, policy.shuffler, policy.relay, policy.issuer];
   const pins = parties.flatMap((pin) => (pin ? [toHex(pin.raw)] : []));
   if (new Set(pins).size < pins.length) throw new SettingsError("same_pins");
+  const { shufflerName, relayName } = policy;
+  if (shufflerName && shufflerName === relayName) throw new SettingsError("same_names");
 }
 
 const ADDRESS = /^(https:\/\/|http:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(\/|$))/;

@@ -333,6 +333,8 @@ describe("a device", { concurrency: 24 }, () => {
     withParties("chain-sageo", async (parties) => {
       for (const [changes, key] of [
         [{ relay: null }, "no_relay"],
+        [{ shufflerName: "second.example" }, "other_name"],
+        [{ relayName: "first.example" }, "other_name"],
         [{ coalitionEpsilonCap: 2 }, "epsilon_cap"],
         [{ totalCoalitionEpsilonCap: 2 }, "composed_budget"],
         [{ totalCentralEpsilonCap: 1.2 }, "composed_budget"],
@@ -507,6 +509,8 @@ describe("a device", { concurrency: 24 }, () => {
         await assert.rejects(parties.device({ policy }), /must have different identities/);
       }
       assert.ok(await parties.device({ policy: await parties.policy({ relay: null }) }));
+      const policy = await parties.policy({ shufflerName: "one", relayName: "one" });
+      await assert.rejects(parties.device({ policy }), /must have different operators/);
     }));
 
   test("limits that bound nothing, and addresses in the clear, are refused", async () => {
