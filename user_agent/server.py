@@ -82,14 +82,12 @@ async def start(settings: UserAgentSettings) -> Service:
 def _policy(settings: UserAgentSettings) -> Policy:
     """Return the policy in the settings; raise the errors of `identities`."""
     pinned: dict[str, Any] = {**settings.identities()}
-    caps = [each.name for each in fields(settings) if each.name.endswith("_cap")]
+    names = [each.name for each in fields(settings) if each.name.endswith(("_cap", "_name"))]
     return Policy(
         identity=pinned.pop("analyzer_identity"),
         **pinned,
-        shuffler_name=settings.shuffler_name,
-        relay_name=settings.relay_name,
         allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
-        **{name: getattr(settings, name) for name in caps},
+        **{name: getattr(settings, name) for name in names},
         permanent_responses=settings.lasting_responses,
     )
 
