@@ -30,8 +30,14 @@ ALTER TABLE {0} ADD COLUMN coalition_epsilon REAL NOT NULL DEFAULT 9e999;
 UPDATE {0} SET coalition_epsilon = local_epsilon;
 """
 """Step for a table of charges; those before it were of tasks with one shuffler."""
-Charge = tuple[str, bytes, bytes, float, float, float, float]
-"""Person, task's digest, SHA-256 of the envelope, local ε, central ε, δ and coalition ε."""
+CHAINED_COLUMN: Final = """
+ALTER TABLE {0} ADD COLUMN chained INTEGER NOT NULL DEFAULT FALSE;
+UPDATE {0} SET chained = TRUE
+WHERE coalition_epsilon < local_epsilon AND local_epsilon = 9e999 AND task_digest != x'';
+"""
+"""Step for the same table; earlier programs knew tasks with two shufflers by their ε alone."""
+Charge = tuple[str, bytes, bytes, float, float, float, float, bool]
+"""Person, task's digest, SHA-256 of the envelope, and the first fields of `Claim`."""
 
 
 def charges(connection: sqlite3.Connection) -> tuple[bytes, list[Charge]]:
@@ -42,7 +48,7 @@ def charges(connection: sqlite3.Connection) -> tuple[bytes, list[Charge]]:
 
 def count(connection: sqlite3.Connection, charged: Iterable[Charge]) -> None:
     """Add charges; those that are counted stay as they are."""
-    connection.executemany("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", charged)
+    connection.executemany("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?)", charged)
 
 
 def replace_charges(

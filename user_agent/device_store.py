@@ -25,6 +25,7 @@ from common.errors import PolicyError, SettingsError
 from common.runtime.database import Database, Schema
 from common.task_digest import TaskDigest
 from user_agent.charge_counter import (
+    CHAINED_COLUMN,
     COALITION_COLUMN,
     COUNTER_FILE,
     COUNTER_TABLES,
@@ -102,6 +103,7 @@ _STEPS: Final = (
     COALITION_COLUMN.format("submissions")
     + "ALTER TABLE evidence ADD COLUMN most_leaves INTEGER NOT NULL DEFAULT 0x7FFFFFFFFFFFFFFF;"
     "CREATE TABLE IF NOT EXISTS pinned_relays (identity BLOB PRIMARY KEY) WITHOUT ROWID;",
+    CHAINED_COLUMN.format("submissions"),
 )
 
 
@@ -159,7 +161,7 @@ class SavedSubmission:
     @property
     def charge(self) -> Charge:
         """The row of the counter of charges."""
-        return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:4])
+        return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:_CHARGED])
 
 
 CapCheck = Callable[[Sequence[Claim], Claim], None]
@@ -170,12 +172,12 @@ class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `task_log`."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Schema(steps=_STEPS, readable_from=7))
+        super().__init__(path, Schema(steps=_STEPS, readable_from=8))
         self.arrived = asyncio.Event()
         """Set when an answer has arrived."""
         try:
-            steps = (COUNTER_TABLES, COALITION_COLUMN.format("charges"))
-            counter = Schema(steps=steps, readable_from=2)
+            later = (each.format("charges") for each in (COALITION_COLUMN, CHAINED_COLUMN))
+            counter = Schema(steps=(COUNTER_TABLES, *later), readable_from=3)
             self._counter = Database(path.with_name(COUNTER_FILE), counter)
         except BaseException:
             super().close()
@@ -202,7 +204,7 @@ class DeviceStore(Database):
         known = {charge[:2] for charge in await self._charges()}
         lost = [charge for charge in charged if charge[:2] not in known]
         if own not in {b"", counted} or (confirmed and not own + counted):
-            lost = [("", b"", b"", *astuple(everything)[:4])]
+            lost = [("", b"", b"", *astuple(everything)[:_CHARGED])]
         if lost and not confirmed:
             raise SettingsError(
                 f"the counter of charges, {COUNTER_FILE}, does not fit this device's store, as "
@@ -357,13 +359,16 @@ _HASH_BYTES: Final = 32
 """Length of an envelope's hash in its place. Every envelope is longer."""
 _ID_BYTES: Final = 16
 _COLUMNS: Final = (
-    "person, task_digest, envelope, state, local_epsilon, central_epsilon, delta, coalition_epsilon"
+    "person, task_digest, envelope, state, "
+    "local_epsilon, central_epsilon, delta, coalition_epsilon, chained"
 )
 _CLAIM: Final = (
-    "local_epsilon, central_epsilon, delta, coalition_epsilon, coalesce(scope, x''), "
+    "local_epsilon, central_epsilon, delta, coalition_epsilon, chained, coalesce(scope, x''), "
     "coalesce(text_hash, x''), coalesce(permanent_epsilon, 9e999)"
 )
 _CLAIM_COLUMNS: Final = len(fields(Claim))
+_CHARGED: Final = 5
+"""Number of those that the table of charges has too."""
 _SELECT: Final = (
     "SELECT person, task_digest, envelope, state, coalesce(leaves, x''), "  # noqa: S608
     "coalesce(deadline, 9e999), coalesce(inclusion, 'unchecked'), coalesce(receipt, x''), "
@@ -375,7 +380,8 @@ _SELECT: Final = (
 
 def _claim(row: Sequence[Any]) -> Claim:
     """Return the claim in a row of the columns _CLAIM, which are in the order of its fields."""
-    return Claim(**{field.name: value for field, value in zip(fields(Claim), row, strict=True)})
+    claim = Claim(**{field.name: value for field, value in zip(fields(Claim), row, strict=True)})
+    return replace(claim, chained=bool(claim.chained))
 
 
 def _saved(row: tuple[Any, ...]) -> SavedSubmission:
@@ -413,8 +419,14 @@ def _insert(
     pending: PendingToken | None,
 ) -> None:
     connection.execute(
-        f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, prepared.envelope, SubmissionState.PENDING.value, *astuple(claim)[:4]),
+        f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        (
+            person,
+            digest,
+            prepared.envelope,
+            SubmissionState.PENDING.value,
+            *astuple(claim)[:_CHARGED],
+        ),
     )
     if claim.scope_hash:
         row = (person, digest, claim.scope_hash, claim.text_hash, claim.permanent_epsilon)
@@ -475,7 +487,8 @@ def _add_lost(connection: sqlite3.Connection, lost: Sequence[Charge]) -> None:
     """Add charges of answers that the store has forgotten; none ever gets less."""
     connection.executemany(
         "INSERT INTO submissions (person, task_digest, envelope, local_epsilon, central_epsilon, "
-        "delta, coalition_epsilon, state) VALUES (?, ?, ?, ?, ?, ?, ?, 'lost') ON CONFLICT DO "
+        "delta, coalition_epsilon, chained, state) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'lost') ON CONFLICT DO "
         "UPDATE SET state = 'lost', envelope = excluded.envelope, "
         "local_epsilon = max(local_epsilon, excluded.local_epsilon), delta = max(delta, "
         "excluded.delta), central_epsilon = max(central_epsilon, excluded.central_epsilon), "

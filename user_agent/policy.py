@@ -27,6 +27,8 @@ class Claim:
     delta: float
     coalition_epsilon: float
     """ε against the analyzer with any one shuffler; with one shuffler the local ε."""
+    chained: bool = False
+    """Whether the task has two shufflers, against which together there is no bound."""
     scope_hash: bytes = b""
     """Hash of a lasting question's `Task.permanent_scope`; empty for other tasks."""
     text_hash: bytes = b""
@@ -38,17 +40,13 @@ class Claim:
     def of(cls, task: Task, text_hash: bytes = b"") -> Self:
         """Return a task's claim for an answer whose text has this keyed hash."""
         names = ("local_epsilon", "central_epsilon", "delta", "coalition_epsilon")
-        claim = cls(**{name: getattr(task, name) for name in names})
+        figures = {name: getattr(task, name) for name in names}
+        claim = cls(**figures, chained=task.relay is not None)
         if not task.lasting:
             return claim
         scope = hashlib.sha256(task.permanent_scope).digest()
         most = rappor_of(task).permanent_epsilon
         return replace(claim, scope_hash=scope, text_hash=text_hash, permanent_epsilon=most)
-
-    @property
-    def chained(self) -> bool:
-        """Whether the task has two shufflers, against which together there is no bound."""
-        return self.coalition_epsilon < self.local_epsilon == math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +59,10 @@ class Policy:
     """The pinned identity of the shuffler, which signs its envelope keys and receipts."""
     relay_identity: PublicIdentity | None = None
     """The pinned identity of the second shuffler, by which a person opts into tasks with two."""
+    shuffler_name: str | None = None
+    """Name of the first shuffler's operator; the person's own word, if there is one."""
+    relay_name: str | None = None
+    """Name of the second shuffler's operator, likewise."""
     issuer_identity: PublicIdentity | None = None
     """The pinned identity of the issuer of tokens; None if this device has no issuer."""
     allow_tasks_without_tokens: bool = False
@@ -98,7 +100,8 @@ def check(
 
     Raises:
         PolicyError: The deadline has passed, a claim is false, an ε exceeds its cap, or the policy
-            does not allow the task's second shuffler, permanent noise or lack of tokens.
+            does not allow the task's second shuffler, permanent noise or lack of tokens, or has
+            other names of its two shufflers.
         ProofError: The pinned shufflers did not sign the task's keys for envelopes and layers, or
             the pinned issuer not its key for tokens.
         ProofError, TaskError: See `Task.verified`.
@@ -111,10 +114,16 @@ def check(
     if relay := task.relay:
         if policy.relay_identity is None:
             raise PolicyError(
-                f"the task has a second shuffler, {relay.name}; to answer tasks with two, set "
-                "relay_identity in this device's settings"
+                f"the task has a second shuffler, which the analyzer calls {relay.name}; to answer "
+                "tasks with two, set relay_identity in this device's settings"
             )
         check_key(policy.relay_identity, KeyUse.LAYERS, task.suite, relay.key, relay.proof)
+        for setting, each in zip(("shuffler_name", "relay_name"), task.shufflers, strict=True):
+            if (pinned := getattr(policy, setting)) and pinned != each.name:
+                raise PolicyError(
+                    f"the analyzer calls a shuffler of the task {each.name}; {setting} in this "
+                    f"device's settings is {pinned}"
+                )
     _check_tokens(policy, task)
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")
@@ -189,13 +198,14 @@ def composed_total(claims: Sequence[Claim], delta: float, column: str = "central
     Return the composed central or coalition ε of claims at δ, at most the sum of their local ε.
 
     Claims without amplification are summed, lasting questions to their ε∞ at most, and composed
-    with the others as one claim, since their answers may share permanent noise.
+    with the others as one claim, since their answers may share permanent noise. All that a lost
+    counter had may have a local ε below the column's.
     """
-    found = [(getattr(c, column), c.delta) for c in claims if getattr(c, column) < c.local_epsilon]
-    if len(found) < len(claims):
-        pure = [each for each in claims if getattr(each, column) >= each.local_epsilon]
-        found.append((_sum([replace(c, local_epsilon=getattr(c, column)) for c in pure]), 0.0))
-    return min(_sum(claims), composed_claims(found, delta))
+    most = [replace(c, local_epsilon=max(c.local_epsilon, getattr(c, column))) for c in claims]
+    found = [(getattr(c, column), c.delta) for c in most if getattr(c, column) < c.local_epsilon]
+    if pure := [each for each in most if getattr(each, column) == each.local_epsilon]:
+        found.append((_sum(pure), 0.0))
+    return min(_sum(most), composed_claims(found, delta))
 
 
 def local_total(claims: Iterable[Claim]) -> float:

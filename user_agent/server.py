@@ -39,12 +39,11 @@ async def start(settings: UserAgentSettings) -> Service:
         settings, "user_agent", OF_ALL, machine, state, longest_stop=_LONGEST_STOP
     ) as service:
         store = service.opened(DeviceStore(state.database("budget.sqlite")))
-        coalition = settings.total_coalition_epsilon_cap
         everything = Claim(
-            local_epsilon=max(settings.total_local_epsilon_cap, coalition),
+            local_epsilon=settings.total_local_epsilon_cap,
             central_epsilon=settings.total_central_epsilon_cap,
             delta=settings.total_delta_cap,
-            coalition_epsilon=coalition,
+            coalition_epsilon=settings.total_coalition_epsilon_cap,
         )
         await store.check_counter(everything, rng, confirmed=state.restore_confirmed())
         if settings.relay_identity and await store.pin_relay(settings.relay_identity):
@@ -83,12 +82,12 @@ async def start(settings: UserAgentSettings) -> Service:
 def _policy(settings: UserAgentSettings) -> Policy:
     """Return the policy in the settings; raise the errors of `identities`."""
     pinned: dict[str, Any] = {**settings.identities()}
-    caps = [each.name for each in fields(settings) if each.name.endswith("_cap")]
+    names = [each.name for each in fields(settings) if each.name.endswith(("_cap", "_name"))]
     return Policy(
         identity=pinned.pop("analyzer_identity"),
         **pinned,
         allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
-        **{name: getattr(settings, name) for name in caps},
+        **{name: getattr(settings, name) for name in names},
         permanent_responses=settings.lasting_responses,
     )
 

@@ -39,6 +39,10 @@ class PinSettings(ServiceSettings):
     """The shuffler's signing identity that devices trust: 64 hexadecimal digits."""
     relay_identity: str | None = None
     """The second shuffler's, likewise; tasks with two have no bound against both together."""
+    shuffler_name: str | None = None
+    """Name of the shuffler's operator, by which tasks with two shufflers must call it; if set."""
+    relay_name: str | None = None
+    """Name of the second shuffler's operator, likewise."""
     issuer_identity: str | None = None
     """The issuer's signing identity that devices trust: 64 hexadecimal digits."""
     witnesses: tuple[str, ...] = ()
@@ -67,12 +71,14 @@ class PinSettings(ServiceSettings):
         """
         Return the pinned identities by their settings' names.
 
-        Raises WireError for a malformed one, and SettingsError if two are equal.
+        Raises WireError for a malformed one, and SettingsError if two are equal, or the names.
         """
         texts = {name: getattr(self, name) for name in _IDENTITIES}
         found = {name: PublicIdentity.from_hex(text, name) for name, text in texts.items() if text}
         if len({each.raw for each in found.values()}) < len(found):
             raise SettingsError(f"{', '.join(found)} must be different keys")
+        if self.shuffler_name and self.shuffler_name == self.relay_name:
+            raise SettingsError("shuffler_name and relay_name must be different operators")
         return found
 
     def witness_policy(self) -> WitnessPolicy:

@@ -101,12 +101,16 @@ async def test_a_batch_passes_both_shufflers(tmp_path: Path) -> None:
     await services.start_analyzer()
     await services.start_relay()
     await services.start_shuffler()
-    await services.start_user_agent()
+    names = {"shuffler_name": "first.example", "relay_name": "second.example"}
+    await services.start_user_agent(**names | {"relay_name": "third.example"})
     assert services.relay is not None
     pinned, relay = services.published("relay", "identity.pub"), services.relay
     second = RelayDraft(name="second.example", key=services.relay_key, noise=FLANKS)
     fields = chain() | {"relay": second, "domain_size": 6, "n_min": _USERS, "target_size": _USERS}
     signed = await services.publish(**fields)
+    assert "relay_name in" in (await refusal(contribute(services, signed, "Ada")))[1]
+    await services.user_agent.stop()
+    await services.start_user_agent(**names)
     told = await contribute(services, signed, "Ada")
     await submit_bulk(services, signed, envelopes(signed, _USERS - 1))
     result = await result_of(services, signed)

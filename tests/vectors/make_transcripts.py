@@ -188,6 +188,7 @@ def make(name: str) -> dict[str, Any]:
         _answer(task, case.values[seed or 0], keys, seed, secret=case.secret) for seed in seeds
     ]
     own = [bytes.fromhex(each) for each in answers[0]["leaves"]]
+    names = [each.name for each in task.shufflers]
     found: dict[str, Any] = {
         "pins": {
             "analyzer": public(ANALYZER),
@@ -196,6 +197,7 @@ def make(name: str) -> dict[str, Any]:
             "witnesses": [key.to_text() for key in WITNESS_KEYS],
             "quorum": 2,
             **({"relay": public(RELAY)} if case.relay else {}),
+            **dict(zip(("shuffler_name", "relay_name"), names if case.relay else (), strict=False)),
         },
         "policy": {
             "local_epsilon_cap": "inf" if math.isinf(task.local_epsilon) else task.local_epsilon,

@@ -297,6 +297,8 @@ def _relays(task: Task, relay: TaskShuffler, good: Mapping[str, Any]) -> Twins:
         ("a relay's key signed for envelopes", "ProofError", with_proof(of_envelopes)),
         ("a relay's key that has expired", "TaskError", with_proof(signed(RELAY))),
         ("another pin of the relay", "ProofError", {"pins": pins | {"relay": public(STRANGER)}}),
+        ("another pinned name", "PolicyError", {"pins": pins | {"shuffler_name": "x"}}),
+        ("another pinned name of the relay", "PolicyError", {"pins": pins | {"relay_name": "x"}}),
         ("two equal names", "TaskError", _edited(text, name, '"name":"first.example"')),
         ("a relay without a name", "TaskError", _edited(text, f"{name},", "")),
         ("two equal keys", "TaskError", _edited(text, key, f'"key":"{task.shuffler_key.hex()}"')),

@@ -49,6 +49,8 @@ def test_the_constants_are_the_pins_and_limits(witnesses: list[str]) -> None:
         "analyzer_identity": _ANALYZER,
         "shuffler_identity": _SHUFFLER,
         "relay_identity": None,
+        "shuffler_name": None,
+        "relay_name": None,
         "issuer_identity": _ISSUER,
         "witnesses": tuple(witnesses),
         "witness_quorum": 2,

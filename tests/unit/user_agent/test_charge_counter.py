@@ -1,5 +1,6 @@
 """A store that was restored from a backup, and its counter of charges."""
 
+import math
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -139,7 +140,8 @@ async def test_charges_of_an_earlier_version_count_with_their_local_epsilon(
     _back_up(path, tmp_path / "copy")
     await _answer(path, _CASES[0])
     with closing(sqlite3.connect(path / "charges.sqlite")) as counter, counter:
-        counter.execute("ALTER TABLE charges DROP COLUMN coalition_epsilon")
+        for column in ("coalition_epsilon", "chained"):
+            counter.execute(f"ALTER TABLE charges DROP COLUMN {column}")
         counter.execute("UPDATE schema_version SET version = 1, readable_from = 1")
     case = published(**chain())
     policy = generous(case.identity.public_identity(), relay_identity=RELAY.public_identity())
@@ -156,6 +158,35 @@ async def test_charges_of_an_earlier_version_count_with_their_local_epsilon(
         assert coalition == saved.claim.coalition_epsilon
         assert (each is case) == saved.claim.chained
     store.close()
+
+
+async def test_charges_without_the_number_of_shufflers_are_told_by_their_epsilon(
+    path: Path,
+) -> None:
+    """All that a lost counter had is of no task, whatever the caps were."""
+    await _started(path)
+    charges = (("", b"\1", 0.5), ("", b"\2", math.inf), ("", b"", 0.5))
+    with closing(sqlite3.connect(path / "charges.sqlite")) as counter, counter:
+        counter.execute("ALTER TABLE charges DROP COLUMN chained")
+        row = "INSERT INTO charges VALUES (?, ?, x'', 9e999, 1, 0, ?)"
+        counter.executemany(row, charges)
+        counter.execute("UPDATE schema_version SET version = 2, readable_from = 2")
+    await _started(path, confirmed=True)
+
+    with closing(sqlite3.connect(path / "budget.sqlite")) as store:
+        found = "SELECT chained FROM submissions ORDER BY task_digest"
+        assert [0, 1, 0] == [row[0] for row in store.execute(found)]
+
+
+async def test_without_a_counter_an_infinite_cap_is_spent_if_it_is_lowered(path: Path) -> None:
+    """The charge is of tasks with one shuffler too, though its coalition ε is below its local."""
+    await _answer(path, _CASES[0])
+    for old in path.glob("charges.sqlite*"):
+        old.unlink()
+    await _started(path, confirmed=True, caps=replace(_CAPS, local_epsilon=math.inf))
+
+    with pytest.raises(BudgetError, match=r"total_local_epsilon_cap is 2\.5; inf is spent"):
+        await _answer(path, _CASES[1])
 
 
 async def test_a_counter_of_another_device_is_a_missing_one(path: Path, tmp_path: Path) -> None:

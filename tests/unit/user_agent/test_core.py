@@ -195,7 +195,7 @@ _COLUMNS = {
     "schema_version": ["version", "readable_from"],
     "submissions": [
         *("person", "task_digest", "envelope", "local_epsilon", "state"),
-        *("central_epsilon", "delta", "coalition_epsilon"),
+        *("central_epsilon", "delta", "coalition_epsilon", "chained"),
     ],
     "evidence": [
         *("person", "task_digest", "leaves", "deadline", "inclusion", "receipt", "most_leaves"),
@@ -209,6 +209,7 @@ _COLUMNS = {
     "charges": [
         *("person", "task_digest", "envelope_hash", "local_epsilon", "central_epsilon", "delta"),
         "coalition_epsilon",
+        "chained",
     ],
     "counted_store": ["id"],
 }

@@ -340,7 +340,8 @@ async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) ->
     connection = sqlite3.connect(device.path / "budget.sqlite")
     with connection:
         connection.execute("DROP TABLE evidence")
-        connection.execute("ALTER TABLE submissions DROP COLUMN coalition_epsilon")
+        for column in ("coalition_epsilon", "chained"):
+            connection.execute(f"ALTER TABLE submissions DROP COLUMN {column}")
         connection.execute("DROP TABLE schema_version")
     connection.close()
     device.store = device.agent.store = DeviceStore(device.path / "budget.sqlite")

@@ -69,7 +69,7 @@ def test_a_task_with_two_shufflers_needs_the_pins_of_both() -> None:
     digest, pinned = case.signed.digest(), RELAY.public_identity()
     assert math.isinf(case.task.local_epsilon)
     with pytest.raises(
-        PolicyError, match=r"second shuffler, second\.example; .* set relay_identity"
+        PolicyError, match=r"the analyzer calls second\.example; .* set relay_identity"
     ):
         check(case.signed, digest, _policy(case), _NOW)
     with pytest.raises(ProofError, match="relay_key is not signed by the relay identity"):
@@ -86,6 +86,23 @@ def test_a_task_with_two_shufflers_needs_the_pins_of_both() -> None:
         PolicyError, match=r"coalition epsilon is .*; coalition_epsilon_cap is 0\.5"
     ):
         check(case.signed, digest, replace(policy, coalition_epsilon_cap=0.5), _NOW)
+
+
+@pytest.mark.parametrize("setting", ["shuffler_name", "relay_name"])
+def test_pinned_names_of_two_shufflers_must_be_those_of_the_task(setting: str) -> None:
+    """The analyzer chooses the task's. A task with one shuffler may call it anything."""
+    case, one = published(**chain()), published()
+    names: dict[str, Any] = {"shuffler_name": "first.example", "relay_name": "second.example"}
+    policy = replace(_policy(case), relay_identity=RELAY.public_identity())
+    given = replace(policy, **names)
+    assert case.task == check(case.signed, case.signed.digest(), given, _NOW)
+    wrong: dict[str, Any] = {setting: "third.example"}
+    other = replace(policy, **wrong)
+    match = rf"calls a shuffler of the task {names[setting]}; {setting} in .* is third\.example"
+    with pytest.raises(PolicyError, match=match):
+        check(case.signed, case.signed.digest(), other, _NOW)
+    other = replace(other, identity=one.identity.public_identity())
+    assert one.task == check(one.signed, one.signed.digest(), other, _NOW)
 
 
 def test_with_one_shuffler_the_coalition_cap_is_of_the_local_epsilon() -> None:
@@ -162,7 +179,18 @@ def test_local_epsilons_add_up_to_their_cap() -> None:
     assert f"{message}. To answer, raise total_local" in str(caught.value)
 
 
-_CHAINED = Claim(local_epsilon=math.inf, central_epsilon=0.125, delta=1e-6, coalition_epsilon=0.5)
+_CHAINED = Claim(
+    local_epsilon=math.inf, central_epsilon=0.125, delta=1e-6, coalition_epsilon=0.5, chained=True
+)
+
+
+@pytest.mark.parametrize("local", [0.25, 0.5, 1.0, math.inf])
+def test_a_lost_counters_charge_is_the_cap_in_each_column(local: float) -> None:
+    """A coalition ε above its local one is of answers with two shufflers, which have no local."""
+    lost = Claim(local_epsilon=local, central_epsilon=0.125, delta=1e-6, coalition_epsilon=0.5)
+    assert local == local_total([lost])
+    assert 0.125 == composed_total([lost], 1e-4)
+    assert 0.5 == composed_total([lost], 1e-4, "coalition_epsilon")
 
 
 def test_coalition_claims_compose_to_their_cap_and_spare_the_local_total() -> None:

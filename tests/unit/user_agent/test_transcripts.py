@@ -79,6 +79,8 @@ def _task(shown: Transcript) -> Task:
         _pin(shown, "shuffler"),
         _pin(shown, "issuer") if shown["pins"]["issuer"] else None,
         relay_identity=_pin(shown, "relay") if "relay" in shown["pins"] else None,
+        shuffler_name=shown["pins"].get("shuffler_name"),
+        relay_name=shown["pins"].get("relay_name"),
         allow_tasks_without_tokens=shown["policy"]["allow_tasks_without_tokens"],
     )
     policy = replace(policy, permanent_responses=shown["policy"]["lasting_responses"])

@@ -7,6 +7,9 @@ export interface Constants {
   readonly analyzer_identity: string;
   readonly shuffler_identity: string;
   readonly relay_identity?: string | null;
+  /** Names of the two shufflers' operators, if the publisher knows them. */
+  readonly shuffler_name?: string | null;
+  readonly relay_name?: string | null;
   readonly issuer_identity: string | null;
   /** Keys of the witnesses of the log, as in witness.pub, and how many must have cosigned. */
   readonly witnesses: readonly string[];

@@ -1,6 +1,6 @@
 /** The page to take part: shows a task, answers it once, and finds the answer counted. */
 
-import { type Account, type Answer, type Claim, hasRelay, leavesOf } from "../src/account";
+import { type Account, type Answer, type Claim, claimOf, hasRelay, leavesOf } from "../src/account";
 import { knownHex, toHex } from "../src/bytes";
 import { Identity } from "../src/crypto/signing";
 import { type CheckedTask, Device, type DeviceSettings } from "../src/device";
@@ -84,6 +84,8 @@ async function settingsOf(store: IndexedDbStore): Promise<DeviceSettings> {
       analyzer,
       shuffler: Identity.fromHex(constants.shuffler_identity),
       relay: relay ? Identity.fromHex(relay) : null,
+      shufflerName: constants.shuffler_name ?? null,
+      relayName: constants.relay_name ?? null,
       issuer: issuer === null ? null : Identity.fromHex(issuer),
       allowTasksWithoutTokens: constants.allow_tasks_without_tokens,
       localEpsilonCap: constants.local_epsilon_cap,
@@ -235,7 +237,7 @@ class Page {
       send.focus();
       await this.#refresh();
     });
-    this.#asked = task;
+    this.#asked = claimOf(task);
     show(
       title || prompt || word("untitled"),
       title ? paragraph(prompt, "prompt") : null,

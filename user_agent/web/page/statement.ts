@@ -41,17 +41,22 @@ function added({ lengths, levelSizes }: Task): string {
   return word("leaves_dummies", { count });
 }
 
+/** Name a shuffler; what is not pinned is only what the analyzer calls it. */
+const called = (name: string, pinned: string | null = null) =>
+  name && (name === pinned ? `, ${name}` : word("called", { name }));
+
 /** Describe what leaves the device, and who sees what. */
 export function leaving(task: Task): HTMLElement {
   const { shuffler, relay, tokens, row, keep } = task;
   const drops = keep < 1 ? word("mixed_drops") : "";
   const adds = row.noise === "none" ? "" : word("mixed_adds");
-  const names = { name: shuffler.name && ` ${shuffler.name}`, mixed: drops + adds };
+  const { shuffler_name: first, relay_name: second }: Constants = constants;
+  const names = { name: called(shuffler.name, first), mixed: drops + adds };
   return section(
     word("leaves"),
     paragraph(`${reported(task)} ${added(task)}`),
     paragraph(word("leaves_sealed", names)),
-    relay && paragraph(word("leaves_relay", { name: relay.name })),
+    relay && paragraph(word("leaves_relay", { name: called(relay.name, second) })),
     tokens && paragraph(word("leaves_token", { issuer: tokens.issuer })),
   );
 }

@@ -10,6 +10,7 @@ import { sha256 } from "./crypto/hashes";
 import { PolicyError, UnknownTaskError } from "./errors";
 import { HASH_BYTES } from "./log/merkle";
 import type { Records, Store } from "./store/store";
+import type { Task } from "./task/task";
 
 export type State = "pending" | "arrived" | "refused";
 export type Inclusion = "unchecked" | "counted" | "missing" | "sampled" | "unproven";
@@ -21,10 +22,19 @@ export interface Claim {
   /** Against the analyzer with one of two shufflers; with one shuffler, or if absent, the local ε. */
   readonly coalitionEpsilon?: number;
   readonly delta: number;
+  /** Whether the task has two shufflers; claims of earlier versions do not say so. */
+  readonly isChained?: boolean;
+}
+
+/** Return the cost of an answer to a task. */
+export function claimOf(task: Task): Claim {
+  const { localEpsilon, centralEpsilon, coalitionEpsilon, delta, relay } = task;
+  return { localEpsilon, centralEpsilon, coalitionEpsilon, delta, isChained: relay !== null };
 }
 
 /** Return whether two shufflers hide an answer: its reports carry no noise of their own. */
-export const hasRelay = (claim: Claim) => coalitionOf(claim) < claim.localEpsilon;
+export const hasRelay = (claim: Claim) =>
+  claim.isChained ?? coalitionOf(claim) < claim.localEpsilon;
 export const coalitionOf = (claim: Claim) => claim.coalitionEpsilon ?? claim.localEpsilon;
 
 /** One answer; plain data, with bytes in base64. */

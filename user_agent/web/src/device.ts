@@ -5,8 +5,8 @@
  * same bytes.
  */
 
-import { Account, type Answer } from "./account";
-import { type Bytes, equal, knownBase64, knownHex, toBase64, toHex } from "./bytes";
+import { Account, type Answer, claimOf } from "./account";
+import { type Bytes, knownBase64, knownHex, toBase64, toHex } from "./bytes";
 import { prepare } from "./contribution";
 import { loadSuite } from "./crypto/hpke";
 import { isValidReceipt, verifyTask } from "./crypto/signing";
@@ -189,11 +189,11 @@ export class Device {
 
   /** Charge the account, then prepare an answer and save it. */
   #charge(task: Task, digest: Bytes, value: Value, credential: Bytes) {
-    const { localEpsilon, centralEpsilon, coalitionEpsilon, delta, deadline, tokens } = task;
+    const { deadline, tokens } = task;
     if (this.#now() >= deadline) throw new PolicyError("deadline_passed");
     if (tokens && !credential.length) throw new SettingsError("no_credential");
     const item = itemOf(task, value);
-    const claim = { localEpsilon, centralEpsilon, coalitionEpsilon, delta };
+    const claim = claimOf(task);
     return this.account.charge(
       toHex(digest),
       claim,
@@ -294,14 +294,18 @@ async function checkCryptography(): Promise<void> {
   }
 }
 
-/** Raise SettingsError for a limit that nothing exceeds, such as none, and for one shuffler twice. */
+/** Raise SettingsError for a limit that nothing exceeds, such as none, and for one party twice. */
 function checkPolicy(policy: Policy): void {
   const { localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, totalDeltaCap } = policy;
-  const { coalitionEpsilonCap, totalCoalitionEpsilonCap, shuffler, relay } = policy;
+  const { coalitionEpsilonCap, totalCoalitionEpsilonCap } = policy;
   const coalition = [coalitionEpsilonCap, totalCoalitionEpsilonCap, totalDeltaCap];
   const caps = [localEpsilonCap, totalLocalEpsilonCap, totalCentralEpsilonCap, ...coalition];
   if (![...caps, policy.checkingQuorum + 1].every((cap) => cap > 0)) throw new SettingsError("cap");
-  if (relay && equal(shuffler.raw, relay.raw)) throw new SettingsError("relay_is_shuffler");
+  const parties = [policy.analyzer, policy.shuffler, policy.relay, policy.issuer];
+  const pins = parties.flatMap((pin) => (pin ? [toHex(pin.raw)] : []));
+  if (new Set(pins).size < pins.length) throw new SettingsError("same_pins");
+  const { shufflerName, relayName } = policy;
+  if (shufflerName && shufflerName === relayName) throw new SettingsError("same_names");
 }
 
 const ADDRESS = /^(https:\/\/|http:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(\/|$))/;

@@ -13,6 +13,9 @@ export interface Policy {
   readonly shuffler: Identity;
   /** The second of two shufflers; without it this device answers no task that has two. */
   readonly relay?: Identity | null;
+  /** Their operators' names; if given, tasks with two shufflers must call them so. */
+  readonly shufflerName?: string | null;
+  readonly relayName?: string | null;
   /** null if this device has no issuer. */
   readonly issuer: Identity | null;
   /** Whether to answer tasks to which anybody may submit any number of times. */
@@ -49,6 +52,12 @@ export async function checkTask(
   if (relay !== null) {
     if (!policy.relay) throw new PolicyError("no_relay", { relay: relay.name });
     await checkKey(policy.relay, RELAY_KEY, suite, relay.key, relay.proof);
+    for (const [{ name }, pinned] of [
+      [shuffler, policy.shufflerName],
+      [relay, policy.relayName],
+    ] as const) {
+      if (pinned && pinned !== name) throw new PolicyError("other_name", { name, pinned });
+    }
   }
   await checkTokens(task, policy);
   if (!(now < task.deadline)) throw new PolicyError("deadline_passed");

@@ -54,7 +54,8 @@ test("totals are never below those of the Python device", () => {
 test("an answer with two shufflers adds to the central and the coalition's total alone", () => {
   const chained = { localEpsilon: Infinity, centralEpsilon: 0.5, coalitionEpsilon: 2, delta: 1e-6 };
   const plain = { localEpsilon: 3, centralEpsilon: 0.25, delta: 1e-6 }; // of an earlier version
-  const both = [chained, plain, chained];
+  const both = [{ ...chained, isChained: true }, plain, chained];
+  assert.equal(localTotal([{ ...chained, isChained: false }]), Infinity);
   assert.equal(localTotal(both), 3);
   assert.deepEqual([centralTotal(both, 1e-4), coalitionTotal(both, 1e-4)], [1.25, 7]);
   assert.deepEqual([coalitionTotal(both, 2e-6), coalitionTotal(both, 1e-6)], [7, Infinity]);

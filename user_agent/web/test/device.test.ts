@@ -26,6 +26,11 @@ import { hex, vectors } from "./vectors";
 
 const failsWith = (name: string) => (error: unknown) => (error as ShuffleDpError).name === name;
 
+/** An identity that is nobody's pin. */
+const STRANGER = Identity.fromHex(
+  "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+);
+
 /** Sign blinded messages with the token key of the transcripts. */
 function signTokens(parties: Parties): void {
   const der = Buffer.from(vectors("privacy_tokens")[0].private_key, "hex");
@@ -74,7 +79,8 @@ describe("a device", { concurrency: 24 }, () => {
       assert.deepEqual([isRepeated, isSent, answer.state], [false, true, "arrived"]);
       const task = parseTask(Buffer.from(parties.shown.task));
       const { localEpsilon, centralEpsilon, coalitionEpsilon, delta } = task;
-      assert.deepEqual(answer.claim, { localEpsilon, centralEpsilon, coalitionEpsilon, delta });
+      const figures = { localEpsilon, centralEpsilon, coalitionEpsilon, delta };
+      assert.deepEqual(answer.claim, { ...figures, isChained: false });
       const [body = ""] = parties.bodies("Submit");
       const { envelope, token } = JSON.parse(body);
       assert.equal(fromBase64(token)?.length, 354);
@@ -305,7 +311,7 @@ describe("a device", { concurrency: 24 }, () => {
       const info = sealContext(SHUFFLER, parties.digest);
       const plaintext = await open(suite, hex(shuffler), info, knownBase64(envelope));
       assert.equal(answer.leaves, toBase64(await leafOf(plaintext.slice(16))));
-      assert.equal(answer.claim.coalitionEpsilon, 2.07967);
+      assert.deepEqual([answer.claim.coalitionEpsilon, answer.claim.isChained], [2.07967, true]);
       assert.equal(answer.mostLeaves, 20_001_000 + 5 * 90); // most_leaves of the Python device
 
       const [leaf] = parties.shown.answers[0].leaves;
@@ -313,8 +319,7 @@ describe("a device", { concurrency: 24 }, () => {
       await device.account.change(answer, { leaves: toBase64(hex(leaf)) });
       await device.monitor.checkDue(true);
       assert.equal((await find())?.inclusion, "counted");
-      const { analyzer } = parties.shown.pins;
-      const other = await parties.policy({ relay: Identity.fromHex(analyzer) });
+      const other = await parties.policy({ relay: STRANGER });
       for (const policy of [other, await parties.policy({ relay: null })]) {
         const store = new MemoryStore();
         await store.put(`answer ${parties.shown.digest}`, { ...answer, state: "arrived" });
@@ -328,6 +333,8 @@ describe("a device", { concurrency: 24 }, () => {
     withParties("chain-sageo", async (parties) => {
       for (const [changes, key] of [
         [{ relay: null }, "no_relay"],
+        [{ shufflerName: "second.example" }, "other_name"],
+        [{ relayName: "first.example" }, "other_name"],
         [{ coalitionEpsilonCap: 2 }, "epsilon_cap"],
         [{ totalCoalitionEpsilonCap: 2 }, "composed_budget"],
         [{ totalCentralEpsilonCap: 1.2 }, "composed_budget"],
@@ -378,8 +385,8 @@ describe("a device", { concurrency: 24 }, () => {
 
   test("an answer is found counted, missing, or not yet proven", () =>
     withParties("grr", async (parties) => {
-      const { answers, inclusion, pins } = parties.shown;
-      const policy = await parties.policy({ relay: Identity.fromHex(pins.issuer) }); // signs nothing
+      const { answers, inclusion } = parties.shown;
+      const policy = await parties.policy({ relay: STRANGER });
       const device = await parties.device({ policy });
       const { answer: arrived } = await device.contribute(parties.digest, 1);
       const changes = { leaves: toBase64(concat(...answers[0].leaves.map(hex))) };
@@ -489,15 +496,30 @@ describe("a device", { concurrency: 24 }, () => {
     });
   });
 
+  test("no party is pinned twice", () =>
+    withParties("chain-sageo", async (parties) => {
+      const { analyzer, shuffler, issuer } = await parties.policy();
+      for (const changes of [
+        ...[analyzer, shuffler, issuer].map((twice) => ({ relay: twice })),
+        { shuffler: analyzer },
+        { issuer: shuffler },
+        { issuer: analyzer },
+      ]) {
+        const policy = await parties.policy(changes);
+        await assert.rejects(parties.device({ policy }), /must have different identities/);
+      }
+      assert.ok(await parties.device({ policy: await parties.policy({ relay: null }) }));
+      const policy = await parties.policy({ shufflerName: "one", relayName: "one" });
+      await assert.rejects(parties.device({ policy }), /must have different operators/);
+    }));
+
   test("limits that bound nothing, and addresses in the clear, are refused", async () => {
     await withParties("grr", async (parties) => {
-      const shuffler = Identity.fromHex(parties.shown.pins.shuffler);
       for (const changes of [
         { totalDeltaCap: Number.NaN },
         { localEpsilonCap: 0 },
         { coalitionEpsilonCap: 0 },
         { totalCoalitionEpsilonCap: Number.NaN },
-        { relay: shuffler },
       ]) {
         const policy = await parties.policy(changes);
         await assert.rejects(parties.device({ policy }), SettingsError);

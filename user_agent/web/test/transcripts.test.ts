@@ -56,6 +56,8 @@ async function verified(shown: Transcript): Promise<unknown> {
     analyzer: pin("analyzer"),
     shuffler: pin("shuffler"),
     relay: shown.pins.relay && pin("relay"),
+    shufflerName: shown.pins.shuffler_name,
+    relayName: shown.pins.relay_name,
     issuer: shown.pins.issuer && pin("issuer"),
     allowTasksWithoutTokens: shown.policy.allow_tasks_without_tokens,
     localEpsilonCap: Number(String(shown.policy.local_epsilon_cap).replace("inf", "Infinity")),

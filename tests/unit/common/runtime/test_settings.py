@@ -224,8 +224,8 @@ def test_a_devices_caps_have_ranges(tmp_path: Path, line: str, message: str) -> 
     assert {math.inf} == {getattr(unlimited, name) for name in names}
 
 
-def test_no_two_pinned_identities_are_equal(tmp_path: Path) -> None:
-    """A second shuffler that is the first one would protect nobody."""
+def test_no_two_pinned_identities_or_names_are_equal(tmp_path: Path) -> None:
+    """A second shuffler that is the first one, or is run by the same, would protect nobody."""
     pins = [SigningIdentity.generate().public_identity().raw.hex() for _ in range(3)]
     analyzer, first, second = pins
     given = dataclasses.replace(
@@ -236,6 +236,10 @@ def test_no_two_pinned_identities_are_equal(tmp_path: Path) -> None:
     assert pins == [each.raw.hex() for each in given.identities().values()]
     with pytest.raises(SettingsError, match="relay_identity must be different keys"):
         dataclasses.replace(given, relay_identity=first).identities()
+    named = dataclasses.replace(given, shuffler_name="a.example", relay_name="b.example")
+    assert len(pins) == len(named.identities())
+    with pytest.raises(SettingsError, match="relay_name must be different operators"):
+        dataclasses.replace(named, relay_name="a.example").identities()
 
 
 def test_a_device_pins_witnesses_or_allows_unlogged_tasks(tmp_path: Path) -> None:
