@@ -88,9 +88,9 @@ _DISCARDED: Final = (
     "{} discarded {:,} of them: their layer of encryption did not open, or they arrived twice."
 )
 _TWO_SHUFFLERS: Final = (
-    "Two shufflers, {} and then {}, each added dummies and permuted. Either one may be dishonest "
-    "and work with the analyzer: the epsilon against either shuffler holds as long as the other "
-    "one is honest. With only one such shuffler there would be no such bound."
+    "The task has two shufflers, {} and then {}. Each is to add dummies and permute, which nobody "
+    "can check. The epsilon against the analyzer with either shuffler holds while the other one is "
+    "honest."
 )
 
 Columns = dict[str, Sequence[object]]
