@@ -89,8 +89,8 @@ _DISCARDED: Final = (
 )
 _TWO_SHUFFLERS: Final = (
     "The task has two shufflers, {} and then {}. Each is to add dummies and permute, which nobody "
-    "can check. The epsilon against the analyzer with either shuffler holds while the other one is "
-    "honest."
+    "can check. The coalition epsilon holds while either one is honest; against both with the "
+    "analyzer, or with a published result, there is no bound."
 )
 
 Columns = dict[str, Sequence[object]]
