@@ -43,7 +43,6 @@ class GameResult:
     statistic: str = ""
     empirical_delta_lower: float | None = None
     """Lower bound on δ at the ε of a claim, likewise; None unless asked for."""
-    tests: int = 1
 
 
 def run_game(
@@ -79,7 +78,6 @@ def run_game(
         trials=trials,
         statistic=statistic,
         empirical_delta_lower=delta_lower,
-        tests=1 + (at_epsilon is not None),
     )
 
 
@@ -128,7 +126,8 @@ def game_row(
         if math.isinf(claim):
             reachable, gains = result.ceiling, []
         gains.append(result.empirical_epsilon_lower)
-        measured = asdict(result) | {"confidence": CONFIDENCE}
+        tests = 1 + (result.empirical_delta_lower is not None)
+        measured = asdict(result) | {"confidence": CONFIDENCE, "tests": tests}
     of_claim = asdict(claimed)
     of_claim["claim_epsilon"] = of_claim.pop("epsilon")
     gained = max(gains, default=0.0)

@@ -12,7 +12,6 @@ from analyzer.sentinels import check_sentinels
 from audit.families.family import Family, Items
 from audit.families.references import family_of
 from audit.finding import Rows
-from audit.harness.chain_run import HonestRelay, HonestShuffler
 from audit.harness.in_process_run import InProcessRun
 from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
@@ -114,8 +113,8 @@ class Ports:
         del spec, rng
         return np.zeros(n_items, dtype=np.int64)
 
-    relay: type[HonestRelay] = HonestRelay
-    first_shuffler: Callable[..., HonestShuffler] = HonestShuffler
+    async def before_delivery(self, party: Any, number: int) -> None:  # noqa: ANN401  # a shuffler
+        """Leave the files of an honest one of two shufflers alone, before each delivery."""
 
     # --- the analyzer and its accountant
 
@@ -144,14 +143,14 @@ class AuditSubject:
     """The code that scenarios call: the deployed code, or faulty code in a self-test."""
 
     @property
-    def chain(self) -> Task | None:
-        """The task with two shufflers: the audited one, or a sample of the built-in audit."""
-        return self.task if self.task.relay else self.sample
+    def chain(self) -> Task:
+        """The task with two shufflers: the sample, or the audited one."""
+        return self.sample or self.task
 
     @property
     def chain_name(self) -> str:
         """Name of the sample, in findings about it; empty if the audited task has two shufflers."""
-        return "" if self.task.relay else f"{self.chain and self.chain.protocol}, two shufflers"
+        return f"{self.sample.protocol}, two shufflers" if self.sample else ""
 
     @property
     def linking(self) -> Coalition:
@@ -210,5 +209,4 @@ class Scenario:
 
     def fits(self, subject: AuditSubject) -> bool:
         """Return whether the scenario is for tasks with as many shufflers."""
-        sampled = self.shufflers == (2,) and subject.chain is not None
-        return sampled or len(subject.task.shufflers) in self.shufflers
+        return bool({len(subject.task.shufflers), len(subject.chain.shufflers)} & {*self.shufflers})

@@ -1,6 +1,5 @@
 """All scenarios, in report order."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -9,15 +8,15 @@ from audit.attacks import detection_rates, poisoning, shuffler_runs
 from audit.coalitions import flood, one_of_two, other_designs, single_user, whole_batch
 from audit.observation.party_views import observe_services
 from audit.sampling import devices, orders, randomizer
-from audit.scenario import EVERY_KIND, Scenario, Weakness
+from audit.scenario import EVERY_KIND, Scenario
 from common.task.kinds import ITEM_KINDS
 
 _for_two = partial(Scenario, kinds=EVERY_KIND, shufflers=(2,))
-_WEAK_OF_TWO: Final[Mapping[str, Weakness]] = {
+_WEAK_OF_TWO: Final = {
     "first-shuffler-repeats": weaknesses.RepeatsKept(),
-    "first-shuffler-delivers-again": weaknesses.SecondDeliveryTaken(),
-    "second-shuffler-keeps-order": weaknesses.FirstOrderKept(),
-    "second-shuffler-retries": weaknesses.NoiseDrawnAgain(),
+    "first-shuffler-delivers-again": weaknesses.SetBack(),
+    "second-shuffler-keeps-order": weaknesses.OrderKept(),
+    "second-shuffler-retries": weaknesses.SetBack(),
 }
 """Weaknesses of behaviours of a dishonest one of two shufflers; for the others, no noise."""
 SCENARIOS: Final[tuple[Scenario, ...]] = (

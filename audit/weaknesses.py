@@ -16,8 +16,7 @@ from analyzer.storage.store import Store
 from audit.coalitions.messages import proven_epsilon
 from audit.coalitions.whole_batch import GAME_USERS
 from audit.families.family import Family, Items
-from audit.harness.analyzer_core import InProcessAnalyzer
-from audit.harness.chain_run import HonestRelay, HonestShuffler
+from audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
 from audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tampering
 from audit.scenario import AuditSubject, Weakness
 from common.accounting import guarantees
@@ -213,14 +212,14 @@ class NoiseAfterAll(Weakness):
         return spec.draw_item_dummies(n_items, rng)
 
 
-class _RepeatKeeper(HonestRelay):
-    async def take(self, layers: list[bytes], n_users: int) -> None:
+class _RepeatKeeper(InlineExecutor):
+    async def run(self, *arguments: Any) -> list[Any]:  # noqa: ANN401  # as deployed
         """Keep all rows where repeated ones are dropped."""
         places: tuple[Any, ...] = (received_job, layer_jobs)
         for place in places:
             place.distinct_rows = np.asarray
         try:
-            await super().take(layers, n_users)
+            return await super().run(*arguments)
         finally:
             for place in places:
                 place.distinct_rows = distinct_rows
@@ -229,53 +228,21 @@ class _RepeatKeeper(HonestRelay):
 class RepeatsKept(Weakness):
     """The second shuffler does not drop repeated layers and reports."""
 
-    relay = _RepeatKeeper
+    def shuffler_executor(self, executor: Executor) -> Executor:
+        del executor
+        return _RepeatKeeper()
 
 
-class _SetBack:
-    async def collected(self: Any) -> None:  # a party
-        """Copy all files, keys and marks included."""
-        self.store.close()
-        shutil.copytree(self.path, self.path.with_suffix(".copy"))
-        await self.start()
+class SetBack(Weakness):
+    """The honest shuffler's disk, keys and marks included, is set back before each delivery."""
 
-    async def again(self: Any) -> None:  # a party
-        """Go back to the copy."""
-        self.store.close()
-        shutil.rmtree(self.path)
-        shutil.copytree(self.path.with_suffix(".copy"), self.path)
-        await self.start()
-
-
-class _RelaySetBack(_SetBack, HonestRelay):
-    pass
-
-
-class _ShufflerSetBack(_SetBack, HonestShuffler):
-    pass
-
-
-class SecondDeliveryTaken(Weakness):
-    """The second shuffler's disk, keys and marks included, is set back before each delivery."""
-
-    relay = _RelaySetBack
-
-
-class NoiseDrawnAgain(Weakness):
-    """The first shuffler's disk, keys and marks included, is set back before each retry."""
-
-    first_shuffler = _ShufflerSetBack
-
-
-class _OrderKeepingShuffler(HonestShuffler):
-    def open_executor(self) -> Executor:
-        return _OrderKeeper(super().open_executor())
-
-
-class FirstOrderKept(Weakness):
-    """The first of two shufflers delivers layers in arrival order, before its own."""
-
-    first_shuffler = _OrderKeepingShuffler
+    async def before_delivery(self, party: Any, number: int) -> None:  # noqa: ANN401  # a shuffler
+        copy = party.path.with_suffix(".copy")
+        kept, lost = (copy, party.path) if number else (party.path, copy)
+        party.store.close()
+        shutil.rmtree(lost, ignore_errors=True)
+        shutil.copytree(kept, lost)
+        await party.start()
 
 
 class _TrustingStore(DeviceStore):

@@ -22,10 +22,10 @@ from audit.harness.in_process_run import (
     drops,
     duplicates,
     invents,
+    quiet_services,
     replaces,
     shuffles,
 )
-from audit.harness.logs import quiet_services
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject
 from common.errors import BatchStateError, ConflictError, UnusableBatchError, WireError

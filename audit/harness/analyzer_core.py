@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from analyzer.metrics import METRICS, ReleaseMetrics
 from analyzer.settings import AnalyzerSettings
 from analyzer.storage.store import Store
 from audit.harness.clock import ManualClock
-from audit.harness.stored_keys import SCHEDULE
+from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
@@ -28,6 +28,7 @@ from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 
+SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
 _TIMEOUT: Final = 60.0
 """Timeout of a release, in seconds."""
 
@@ -46,7 +47,29 @@ class InlineExecutor(Executor):
         return results
 
 
-class InProcessAnalyzer(AnalyzerCore):
+class Receiving:
+    """A core that receives batches, and what a shuffler of one's own delivers to it."""
+
+    staging: Any
+
+    async def deliver_parts(
+        self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
+    ) -> BatchCommitment:
+        """Deliver a batch in parts, like the shuffler; return the commitment to it."""
+        await self.receive(manifest, sealed, n_parts)
+        signed: BatchCommitment = await self.staging.finish_delivery(manifest.task_digest)
+        return signed
+
+    async def receive(self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2) -> None:
+        """Receive a batch's parts without staging the batch."""
+        arrived, staged = await self.staging.begin(manifest, n_parts)
+        for number, reports in enumerate(parts_of(sealed, n_parts)):
+            if not staged and number not in arrived:
+                header = part_header(manifest.task_digest, number, reports)
+                await self.staging.receive(header, chunks_of(reports))
+
+
+class InProcessAnalyzer(AnalyzerCore, Receiving):
     """An analyzer's core on its own files; `signed` and `task` are the last published task."""
 
     clock: ManualClock
@@ -94,20 +117,6 @@ class InProcessAnalyzer(AnalyzerCore):
         self.signed = await self.registry.publish(draft)
         self.task = Task.from_bytes(self.signed.task_bytes)
         return self.signed
-
-    async def deliver_parts(
-        self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
-    ) -> BatchCommitment:
-        """Deliver a batch in parts, like the shuffler; return the analyzer's commitment."""
-        await self.receive(manifest, sealed, n_parts)
-        return await self.finish_delivery(manifest.task_digest)
-
-    async def receive(self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2) -> None:
-        """Receive a batch's parts without staging the batch."""
-        arrived, staged = await self.begin_delivery(manifest, n_parts)
-        for number, reports in enumerate(parts_of(sealed, n_parts)):
-            if not staged and number not in arrived:
-                await self.deliver_part(part_header(manifest.task_digest, number, reports), reports)
 
     # --- the shuffler's calls; see shuffler/analyzer_client
 

@@ -1,10 +1,11 @@
 """Run one collection in this process: devices, sentinels, analyzer and dishonest shuffler."""
 
+import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -14,7 +15,7 @@ from audit.harness.analyzer_core import InProcessAnalyzer
 from audit.harness.clock import ManualClock
 from audit.harness.shuffler_core import InProcessShuffler
 from common.crypto import hpke
-from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity, sign_receipt, signed_key
+from common.crypto.signing import KeyUse, SigningIdentity, sign_receipt, signed_key
 from common.limits import MAX_UNIX_TIME
 from common.messages import inclusion_proof
 from common.messages.batch import BatchId, BatchManifest
@@ -149,19 +150,47 @@ def invents(count: int) -> Tampering:
     return lambda shuffler, users: users + [shuffler.invented_user() for _ in range(count)]
 
 
-def policy_without_caps(**pinned: PublicIdentity) -> Policy:
-    """Return the policy of a device that answers every task of these parties."""
-    return Policy(
-        **pinned,
-        allow_tasks_without_tokens=True,
-        local_epsilon_cap=math.inf,
-        coalition_epsilon_cap=math.inf,
-        total_local_epsilon_cap=math.inf,
-        total_coalition_epsilon_cap=math.inf,
-        total_central_epsilon_cap=math.inf,
-        total_delta_cap=0.9,
-        permanent_responses=True,
-    )
+@contextmanager
+def quiet_services() -> Iterator[None]:
+    """Disable the logs of services in this process, and enable them again."""
+    logger = logging.getLogger("shuffledp")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+class Device(Agent):
+    """A user agent's core for several persons, with a clock of its own and no privacy caps."""
+
+    clock: ManualClock
+
+    def __init__(self, pinned: Mapping[str, Any], **ports: Any) -> None:  # noqa: ANN401
+        caps: Any = {
+            each.name: math.inf for each in fields(Policy) if each.name.endswith("epsilon_cap")
+        }
+        policy = Policy(
+            **pinned,
+            **caps,
+            allow_tasks_without_tokens=True,
+            total_delta_cap=0.9,
+            permanent_responses=True,
+        )
+        super().__init__(
+            policy=policy,
+            several_persons=True,
+            clock=ManualClock(),
+            secrets=PersonalSecrets(bytes(32)),
+            check_seconds=_PAUSE,
+            **ports,
+        )
+
+    async def check(self, times: int) -> None:
+        """Run inclusion checks, the first of which only schedules the second."""
+        for _ in range(times):
+            await self.monitor.check_due()
+            self.clock.seconds += 2 * _PAUSE
 
 
 class InProcessRun:
@@ -181,7 +210,6 @@ class InProcessRun:
     ) -> None:
         self.path, self._shuffler_type = path, shuffler_type
         self.analyzer = analyzer_type(path / "analyzer")
-        self.clock = ManualClock()
         self._rng = np.random.default_rng(seed)
 
     async def start(self, draft: TaskDraft) -> None:
@@ -196,18 +224,8 @@ class InProcessRun:
         await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
         self.store = DeviceStore(self.path / "budget.sqlite")
-        self.agent = Agent(  # serves several people, without privacy caps
-            shuffler=self.shuffler,
-            store=self.store,
-            policy=policy_without_caps(
-                identity=pinned, shuffler_identity=identity.public_identity()
-            ),
-            several_persons=True,
-            clock=self.clock,
-            rng=self._rng,
-            secrets=PersonalSecrets(bytes(32)),
-            check_seconds=_PAUSE,
-        )
+        identities = {"identity": pinned, "shuffler_identity": identity.public_identity()}
+        self.agent = Device(identities, shuffler=self.shuffler, store=self.store, rng=self._rng)
 
     async def publish(self, draft: TaskDraft) -> None:
         """Publish a draft under the shuffler's key."""
@@ -239,9 +257,7 @@ class InProcessRun:
 
     async def inclusions(self, n_users: int) -> list[InclusionState]:
         """Run the inclusion checks, and return the conclusions for `person 0`, `person 1`, …"""
-        for _ in range(2):  # the first check only schedules the second
-            await self.agent.monitor.check_due()
-            self.clock.seconds += 2 * _PAUSE
+        await self.agent.check(2)
         names = [f"person {number}" for number in range(n_users)]
         found = [await self.store.find(name, self.digest) for name in names]
         return [answer.inclusion for answer in found if answer is not None]

@@ -130,10 +130,9 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
     noises = [task.hop(place).noise for place in range(len(task.shufflers))]
     if cut:
         noises = list(map(_fewer, noises))
-    shuffler = dataclasses.replace(task.hop(0), noise=noises[0])
-    other = HpkePrivateKey.generate(task.suite).public_key().raw
     relay = None
     if task.relay:
+        other = HpkePrivateKey.generate(task.suite).public_key().raw
         relay = RelayDraft(name=task.relay.name, key=other, noise=noises[1])
     edges, buckets = None, 0
     if task.level_sizes:
@@ -151,7 +150,7 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         local_epsilon=task.local_epsilon,
         delta=_DELTA,
         dummies=dummies,
-        shuffler=shuffler,
+        shuffler=dataclasses.replace(task.hop(0), noise=noises[0]),
         shuffler_name=task.shufflers[0].name,
         relay=relay,
         assumed_honest_fraction=task.assumed_honest_fraction,

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import SettingsError, TaskError, UsageError
-from common.protocols import Kind, protocol_named, protocols_of
+from common.protocols import PROTOCOLS, Kind, protocol_named, protocols_of
 from common.task.specs import check_range
 from deploy.commands import options
 from deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
@@ -45,8 +45,7 @@ def simulate(
         list[str] | None,
         typer.Option(
             help=f"One of {', '.join(protocols_of('categorical'))}, hierarchy for ordered data; "
-            "repeatable.  [od-hp; for other "
-            "kinds all]"
+            "repeatable.  [od-hp; with two shufflers sbin, sageo; for other kinds all]"
         ),
     ] = None,
     central_epsilon: list[float] | None = None,
@@ -135,9 +134,10 @@ def simulate(
     asked = Asked(kind, data, users, _span(value_range), buckets, seed)
     people = simulated.draw(asked)
     _check_protocols(kind, names or ())
+    chained = [row.name for row in PROTOCOLS.values() if row.chained and shufflers > 1]
     sweep = Sweep(
         population=people,
-        protocols=tuple(names or simulated.compared or protocols_of(kind)),
+        protocols=tuple(names or chained or simulated.compared or protocols_of(kind)),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
         accounting=ACCOUNTINGS[accounting],

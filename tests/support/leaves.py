@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from audit.harness import memory_analyzer
 from common.crypto.signing import SigningIdentity
 from common.messages.batch import BatchId
 from common.messages.inclusion_proof import (
     HASH_BYTES,
+    SALT_BYTES,
     BatchCommitment,
     InclusionProof,
     leaf,
@@ -14,7 +14,7 @@ from common.messages.inclusion_proof import (
 )
 from common.task_digest import TaskDigest
 
-SALT: Final = memory_analyzer.SALT
+SALT: Final = bytes(SALT_BYTES)
 
 
 def some_leaves(count: int, start: int = 0) -> list[bytes]:

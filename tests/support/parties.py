@@ -10,7 +10,6 @@ import numpy as np
 from common.crypto.signing import SignedTask, envelope_hash, sign_receipt
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
-from common.runtime.blocks import FolderBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
@@ -184,9 +183,9 @@ class RelayParty(Relay):
         keys.rotate(self.clock.now())
         return keys
 
-    def open_store(self, blocks: FolderBlocks) -> RelayStore:
+    def open_store(self) -> RelayStore:
         """Open the database, with boundaries."""
-        store = super().open_store(blocks)
+        store = super().open_store()
         add_boundaries(store.database, self.life)
         return store
 

@@ -6,12 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from audit.harness.relay_core import InProcessRelay
+from audit.harness.analyzer_core import chunks_of
+from audit.harness.shuffler_core import InProcessRelay
 from common.crypto.hpke import HpkePrivateKey, report_context, split_every
-from common.messages.batch import BatchState
+from common.crypto.signing import SignedTask
+from common.errors import PeerRefusalError, PeerUnableError, ShuffleDpError
+from common.messages.batch import BatchManifest, BatchPart, BatchState, chain_batch_id
+from common.messages.inclusion_proof import BatchCommitment
 from common.messages.submission import PLAIN_REPORT, plain_reports
 from common.task.sealing import report_sealer
 from common.task_digest import TaskDigest
+from tests.support.analyzers import MemoryAnalyzer
 from tests.support.chains import RELAY, chain
 from tests.support.tasks import PublishedTask, published
 
@@ -21,22 +26,75 @@ SEALED = CHAIN.task.sealed_report_bytes
 
 
 class Relay(InProcessRelay):
-    """A relay's core with one task."""
+    """A relay's core with one task, which a first shuffler calls; see shuffler/delivery_client."""
+
+    analyzer: MemoryAnalyzer
 
     def __init__(self, path: Path, case: PublishedTask = CHAIN, **limits: Any) -> None:
         super().__init__(
             path,
-            signed=case.signed,
-            publisher=case.identity,
+            analyzer=MemoryAnalyzer(case.signed, case.identity),
+            pinned=case.identity.public_identity(),
             identity=RELAY,
             key=RELAY_KEY,
             **limits,
         )
         self.case = case
 
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Return a task that the relay takes part in."""
+        with _Refusals():
+            return await self.batches.get_task(digest)
+
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
+        """Begin to receive a batch, or continue."""
+        with _Refusals():
+            arrived, staged = await self.staging.begin(manifest, n_parts)
+        return set(arrived), staged
+
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[bytes | memoryview]) -> None:
+        """Receive a part."""
+        with _Refusals():
+            await self.staging.receive(part, chunks_of([b"".join(chunks)]))
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Return the commitment, after which the batch is permuted."""
+        with _Refusals():
+            return await self.staging.finish_delivery(digest)
+
+    async def deliver(
+        self, layers: list[bytes], users: int, n_parts: int = 2, **changes: Any
+    ) -> BatchCommitment:
+        """Deliver a batch of layers in parts; `changes` replace fields of its manifest."""
+        return await self.deliver_parts(self.manifest(layers, users, **changes), layers, n_parts)
+
+    def manifest(self, layers: list[bytes], users: int, **changes: Any) -> BatchManifest:
+        """Return the manifest of a batch of layers."""
+        digest = self.case.signed.digest()
+        fields: dict[str, Any] = {
+            "task_digest": digest,
+            "batch_id": chain_batch_id(digest),
+            "n_users": users,
+            "n_reports": len(layers),
+            "by_length": (users,),
+        }
+        return BatchManifest(**fields | changes)
+
     async def state_of(self, digest: TaskDigest | None = None) -> BatchState:
         """Return the state of a task's batch."""
         return (await self.store.get(digest or self.case.signed.digest())).state
+
+
+class _Refusals:
+    """Raises refusals, and failures that pass, as a client does."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, ShuffleDpError):
+            if error.status in {"UNAVAILABLE", "ABORTED"}:
+                raise PeerUnableError(str(error)) from error
+            raise PeerRefusalError(error.status, str(error)) from error
 
 
 def sealed_layers(items: Iterable[int], case: PublishedTask = CHAIN, hop: int = 1) -> list[bytes]:

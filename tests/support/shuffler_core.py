@@ -5,13 +5,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from audit.harness.memory_analyzer import MemoryAnalyzer
 from audit.harness.shuffler_core import InProcessShuffler
 from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
 from common.crypto.hpke_pool import HpkePool
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from shuffler.delivery_client import ReceivingParty
+from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import SHUFFLER
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor
@@ -76,11 +76,6 @@ class Shuffler(InProcessShuffler):
         )
         self.case = case
         self._contributor = Contributor(case.task, case.signed.digest())
-
-    async def restart(self) -> None:
-        """Restart on the same files, as after a crash."""
-        self.store.close()
-        await self.start()
 
     async def advance(self) -> None:
         """Perform every due event, and wait until it is done."""

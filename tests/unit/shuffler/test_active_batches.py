@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from audit.harness.memory_analyzer import MemoryAnalyzer
-from audit.harness.stored_keys import store_holding
+from audit.harness.shuffler_core import store_holding
 from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
 from common.crypto.signing import SignedTask, SigningIdentity
@@ -28,6 +27,7 @@ from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.storage.submission_store import StoredBatch
+from tests.support.analyzers import MemoryAnalyzer
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import SHUFFLER_NOISE, published
 

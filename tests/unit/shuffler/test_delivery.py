@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.harness.stored_keys import SCHEDULE
+from audit.harness.analyzer_core import SCHEDULE
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.signing import KeyUse, check_key, end_of_validity, split_key

@@ -4,13 +4,13 @@ from typing import Final
 
 import pytest
 
-from audit.harness.memory_analyzer import MemoryAnalyzer
 from common.crypto.batch_key import BatchKey
 from common.errors import DamagedStorageError
 from common.messages.batch import BatchId, BatchManifest
 from common.runtime.blocks import FolderBlocks, SealedBlocks
 from common.wire.batches import MAX_CHUNK_BYTES
 from shuffler.delivery import chunks_of_part, deliver_parts
+from tests.support.analyzers import MemoryAnalyzer
 from tests.support.tasks import published
 
 _SIZE: Final = 60_000

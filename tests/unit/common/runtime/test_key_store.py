@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from audit.harness.analyzer_core import SCHEDULE
 from audit.harness.clock import ManualClock
-from audit.harness.stored_keys import SCHEDULE, store_holding
+from audit.harness.shuffler_core import store_holding
 from common.crypto.hpke import (
     SUITES,
     HpkePrivateKey,

@@ -135,15 +135,25 @@ def test_invalid_options_are_refused_before_anything_runs(
         shown("simulate", "--dataset", "uniform:5", *arguments)
 
 
-@pytest.mark.slow
 def test_two_shufflers_are_for_protocols_with_which_each_adds_noise() -> None:
-    """The others are skipped with the reason; the plan's coalition ε is the task's."""
-    fields = {
-        row["protocol"]: row
-        for row in shown_json("simulate", *_SMALL, "--shufflers", "2", "--coalition-epsilon", "2")
-    }
+    """Those are the default; others are skipped with the reason."""
+    two = (
+        "simulate",
+        "--dataset",
+        "uniform:5",
+        "--users",
+        "200",
+        "--shufflers",
+        "2",
+        "--seed",
+        "3",
+    )
+    [refused] = shown_json(*two, "--protocol", "murs")
+    rows = shown_json(*two, "--central-epsilon", "1", "--coalition-epsilon", "2", "--repeat", "1")
+    fields = {row["protocol"]: row for row in rows}
 
-    assert "which permutes again protects nobody" in fields["murs"]["refusal"]
+    assert "which permutes again protects nobody" in refused["refusal"]
+    assert {"sageo", "sbin"} <= fields.keys()
     assert fields["sageo"]["coalition_epsilon"] == pytest.approx(2, rel=1e-3)
 
 

@@ -6,13 +6,13 @@ from typing import Final, NoReturn
 
 import pytest
 
-from audit.harness.memory_analyzer import MemoryAnalyzer
 from common.crypto.key_ring import DAY
 from common.crypto.signing import SigningIdentity
 from common.errors import PeerError, PeerRefusalError, ProofError, StorageError, TaskError
 from common.messages.batch import BatchState
 from common.messages.inclusion_proof import BatchCommitment
 from shuffler.delivery_client import NextHop, ReceivingParty
+from tests.support.analyzers import MemoryAnalyzer
 from tests.support.chains import RELAY
 from tests.support.keys import SHUFFLER
 from tests.support.relays import CHAIN, Relay
