@@ -47,8 +47,8 @@ async def start(settings: UserAgentSettings) -> Service:
         )
         await store.check_counter(everything, rng, confirmed=state.restore_confirmed())
         if settings.relay_identity and await store.pin_relay(settings.relay_identity):
-            said = "tasks with two shufflers are answered: nothing bounds what both learn together"
-            logs.event(said, {}, level="WARNING")
+            bound = "nothing bounds what both learn with the analyzer"
+            logs.event(f"tasks with two shufflers are answered: {bound}", {}, level="WARNING")
         secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
         authority = service.tls.identity.authority if service.tls else None
 

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from audit import statistics
 from audit.finding import Checks, Finding, Rows
 from audit.harness import byte_search
-from audit.harness.relay import GRPC_HEADERS, RelayedCall
+from audit.harness.recording_proxy import GRPC_HEADERS, RecordedCall
 from audit.observation.recorder import MOMENTS, RunRecord, record_run
 from audit.scenario import AuditSubject
 from common.crypto.hpke import split_every
@@ -194,7 +194,7 @@ def _search_disk(checks: Checks, patterns: Patterns, record: RunRecord, party: s
         _search(checks, patterns, files, f"is on its disk, {moment}")
 
 
-def _requests(calls: Sequence[RelayedCall]) -> bytes:
+def _requests(calls: Sequence[RecordedCall]) -> bytes:
     return b"\n".join(request for call in calls for request in call.requests)
 
 

@@ -1,4 +1,4 @@
-"""Run the three services once, with relays between them, and record each party's view."""
+"""Run the three services once, with recording proxies between, and record each party's view."""
 
 import asyncio
 import io
@@ -18,7 +18,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from audit.harness.analyzer_core import SCHEDULE
-from audit.harness.relay import Relay, RelayedCall
+from audit.harness.recording_proxy import RecordedCall, RecordingProxy
 from audit.harness.services import Services, files_of, secrets_of
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject
@@ -79,9 +79,9 @@ class RunRecord:
     """Planted names of people, then the planted header value of all calls."""
     label: str
     """Planted word in the label of every item of the task."""
-    to_shuffler: Sequence[RelayedCall]
+    to_shuffler: Sequence[RecordedCall]
     """Calls by devices, in arrival order."""
-    to_analyzer: Sequence[RelayedCall]
+    to_analyzer: Sequence[RecordedCall]
     """Calls by the shuffler."""
     groups: tuple[bytes, ...]
     """Decrypted groups of sealed reports on the shuffler's disk during the collection."""
@@ -133,7 +133,7 @@ class RunRecord:
         """Index of each sealed report in `sent`."""
         return {report: place for place, report in enumerate(self.sent)}
 
-    def delivering(self, method: Literal["BeginDelivery", "DeliverPart"]) -> list[RelayedCall]:
+    def delivering(self, method: Literal["BeginDelivery", "DeliverPart"]) -> list[RecordedCall]:
         """Return the calls that began to deliver the batch, or delivered a part of it."""
         return [call for call in self.to_analyzer if call.method == method]
 
@@ -214,8 +214,8 @@ def _captured_logs() -> Iterator[io.StringIO]:
 class _Recorder:
     def __init__(self, services: Services, n_users: int, rng: Generator) -> None:
         self._services, self._n_users, self._rng = services, n_users, rng
-        self._before_shuffler = Relay(party="shuffler")
-        self._before_analyzer = Relay(on_delivery=lambda: self._look("delivering"))
+        self._before_shuffler = RecordingProxy(party="shuffler")
+        self._before_analyzer = RecordingProxy(on_delivery=lambda: self._look("delivering"))
         self._disks = dict[tuple[str, Moment], dict[str, bytes]]()
         self._batch_keys, self._metrics = dict[str, bytes](), dict[str, str]()
 

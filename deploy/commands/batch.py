@@ -68,7 +68,8 @@ _add_command("drop")
 
 @options.command(
     app,
-    "shuffledp batch show DIGEST --shuffler 127.0.0.1:7005 --relay --token-file operator.token",
+    "shuffledp batch show DIGEST --relay --shuffler 127.0.0.1:7005 "
+    "--token-file state/relay/operator.token --authority keys/operator/authority.pem",
 )
 def show(
     task: options.TaskArgument,
@@ -79,8 +80,8 @@ def show(
     """Print the state of a task's batch at a shuffler.
 
     Options:
-        relay: The shuffler is the second one of a task with two; needs its operator token and
-            operator.pem.
+        relay: The shuffler is the second one of a task with two; needs its operator token, and
+            operator.pem beside the authority.
     """
     from deploy.clients.shuffler import ShufflerClient
     from deploy.tasks import task_view

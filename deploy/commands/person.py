@@ -110,7 +110,7 @@ def describe_contribution(receipt: "user_agent_pb2.ContributeResponse", question
         spent = f"a local epsilon of {rounded_up(receipt.local_epsilon)}"
         if 0 < receipt.coalition_epsilon < receipt.local_epsilon:  # 0 of an earlier agent
             spent = f"a coalition epsilon of {rounded_up(receipt.coalition_epsilon)}"
-            spent += "; both shufflers together: no bound"
+            spent += "; against both shufflers with the analyzer there is no bound"
         return f"Contributed. This spends {spent}. Check later with {question}"
     earlier = "had not arrived and has now been sent" if receipt.sent else "has arrived"
     return f"You already answered this task; the value was not used. The earlier answer {earlier}."
@@ -167,10 +167,13 @@ def hops_of(answer: "user_agent_pb2.GetReceiptResponse") -> list[dict[str, str]]
 def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) -> None:
     """Print an answer's state, even one unknown to this program."""
     state, proof = escaped(answer.state), escaped(answer.inclusion)
+    two = answer.signer == "relay"
     if proof == "unchecked":
         proof = "not checked yet; this device checks regularly"
+    elif proof == "counted" and two:
+        proof = "reached the second shuffler"
     sent = answer.state not in _MEANING
-    meaning = _MEANING_WITH_TWO if answer.signer == "relay" else _MEANING
+    meaning = _MEANING_WITH_TWO if two else _MEANING
     console.print(f"Your answer: {state}." + f" Proof: {proof}." * sent)
     console.print(meaning.get(answer.inclusion if sent else answer.state, ""))
     if answer.receipt:

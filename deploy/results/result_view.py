@@ -88,9 +88,9 @@ _DISCARDED: Final = (
     "{} discarded {:,} of them: their layer of encryption did not open, or they arrived twice."
 )
 _TWO_SHUFFLERS: Final = (
-    "Two shufflers, {} and then {}, each added dummies and permuted. Either one may be dishonest "
-    "and work with the analyzer: the epsilon against either shuffler holds as long as the other "
-    "one is honest. With only one such shuffler there would be no such bound."
+    "The task has two shufflers, {} and then {}. Each is to add dummies and permute, which nobody "
+    "can check. The coalition epsilon holds while either one is honest; against both with the "
+    "analyzer, or with a published result, there is no bound."
 )
 
 Columns = dict[str, Sequence[object]]

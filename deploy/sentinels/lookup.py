@@ -72,6 +72,7 @@ def show(found: Lookup, console: Console) -> None:
         console.print(f"The {loser} lost the others, in the file's order from 0: {numbers}.")
     if two and arrived:
         console.print(
-            "Any of those that the analyzer misses (shuffledp task show) the second shuffler lost; "
-            "or the analyzer, if the second one logged that it signed other reports than were sent."
+            "Any of those that the analyzer misses (see result --json; in quarantine, task show) "
+            "the second shuffler lost; or the analyzer, if the second one logged that it signed "
+            "other reports than were sent."
         )

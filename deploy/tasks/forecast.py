@@ -154,7 +154,7 @@ def show(
 ) -> None:
     """Print a forecast of rounds that open every so many seconds, and whether all of them fit."""
     chained = any("device_coalition_epsilon" in cost for cost in costs)
-    column, unbounded = "coalition" if chained else "local", " (both shufflers together: no bound)"
+    column, unbounded = "coalition" if chained else "local", " (both with the analyzer: no bound)"
     table = Table(
         title="Composed epsilon after each round",
         caption="Of all the population's releases, at budget_delta; and of a device that answers "

@@ -105,7 +105,9 @@ SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met
 def describe_state(state: BatchState, task: Task | None) -> tuple[str, str]:
     """Return a batch's state and its meaning; the first of two shufflers delivers to the second."""
     headline, meaning = BATCH_STATES[state]
-    if task is not None and task.relay:
+    if task is None:
+        meaning = meaning.replace("The analyzer has", "The analyzer, or a second shuffler, has")
+    elif task.relay:
         meaning = meaning.replace("analyzer", "second shuffler")
         meaning = meaning.replace("and may release", "and the analyzer may release")
     return headline, meaning
@@ -272,6 +274,8 @@ def print_relay(status: BatchStatus | None, console: Console) -> None:
     users = f" of {status.n_users:,} users" if status.n_users else ""
     waits = f", waiting for the {status.waits_for}" if status.waits_for else ""
     reason = f" Reason: {visible(status.reason)}." if status.reason else ""
+    if status.state in LOST:
+        waits = ", and the task gets no result"
     console.print(
         f"At the second shuffler: {status.state}{waits}; {status.n_layers:,} layers{users} "
         f"arrived, {status.n_discarded:,} of them were discarded.{reason}",

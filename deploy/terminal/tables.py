@@ -55,13 +55,14 @@ def print_whole(table: Table, console: Console) -> None:
 
 def guarantee_summary(central: Guarantee, rows: Sequence[Guarantee], local: str) -> str:
     """State the guarantee that a release is charged for, and the coalition's or local ε."""
-    against = "shuffler+analyzer"
+    first, second, against = "", "", "shuffler+analyzer"
     for row in rows:
         if row.coalition == "either-shuffler":  # as weak as the weaker one with the analyzer
             local, against = rounded_up(row.epsilon), "the analyzer with either shuffler"
+            first, second = "central ", "coalition "
     return (
-        f"epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against "
-        f"{central.coalition}, and epsilon {local} against {against}. --guarantees "
+        f"{first}epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} "
+        f"against {central.coalition}, and {second}epsilon {local} against {against}. --guarantees "
         "lists every coalition with its assumptions."
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from audit.finding import Finding
-from audit.harness.relay import RelayedCall
+from audit.harness.recording_proxy import RecordedCall
 from audit.observation.party_views import (
     analyzer_disk,
     analyzer_view,
@@ -66,7 +66,7 @@ def _on_disk(record: RunRecord, party: str, moment: Moment, content: bytes) -> d
     return {"disks": record.disks | {(party, moment): files}}
 
 
-def _longer(calls: Sequence[RelayedCall], method: str, extra: bytes) -> tuple[RelayedCall, ...]:
+def _longer(calls: Sequence[RecordedCall], method: str, extra: bytes) -> tuple[RecordedCall, ...]:
     """Return calls with a further one, whose last request is longer."""
     call = next(each for each in calls if each.method == method)
     requests = [*call.requests[:-1], call.requests[-1] + extra]

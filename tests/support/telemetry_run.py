@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from audit.harness.byte_search import encodings
-from audit.harness.relay import Relay
+from audit.harness.recording_proxy import RecordingProxy
 from audit.harness.services import files_of
 from common.crypto.signing import SignedTask
 from common.errors import PeerError
@@ -97,7 +97,7 @@ class Evidence:
     """Files of the shuffler and analyzer, collecting, after the release, and stopped."""
     logs: dict[str, bytes] = field(default_factory=dict)
     metrics: dict[str, bytes] = field(default_factory=dict)
-    relay: Relay = field(default_factory=Relay)
+    proxy: RecordingProxy = field(default_factory=RecordingProxy)
     numbers: list[float] = field(default_factory=list)
     """Every number in a column of the databases, and every metric."""
     failure: str = ""
@@ -105,13 +105,13 @@ class Evidence:
 
     def everything(self) -> bytes:
         """Return all that was written or sent."""
-        chunks = [request for call in self.relay.calls for request in call.requests[1:]]
+        chunks = [request for call in self.proxy.calls for request in call.requests[1:]]
         return b"\n".join((self.without_ciphertexts(), *self.files.values(), *chunks))
 
     def without_ciphertexts(self) -> bytes:
         """Return all but files and chunks of reports, where chance would find short patterns."""
         parts = [*self.logs.values(), *self.metrics.values(), self.failure.encode()]
-        for call in self.relay.calls:
+        for call in self.proxy.calls:
             for header in call.headers:
                 parts += [one if isinstance(one, bytes) else one.encode() for one in header]
             parts += [call.path.encode(), *call.requests[:1]]
@@ -148,8 +148,8 @@ async def run(directory: Path) -> Evidence:
     cluster = Cluster(directory, LOUD, log_level="DEBUG", metrics_listen="127.0.0.1:0")
     try:
         await cluster.start_analyzer()
-        await evidence.relay.start(directory / "tls", cluster.analyzer.address)
-        await cluster.start_shuffler(analyzer=evidence.relay.address)
+        await evidence.proxy.start(directory / "tls", cluster.analyzer.address)
+        await cluster.start_shuffler(analyzer=evidence.proxy.address)
         await cluster.start_user_agent()
         await _collect(cluster, evidence)
         await cluster.shuffler.stop()
@@ -158,7 +158,7 @@ async def run(directory: Path) -> Evidence:
         evidence.failure = str(caught.value)
     finally:
         await cluster.stop()
-        await evidence.relay.stop()
+        await evidence.proxy.stop()
     _look(cluster, evidence, "stopped")
     for child in (cluster.user_agent, cluster.shuffler, cluster.analyzer):
         evidence.logs[child.party] = child.log.read_bytes()
@@ -217,7 +217,7 @@ async def _client(
     cluster: Cluster, evidence: Evidence, source: str
 ) -> AsyncIterator["shuffler_pb2_grpc.ShufflerAsyncStub"]:
     """
-    Connect to the shuffler from a separate address, through a TCP relay.
+    Connect to the shuffler from a separate address, through a TCP proxy.
 
     The first connection speaks no TLS, because libraries log failed handshakes.
     """

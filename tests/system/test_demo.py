@@ -57,7 +57,7 @@ def test_the_demo_with_two_shufflers_names_both_and_the_coalitions_epsilon(tmp_p
     assert 0.35 < result["mse_vs_truth"] / result["mse_theory"] < 3
     assert "two organizations run a shuffler each" in printed
     assert "epsilon 1.157 against the analyzer with either shuffler." in printed
-    assert "{} and then {}, each added dummies".format(*names) in printed
+    assert "{} and then {}. Each is to add dummies".format(*names) in printed
 
 
 def _demo(folder: Path, *more: str) -> tuple[str, dict[str, Any]]:

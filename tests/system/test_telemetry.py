@@ -67,7 +67,7 @@ def test_the_searched_bytes_hold_both_batches(evidence: Evidence, everything: by
     assert len(evidence.markers.addresses) <= len(evidence.ports)
     assert 4 == len(evidence.metrics)
     assert all(b"\nshuffledp_batches{" in page for page in evidence.metrics.values())
-    deliveries = [call for call in evidence.relay.calls if call.method == "BeginDelivery"]
+    deliveries = [call for call in evidence.proxy.calls if call.method == "BeginDelivery"]
     reports = {3 * (USERS + PERSONS), 2 * len(evidence.markers.addresses)}
     begun = [analyzer_pb2.BeginDeliveryRequest.FromString(one.requests[0]) for one in deliveries]
     assert reports == {delivery_from_wire(request)[0].n_reports for request in begun}
@@ -84,7 +84,7 @@ def test_no_planted_marker_is_found(evidence: Evidence, everything: bytes) -> No
 
     assert set() == kinds_found(evidence.planted(), left)
     # The shuffler sends no headers but its own.
-    assert {key for call in evidence.relay.calls for key, _ in call.headers} <= {"user-agent"}
+    assert {key for call in evidence.proxy.calls for key, _ in call.headers} <= {"user-agent"}
 
 
 def test_every_marker_would_be_found(evidence: Evidence, everything: bytes) -> None:

@@ -113,7 +113,9 @@ def test_with_two_shufflers_a_contribution_says_what_has_no_bound() -> None:
     """The coalition ε is spent, not the local one."""
     reply = user_agent_pb2.ContributeResponse(local_epsilon=math.inf, coalition_epsilon=1.2)
 
-    spent = "This spends a coalition epsilon of 1.2; both shufflers together: no bound. Check"
+    spent = (
+        "a coalition epsilon of 1.2; against both shufflers with the analyzer there is no bound."
+    )
     assert spent in describe_contribution(reply, "shuffledp receipt 00")
 
 
@@ -123,6 +125,7 @@ def test_with_two_shufflers_a_contribution_says_what_has_no_bound() -> None:
         ("analyzer", "counted", "The analyzer signed for all reports"),
         ("relay", "counted", "Checked: your answer reached the second shuffler, which signed"),
         ("relay", "counted", "Only sampled, by test submissions: that the analyzer got them"),
+        ("relay", "counted", "Proof: reached the second shuffler."),
         ("relay", "missing", "The second shuffler signed for a batch without your answer"),
         ("relay", "unproven", "No proof long after the deadline"),
     ],

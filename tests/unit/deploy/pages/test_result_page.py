@@ -186,7 +186,7 @@ def test_two_shufflers_are_named_on_the_page_and_in_print() -> None:
     )
     assert "second.example discarded 3 of them: their layer of encryption did not open" in text
     assert f"epsilon {epsilon} against the analyzer with either shuffler" in text
-    assert "Two shufflers, first.example and then second.example, each added dummies" in text
+    assert "The task has two shufflers, first.example and then second.example." in text
     assert "Either shuffler could falsify the result by dropping, repeating" in page
 
 

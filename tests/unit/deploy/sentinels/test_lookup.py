@@ -188,7 +188,7 @@ async def test_the_shuffler_that_replaces_a_sentinel_is_named(
     show(found, terminal())
     told = " ".join(capsys.readouterr().out.split())
     assert first == ("The first shuffler lost the others, in the file's order from 0: 4." in told)
-    assert "Any of those that the analyzer misses (shuffledp task show) the second shuffler" in told
+    assert "Any of those that the analyzer misses (see result --json; in quarantine, task" in told
 
 
 async def test_a_second_shuffler_that_keeps_the_order_is_named(parties: _Chain) -> None:

@@ -101,7 +101,7 @@ def test_with_two_shufflers_the_coalition_epsilon_stands_for_the_local_one(tmp_p
     assert names == [limit["limit"] for limit in limits[1:3]]
     assert limits[2]["rounds"] == _rounds_until_refused(policy, Claim.of(task))
     text = printed(lambda console: show(costs, limits, 86400, console))
-    assert "coalition (both shufflers together: no bound)" in text
+    assert "coalition (both with the analyzer: no bound)" in text
 
 
 def test_a_forecast_says_that_delta_ends_first(tmp_path: Path) -> None:

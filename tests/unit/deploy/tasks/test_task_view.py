@@ -105,6 +105,8 @@ def test_a_batchs_users_include_sentinels() -> None:
     assert {"batch": "closed", "batch_n_users": 20} == task_view.batch_as_json(status)
     erased = dataclasses.replace(status, state=BatchState.ERASED)
     assert "fewer than" not in printed(partial(task_view.print_batch, erased))
+    unknown = printed(partial(task_view.print_batch, erased), width=999)
+    assert "The analyzer, or a second shuffler, has all reports." in unknown
     chained = partial(task_view.print_batch, erased, task=published(**chain()).task)
     text = printed(chained, width=999)
     assert "At the first shuffler: delivered and erased" in text
@@ -137,6 +139,8 @@ def test_a_batch_that_waits_for_the_next_party_says_so() -> None:
         "At the second shuffler: permuted, waiting for the analyzer; 70 layers of 20 users "
         "arrived, 3 of them were discarded. Reason: its keys are away"
     ) in " ".join(printed(partial(task_view.print_relay, at_relay)).split())
+    lost = dataclasses.replace(at_relay, state=BatchState.DROPPED)
+    assert "dropped, and the task gets no result;" in printed(partial(task_view.print_relay, lost))
     assert "no batch" in printed(partial(task_view.print_relay, None))
 
 

@@ -124,7 +124,7 @@ def test_two_shufflers_are_planned_on_request() -> None:
     assert (fields["protocol"], math.inf) == ("sageo", found.best.local_epsilon)
     assert 2 == len(re.findall("a two-sided geometric number", text))
     assert [47, 14] == [noise["peak"] for noise in noises]
-    assert "and epsilon 2 against the analyzer with either shuffler" in text
+    assert "and coalition epsilon 2 against the analyzer with either shuffler" in text
     assert "coalition epsilon" in fields["binding"]
     assert fields["central_epsilon"] <= 0.5
     assert fields["coalition_epsilon"] == pytest.approx(2.0, rel=1e-3)

@@ -1,4 +1,4 @@
-"""A gRPC relay that records every call to the service behind it."""
+"""A gRPC proxy that records every call to the service behind it."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ GRPC_HEADERS: Final = ("user-agent", "grpc-accept-encoding")
 
 
 @dataclass(slots=True, kw_only=True)
-class RelayedCall:
+class RecordedCall:
     """One recorded call."""
 
     path: str
@@ -38,13 +38,13 @@ class RelayedCall:
 
 
 @dataclass
-class Relay(grpc.GenericRpcHandler):
-    """A relay with the service's certificate; calls `on_delivery` when a delivery begins."""
+class RecordingProxy(grpc.GenericRpcHandler):
+    """A proxy with the service's certificate; calls `on_delivery` when a delivery begins."""
 
     party: Literal["analyzer", "shuffler"] = "analyzer"
     on_delivery: Callable[[], None] = lambda: None
     address: str = ""
-    calls: list[RelayedCall] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
 
     async def start(self, tls: Path, target: str) -> Self:
         """Listen, and connect to the service. `tls`: directory of the development authority."""
@@ -65,16 +65,16 @@ class Relay(grpc.GenericRpcHandler):
         await self._channel.close()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401  # a gRPC handler
-        """Return the relaying handler for every method."""
+        """Return the recording handler for every method."""
         path = str(handler_call_details.method)
 
         async def passed_on(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401  # a gRPC type
             headers = tuple(context.invocation_metadata() or ())
-            relayed = RelayedCall(path=path, headers=headers, begun=time.monotonic())
-            self.calls.append(relayed)
+            recorded = RecordedCall(path=path, headers=headers, begun=time.monotonic())
+            self.calls.append(recorded)
             onward: Any = self._channel.stream_unary(path)
             call = onward(
-                self._messages(relayed, requests),
+                self._messages(recorded, requests),
                 timeout=_DEADLINE,
                 metadata=tuple(header for header in headers if header[0] not in GRPC_HEADERS),
             )
@@ -84,16 +84,16 @@ class Relay(grpc.GenericRpcHandler):
             except grpc.aio.AioRpcError as error:
                 trailer = tuple(error.trailing_metadata() or ())
                 await context.abort(error.code(), error.details() or "", trailer)
-            relayed.answer = answer
+            recorded.answer = answer
             return answer
 
         return grpc.stream_unary_rpc_method_handler(passed_on)
 
     async def _messages(
-        self, relayed: RelayedCall, requests: AsyncIterator[bytes]
+        self, recorded: RecordedCall, requests: AsyncIterator[bytes]
     ) -> AsyncIterator[bytes]:
         async for request in requests:
-            if relayed.method == "BeginDelivery":
+            if recorded.method == "BeginDelivery":
                 self.on_delivery()
-            relayed.requests.append(request)
+            recorded.requests.append(request)
             yield request
