@@ -188,6 +188,7 @@ def test_two_shufflers_are_named_on_the_page_and_in_print() -> None:
     assert f"epsilon {epsilon} against the analyzer with either shuffler" in text
     assert "The task has two shufflers, first.example and then second.example." in text
     assert "Either shuffler could falsify the result by dropping, repeating" in page
+    assert "Both shufflers and the analyzer together | no limit" in page
 
 
 @pytest.mark.parametrize("labels", [(), ("a", "b", "c")])
