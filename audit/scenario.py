@@ -1,11 +1,11 @@
 """One scenario of an audit, and its subject: a task, its users, and the code that is called."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast, get_args
 
-import numpy as np
 from numpy.random import Generator
 
 from analyzer.sentinels import check_sentinels
@@ -13,6 +13,7 @@ from audit.families.family import Family, Items
 from audit.families.references import family_of
 from audit.finding import Rows
 from audit.harness.in_process_run import InProcessRun
+from audit.harness.shuffler_core import permuting
 from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
 from common.crypto.privacy_tokens import PendingToken
@@ -97,6 +98,10 @@ class Ports:
 
     # --- the shuffler
 
+    shuffling: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while an honest one of two shufflers runs."""
+    permuting: Callable[[], AbstractContextManager[None]] = staticmethod(permuting)
+    """Likewise, for one that only permutes."""
     check_length = staticmethod(check_length)
     permute = staticmethod(permute)
 
@@ -107,11 +112,6 @@ class Ports:
     def shuffler_executor(self, executor: Executor) -> Executor:
         """Return what runs the parts of the shuffler's batches."""
         return executor
-
-    def draw_nothing(self, spec: ShufflerSpec, n_items: int, rng: Generator) -> Items:
-        """Add no dummies, like a shuffler that only permutes."""
-        del spec, rng
-        return np.zeros(n_items, dtype=np.int64)
 
     async def before_delivery(self, party: Any, number: int) -> None:  # noqa: ANN401  # a shuffler
         """Leave the files of an honest one of two shufflers alone, before each delivery."""

@@ -15,7 +15,7 @@ _for_two = partial(Scenario, kinds=EVERY_KIND, shufflers=(2,))
 _WEAK_OF_TWO: Final = {
     "first-shuffler-repeats": weaknesses.RepeatsKept(),
     "first-shuffler-delivers-again": weaknesses.SetBack(),
-    "second-shuffler-keeps-order": weaknesses.OrderKept(),
+    "second-shuffler-delivers": weaknesses.OrderKept(),
     "second-shuffler-retries": weaknesses.SetBack(),
 }
 """Weaknesses of behaviours of a dishonest one of two shufflers; for the others, no noise."""

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import shutil
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
@@ -18,6 +18,7 @@ from audit.coalitions.whole_batch import GAME_USERS
 from audit.families.family import Family, Items
 from audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
 from audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tampering
+from audit.harness.shuffler_core import permuting
 from audit.scenario import AuditSubject, Weakness
 from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
@@ -201,15 +202,13 @@ class DummyLeftOut(Weakness):
 class PermutesOnly(Weakness):
     """The honest one of two shufflers adds no dummies."""
 
-    def draw_item_dummies(self, spec: ShufflerSpec, n_items: int, rng: Generator) -> Items:
-        return self.draw_nothing(spec, n_items, rng)
+    shuffling = staticmethod(permuting)
 
 
 class NoiseAfterAll(Weakness):
     """Shufflers that only permute add dummies."""
 
-    def draw_nothing(self, spec: ShufflerSpec, n_items: int, rng: Generator) -> Items:
-        return spec.draw_item_dummies(n_items, rng)
+    permuting = nullcontext
 
 
 class _RepeatKeeper(InlineExecutor):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -119,7 +120,7 @@ class ChainRun:
         """Deliver layers to an honest relay, several times, as a dishonest first shuffler."""
         receiver, key = Recipient(self.signed, self.analyzer), self._opens_layers
         relay = InProcessRelay(
-            self.path / "second", analyzer=receiver, identity=self.second, key=key, **self._common
+            self._folder(), analyzer=receiver, identity=self.second, key=key, **self._common
         )
         await relay.start()
         filling = self.sealed(self.task.hop(0).expected_dummies(self.task.domain_size))
@@ -143,7 +144,7 @@ class ChainRun:
         receiver, identity = Recipient(self.signed, self.second), self.second.public_identity()
         receiver.forget = forget
         shuffler = InProcessShuffler(
-            self.path / "first",
+            self._folder(),
             analyzer=Recipient(self.signed, self.analyzer),
             identity=self.first,
             key=self._opens_envelopes,
@@ -160,6 +161,9 @@ class ChainRun:
 
         sent = [partial(deliver, number) for number in range(aborts + 1)]
         return self._seen(0, receiver, self.layers, await self._run(shuffler, sent))
+
+    def _folder(self) -> Path:
+        return Path(mkdtemp(dir=self.path))
 
     async def _run(
         self,

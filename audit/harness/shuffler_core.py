@@ -1,6 +1,7 @@
 """The cores of both shufflers in this process: the deployed classes, without server or workers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.parts.executor import Executor
 from common.runtime.state_directory import StateDirectory
+from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
 from shuffler.core import BatchCore, ShufflerCore
@@ -31,6 +33,18 @@ from shuffler.storage.sqlite_store import SqliteStore
 
 async def _absent_log(after: int) -> NoReturn:
     raise PeerError(f"away, after {after}")
+
+
+@contextmanager
+def permuting() -> Iterator[None]:
+    """Let the shufflers of this process draw no dummies, so that they only permute."""
+    spec: Any = ShufflerSpec
+    deployed = spec.draw_item_dummies
+    spec.draw_item_dummies = lambda _spec, n_items, _rng: np.zeros(n_items, dtype=np.int64)
+    try:
+        yield
+    finally:
+        spec.draw_item_dummies = deployed
 
 
 def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0) -> KeyStore:

@@ -203,6 +203,14 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
 def _noise(task: Task) -> Change:
     other = rounded_up(min(task.local_epsilon / 2, UserAgentSettings.local_epsilon_cap))
     plan = f"`shuffledp plan --local-cap {other}` finds the parameters with the least error"
+    if task.relay:
+        return Change(
+            "Give up the second shuffler, and let every device add noise to its report",
+            "No protocol with local noise has two shufflers. One such as mixdump or od-hp, with "
+            f"local_epsilon = {other} or less, holds against everybody, in place of the claim "
+            "against the analyzer and one of two shufflers. Shares then become less exact; "
+            f"{plan}.",
+        )
     if math.isinf(task.local_epsilon):
         return Change(
             "Let every device add noise to its report",

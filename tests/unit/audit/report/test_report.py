@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from audit.harness.tasks import sample_chain
 from audit.report.audit_page import audit_page
 from audit.report.audit_report import (
     AuditReport,
@@ -37,6 +38,10 @@ from tests.support.protocol_tasks import protocol_task
 
 def _without_shuffler() -> AuditReport:
     return report_of(protocol_task("ldp-grr"), (finding(),))
+
+
+def _with_two() -> AuditReport:
+    return report_of(sample_chain(), (finding(),))
 
 
 def test_a_report_passes_if_it_has_findings_and_all_pass() -> None:
@@ -87,6 +92,7 @@ def test_the_false_alarm_rate_depends_on_the_number_of_tests() -> None:
             "Lower local_epsilon, for example",
         ),
         (noiseless_report, "analyzer+sybils", ("shuffler+analyzer",), None, "one-time tokens"),
+        (_with_two, "both-shufflers+analyzer", (), None, "Give up the second shuffler"),
         # Without a shuffler to rely on, the analyzer alone is the weakest point.
         (_without_shuffler, "analyzer", ("shuffler+analyzer",), None, "relies on a shuffler"),
     ],
