@@ -6,7 +6,6 @@ from common.crypto.signing import SigningIdentity
 from common.messages.batch import BatchId
 from common.messages.inclusion_proof import (
     HASH_BYTES,
-    SALT_BYTES,
     BatchCommitment,
     InclusionProof,
     leaf,
@@ -14,7 +13,7 @@ from common.messages.inclusion_proof import (
 )
 from common.task_digest import TaskDigest
 
-SALT: Final = bytes(SALT_BYTES)
+SALT: Final = bytes(range(32))
 
 
 def some_leaves(count: int, start: int = 0) -> list[bytes]:
