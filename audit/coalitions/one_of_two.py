@@ -195,7 +195,7 @@ def run_permuting(subject: AuditSubject, rng: Generator) -> Rows:
         broken = row.verdict == "contradicted"
         yield replace(
             row,
-            title=f"{behaviour.title}; the other one only permutes",
+            title=behaviour.title,
             subject="two shufflers that only permute",
             verdict="refuted" if broken else "not refuted",
             sentence="Without noise of its own, an honest shuffler hides nobody from the other "
