@@ -18,17 +18,17 @@ from tests.support.tools import output_of
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
     "protos": 80,
-    "common": 26_675,
+    "common": 26_705,
     "user_agent": 2_210,
     "shuffler": 5_453,
     "analyzer": 3_940,
     "issuer": 1_170,
     "witness": 270,
     "publisher": 300,
-    "deploy": 12_975,
+    "deploy": 13_432,
     "lab": 7_520,
-    "audit": 7_110,
-    "tests": 67_745,
+    "audit": 7_638,
+    "tests": 70_546,
 }
 _WITNESS_LINES: Final = 6_525
 """Lines of a witness of its own and of all that it imports."""
