@@ -8,7 +8,6 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import REFUSALS, Outcome
 from common.runtime.metrics import OF_KEY_HOLDERS, MetricRow, ProcessMetrics
 from common.runtime.parts.executor import OF_PARTS
-from shuffler.storage.submission_store import StoredBatch
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
 """Counted states of a batch: all but collecting, which a single call can start."""
@@ -91,9 +90,15 @@ class BatchMetrics:
             if state in _WAITING:
                 self._closed_at[batch_id] = min(now, deadlines.get(batch_id, now))
 
-    def record_move(self, batch: StoredBatch, state: BatchState, n_users: int) -> None:
+    def record_move(
+        self,
+        batch_id: BatchId,
+        before: BatchState,
+        state: BatchState,
+        n_users: int,
+        n_discarded: int,
+    ) -> None:
         """Record a batch's next state, once it is stored."""
-        batch_id, before = batch.batch_id, batch.state
         if before in COUNTED_STATES:
             self._states[before] -= 1
         self._states[state] += 1
@@ -104,7 +109,7 @@ class BatchMetrics:
         elif state not in _WAITING:
             self._closed_at.pop(batch_id, None)
         if state is BatchState.PERMUTED:
-            self._metrics.add("shuffledp_layers_discarded_total", batch.n_discarded)
+            self._metrics.add("shuffledp_layers_discarded_total", n_discarded)
         if state is BatchState.DELIVERED:
             self._metrics.add("shuffledp_users_released_total", n_users)
         if before is BatchState.CLOSED or state is BatchState.EXPIRED:  # the number is final now

@@ -96,9 +96,9 @@ def _stored_batch(rows: Sequence[Row]) -> StoredBatch:
     )
 
 
-Observer = Callable[[StoredBatch, BatchState, int], None]
-"""Called after every stored change of a batch's state with the batch in its old state, its new
-state, and its number of users at that moment."""
+Observer = Callable[[BatchId, BatchState, BatchState, int, int], None]
+"""Called after every stored change of a batch's state with the batch's id, its old state, its new
+one, its number of users at that moment, and of layers that a relay has discarded."""
 
 
 class GroupSource(Protocol):
@@ -175,7 +175,7 @@ class BatchStore(ABC):
         state, the number of users, so that the decision may no longer hold.
         """
         n_users = await self._store_state(batch, state)
-        self.observer(batch, state, n_users)
+        self.observer(batch.batch_id, batch.state, state, n_users, batch.n_discarded)
         self.changed.set()
         if state is BatchState.PERMUTED:
             await self.clean_up(batch.batch_id)

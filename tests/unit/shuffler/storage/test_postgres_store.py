@@ -97,7 +97,7 @@ async def test_the_users_at_the_closing_are_the_stored_ones(
     rng, seen = np.random.default_rng(seed), list[int]()
     uri = postgres.database()
     closing = postgres_store(uri)
-    closing.observer = lambda *moved: seen.append(moved[2])
+    closing.observer = lambda *moved: seen.append(moved[3])
     front_ends = [postgres_store(uri, coordinator=False) for _ in range(3)]
     for _ in range(races):
         signed = published().signed

@@ -191,7 +191,7 @@ async def test_the_observer_gets_the_stored_number_of_users(kind: Kind) -> None:
         await store.set_state(batch, BatchState.EXPIRED)
     store.close()
 
-    assert [(batch, BatchState.CLOSED, 1)] == seen
+    assert [(BATCH, BatchState.COLLECTING, BatchState.CLOSED, 1, 0)] == seen
 
 
 async def test_batches_in_one_commit_are_separate(store: SubmissionStore) -> None:
