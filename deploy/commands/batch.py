@@ -108,9 +108,9 @@ def erase(
     Options:
         relay: The shuffler is the second one of a task with two; needs operator.pem too.
     """
-    from deploy.tasks.task_view import BATCH_STATES
+    from deploy.tasks.task_view import describe_state
 
     connect = partial(shuffler.connect, relay=relay)
     state = options.ask(connect, lambda client: client.drop_batch(task))
     fields = {"task_digest": task.hex(), "erased": True, "state": state.value}
-    print_answer(fields, ". ".join(BATCH_STATES[state]), json=json)
+    print_answer(fields, ". ".join(describe_state(state, None)), json=json)

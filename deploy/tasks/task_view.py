@@ -32,7 +32,7 @@ TASK_STATES: Final = {
     TaskState.UNUSABLE: "unusable: the batch cannot be released; erase it with batch drop",
     TaskState.QUARANTINED: "quarantined: decide with shuffledp batch release, or batch drop",
 }
-BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
+_BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     BatchState.COLLECTING: (
         "Collecting",
         "Users can submit until the batch reaches its target size or the deadline passes.",
@@ -43,20 +43,20 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     ),
     BatchState.PERMUTED: (
         "Shuffled, being delivered",
-        "The reports are permuted and on their way to the analyzer.",
+        "The reports are permuted and on their way to the {receiver}.",
     ),
     BatchState.SENT: (
         "Sent, being confirmed",
-        "The shuffler sent all reports, and waits for the analyzer to confirm the batch.",
+        "The shuffler sent all reports, and waits for the {receiver} to confirm the batch.",
     ),
     BatchState.DELIVERED: (
         "Delivered, being erased",
-        "The analyzer has all reports. The shuffler is destroying its copies.",
+        "The {holder} has all reports. The shuffler is destroying its copies.",
     ),
     BatchState.ERASED: (
         "Delivered and erased",
         (
-            "The analyzer has all reports. The shuffler destroys the key, then its own copies. "
+            "The {holder} has all reports. The shuffler destroys the key, then its own copies. "
             "It may keep hashes of sealed reports for some weeks, for inclusion proofs, and keeps "
             "the numbers of users and of refused submissions."
         ),
@@ -72,7 +72,7 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     BatchState.QUARANTINED: (
         "Quarantined: nothing was released",
         (
-            "The analyzer refused the batch. The shuffler keeps it, sealed, for the operator to "
+            "The {receiver} refused the batch. The shuffler keeps it, sealed, for the operator to "
             "investigate, until shuffledp batch erase or its end date; the logs of both services "
             "name the kind of error."
         ),
@@ -80,7 +80,7 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     BatchState.DROPPED: (
         "Dropped: nothing was released",
         (
-            "The operator dropped the batch, or its end date passed before the analyzer took it. "
+            "The operator dropped the batch, or its end date passed before the {receiver} took it. "
             "The shuffler destroys the key, then the files."
         ),
     ),
@@ -88,8 +88,8 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
         "Erased, delivery unconfirmed",
         (
             "The operator dropped the batch, or its end date passed, after it was sent and before "
-            "the analyzer confirmed it. The analyzer may have all of it, and may release a result. "
-            "The shuffler destroys the key, then the files."
+            "the {receiver} confirmed it. The {receiver} may have all of it, {and_may} release a "
+            "result. The shuffler destroys the key, then the files."
         ),
     ),
 }
@@ -104,13 +104,12 @@ SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met
 
 def describe_state(state: BatchState, task: Task | None) -> tuple[str, str]:
     """Return a batch's state and its meaning; the first of two shufflers delivers to the second."""
-    headline, meaning = BATCH_STATES[state]
-    if task is None:
-        meaning = meaning.replace("The analyzer has", "The analyzer, or a second shuffler, has")
-    elif task.relay:
-        meaning = meaning.replace("analyzer", "second shuffler")
-        meaning = meaning.replace("and may release", "and the analyzer may release")
-    return headline, meaning
+    headline, meaning = _BATCH_STATES[state]
+    two = task is not None and task.relay is not None
+    receiver = "second shuffler" if two else "analyzer"
+    holder = receiver if task else "analyzer, or a second shuffler,"
+    and_may = "and the analyzer may" if two else "and may"
+    return headline, meaning.format(receiver=receiver, holder=holder, and_may=and_may)
 
 
 def preview(draft: TaskDraft, *, now: float) -> Task:

@@ -3,8 +3,8 @@
 import contextlib
 import math
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import Final, cast
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.published import sageo_left, sageo_peak, sageo_right, sbin_coins
 from common.errors import AccountingError, BoundRangeError, PlanError, TaskError
-from common.protocols import PROTOCOLS
+from common.protocols import PROTOCOLS, ShufflerDistribution
 from common.task.draft import RelayDraft
 from common.task.shuffler_spec import (
     MAX_PER_ITEM,
@@ -103,23 +103,18 @@ def shuffler_design(protocol: str, target: Requirements) -> ItemDesign:
     row, delta = PROTOCOLS[protocol], MARGIN * target.delta
     local, room = (math.inf, CLAIM_ROOM) if row.noiseless else (_hybrid_local(target), 1.0)
 
-    binomial = row.shuffler_distribution == "binomial"
+    search = _SEARCHES[row.shuffler_distribution]
 
     def at(epsilon: float) -> ItemDesign:
         if target.shufflers > 1:
-            pair = _two_binomial if binomial else _two_geometric
             coalition = target.coalition_epsilon / CLAIM_ROOM
-            first, second = pair(epsilon / room, coalition, delta / target.rounds)
+            first, second = search.two(epsilon / room, coalition, delta / target.rounds)
             relay = RelayDraft(name="second", key=_UNUSED_KEY, noise=second)
             spec = ShufflerSpec(noise=first)
             return ItemDesign.of(
                 protocol, target, shuffler=spec, shuffler_name="first", relay=relay
             )
-        if binomial:
-            noise = BinomialNoise(trials=binomial_trials(epsilon / room, delta))
-            spec = ShufflerSpec(noise=noise)
-        else:
-            spec = geometric_spec(epsilon / room, delta / target.rounds)
+        spec = search.one(epsilon / room, delta, target.rounds)
         return ItemDesign.of(protocol, target, local_epsilon=local, shuffler=spec)
 
     if target.rounds == 1 and row.noiseless:
@@ -195,6 +190,30 @@ def _two_geometric(central: float, coalition: float, delta: float) -> _Pair:
 
     pairs = [with_stronger(noise(step)) for step in range(0, _STEPS, _STEPS // 16)]
     return min(pairs, key=lambda pair: SummedNoise(pair).moments()[1])
+
+
+def _one_binomial(epsilon: float, delta: float, _rounds: int) -> ShufflerSpec:
+    return ShufflerSpec(noise=BinomialNoise(trials=binomial_trials(epsilon, delta)))
+
+
+def _one_geometric(epsilon: float, delta: float, rounds: int) -> ShufflerSpec:
+    return geometric_spec(epsilon, delta / rounds)
+
+
+class _Search(NamedTuple):
+    """The searches for the least noise of one distribution."""
+
+    one: Callable[[float, float, int], ShufflerSpec]
+    """Of one shuffler, for an ε of one round, a δ of all rounds, and their number."""
+    two: Callable[[float, float, float], _Pair]
+    """Of two, for a central and a coalition ε, and a δ, of one round."""
+
+
+_SEARCHES: Final[Mapping[ShufflerDistribution, _Search]] = {
+    "none": _Search(_one_geometric, _two_geometric),  # any: its task states why it is refused
+    "binomial": _Search(_one_binomial, _two_binomial),
+    "geometric": _Search(_one_geometric, _two_geometric),
+}
 
 
 def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:

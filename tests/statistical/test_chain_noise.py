@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom
 
+from audit.families.noise import noise_chances
 from audit.statistics import probability_lower, probability_upper
 from common.task.shuffler_spec import BinomialNoise, GeometricNoise
 from common.task.task import Task
@@ -55,19 +55,12 @@ def test_no_game_on_a_million_draws_beats_the_claim(protocol: str, hops: tuple[i
     task, law = _task(protocol), np.ones(1)
     noise = np.sum([_drawn(protocol, hop) for hop in hops], axis=0)
     for hop in hops:
-        law = np.convolve(law, _law(_NOISES[protocol][hop]))
+        law = np.convolve(law, noise_chances(_NOISES[protocol][hop]))
     claim = task.central_epsilon if len(hops) > 1 else task.coalition_epsilon
 
     assert _bound(noise, law, claim) <= task.delta
     if hops != (1,):  # whose noise is the larger of two
         assert _bound(noise, law, 0.8 * claim) > task.delta
-
-
-def _law(noise: _Noise) -> NDArray[np.float64]:
-    """Return the probability of each number of an item's dummies."""
-    if isinstance(noise, BinomialNoise):
-        return np.asarray(binom.pmf(np.arange(noise.trials + 1), noise.trials, 0.5))
-    return noise.probabilities()
 
 
 def _bound(noise: NDArray[np.int64], law: NDArray[np.float64], epsilon: float) -> float:

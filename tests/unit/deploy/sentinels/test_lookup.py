@@ -1,4 +1,4 @@
-"""Sentinels of a task with two shufflers: whoever loses or replaces one is found, and named."""
+"""Sentinels of a task with two shufflers: the one that loses or replaces one is found and named."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, nullcontext

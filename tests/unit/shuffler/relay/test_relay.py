@@ -181,14 +181,19 @@ async def test_no_other_input_is_taken_once_a_batch_is_staged(
     assert _N - staged == manifest.n_reports
 
 
+async def _deliver_after_copy(relay: Relay, layers: list[bytes], copy: Path) -> None:
+    """Copy a relay's files, and then deliver a batch to it."""
+    relay.store.close()
+    shutil.copytree(relay.path, copy)
+    await relay.start()
+    await relay.deliver(layers, 100)
+
+
 async def test_a_relay_whose_database_is_set_back_takes_no_second_delivery(
     quiet: Relay, layers: list[bytes], tmp_path: Path
 ) -> None:
     """The mark of the task is beside the keys; so is a seed that was drawn and not used."""
-    quiet.store.close()
-    shutil.copytree(quiet.path, tmp_path / "before")
-    await quiet.start()
-    await quiet.deliver(layers, 100)
+    await _deliver_after_copy(quiet, layers, tmp_path / "before")
     await quiet.deliveries.advance()
     quiet.store.close()
     for file in quiet.path.glob("relay.sqlite*"):
@@ -205,10 +210,7 @@ async def test_a_relay_that_starts_on_another_database_erases_nothing(
     quiet: Relay, layers: list[bytes], tmp_path: Path
 ) -> None:
     """The batch that it has committed to is delivered once the right database is back."""
-    quiet.store.close()
-    shutil.copytree(quiet.path, tmp_path / "before")
-    await quiet.start()
-    await quiet.deliver(layers, 100)
+    await _deliver_after_copy(quiet, layers, tmp_path / "before")
     quiet.store.close()
     (quiet.path / "relay.sqlite").rename(tmp_path / "right.sqlite")
     shutil.copy(tmp_path / "before" / "relay.sqlite", quiet.path)
