@@ -30,7 +30,8 @@ from common.messages.result import (
     Result,
 )
 from common.protocols import Kind
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec
 from common.task.task import Task
 
 

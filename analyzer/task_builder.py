@@ -22,19 +22,18 @@ from common.protocols import Kind, NumberMechanismName, ProtocolRow, protocol_na
 from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.kinds import KINDS, TABLES
+from common.task.labels import check_new_labels, normalize
 from common.task.named_dummies import LevelDummies
 from common.task.protocol_rules import check_domain_size
+from common.task.spec_forms import AnySpec
 from common.task.specs import (
     MAX_DOMAIN_SIZE,
-    AnySpec,
     KeyValueSpec,
     MechanismSpec,
     NumberSpec,
     OpenSpec,
     RapporSpec,
     check_int_range,
-    check_new_labels,
-    normalize,
 )
 from common.task.task import FOR_PEOPLE, Task
 from common.task.task_parts import TaskShuffler, TaskView

@@ -37,8 +37,10 @@ from common.messages.submission import (
 from common.protocols import Kind
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec
 from common.task.kinds import KINDS
+from common.task.labels import normalize
 from common.task.sealing import report_sealer
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, normalize, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from user_agent.credentials import SECRET_BYTES

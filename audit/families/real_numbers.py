@@ -19,7 +19,8 @@ from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.messages.submission import Value
 from common.task import specs
-from common.task.specs import KeyValueSpec, NumberSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import KeyValueSpec, NumberSpec
 
 _USUAL_NUMBERS: Final = (-0.73, 0.31)
 """Numbers in -1 .. 1 that lie between grid points."""

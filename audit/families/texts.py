@@ -16,7 +16,8 @@ from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.submission import Value
 from common.task import specs
-from common.task.specs import OpenSpec, RapporSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import OpenSpec, RapporSpec
 from user_agent.contribution import encoder_for
 
 _MAX_TEXTS: Final = 24

@@ -15,7 +15,8 @@ from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import IntervalTable
 from common.protocols import MechanismName
-from common.task.specs import AnySpec, MechanismSpec
+from common.task.spec_forms import AnySpec
+from common.task.specs import MechanismSpec
 from common.task.task import Task
 
 Reports = NDArray[np.void]

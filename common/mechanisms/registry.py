@@ -22,7 +22,8 @@ from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.protocols import DummyDistribution, Kind, MechanismName, NumberMechanismName
-from common.task.specs import NumberSpec, OpenSpec, RapporSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import NumberSpec, OpenSpec, RapporSpec
 from common.task.task import Task
 
 ITEM_MECHANISMS: Final[Mapping[MechanismName, type[Mechanism]]] = MappingProxyType(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from common.errors import ValueRangeError
 from common.protocols import Kind
-from common.task.specs import normalize
+from common.task.labels import normalize
 from common.task.task import SUBMISSION_ID_BYTES
 
 MAX_VALUE_CHARACTERS: Final = 1 << 20

@@ -14,7 +14,7 @@ from common.errors import TaskError
 from common.limits import stated_rules, unknown_keys
 from common.task.dummy_forms import DUMMIES, AnyDummies
 from common.task.shuffler_spec import NOISES, ItemNoise
-from common.task.specs import FORMS, AnySpec
+from common.task.spec_forms import FORMS, AnySpec
 
 INTEGERS_AS_TEXT: Final = frozenset(
     {

@@ -9,7 +9,8 @@ from common.protocols import Kind, ProtocolRow
 from common.task.dummies import Dummies
 from common.task.kinds import KINDS
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
-from common.task.specs import AnySpec, check_choice, check_int_range
+from common.task.spec_forms import AnySpec
+from common.task.specs import check_choice, check_int_range
 from common.task.uniform_dummies import NO_DUMMIES
 
 MAX_SHUFFLER_DUMMIES: Final = 10**9

@@ -2,11 +2,10 @@
 
 import math
 import re
-import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from common.errors import TaskError
 from common.limits import stated_rules
@@ -17,6 +16,7 @@ from common.protocols import (
     OpenMechanismName,
     RapporMechanismName,
 )
+from common.task.labels import MAX_TEXT_BYTES, normalize
 
 
 def check_int_range(name: str, value: int, minimum: int, maximum: int) -> int:
@@ -256,8 +256,6 @@ def check_range(low: float, high: float) -> None:
 MAX_BITS: Final = 2048
 MAX_HASHES: Final = 16
 MAX_COHORTS: Final = 4096
-MAX_TEXT_BYTES: Final = 1024
-"""Maximum of a task's most_bytes."""
 MAX_QUESTION_CHARACTERS: Final = 64
 PERMANENT_SUM: Final = 128
 """Denominator of RAPPOR's f: seven bits of a hash decide a permanent bit."""
@@ -487,93 +485,3 @@ class OpenSpec(_OtherSpec):
             raise TaskError(
                 f"there are {size} hashes; buckets is {self.buckets}, and must exceed them"
             )
-
-
-AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec
-
-FORMS: Final[Mapping[str, type[AnySpec]]] = {
-    **dict.fromkeys(get_args(MechanismName), MechanismSpec),
-    **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
-    **dict.fromkeys(get_args(OpenMechanismName), OpenSpec),
-    **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
-    **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
-}
-"""The class of each mechanism's integers, by the mechanism's name."""
-MECHANISMS: Final = tuple(FORMS)
-"""Names of all mechanisms."""
-_WORDS: Final[Mapping[type[AnySpec], str]] = {
-    MechanismSpec: "items",
-    RapporSpec: "texts",
-    OpenSpec: "open dictionaries",
-    NumberSpec: "numbers",
-    KeyValueSpec: "pairs of a key and a number",
-}
-
-S = TypeVar("S", MechanismSpec, RapporSpec, OpenSpec, NumberSpec, KeyValueSpec)
-
-
-def spec_as(spec: AnySpec, form: type[S]) -> S:
-    """Return a spec of type `form`; raise TaskError if it is of another type."""
-    if not isinstance(spec, form):
-        raise TaskError(f"the mechanism {spec.name} is not for {_WORDS[form]}")
-    return spec
-
-
-MAX_LABEL_CHARACTERS: Final = 256
-MAX_COMPOSED_CHARACTERS: Final = 4
-"""Maximum number of characters that normalization combines into one."""
-MAX_TYPED_CHARACTERS: Final = MAX_COMPOSED_CHARACTERS * MAX_TEXT_BYTES
-"""Maximum characters of a text before normalization; no task accepts a longer one."""
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-"""Surrogates: valid in JSON, but not in files, messages or terminals."""
-
-
-def normalize(text: str) -> str:
-    """
-    Return a text in the form that all parties compare.
-
-    That is Unicode's normal form C without whitespace at either end. A text then sets the same bits
-    of a filter however it was typed. The normal form of assigned
-    characters never changes, so all versions of Unicode agree. A text longer than any task accepts
-    is only stripped, since normalizing accents takes quadratic time.
-    """
-    text = text.strip()
-    return unicodedata.normalize("NFC", text) if len(text) <= MAX_TYPED_CHARACTERS else text
-
-
-def check_labels(labels: Sequence[str], domain_size: int) -> None:
-    """
-    Raise TaskError unless labels are absent, or one per item, short, distinct and valid text.
-
-    Labels are compared in normal form C and without whitespace at either end, just as devices
-    compare them with an answer.
-    """
-    if not labels:
-        return
-    if len(labels) != domain_size:
-        raise TaskError(f"there are {len(labels)} labels for a domain_size of {domain_size}")
-    longest = max(map(len, labels))
-    if longest > MAX_LABEL_CHARACTERS:
-        raise TaskError(
-            f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
-        )
-    if len({normalize(label) for label in labels}) != len(labels):
-        raise TaskError("two items have the same label")
-    for item, label in enumerate(labels):
-        if _SURROGATE.search(label):
-            raise TaskError(
-                f"the label of item {item} contains half of a surrogate pair: it must be valid text"
-            )
-
-
-def check_new_labels(labels: Sequence[str]) -> None:
-    """
-    Raise TaskError unless a new task's labels are stripped and in Unicode's normal form C.
-
-    Earlier versions signed tasks with other labels, which stay readable.
-    """
-    for item, label in enumerate(labels):
-        if label != label.strip():
-            raise TaskError(f"the label of item {item} begins or ends with whitespace")
-        if label != normalize(label):
-            raise TaskError(f"the label of item {item} is not in Unicode's normal form C")

@@ -39,20 +39,19 @@ from common.task.domain_spec import (
 )
 from common.task.dummy_forms import AnyDummies
 from common.task.kinds import KINDS
+from common.task.labels import check_labels
 from common.task.named_dummies import LevelDummies
 from common.task.protocol_rules import check_domain_size, check_protocol_rules
 from common.task.shuffler_spec import ShufflerSpec, sum_of
+from common.task.spec_forms import AnySpec, spec_as
 from common.task.specs import (
-    AnySpec,
     MechanismSpec,
     RapporSpec,
     check_choice,
     check_float,
     check_int_range,
-    check_labels,
     check_open_range,
     check_printable,
-    spec_as,
 )
 from common.task.task_parts import TaskShuffler, TaskView
 from common.task.token_spec import TokenSpec

@@ -31,7 +31,8 @@ from common.messages.result import (
     parse_figures,
 )
 from common.protocols import PROTOCOLS
-from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MECHANISMS
+from common.task.spec_forms import MECHANISMS
+from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE
 from common.task_digest import TaskDigest
 from common.wire.fields import Codec, digest_from_wire, parse_stored
 from protos.shuffledp.v1 import analyzer_pb2

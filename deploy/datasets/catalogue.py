@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError, ValueRangeError
-from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS, check_int_range
+from common.task.labels import MAX_LABEL_CHARACTERS
+from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import files
 from deploy.datasets.files import MAX_PEOPLE
 from deploy.datasets.names import SHIPPED

@@ -21,7 +21,8 @@ import numpy as np
 
 from common.errors import TaskError, ValueRangeError
 from common.messages.submission import parse_number
-from common.task.specs import MAX_DOMAIN_SIZE, normalize
+from common.task.labels import normalize
+from common.task.specs import MAX_DOMAIN_SIZE
 
 VALUE: Final = "value"
 _COUNT: Final = "count"

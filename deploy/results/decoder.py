@@ -25,7 +25,7 @@ from common.mechanisms.count_law import interval_table
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.result import Interval, IntervalTable, interval_around, interval_half_width
 from common.runtime.validation import read_file
-from common.task.specs import normalize
+from common.task.labels import normalize
 from deploy.results.regression import Regression, TrueBitCounts, independent, select
 
 MAX_CANDIDATES: Final = 100_000

@@ -27,7 +27,7 @@ from common.protocols import Kind, protocol_named
 from common.runtime.validation import read_file
 from common.task.draft import PairDraft, TaskDraft
 from common.task.kinds import KINDS
-from common.task.specs import check_labels, check_new_labels
+from common.task.labels import check_labels, check_new_labels
 from deploy.tasks.drafts import literal
 
 MAX_ITERATIONS: Final = 1000

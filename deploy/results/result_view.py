@@ -16,7 +16,8 @@ from common.mechanisms.registry import number_mechanism_of, rappor_of
 from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
 from common.messages.result import CONFIDENCE
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec
 from common.task.task import Task
 from deploy.results.decoder import decode
 from deploy.results.distribution import Distribution

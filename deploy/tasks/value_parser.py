@@ -11,6 +11,7 @@ from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.submission import Value, parse_number
 from common.protocols import Kind
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec
+from common.task.spec_forms import spec_as
 from common.task.specs import (
     INSTANT_SUM,
     PERMANENT_SUM,
@@ -18,7 +19,6 @@ from common.task.specs import (
     NumberSpec,
     OpenSpec,
     RapporSpec,
-    spec_as,
 )
 from common.task.task import Task
 

@@ -24,7 +24,8 @@ from common.mechanisms.registry import number_mechanism_of, prefix_hashing_of, r
 from common.messages.guarantee import rounded_up
 from common.protocols import PROTOCOLS, Kind
 from common.task.draft import TaskDraft, TextDraft
-from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, OpenSpec, RapporSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, OpenSpec, RapporSpec
 from common.task.task import Task
 from lab.planning.design import Design
 from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements

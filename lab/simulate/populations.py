@@ -27,7 +27,8 @@ from common.protocols import Kind, protocol_named
 from common.task.domain_spec import EdgesSpec
 from common.task.draft import NumberDraft
 from common.task.kinds import KINDS
-from common.task.specs import KeyValueSpec, NumberSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import KeyValueSpec, NumberSpec
 from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.names import IPUMS_1940_CITY

@@ -34,7 +34,8 @@ from common.mechanisms.numeric.number import to_grid
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.weights import ResponseWeights, epsilon_of_odds, odds_keep
 from common.task.draft import PairDraft
-from common.task.specs import KeyValueSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import KeyValueSpec
 from common.task.task import Task, check_local_epsilon
 
 STEPS: Final = 2**16

@@ -13,7 +13,8 @@ from common.mechanisms.base import Counts, Randomizer, Reports, Vector
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import Interval
 from common.protocols import NumberMechanismName
-from common.task.specs import NumberSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import NumberSpec
 from common.task.task import Task
 
 Numbers = NDArray[np.float64]

@@ -12,7 +12,8 @@ from common.mechanisms.registry import randomizer_of
 from common.protocols import protocol_named
 from common.task.draft import NumberDraft, PairDraft, TextDraft
 from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
-from common.task.specs import NumberSpec, RapporSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import NumberSpec, RapporSpec
 from common.task.task import Task
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
 from tests.support.tasks import SHUFFLER_NOISE, draft, published

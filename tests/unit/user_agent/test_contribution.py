@@ -18,7 +18,8 @@ from common.task.cluster_dummies import ClusterDummies
 from common.task.draft import OpenDraft, TextDraft
 from common.task.dummies import EXTRA_WEIGHT_SUM
 from common.task.dummy_forms import DUMMIES
-from common.task.specs import OpenSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import OpenSpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from deploy.tasks.value_parser import value_of

@@ -17,7 +17,7 @@ from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import OpenDraft
 from common.task.dummy_forms import DUMMIES
 from common.task.shuffler_spec import NOISES
-from common.task.specs import FORMS
+from common.task.spec_forms import FORMS
 from common.task.task import Task, honest_share
 from common.task.task_parts import TaskShuffler, TaskView
 from common.task.token_spec import TokenSpec

@@ -17,7 +17,8 @@ from common.mechanisms.registry import number_mechanism_of, rappor_of
 from common.messages.result import BitTable, FoundValues, Histogram, Means
 from common.protocols import Kind
 from common.task.draft import NumberDraft, OpenDraft, TextDraft
-from common.task.specs import KeyValueSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import KeyValueSpec
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
 from deploy.demo.truth import beside_truth

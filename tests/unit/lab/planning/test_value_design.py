@@ -10,7 +10,8 @@ from common.errors import PlanError, TaskError
 from common.mechanisms.registry import randomizer_of
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.draft import NumberDraft, TextDraft
-from common.task.specs import RapporSpec, spec_as
+from common.task.spec_forms import spec_as
+from common.task.specs import RapporSpec
 from lab.planning.planner import Plan, plan
 from lab.planning.value_design import ValueDesign, predicted_mse, value_design
 from tests.support.kind_tasks import OTHER_KINDS

@@ -1,0 +1,43 @@
+"""The specifications of all mechanisms, by name."""
+
+from collections.abc import Mapping
+from typing import Final, TypeVar, get_args
+
+from common.errors import TaskError
+from common.protocols import (
+    KeyValueMechanismName,
+    MechanismName,
+    NumberMechanismName,
+    OpenMechanismName,
+    RapporMechanismName,
+)
+from common.task.specs import KeyValueSpec, MechanismSpec, NumberSpec, OpenSpec, RapporSpec
+
+AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec
+
+FORMS: Final[Mapping[str, type[AnySpec]]] = {
+    **dict.fromkeys(get_args(MechanismName), MechanismSpec),
+    **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
+    **dict.fromkeys(get_args(OpenMechanismName), OpenSpec),
+    **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
+    **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
+}
+"""The class of each mechanism's integers, by the mechanism's name."""
+MECHANISMS: Final = tuple(FORMS)
+"""Names of all mechanisms."""
+_WORDS: Final[Mapping[type[AnySpec], str]] = {
+    MechanismSpec: "items",
+    RapporSpec: "texts",
+    OpenSpec: "open dictionaries",
+    NumberSpec: "numbers",
+    KeyValueSpec: "pairs of a key and a number",
+}
+
+S = TypeVar("S", MechanismSpec, RapporSpec, OpenSpec, NumberSpec, KeyValueSpec)
+
+
+def spec_as(spec: AnySpec, form: type[S]) -> S:
+    """Return a spec of type `form`; raise TaskError if it is of another type."""
+    if not isinstance(spec, form):
+        raise TaskError(f"the mechanism {spec.name} is not for {_WORDS[form]}")
+    return spec
