@@ -57,13 +57,15 @@ def mixture_of(
     """
     shuffler, dummies = task.shuffler, task.dummies
     if not shuffler.only_permutes:
-        mean, spread = shuffler.noise.moments()
+        noise = shuffler.noises[-1]
+        mean, spread = noise.moments()
+        refused_users = refused / task.own_reports / shuffler.keep_probability
         return Mixture(
-            n_real=max(1.0, n_users - refused / shuffler.keep_probability),
+            n_real=max(1.0, n_users - refused_users),
             keep_probability=shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,
-            item_law=tuple(Draws(*each) for each in shuffler.noise.summed),
+            item_law=tuple(Draws(*each) for each in noise.summed),
             total_is_known=False,
         )
     accepted = counted + padding

@@ -19,11 +19,11 @@ from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import ITEM_MECHANISMS, NUMBER_MECHANISMS
 from common.protocols import Kind, NumberMechanismName, ProtocolRow, protocol_named
-from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
+from common.task.domain_spec import GROUP_SEPARATOR, group_count
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.kinds import KINDS, TABLES
 from common.task.labels import check_new_labels, normalize
-from common.task.named_dummies import LevelDummies
+from common.task.named_dummies import ViewDummies
 from common.task.protocol_rules import check_domain_size
 from common.task.spec_forms import AnySpec
 from common.task.specs import (
@@ -89,11 +89,7 @@ def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Tas
         raise TaskError(
             f"dummies_per_user is {draft.dummies_per_user}; with a table [dummies] it must be 0"
         )
-    if spec.levels:
-        views = _views_of_levels(draft, spec)
-    else:
-        dummies = draft.dummies or averaging(draft.dummies_per_user)
-        views = (TaskView(domain_size=draft.domain_size, dummies=dummies),)
+    views = _views(draft, spec)
     budget_epsilon = draft.budget_epsilon
     if budget_epsilon is None:
         if math.isinf(local_epsilon) and draft.population:
@@ -171,26 +167,31 @@ def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
 
 def _shufflers(draft: TaskDraft, views: int) -> tuple[TaskShuffler, ...]:
     """Return the draft's shuffler, and its relay if it has one."""
-    given = [(draft.shuffler_name, draft.shuffler_key, draft.shuffler.noise)]
-    given += [(relay.name, relay.key, relay.noise) for relay in (draft.relay,) if relay]
+    noise = draft.shuffler_views or (draft.shuffler.noise,) * views
+    given = [(draft.shuffler_name, draft.shuffler_key, noise)]
+    if draft.relay is not None:
+        noise = draft.relay.views or (draft.relay.noise,) * views
+        given.append((draft.relay.name, draft.relay.key, noise))
     length, found = suite_named(draft.suite).public_key_bytes, []
     for name, signed, noise in given:
         key = HpkePublicKey(draft.suite, signed[:length]).raw
-        each = TaskShuffler(name=name, key=key, proof=signed[length:], noise=(noise,) * views)
-        found.append(each)
+        found.append(TaskShuffler(name=name, key=key, proof=signed[length:], noise=noise))
     found[0] = dataclasses.replace(found[0], keep_weight=draft.shuffler.keep_weight)
     return tuple(found)
 
 
-def _views_of_levels(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:
-    """Return a view for each level of a hierarchy, with the draft's dummies."""
-    groups = group_count(draft.breakdown)
-    sizes = hierarchy_sizes(draft.domain_size // groups, spec.fan_out, groups)
-    of_levels = (draft.dummies or LevelDummies.averaging(draft.dummies_per_user, sizes)).views
-    if len(of_levels) != len(sizes):
-        raise TaskError(f"the dummies have {len(of_levels)} levels; the hierarchy has {len(sizes)}")
-    levels = zip(sizes, of_levels, strict=True)
-    return tuple(TaskView(domain_size=size, dummies=dummies) for size, dummies in levels)
+def _views(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:
+    """Return a task's views, with the draft's dummies; of several, as many for each item."""
+    sizes = spec.view_sizes(draft.domain_size, group_count(draft.breakdown))
+    dummies = draft.dummies
+    if dummies is None and len(sizes) == 1:
+        dummies = averaging(draft.dummies_per_user)
+    of_views = (dummies or ViewDummies.averaging(draft.dummies_per_user, sizes)).views
+    if len(of_views) != len(sizes):
+        raise TaskError(f"the dummies have {len(of_views)} views; the task has {len(sizes)}")
+    return tuple(
+        TaskView(domain_size=size, dummies=each) for size, each in zip(sizes, of_views, strict=True)
+    )
 
 
 def _check_noise(draft: TaskDraft, protocol: ProtocolRow) -> None:

@@ -45,7 +45,7 @@ AnyMechanismName = (
     | KeyValueMechanismName
 )
 DummyDistribution = Literal[
-    "fixed", "fractional", "binomial", "negative-binomial", "each-item", "clusters", "levels"
+    "fixed", "fractional", "binomial", "negative-binomial", "each-item", "clusters", "views"
 ]
 """Distribution of a user's dummies; see common/task/dummy_forms.py."""
 ShufflerDistribution = Literal["none", "binomial", "geometric"]
@@ -180,7 +180,7 @@ _ROWS: Final = (
         "hierarchy",
         "hierarchy",
         local_noise="none",
-        dummy_distributions=("levels",),
+        dummy_distributions=("views",),
         kind="ordered",
     ),
     # Randomized response among uniform dummies [LLF+20].

@@ -286,7 +286,7 @@ class ActiveBatches(Batches):
             if self.relay is None:
                 raise TaskError("the task has two shufflers; this one's setting relay is missing")
             check_key(self.relay.identity, KeyUse.LAYERS, task.suite, relay.key, relay.proof)
-        expected = task.hop(self.hop).expected_dummies(task.domain_size)
+        expected = task.hop(self.hop).expected_dummies
         if expected > self.most_dummies:
             raise TaskError(
                 f"the task expects {expected} dummies from the shuffler; "

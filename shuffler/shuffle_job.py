@@ -71,7 +71,7 @@ def _part_count(task: Task, n_users: int, hop: int, noises: int) -> int:
 
     Even if all submissions are the longest, none is too large.
     """
-    dummies = sum(task.hop(each).expected_dummies(task.domain_size) for each in range(noises))
+    dummies = sum(task.hop(each).expected_dummies for each in range(noises))
     expected, most = (
         (math.ceil(n_users * each) + dummies) * task.report_bytes_at(hop + 1)
         for each in (task.expected_reports_per_user, task.lengths[-1])
@@ -185,7 +185,7 @@ class PermutingJob(Job):
 def _draw_dummies(task: Task, hop: int, seed: bytes) -> NDArray[np.int64]:
     """Draw the number of dummies of each item: the same in every worker, and secret."""
     rng = seeded_generator(seed, "dummies", 0)
-    return task.hop(hop).draw_item_dummies(task.domain_size, rng)
+    return task.hop(hop).draw_dummies(rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -228,7 +228,7 @@ async def replaying(attack: _Attack) -> None:
         await parties.deliver(delivered, reports)
         same = first is not None and first == await store.result(parties.digest)
         checks.require("a repeated delivery changes nothing", same)
-        _, most = parties.analyzer.task.batch_reports(len(shuffler.reports_of(more)))
+        _, most = parties.analyzer.task.shuffler.batch_reports(len(shuffler.reports_of(more)))
         other = shuffler.manifest(more, most, delivered.batch_id)
         for name, manifest in (
             ("the same batch under another manifest", other),
@@ -254,7 +254,7 @@ async def injecting(attack: _Attack) -> None:
     async with attack.collection() as parties:
         shuffler = parties.shuffler
         reports = shuffler.reports_of(shuffler.users)
-        least, most = parties.analyzer.task.batch_reports(len(reports))
+        least, most = parties.analyzer.task.shuffler.batch_reports(len(reports))
         excess = reports + reports[:1] * (most + 1 - len(reports))
         for number, (name, announced, sent) in enumerate(
             (

@@ -123,7 +123,7 @@ class ChainRun:
             self._folder(), analyzer=receiver, identity=self.second, key=key, **self._common
         )
         await relay.start()
-        filling = self.sealed(self.task.hop(0).expected_dummies(self.task.domain_size))
+        filling = self.sealed(self.task.hop(0).expected_dummies)
 
         async def deliver(layers: Layers) -> None:
             manifest = BatchManifest(

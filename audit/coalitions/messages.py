@@ -159,7 +159,7 @@ def run_batch_game(
     last = task.domain_size - 1
     third = task.domain_size // 2 if last > 1 else last
     # Reports of a hierarchy are true, so the analyzer simply subtracts those of other users.
-    others = 0 if task.level_sizes else honest - 1
+    others = 0 if len(task.views) > 1 else honest - 1
 
     def one_round(item: int) -> Vector:
         held = np.full((trials, others + 1), third)
@@ -174,7 +174,7 @@ def run_batch_game(
         kept = task.shuffler.draw_kept(len(reports), rng)
         counts = [
             np.bincount(trial[kept & mechanism.supports(reports, compared)], minlength=trials)
-            + task.shuffler.draw_item_dummies(trials, rng)
+            + task.shuffler.views[0].draw_item_dummies(trials, rng)
             for compared in compared_items(mechanism)
         ]
         return np.asarray(counts[0] - counts[1], dtype=np.float64)

@@ -60,7 +60,7 @@ class OneOfTwo:
         with _running(subject, rng) as run, subject.ports.shuffling():
             seen = asyncio.run(self.run(run))
         # Discrete probabilities of as little noise, combined by Fisher's method, err upward.
-        below = np.cumsum(noise_chances(run.task.hop(seen.hop).noise))
+        below = np.cumsum(noise_chances(run.task.hop(seen.hop).noises[0]))
         below = np.minimum(below[np.minimum(seen.noise, len(below) - 1)], 1)
         fits = float(stats.combine_pvalues(below).pvalue)
         checks.test("the noise of each item", fits)
@@ -106,7 +106,7 @@ def _worlds(
     report c times in a batch, a count k of noise with chances g is as likely as g(k-c) / g(k) with
     the report, compared to without.
     """
-    spec, trials = subject.chain.hop(seen.hop), min(subject.sizes.games, _MOST_TRIALS)
+    spec, trials = subject.chain.hop(seen.hop).views[0], min(subject.sizes.games, _MOST_TRIALS)
     tables, chances = [], np.bincount(seen.noise) / len(seen.noise)
     draw: Callable[[int], Any] = partial(rng.choice, seen.noise)
     if deployed:

@@ -21,7 +21,7 @@ from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
 from common.messages.submission import plain_reports
-from common.task.named_dummies import LevelDummies
+from common.task.named_dummies import ViewDummies
 
 AnyHash = TypeVar("AnyHash", LocalHashing, StringHashing)
 
@@ -234,13 +234,13 @@ class NodePerLevel(ItemFamily[Hierarchy]):
     @property
     def _level_shares(self) -> Vector:
         """Share of each level among all dummies."""
-        weights = np.array(cast("LevelDummies", self.task.dummies).levels, dtype=np.float64)
+        weights = np.array(cast("ViewDummies", self.task.dummies).averages, dtype=np.float64)
         return np.asarray(weights / weights.sum())
 
     @property
     def support(self) -> SupportDistribution:
         """The first and the last item share no node."""
-        dummy = float(self._level_shares @ (1 / np.array(self.task.level_sizes)))
+        dummy = float(self._level_shares @ (1 / np.array(self.task.view_sizes)))
         return SupportDistribution(own=1.0, other=0.0, dummy=dummy, far_only=True)
 
     def place_chances(self, reports: Reports, value: int | None) -> tuple[Items, Vector] | None:
@@ -249,12 +249,12 @@ class NodePerLevel(ItemFamily[Hierarchy]):
 
     def level_of(self, reports: Reports) -> Items:
         """Return the level of each node."""
-        return self.mechanism.level_of(reports)
+        return self.mechanism.view_of(reports)
 
     @property
     def dummy_places(self) -> Vector:
         """All nodes of one level are equally likely."""
-        sizes = np.array(self.task.level_sizes)
+        sizes = np.array(self.task.view_sizes)
         return np.repeat(self._level_shares / sizes, sizes)
 
 

@@ -12,9 +12,9 @@ from common.accounting.guarantees import PrivacyParameters, claimed_guarantee
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import ShuffleDpError
 from common.task.cluster_dummies import ClusterDummies
-from common.task.domain_spec import EdgesSpec, hierarchy_sizes
+from common.task.domain_spec import EdgesSpec
 from common.task.draft import RelayDraft, TaskDraft
-from common.task.named_dummies import ItemDummies, LevelDummies
+from common.task.named_dummies import ItemDummies, ViewDummies
 from common.task.shuffler_spec import (
     RATIO_SUM,
     BinomialNoise,
@@ -22,6 +22,7 @@ from common.task.shuffler_spec import (
     ItemNoise,
     ShufflerSpec,
 )
+from common.task.specs import hierarchy_sizes
 from common.task.task import NONCE_BYTES, Task
 from common.task.uniform_dummies import FixedDummies
 from lab.planning.requirements import UNUSED_KEY
@@ -104,7 +105,7 @@ def reduced_draft(task: Task, *, most_reports: int, n_users: tuple[int, ...]) ->
             continue
         guarantee = claimed_guarantee(PrivacyParameters.of(small), n_min, small.lengths[-1])
         expected = n_min * small.expected_reports_per_user
-        expected += small.shuffler.expected_dummies(small.domain_size)
+        expected += small.shuffler.expected_dummies
         if expected <= most_reports and math.isfinite(guarantee.epsilon):
             return tried
     return None
@@ -127,7 +128,7 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         dummies = _FEW_CLUSTERS
     elif cut and dummies.maximum > _MAX_DUMMIES:
         dummies = FixedDummies(per_user=_MAX_DUMMIES)
-    noises = [task.hop(place).noise for place in range(len(task.shufflers))]
+    noises = [task.hop(place).noises[0] for place in range(len(task.shufflers))]
     if cut:
         noises = list(map(_fewer, noises))
     relay = None
@@ -135,10 +136,10 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         other = HpkePrivateKey.generate(task.suite).public_key().raw
         relay = RelayDraft(name=task.relay.name, key=other, noise=noises[1])
     edges, buckets = None, 0
-    if task.level_sizes:
+    if task.mechanism.fan_out:
         edges, buckets = EdgesSpec(low=0.0, high=1.0, buckets=size), task.item_mechanism.buckets
         mean = min(dummies.expected_per_user, _MAX_DUMMIES)
-        dummies = LevelDummies.averaging(mean, hierarchy_sizes(size, min(buckets, size)))
+        dummies = ViewDummies.averaging(mean, hierarchy_sizes(size, min(buckets, size)))
     elif task.protocol_row.hashes:
         buckets = min(task.item_mechanism.buckets, _MAX_BUCKETS)
     return TaskDraft(
@@ -150,7 +151,7 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         local_epsilon=task.local_epsilon,
         delta=_DELTA,
         dummies=dummies,
-        shuffler=dataclasses.replace(task.hop(0), noise=noises[0]),
+        shuffler=dataclasses.replace(task.hop(0).views[0], noise=noises[0]),
         shuffler_name=task.shufflers[0].name,
         relay=relay,
         assumed_honest_fraction=task.assumed_honest_fraction,

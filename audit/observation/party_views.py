@@ -118,7 +118,7 @@ def analyzer_view(record: RunRecord) -> Finding:
     unchanged, shuffler = len(set(record.sent) & set(delivered)), record.task.shuffler
     kept = unchanged == len(record.sent) or shuffler.keep_probability < 1
     checks.require("no report is lost", kept)
-    own = unchanged == len(delivered) or shuffler.noise.most > 0
+    own = unchanged == len(delivered) or shuffler.most_dummies > 0
     checks.require("no report is added or repeated", own)
     checks.require("every report opens", None not in record.opened)
     last = max(call.begun for call in record.to_shuffler if call.method.startswith("Submit"))

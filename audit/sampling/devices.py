@@ -150,7 +150,7 @@ class LevelReference(ItemReference):
     @property
     def extra(self) -> Vector:
         """The sum of one fraction for each level."""
-        fractions, total = np.array(self.spec.levels) % 2**32 / 2**32, np.ones(1)
+        fractions, total = np.array(self.spec.averages) % 2**32 / 2**32, np.ones(1)
         for chance in fractions[fractions > 0]:
             total = np.convolve(total, [1 - chance, chance])
         return total
@@ -214,7 +214,7 @@ _BY_DISTRIBUTION: Final[Mapping[str, type[UniformReference]]] = {
     **dict.fromkeys(("fixed", "fractional", "binomial"), UniformReference),
     "negative-binomial": GeometricReference,
     "each-item": ItemReference,
-    "levels": LevelReference,
+    "views": LevelReference,
     "clusters": ClusterReference,
 }
 
@@ -342,11 +342,11 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
         batches = np.array([spec.draw_kept(_SMALL_BATCH, rng).sum() for _ in range(_BATCHES)])
         binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, chance)
         checks.cells("number of reports kept in a small batch", batches, binomial)
-    for place in range(len(subject.task.shufflers) if spec.noise.most else 0):
-        noise = subject.task.hop(place).noise
-        numbers = subject.ports.draw_item_dummies(subject.task.hop(place), number, rng)
-        chances = noise_chances(noise)
-        checks.cells(f"the shuffler's {noise.distribution} dummies", numbers, chances)
+    hops = [subject.task.hop(place) for place in range(len(subject.task.shufflers))]
+    for view in (view for hop in hops for view in hop.views if spec.most_dummies):
+        numbers = subject.ports.draw_item_dummies(view, number, rng)
+        chances = noise_chances(view.noise)
+        checks.cells(f"the shuffler's {view.noise.distribution} dummies", numbers, chances)
         pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
         checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))
     yield checks.finding(

@@ -1,6 +1,6 @@
 """Theorems and assumptions of guarantees, in words; for sources see docs/theory/accounting.md."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,10 +28,6 @@ CLUSTERS: Final = (
     "clusters of positive and negative reports, all lengths known, rounded up (from no paper; "
     "proof: docs/theory/accounting.md)"
 )
-LEVELS: Final = (
-    "uniform dummies of each level of a hierarchy, by the privacy blanket bound; all levels and "
-    "rounds composed by dominating pairs ([BBGN19], [ZDW22]; docs/theory/accounting.md)"
-)
 
 
 def _composed(noise: str, source: str, known: str = "") -> str:
@@ -50,6 +46,13 @@ COMPOSED: Final[Mapping[str, str]] = {
     ),
 }
 """The theorem of several rounds, by that of one."""
+
+
+def of_views(theorem: str) -> str:
+    """Name the theorem of a value's views, each by this one; of one round, or several."""
+    return f"each view of the value: {theorem}; all views and rounds composed ([ZDW22])"
+
+
 LOCAL: Final = "a randomizer with integer weights: the likelihood ratio is at most e^ε"
 NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 ENCRYPTION: Final = (
@@ -133,17 +136,28 @@ def with_dummies(dummies: Dummies) -> str:
     return f" and add {dummies.words}" if dummies.maximum else ""
 
 
-def shuffler_assumptions(spec: ShufflerSpec, name: str = "the shuffler") -> tuple[str, ...]:
-    """Return the assumptions on a shuffler's dummies and sampling; empty if it only permutes."""
-    stated, noise = [], spec.noise
+def shuffler_assumptions(
+    views: Sequence[ShufflerSpec], name: str = "the shuffler"
+) -> tuple[str, ...]:
+    """
+    Return the assumptions on a shuffler's dummies and sampling; empty if it only permutes.
+
+    `views` are its specifications for each view.
+    """
+    stated, spec = [], views[0]
     if spec.keep_probability < 1:
         stated.append(
             f"{name} keeps each user's report with probability {spec.keep_probability:.6g} "
             f"({spec.keep_weight} in {KEEP_SUM}), drawn independently, and reveals to nobody which"
         )
-    if noise.most:
+    if any(view.noise.most for view in views):
+        words = [view.noise.words for view in views]
+        numbers = words[0]
+        if len({*words}) > 1:
+            of_views = (f"of view {view} {each}" for view, each in enumerate(words, start=1))
+            numbers = "; ".join(of_views)
         stated.append(
-            f"{name} adds dummies that name each item, for each item {noise.words}, drawn "
+            f"{name} adds dummies that name each item, for each item {numbers}, drawn "
             "independently after the batch has closed, and reveals to nobody which or how many"
         )
         stated.append("none of these dummies are refused: an honest shuffler's are always valid")

@@ -15,8 +15,8 @@ _EPSILON_MARGIN: Final = 1e-4
 _DELTA_MARGIN: Final = 5e-3
 """Relative margin subtracted from δ, since `delta_upper` may exceed the formula itself."""
 _CLAIM_CONTEXT: Final = Context(prec=6, rounding=ROUND_CEILING)
-MAX_LEVELS: Final = 16
-"""Maximum number of levels of a hierarchy: each takes a device a tenth of a second to check."""
+MAX_DISTINCT_VIEWS: Final = 16
+"""Maximum number of different views: each takes a device a tenth of a second to check."""
 
 
 def claimable_epsilon(task: Task) -> float:
@@ -103,8 +103,10 @@ def delta_at_claim(task: Task) -> float:
 
 
 def _check_cost(task: Task) -> None:
-    if (levels := len(task.level_sizes)) > MAX_LEVELS:
+    noises = zip(*(each.noise for each in task.shufflers), strict=True)
+    if (number := len({*zip(task.views, noises, strict=True)})) > MAX_DISTINCT_VIEWS:
+        remedy = f". Set buckets, the fan-out, above {task.mechanism.fan_out}"
         raise AccountingError(
-            f"the hierarchy has {levels} levels; a device can check the claim of at most "
-            f"{MAX_LEVELS}. Set buckets, the fan-out, above {task.item_mechanism.buckets}"
+            f"the task has {number} views with different sizes or dummies; a device can check the "
+            f"claim of at most {MAX_DISTINCT_VIEWS}{remedy * bool(task.mechanism.fan_out)}"
         )

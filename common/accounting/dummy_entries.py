@@ -33,7 +33,7 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from common.task.dummies import Dummies
-from common.task.named_dummies import ItemDummies, LevelDummies
+from common.task.named_dummies import ItemDummies, ViewDummies
 from common.task.uniform_dummies import (
     BinomialDummies,
     FixedDummies,
@@ -91,7 +91,7 @@ def _of_uniform(spec: Dummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]
     return (_arrivals(by_length, fixed, np.ones((len(fixed), 1))),)
 
 
-def _of_levels(spec: LevelDummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
+def _of_levels(spec: ViewDummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
     """Return the arrivals of each level's dummies."""
     chances = [each.extra_probability for each in spec.views]
     trials = [[(level, 1, c), (-1, 0, 1 - c)] for level, c in enumerate(chances)]
@@ -195,7 +195,7 @@ _ENTRIES: Final[Mapping[type[Dummies], DummyEntry]] = {
     ClusterDummies: DummyEntry(
         _of_clusters, release=ClusterRelease.of, shown=ClusterRelease.of_shown
     ),
-    LevelDummies: DummyEntry(_of_levels),
+    ViewDummies: DummyEntry(_of_levels),
 }
 
 

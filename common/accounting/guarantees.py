@@ -73,8 +73,9 @@ class PrivacyParameters:
     """Number of such tasks that the same users answer."""
     permanent: PermanentRelease | None = None
     """One round whose reports share permanent noise with other rounds; None for other tasks."""
-    levels: tuple[MatchCountReduction, ...] = ()
-    """The reductions of a hierarchy's levels, each with its own dummies; empty for other tasks."""
+    views: tuple["PrivacyParameters", ...] = ()
+    """The parameters of each of several views, as if a value were reported to it alone; empty for
+    one view."""
     waived: Waived = NONE_WAIVED
     """The checks that the batch failed."""
     arrivals: tuple[Arrivals, ...] = ()
@@ -88,6 +89,7 @@ class PrivacyParameters:
         Raises AccountingError if the waived lengths are not the task's.
         """
         randomizer, shown = randomizer_of(task), entry_of(task.dummies).shown
+        chain = tuple(enumerate(each.name for each in task.shufflers)) if task.relay else ()
         by_arrivals = waived.by_length or (shown is not None and "refusals" in waived.checks)
         permanent = None
         if task.lasting:
@@ -96,22 +98,31 @@ class PrivacyParameters:
                 scope=task.permanent_scope,
                 permanent_epsilon=rappor_of(task).permanent_epsilon,
             )
-        return cls(
+        first = cls(
             waived=waived,
             arrivals=arrivals_of(task.dummies, waived.by_length) if by_arrivals else (),
             reduction=randomizer.reduction if task.amplified else None,
-            levels=randomizer.level_reductions,
             local_epsilon=task.local_epsilon,
             dummies=task.dummies,
-            shuffler=task.shuffler,
-            hops=tuple((each.name, task.hop(i)) for i, each in enumerate(task.shufflers))
-            if task.relay
-            else (),
+            shuffler=task.shuffler.views[0],
+            hops=tuple((name, task.hop(place).views[0]) for place, name in chain),
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
             tokens=task.tokens is not None,
             permanent=permanent,
         )
+        views = tuple(
+            dataclasses.replace(
+                first,
+                reduction=reduction,
+                dummies=task.views[view].dummies,
+                shuffler=task.shuffler.views[view],
+                hops=tuple((name, task.hop(place).views[view]) for place, name in chain),
+                arrivals=first.arrivals[view : view + 1],
+            )
+            for view, reduction in enumerate(randomizer.view_reductions)
+        )
+        return dataclasses.replace(first, views=views)
 
     @property
     def match_count(self) -> MatchCountReduction | None:
@@ -199,26 +210,21 @@ class PrivacyParameters:
         shown, counted = entry_of(self.dummies).shown, self.match_count
         if shown and self.arrivals and counted:
             return shown(self.dummies, self._arrived(adding, n_refused), counted)
-        if not self.levels:
+        if not self.views:
             return self.release(self.anonymity_set_of(n_users, honest, adding, n_refused))
-        releases = []
-        for level, added in enumerate(self.dummies.views):
-            of_level = dataclasses.replace(
-                self,
-                levels=(),
-                reduction=self.levels[level],
-                dummies=added,
-                arrivals=self.arrivals[level : level + 1],
-            )
-            releases.append(of_level.release_of(n_users, honest, adding, n_refused))
-        return ComposedRelease(releases=tuple(releases))
+        of_views = (view.release_of(n_users, honest, adding, n_refused) for view in self.views)
+        return ComposedRelease(releases=tuple(of_views))
 
     @property
     def either_alone(self) -> WeakestRelease:
         """One round if only one of two shufflers is honest, whichever: its noise alone counts."""
-        return WeakestRelease(
-            releases=tuple(ItemNoiseRelease.of_shuffler(spec) for _, spec in self.hops)
-        )
+        return WeakestRelease(releases=tuple(map(self.release_by, range(len(self.hops)))))
+
+    def release_by(self, hop: int) -> Release:
+        """Return one round that only the noise of one of two shufflers hides; 0 is the first."""
+        if self.views:
+            return ComposedRelease(releases=tuple(view.release_by(hop) for view in self.views))
+        return ItemNoiseRelease.of_shuffler(self.hops[hop][1])
 
     def own_release(self) -> Release:
         """
@@ -374,11 +380,17 @@ _THEOREMS: Final[Mapping[type, tuple[str, str]]] = {
     AmplifiedRelease: (stated.FORMULA_1, stated.COMPOSED[stated.FORMULA_1]),
     CloneRelease: (stated.CLONES, stated.COMPOSED[stated.CLONES]),
     ClusterRelease: (stated.CLUSTERS, stated.COMPOSED[stated.CLUSTERS]),
-    ComposedRelease: (stated.LEVELS, stated.LEVELS),
     HybridRelease: (stated.HYBRID, stated.COMPOSED[stated.HYBRID]),
     ItemNoiseRelease: (stated.ITEM_NOISE, stated.COMPOSED[stated.ITEM_NOISE]),
 }
 """The theorem behind the central ε of one round, and of several."""
+
+
+def _theorem(release: Release, rounds: int) -> str:
+    if isinstance(release, ComposedRelease):
+        of_view, _ = _THEOREMS[type(release.releases[0])]
+        return stated.of_views(of_view)
+    return _THEOREMS[type(release)][rounds > 1]
 
 
 def _round_assumptions(parameters: PrivacyParameters) -> tuple[str, ...]:
@@ -412,7 +424,6 @@ def _amplified(
     """Return the guarantee that an honest shuffler gives by this release."""
     dropping = stated.BY_LENGTH if parameters.waived.by_length else stated.NOBODY_DROPS
     honest = " and ".join(name for name, _ in parameters.hops)
-    hops = parameters.hops or (("the shuffler", parameters.shuffler),)
     return _by_release(
         coalition,
         parameters,
@@ -421,10 +432,21 @@ def _amplified(
         if honest
         else stated.HONEST_SHUFFLER,
         *assumptions,
-        *(each for name, spec in hops for each in stated.shuffler_assumptions(spec, name)),
+        *_added(parameters),
         *_round_assumptions(parameters),
         *((dropping,) if len(parameters.dummies.lengths) > 1 else ()),
         stated.ENCRYPTED,
+    )
+
+
+def _added(parameters: PrivacyParameters) -> tuple[str, ...]:
+    """State what each shuffler drops and adds."""
+    views = parameters.views or (parameters,)
+    of_views = [view.hops or (("the shuffler", view.shuffler),) for view in views]
+    return tuple(
+        assumption
+        for hop in zip(*of_views, strict=True)
+        for assumption in stated.shuffler_assumptions([spec for _, spec in hop], hop[0][0])
     )
 
 
@@ -437,7 +459,7 @@ def _by_release(
         epsilon=central_epsilon(parameters, release),
         delta=parameters.delta,
         neighbouring=REPLACE_ONE,
-        theorem=_THEOREMS[type(release)][parameters.rounds > 1],
+        theorem=_theorem(release, parameters.rounds),
         assumptions=assumptions,
     )
 
@@ -463,16 +485,18 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
 def _against_either(parameters: PrivacyParameters) -> list[Guarantee]:
     rows, hops = list[Guarantee](), parameters.hops
     coalitions: tuple[Coalition, ...] = ("analyzer+first-shuffler", "analyzer+second-shuffler")
-    for coalition, (other, _), (honest, spec) in zip(coalitions, hops, hops[::-1], strict=True):
+    order = zip(coalitions, hops, hops[::-1], (1, 0), strict=True)
+    for coalition, (other, _), (honest, _), hop in order:
+        specs = [view.hops[hop][1] for view in parameters.views or (parameters,)]
         assumptions = (
             stated.ALONE[0],
             f"at least one of {honest} and {other} is honest: here {honest} permutes uniformly",
             f"{other} may drop, repeat or invent reports, and nobody else needs to be honest",
-            stated.shuffler_assumptions(spec, honest)[0],
+            stated.shuffler_assumptions(specs, honest)[0],
             *_round_assumptions(parameters),
             stated.ENCRYPTED,
         )
-        release = ItemNoiseRelease.of_shuffler(spec)
+        release = parameters.release_by(hop)
         rows.append(_by_release(coalition, parameters, release, *assumptions))
     weaker = max(rows, key=lambda row: row.epsilon)
     published = (*weaker.assumptions, "the result may be published")
@@ -557,7 +581,7 @@ def published_claim(task: Task, n_users: int, n_refused: int, waived: Waived = N
         anonymity_set=parameters.anonymity_set(n_users, n_refused),
         delta=task.delta,
         dummies=task.dummies,
-        shuffler=task.shuffler,
+        shuffler=task.shuffler.views[-1],
     )
     try:
         epsilon = bound(setting)

@@ -52,7 +52,7 @@ class Randomizer(Protocol):
         """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
     @property
-    def level_reductions(self) -> tuple[MatchCountReduction, ...]:
+    def view_reductions(self) -> tuple[MatchCountReduction, ...]:
         """Parameters of each of a user's reports, if they compose; empty for other mechanisms."""
         return ()
 

@@ -11,48 +11,44 @@ variances; downwards, what a node's final count differs from the sum of its chil
 them by their variances. A node's final count and the deviations of its children from their shares
 of it are uncorrelated, so variances of sums add up along the tree.
 
-With n users and an expected d dummies of each node, a count has the variance d. The number of a
-level's dummies is known, which takes a share 1/(level's nodes) off the variance of a node and
-nothing off the variances of a tree's estimates, where it moves all siblings alike.
+With an expected d dummies of each node, a count has the variance d. The number of a level's dummies
+is known, which takes a share 1/(level's nodes) off the variance of a node and nothing off the
+variances of a tree's estimates, where it moves all siblings alike.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self, cast
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.mechanisms.base import Counts, MechanismRequest, Mixture, Reports, Vector, check_values
+from common.mechanisms.base import (
+    Counts,
+    Mechanism,
+    MechanismRequest,
+    Mixture,
+    Reports,
+    Vector,
+    check_values,
+)
 from common.mechanisms.count_law import Draws, interval_table
-from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.support import PlaceReports
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from common.mechanisms.views import View, Views
+from common.mechanisms.weights import ResponseWeights
 from common.messages.result import IntervalTable
-from common.messages.submission import PLAIN_REPORT, plain_reports
-from common.task.domain_spec import hierarchy_sizes
-from common.task.named_dummies import LevelDummies
-from common.task.specs import MechanismSpec
+from common.messages.submission import PLAIN_REPORT
+from common.task.specs import MechanismSpec, hierarchy_sizes
 from common.task.task import Task
 
 
 @dataclass(frozen=True)
-class Hierarchy(PlaceReports, OddsOfWeights):
-    """True nodes of each level; cells are the nodes of all levels, the coarsest level first."""
+class Hierarchy(Views, Mechanism):
+    """True nodes of each level: the views are the levels, from the coarsest to the buckets."""
 
-    PLACE: ClassVar[str] = "a node"
-    FACTORS: ClassVar[int] = 1
-
-    sizes: tuple[int, ...]
-    """Nodes of each level, the coarsest first; the last are the items."""
     fan_out: int
     groups: int
     """Number of trees, one for each group of a breakdown."""
-    added: LevelDummies
-    """The users' dummies."""
-    weights: ResponseWeights
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
@@ -68,41 +64,13 @@ class Hierarchy(PlaceReports, OddsOfWeights):
     @classmethod
     def of(cls, task: Task) -> Self:
         """Build the mechanism of a task."""
-        return cls(
-            sizes=task.level_sizes,
-            fan_out=task.mechanism.fan_out,
-            groups=task.groups,
-            added=cast("LevelDummies", task.dummies),  # as the protocol needs
-            weights=ResponseWeights.of(task.item_mechanism),
-        )
-
-    @property
-    def places(self) -> int:
-        """Number of nodes of all levels."""
-        return int(self._offsets[-1])
+        views = View.of_task(task)
+        return cls(views=views, fan_out=task.mechanism.fan_out, groups=task.groups)
 
     @property
     def domain_size(self) -> int:  # type: ignore[override]  # a field elsewhere
         """Number of buckets of all groups."""
         return self.sizes[-1]
-
-    @property
-    def reduction(self) -> MatchCountReduction:
-        """Match count of the last level alone; see `level_reductions`."""
-        return self.level_reductions[-1]
-
-    @cached_property
-    def level_reductions(self) -> tuple[MatchCountReduction, ...]:
-        """Match count of each level's histogram; a user's levels compose."""
-        return tuple(
-            MatchCountReduction.for_weights(answers=size, weights=self.weights, hashed=False)
-            for size in self.sizes
-        )
-
-    @cached_property
-    def _offsets(self) -> NDArray[np.int64]:
-        """The first cell of each level, and the number of cells; shape (levels + 1,)."""
-        return np.cumsum([0, *self.sizes])
 
     @cached_property
     def _parents(self) -> tuple[NDArray[np.int64], ...]:
@@ -122,52 +90,30 @@ class Hierarchy(PlaceReports, OddsOfWeights):
             node = node // self.fan_out
         return np.array(nodes)
 
-    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Return the cell of every level for each value, user by user. Run by the user agent."""
+    def encode(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return the node of every level that holds each value. Run by the user agent."""
         del rng
-        values = check_values(values, self.domain_size)
-        return plain_reports((self._paths(values).T + self._offsets[:-1]).ravel())
-
-    def level_dummies(self, counts: Sequence[int], rng: np.random.Generator) -> Reports:
-        """Draw dummies, counted by level, as uniform nodes of theirs. Run by the user agent."""
-        drawn = [
-            first + rng.integers(0, size, size=count, dtype=np.int64)
-            for first, size, count in zip(self._offsets, self.sizes, counts, strict=False)
-        ]
-        return plain_reports(np.concatenate(drawn))
-
-    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw `count` uniform dummies of random levels, by their shares of all dummies."""
-        shares = np.array(self.added.levels, dtype=np.float64)
-        return self.level_dummies(rng.multinomial(count, shares / shares.sum()).tolist(), rng)
-
-    def level_of(self, reports: Reports) -> NDArray[np.int64]:
-        """Return the level of each report's node. Run by auditors."""
-        return np.searchsorted(self._offsets, reports["item"], side="right") - 1
+        return self._paths(check_values(values, self.domain_size)).T
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports name a node that holds an item. Run by auditors."""
-        return np.isin(reports["item"], self._paths(np.array([item]))[:, 0] + self._offsets[:-1])
+        return np.isin(reports["item"], self._paths(np.array([item]))[:, 0] + self.offsets[:-1])
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """Count the nodes of `users`, and draw all their dummies; n_dummies is 0."""
         del n_dummies
-        n_users, cells = int(users.sum()), []
         paths = self._paths(np.arange(self.domain_size))
-        for nodes, size, spec in zip(paths, self.sizes, self.added.views, strict=True):
-            number = n_users * spec.per_user + rng.binomial(n_users, spec.extra_probability)
-            own = np.bincount(nodes, weights=users, minlength=size).astype(np.int64)
-            cells.append(own + rng.multinomial(number, np.full(size, 1 / size)))
-        return np.concatenate(cells)
+        own = [
+            np.bincount(nodes, weights=users, minlength=size).astype(np.int64)
+            for nodes, size in zip(paths, self.sizes, strict=True)
+        ]
+        return np.concatenate(own) + self.sample_dummies(int(users.sum()), rng)
 
     # --- estimation: run by the analyzer ----------------------------------------------------------
 
     def _node_variances(self, n_users: float) -> list[float]:
         """Return the variance of each level's counts."""
-        return [
-            n_users * each.expected_per_user / size
-            for each, size in zip(self.added.views, self.sizes, strict=True)
-        ]
+        return [view.item_variance(n_users) for view in self.views]
 
     def _sum_children(self, level: int, figures: Vector) -> Vector:
         """Sum the figures of a level's nodes over each parent."""
@@ -192,7 +138,7 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         """Estimate each bucket's share without bias, shape (domain_size,)."""
         own = self._node_variances(mixture.n_real)
         combined = self._combined_variances(mixture.n_real)
-        levels = np.split(cells.astype(np.float64), self._offsets[1:-1])
+        levels = self.by_view(cells)
         counts = [each - (each.sum() - mixture.n_real) / len(each) for each in levels]
         for level in range(len(self.sizes) - 1, 0, -1):
             weight = combined[level - 1] / own[level - 1]
@@ -223,9 +169,11 @@ class Hierarchy(PlaceReports, OddsOfWeights):
         An estimate averages counts of several levels and is nearer to normal, so intervals are a
         little wide.
         """
-        dummies = round(mixture.n_real * self.added.views[-1].expected_per_user)
-        added = Draws.coins(dummies, 1 / self.sizes[-1])
-        return interval_table(mixture.n_real, 1.0, 0.0, (added,))
+        buckets = self.views[-1]
+        dummies = round(mixture.n_real * buckets.dummies.expected_per_user)
+        coins = (Draws.coins(dummies, 1 / buckets.size),) if dummies else ()
+        by_shufflers = (Draws(*each) for each in buckets.noise.summed if buckets.noise.most)
+        return interval_table(mixture.n_real, 1.0, 0.0, (*coins, *by_shufflers))
 
     def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
         """

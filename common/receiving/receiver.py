@@ -38,7 +38,7 @@ from common.runtime.database import Database
 from common.runtime.parts.executor import Executor
 from common.runtime.shared_calls import SharedCalls
 from common.task.chain import MAX_SHUFFLERS
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffled_views import ShuffledViews
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_wire
@@ -334,7 +334,7 @@ class Receiver(ABC, Generic[J]):
         return delivery
 
 
-def check_numbers(manifest: BatchManifest, task: Task, sender: ShufflerSpec) -> None:
+def check_numbers(manifest: BatchManifest, task: Task, sender: ShuffledViews) -> None:
     """
     Raise WireError if a manifest's numbers contradict each other or the task.
 
@@ -349,7 +349,7 @@ def check_numbers(manifest: BatchManifest, task: Task, sender: ShufflerSpec) -> 
     if sum(by_length) != manifest.n_users:
         raise WireError(f"{sum(by_length)} submissions of {manifest.n_users} users are announced")
     sent = sum(map(operator.mul, task.lengths, by_length))
-    minimum, maximum = sender.batch_reports(sent, task.domain_size)
+    minimum, maximum = sender.batch_reports(sent)
     arrived = manifest.n_reports + manifest.n_discarded
     if not minimum <= arrived <= maximum:
         allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"

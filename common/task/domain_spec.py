@@ -133,19 +133,6 @@ class EdgesSpec:
         return int(np.clip(np.searchsorted(edges, number, side="right") - 1, 0, self.size - 1))
 
 
-def hierarchy_sizes(buckets: int, fan_out: int, groups: int = 1) -> tuple[int, ...]:
-    """
-    Return the number of nodes of each level of a hierarchy over buckets, the coarsest first.
-
-    The last level has the buckets; a node of the level before joins up to `fan_out` neighbours of
-    one group, until a group has at most `fan_out` nodes.
-    """
-    sizes = [buckets]
-    while sizes[0] > fan_out:
-        sizes.insert(0, -(-sizes[0] // fan_out))
-    return tuple(groups * size for size in sizes)
-
-
 MAX_GROUPS: Final = 4096
 
 

@@ -9,7 +9,7 @@ from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_amount, parse_word
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.dummies import MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
-from common.task.shuffler_spec import PERMUTE_ONLY, ItemNoise, ShufflerSpec
+from common.task.shuffler_spec import NO_NOISE, PERMUTE_ONLY, ItemNoise, ShufflerSpec
 from common.task.specs import MAX_DOMAIN_SIZE, whole
 from common.task.token_spec import TokenSpec
 
@@ -83,7 +83,9 @@ class RelayDraft:
     name: str
     key: bytes
     """Its key for layers, signed, as in relay.pub; unsigned in simulations."""
-    noise: ItemNoise
+    noise: ItemNoise = NO_NOISE
+    views: tuple[ItemNoise, ...] = ()
+    """Its noise of each view, if they differ; `noise` is then left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,8 @@ class TaskDraft:
     """Explicit distribution of the users' dummies; dummies_per_user must then be 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""
+    shuffler_views: tuple[ItemNoise, ...] = ()
+    """The shuffler's dummies of each view, if they differ; `shuffler` then has none."""
     shuffler_name: str = ""
     """Name of the shuffler's operator; a task with a relay must state it."""
     relay: RelayDraft | None = None

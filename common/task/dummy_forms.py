@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from common.task.cluster_dummies import ClusterDummies
-from common.task.named_dummies import ItemDummies, LevelDummies
+from common.task.named_dummies import ItemDummies, ViewDummies
 from common.task.uniform_dummies import (
     BinomialDummies,
     FixedDummies,
@@ -19,7 +19,7 @@ AnyDummies = (
     | NegativeBinomialDummies
     | ItemDummies
     | ClusterDummies
-    | LevelDummies
+    | ViewDummies
 )
 DUMMIES: Final[Mapping[str, type[AnyDummies]]] = {
     each.distribution: each for each in AnyDummies.__args__

@@ -1,4 +1,4 @@
-"""Dummies that name each item, or a node of each level of a hierarchy."""
+"""Dummies that name each item, or are uniform in each of several views."""
 
 import math
 from collections.abc import Sequence
@@ -119,62 +119,62 @@ class ItemDummies(Dummies):
             )
 
 
-class _LevelMechanism(Protocol):
-    """The part of `common.mechanisms.hierarchy.Hierarchy` that draws dummies."""
+class _ViewMechanism(Protocol):
+    """The part of `common.mechanisms.views.Views` that draws dummies."""
 
-    def level_dummies(self, counts: Sequence[int], rng: Generator) -> NDArray[np.void]:
-        """Draw so many uniform nodes of each level."""
+    def view_dummies(self, counts: Sequence[int], rng: Generator) -> NDArray[np.void]:
+        """Draw so many uniform dummies of each view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LevelDummies(Dummies):
-    """For each level of a hierarchy, a fixed or fractional number of uniform nodes."""
+class ViewDummies(Dummies):
+    """For each view of a value, a fixed or fractional number of uniform dummies."""
 
-    distribution = "levels"
+    distribution = "views"
     per_user = 0
 
-    levels: tuple[int, ...]
-    """Average number of dummies of each level, the coarsest first, in units of
+    averages: tuple[int, ...]
+    """Average number of dummies of each view, in the task's order, in units of
     1 / EXTRA_WEIGHT_SUM."""
 
     def __post_init__(self) -> None:
-        if not self.levels:
+        if not self.averages:
             raise TaskError(
-                "levels is empty; the distribution levels needs a number for each level"
+                "averages is empty; the distribution views needs a number for each view"
             )
-        for number in self.levels:
-            check_int_range("a level's dummies", number, 0, MAX_DUMMIES * EXTRA_WEIGHT_SUM)
+        for number in self.averages:
+            check_int_range("a view's dummies", number, 0, MAX_DUMMIES * EXTRA_WEIGHT_SUM)
         check_expected(self.expected_per_user)
 
     @classmethod
     def averaging(cls, dummies_per_user: float, sizes: Sequence[int]) -> Self:
         """
-        Return dummies with this total mean, as many for each node of a hierarchy's levels.
+        Return dummies with this total mean, as many for each item of every view.
 
-        `sizes` are the levels' numbers of nodes. Run by the analyzer. Errors: `averaging`.
+        `sizes` are the views' numbers of items. Run by the analyzer. Errors: `averaging`.
         """
         each = dummies_per_user / sum(sizes)
         return cls.of_views([averaging(each * size) for size in sizes])
 
     @classmethod
     def of_views(cls, views: Sequence[Dummies]) -> Self:
-        """Return the dummies of all levels; raise TaskError unless each has an averaging number."""
+        """Return the dummies of all views; raise TaskError unless each has an averaging number."""
         weights = (
             each.per_user * EXTRA_WEIGHT_SUM + getattr(each, "extra_weight", 0) for each in views
         )
-        found = cls(levels=tuple(weights))
+        found = cls(averages=tuple(weights))
         if found.views != tuple(views):
-            raise TaskError("the dummies of each level of a hierarchy must be fixed or fractional")
+            raise TaskError("the dummies of each of several views must be fixed or fractional")
         return found
 
     @property
     def views(self) -> tuple[BinomialDummies, ...]:
-        """The dummies of each level, fixed or fractional."""
-        return tuple(map(of_mean, self.levels))
+        """The dummies of each view, fixed or fractional."""
+        return tuple(map(of_mean, self.averages))
 
     @property
     def certain(self) -> int:
-        """Number of dummies that each user always adds, at all levels together."""
+        """Number of dummies that each user always adds, in all views together."""
         return sum(each.per_user for each in self.views)
 
     @property
@@ -192,29 +192,31 @@ class LevelDummies(Dummies):
     @property
     def expected_per_user(self) -> float:
         """Average number of dummies of one user."""
-        return sum(self.levels) / EXTRA_WEIGHT_SUM
+        return sum(self.averages) / EXTRA_WEIGHT_SUM
 
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
-        """Draw users' dummies: uniform nodes of each level, sorted by user."""
-        by_level = np.array([each.draw_numbers(n_users, rng) for each in self.views])
-        users = np.concatenate([np.repeat(np.arange(n_users), level) for level in by_level])
-        hierarchy = cast("_LevelMechanism", mechanism)
-        reports = hierarchy.level_dummies(by_level.sum(axis=1).tolist(), rng)
-        return by_level.sum(axis=0), reports[np.argsort(users, kind="stable")]
+        """Draw users' dummies: uniform ones of each view, sorted by user."""
+        by_view = np.array([each.draw_numbers(n_users, rng) for each in self.views])
+        users = np.concatenate([np.repeat(np.arange(n_users), view) for view in by_view])
+        drawing = cast("_ViewMechanism", mechanism)
+        reports = drawing.view_dummies(by_view.sum(axis=1).tolist(), rng)
+        return by_view.sum(axis=0), reports[np.argsort(users, kind="stable")]
 
     @property
-    def _averages(self) -> str:
-        return ", ".join(f"{each.expected_per_user:.4g}" for each in self.views)
+    def _shown(self) -> str:
+        """The averages by view; one number if all are alike."""
+        numbers = [f"{each.expected_per_user:.4g}" for each in self.views]
+        return f"{numbers[0]} each" if len({*self.averages}) == 1 else ", ".join(numbers)
 
     @property
     def words(self) -> str:
         """What each user adds."""
         return (
-            f"uniform dummies of each level, {self._averages} on average from the coarsest on, the "
+            f"uniform dummies of each of {len(self.averages)} views, {self._shown} on average, the "
             "fractions by independent draws"
         )
 
     @property
     def summary(self) -> str:
-        """The averages by level."""
-        return f"{self._averages} per user on average, by level"
+        """The averages by view."""
+        return f"{self._shown} per user on average, by view"

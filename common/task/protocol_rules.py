@@ -1,6 +1,5 @@
 """The rules that a task's mechanism, dummies and shuffler must meet for its protocol."""
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -8,7 +7,8 @@ from common.errors import TaskError
 from common.protocols import Kind, ProtocolRow
 from common.task.dummies import Dummies
 from common.task.kinds import KINDS
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.shuffled_views import ShuffledViews
+from common.task.shuffler_spec import KEEP_SUM
 from common.task.spec_forms import AnySpec
 from common.task.specs import check_choice, check_int_range
 from common.task.uniform_dummies import NO_DUMMIES
@@ -28,7 +28,7 @@ def check_protocol_rules(
     protocol: ProtocolRow,
     spec: AnySpec,
     dummies: Dummies,
-    shuffler: ShufflerSpec,
+    shuffler: ShuffledViews,
     *,
     domain_size: int,
     labels: Sequence[str],
@@ -51,13 +51,9 @@ def check_protocol_rules(
             "other_weight 0"
         )
     _check_dummies(protocol, dummies, domain_size)
-    _check_shuffler(protocol, shuffler, domain_size)
+    _check_shuffler(protocol, shuffler)
     _check_domain(protocol, spec, domain_size, labels)
     spec.check_values(domain_size, labels)
-    if spec.levels and len(dummies.views) != spec.levels:
-        raise TaskError(
-            f"the dummies have {len(dummies.views)} levels; the hierarchy has {spec.levels}"
-        )
 
 
 def _check_dummies(protocol: ProtocolRow, dummies: Dummies, domain_size: int) -> None:
@@ -67,7 +63,7 @@ def _check_dummies(protocol: ProtocolRow, dummies: Dummies, domain_size: int) ->
             dummies.distribution,
             protocol.dummy_distributions,
         )
-    elif dummies != NO_DUMMIES:
+    elif {*dummies.views} != {NO_DUMMIES}:
         raise TaskError(
             f"the protocol {protocol.name} has no dummies; the task has up to {dummies.maximum} "
             f"for each user, of the distribution {dummies.distribution}"
@@ -75,21 +71,23 @@ def _check_dummies(protocol: ProtocolRow, dummies: Dummies, domain_size: int) ->
     dummies.check_domain_size(domain_size)
 
 
-def _check_shuffler(protocol: ProtocolRow, spec: ShufflerSpec, domain_size: int) -> None:
-    check_choice(
-        "the distribution of this protocol's shuffler",
-        spec.noise.distribution,
-        (protocol.shuffler_distribution,),
-    )
-    if spec.keep_probability < 1 and not protocol.samples:
+def _check_shuffler(protocol: ProtocolRow, shuffled: ShuffledViews) -> None:
+    for noise in shuffled.noises:
+        check_choice(
+            "the distribution of this protocol's shuffler",
+            noise.distribution,
+            (protocol.shuffler_distribution,),
+        )
+    if shuffled.keep_probability < 1 and not protocol.samples:
         raise TaskError(
             f"the protocol {protocol.name} keeps every report; keep_weight is "
-            f"{spec.keep_weight}, and must be {KEEP_SUM}"
+            f"{shuffled.keep_weight}, and must be {KEEP_SUM}"
         )
-    expected = spec.expected_dummies(domain_size)
-    check_int_range("the shuffler's expected dummies", expected, 0, MAX_SHUFFLER_DUMMIES)
-    draws = math.ceil(domain_size * spec.noise.draws_per_item)
-    check_int_range("the shuffler's expected draws", draws, 0, MAX_SHUFFLER_DRAWS)
+    for name, number, most in (
+        ("dummies", shuffled.expected_dummies, MAX_SHUFFLER_DUMMIES),
+        ("draws", shuffled.expected_draws, MAX_SHUFFLER_DRAWS),
+    ):
+        check_int_range(f"the shuffler's expected {name}", number, 0, most)
 
 
 def _check_domain(

@@ -27,11 +27,6 @@ MAX_PER_ITEM: Final = 2**24
 """Maximum number of dummies of one item."""
 MAX_GEOMETRIC: Final = 2**20
 """Maximum number of dummies of one item for a geometric distribution, which is tabulated."""
-_FALSE_ALARM: Final = 1e-12
-"""Maximum probability that an honest batch's size is outside the bounds of `batch_reports`."""
-_STEP_RATIOS: Final = np.geomspace(1 / 8, 8, 19)
-_MAX_STEP: Final = 30.0
-"""Larger steps of Chernoff's bound would gain less than one report."""
 MAX_DRAWS: Final = 2**20
 """Maximum expected number of draws for one item's dummies."""
 _WORD_BITS: Final = 64
@@ -320,7 +315,7 @@ class ReportSampling:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShufflerSpec(ReportSampling):
     """
-    Sampling and dummies by the shuffler [MSE25].
+    Sampling and dummies by the shuffler [MSE25], of one view.
 
     After the batch has closed, the shuffler
 
@@ -337,37 +332,6 @@ class ShufflerSpec(ReportSampling):
     def only_permutes(self) -> bool:
         """Whether the shuffler only permutes."""
         return self.noise.most == 0 and self.keep_weight == KEEP_SUM
-
-    def expected_dummies(self, domain_size: int) -> int:
-        """Average number of dummies in one batch, rounded up."""
-        return math.ceil(domain_size * self.noise.moments()[0])
-
-    def batch_reports(self, sent: int, domain_size: int) -> tuple[int, int]:
-        """
-        Return bounds on the number of reports that the shuffler delivers, from the number sent.
-
-        A number outside them shows that reports were lost or added: an honest shuffler's is outside
-        them with probability at most 1e-12. By Chernoff's bound [BLM13, Section 2.2], a sum S is at
-        least (log E[exp(h·S)] + L) / h with probability at most exp(-L), for every h > 0, and
-        likewise below. Several h are tried, around the best one for a normal distribution.
-        """
-        if self.only_permutes:
-            return sent, sent
-        _, spread = self.noise.moments()
-        kept = self.keep_probability
-        variance = max(1.0, sent * kept * (1 - kept) + domain_size * spread)
-        exponent = math.log(2 / _FALSE_ALARM)
-        steps = np.minimum(_MAX_STEP, math.sqrt(2 * exponent / variance) * _STEP_RATIOS)
-        log_moment = self.noise.log_moments()
-
-        def bound(h: float) -> float:
-            total = sent * math.log1p(kept * math.expm1(h)) + domain_size * log_moment(h)
-            return (total + exponent) / h
-
-        minimum = max(bound(-h) for h in steps.tolist())
-        maximum = min(bound(h) for h in steps.tolist())
-        most = sent + domain_size * self.noise.most
-        return max(0, math.floor(minimum)), min(most, math.ceil(maximum))
 
     def draw_item_dummies(self, domain_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """

@@ -88,6 +88,19 @@ MAX_REPORT_BYTES: Final = 65536
 _ReportBytes = Annotated[int, whole(1, MAX_REPORT_BYTES)]
 
 
+def hierarchy_sizes(buckets: int, fan_out: int, groups: int = 1) -> tuple[int, ...]:
+    """
+    Return the number of nodes of each level of a hierarchy over buckets, the coarsest first.
+
+    The last level has the buckets; a node of the level before joins up to `fan_out` neighbours of
+    one group, until a group has at most `fan_out` nodes.
+    """
+    sizes = [buckets]
+    while sizes[0] > fan_out:
+        sizes.insert(0, -(-sizes[0] // fan_out))
+    return tuple(groups * size for size in sizes)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismSpec:
     """
@@ -137,14 +150,22 @@ class MechanismSpec:
         return self.buckets if self.name in {"local-hashing", "string-hashing"} else 0
 
     @property
-    def levels(self) -> int:
-        """Number of levels of a hierarchy; 0 for other mechanisms."""
-        return self.digits if self.name == "hierarchy" else 0
-
-    @property
     def fan_out(self) -> int:
         """Most nodes that a node of a hierarchy is split into; 0 for other mechanisms."""
         return self.buckets if self.name == "hierarchy" else 0
+
+    def view_sizes(self, domain_size: int, groups: int) -> tuple[int, ...]:
+        """Return the number of items of each view: of a hierarchy's levels, or the one domain's."""
+        if not self.fan_out:
+            return (domain_size,)
+        sizes = hierarchy_sizes(domain_size // groups, self.fan_out, groups)
+        if len(sizes) != self.digits:
+            raise TaskError(f"digits is {self.digits}; the hierarchy has {len(sizes)} levels")
+        return sizes
+
+    def domain_size_of(self, view_sizes: Sequence[int]) -> int:
+        """Return the number of items, components or keys: by default of the last view."""
+        return view_sizes[-1]
 
     def check_values(self, size: int, labels: Sequence[str]) -> None:
         """Raise TaskError unless buckets and digits can represent `size` items."""
@@ -171,19 +192,27 @@ MIX_SUM: Final = 2**32
 """Sum of the weights of the hybrid mechanism's two parts."""
 
 
-class _OtherSpec:
+class OtherSpec:
     """Base of the specs of kinds of values other than items."""
 
     __slots__ = ()
 
     item_buckets: ClassVar[Literal[0]] = 0
     hash_buckets: ClassVar[int] = 0
-    levels: ClassVar[Literal[0]] = 0
     fan_out: ClassVar[Literal[0]] = 0
+
+    def view_sizes(self, domain_size: int, groups: int) -> tuple[int, ...]:
+        """Return the number of items of each view: by default of one, the domain's."""
+        del groups
+        return (domain_size,)
+
+    def domain_size_of(self, view_sizes: Sequence[int]) -> int:
+        """Return the number of items, components or keys: by default of the last view."""
+        return view_sizes[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberSpec(_OtherSpec):
+class NumberSpec(OtherSpec):
     """
     A mechanism for one number, or for several, all in one range.
 
@@ -267,7 +296,7 @@ Encoding = Literal["bloom", "labels"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RapporSpec(_OtherSpec):
+class RapporSpec(OtherSpec):
     """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
     name: RapporMechanismName
@@ -361,7 +390,7 @@ MAX_KEYS: Final = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyValueSpec(_OtherSpec):
+class KeyValueSpec(OtherSpec):
     """PrivKV's weights: one pair for a key's ownership, one for the key's value [YHMZ19]."""
 
     noiseless: ClassVar[Literal[False]] = False
@@ -422,7 +451,7 @@ OpenEncoding = Literal["text", "code", "hash", "spell"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSpec(_OtherSpec):
+class OpenSpec(OtherSpec):
     """
     Local hashing of a random part of a value that no list holds, with its integer weights.
 

@@ -30,19 +30,14 @@ from common.limits import (
 )
 from common.protocols import Kind, ProtocolRow, Refinement, protocol_named
 from common.task import canonical, chain
-from common.task.domain_spec import (
-    GROUP_SEPARATOR,
-    BreakdownSpec,
-    EdgesSpec,
-    group_count,
-    hierarchy_sizes,
-)
+from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec, group_count
 from common.task.dummy_forms import AnyDummies
 from common.task.kinds import KINDS
 from common.task.labels import check_labels
-from common.task.named_dummies import LevelDummies
+from common.task.named_dummies import ViewDummies
 from common.task.protocol_rules import check_domain_size, check_protocol_rules
-from common.task.shuffler_spec import ShufflerSpec, sum_of
+from common.task.shuffled_views import ShuffledViews
+from common.task.shuffler_spec import sum_of
 from common.task.spec_forms import AnySpec, spec_as
 from common.task.specs import (
     MechanismSpec,
@@ -90,7 +85,7 @@ class Task:
     protocol: str
     views: tuple[TaskView, ...]
     """The histograms that every user reports to: one for each level of a hierarchy, the coarsest
-    first, and otherwise one."""
+    first; for each digit of a number; for each pair of attributes; otherwise one."""
     labels: tuple[str, ...] = ()
     """Names of the items, numbers or keys; may be empty."""
     mechanism: AnySpec
@@ -187,10 +182,8 @@ class Task:
 
     def _check_lists(self) -> None:
         """Check the number of views and shufflers, and of a shuffler's noise."""
-        if not self.views or (len(self.views) > 1 and not self.level_sizes):
-            raise TaskError(
-                f"the task has {len(self.views)} views; the protocol {self.protocol} needs one"
-            )
+        if not self.views:
+            raise TaskError(f"the task has 0 views; the protocol {self.protocol} needs one or more")
         chain.check_shufflers(self.protocol_row, self.shufflers, len(self.views))
 
     def _check_texts(self) -> None:
@@ -231,11 +224,12 @@ class Task:
                         f"the label of item {item} must name its group, {group}, and then the same "
                         f"as that of item {item % size}"
                     )
-        sizes = tuple(view.domain_size for view in self.views)
-        if self.level_sizes and self.level_sizes != sizes:
+        needed = self.mechanism.view_sizes(self.domain_size, self.groups)
+        if needed != self.view_sizes:
+            found, wanted = (", ".join(map(str, sizes)) for sizes in (self.view_sizes, needed))
             raise TaskError(
-                f"the views have {listed(sizes)} nodes; a hierarchy of {size} buckets with a "
-                f"fan-out of {self.mechanism.fan_out} has levels of {listed(self.level_sizes)}"
+                f"the task has {len(self.views)} views, of {found} items; this mechanism with a "
+                f"domain_size of {self.domain_size} needs {len(needed)}, of {wanted}"
             )
 
     def _check_budget(self) -> None:
@@ -310,24 +304,28 @@ class Task:
 
     @property
     def domain_size(self) -> int:
-        """Number of items, vector components or keys: of the last view, which is the finest."""
-        return self.views[-1].domain_size
+        """Number of items, vector components or keys."""
+        return self.mechanism.domain_size_of(self.view_sizes)
 
     @property
     def dummies(self) -> AnyDummies:
         """The distribution of the users' dummies of all views together."""
-        return _dummies_of(self.views) if self.level_sizes else self.views[0].dummies
+        return _dummies_of(self.views) if len(self.views) > 1 else self.views[0].dummies
 
     @property
-    def shuffler(self) -> ShufflerSpec:
+    def shuffler(self) -> ShuffledViews:
         """What all shufflers together drop, and add to each view."""
         return self.hop(*range(len(self.shufflers)))
 
-    def hop(self, *places: int) -> ShufflerSpec:
+    def hop(self, *places: int) -> ShuffledViews:
         """Return what the shufflers at these places drop and add; 0 is the first."""
         chosen = [self.shufflers[place] for place in places]
-        noise = sum_of([each.noise[0] for each in chosen])
-        return ShufflerSpec(keep_weight=chosen[0].keep_weight, noise=noise)
+        of_views = zip(*(each.noise for each in chosen), strict=True)
+        return ShuffledViews(
+            keep_weight=chosen[0].keep_weight,
+            sizes=self.view_sizes,
+            noises=tuple(map(sum_of, of_views)),
+        )
 
     @property
     def relay(self) -> TaskShuffler | None:
@@ -360,16 +358,9 @@ class Task:
         return group_count(self.breakdown)
 
     @property
-    def level_sizes(self) -> tuple[int, ...]:
-        """
-        Number of nodes of each level of a hierarchy, the coarsest first; empty for other tasks.
-
-        A node of a level is split into up to `fan_out` nodes of the next; each group has its own.
-        """
-        if not self.mechanism.levels:
-            return ()
-        fan_out = self.mechanism.fan_out
-        return hierarchy_sizes(self.domain_size // self.groups, fan_out, self.groups)
+    def view_sizes(self) -> tuple[int, ...]:
+        """Number of items of each view: of a hierarchy's levels, the coarsest first."""
+        return tuple(view.domain_size for view in self.views)
 
     @property
     def amplified(self) -> bool:
@@ -449,8 +440,8 @@ class Task:
 
     @property
     def own_reports(self) -> int:
-        """Number of reports of a user's own value: one, or one for each level of a hierarchy."""
-        return max(1, len(self.level_sizes))
+        """Number of reports of a user's own value: one for each view."""
+        return len(self.views)
 
     @property
     def sealed_report_bytes(self) -> int:
@@ -487,11 +478,7 @@ class Task:
     def most_leaves(self) -> int:
         """Maximum number of reports of a batch; it may close somewhat after target_size."""
         users = 2 * self.target_size + 1000
-        return users * self.lengths[-1] + self.domain_size * self.hop(0).noise.most
-
-    def batch_reports(self, sent: int) -> tuple[int, int]:
-        """Return bounds on the reports delivered of those sent; see ShufflerSpec.batch_reports."""
-        return self.shuffler.batch_reports(sent, self.domain_size)
+        return users * self.lengths[-1] + self.hop(0).most_dummies
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
@@ -546,8 +533,8 @@ class Task:
 
 
 @lru_cache(maxsize=64)
-def _dummies_of(views: tuple[TaskView, ...]) -> LevelDummies:
-    return LevelDummies.of_views([view.dummies for view in views])
+def _dummies_of(views: tuple[TaskView, ...]) -> ViewDummies:
+    return ViewDummies.of_views([view.dummies for view in views])
 
 
 _LISTED: Final = 4

@@ -5,7 +5,7 @@ from typing import Final
 
 from common.errors import TaskError
 from common.task.dummy_forms import AnyDummies
-from common.task.named_dummies import LevelDummies
+from common.task.named_dummies import ViewDummies
 from common.task.shuffler_spec import ItemNoise, ReportSampling
 from common.task.specs import check_printable
 
@@ -23,8 +23,8 @@ class TaskView:
     dummies: AnyDummies
 
     def __post_init__(self) -> None:
-        if isinstance(self.dummies, LevelDummies):
-            raise TaskError("a view's dummies are levels; each level is a view of its own")
+        if isinstance(self.dummies, ViewDummies):
+            raise TaskError("the dummies of one view are those of several; each view has its own")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,8 +84,8 @@ def _check_reports(result: Result, task: Task) -> None:
         raise WireError(
             f"the result misses {missing} of {n_sentinels} sentinels; at most {room} are possible"
         )
-    fewest, _ = task.batch_reports(shortest * (result.n_users + room))
-    _, most = task.batch_reports(longest * (result.n_users + room))
+    fewest, _ = task.shuffler.batch_reports(shortest * (result.n_users + room))
+    _, most = task.shuffler.batch_reports(longest * (result.n_users + room))
     fewest = max(0, fewest - shortest * room + missing)
     unused = room - n_sentinels if task.shuffler.keep_probability == 1 else 0
     most -= longest * (n_sentinels - missing) + unused

@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
@@ -65,14 +65,16 @@ def read(
     return draft
 
 
-def _shufflers(tables: Mapping[str, Any], relay_key: bytes) -> dict[str, dict[str, Any]]:
+def _shufflers(tables: Mapping[str, Any], relay_key: bytes) -> dict[str, Any]:
     """Return the tables of shufflers, with the keys of their noise in tables of their own."""
-    found = dict[str, dict[str, Any]]()
+    found = dict[str, Any]()
     for name, given in (("shuffler", {}), ("relay", {"key": relay_key.hex()})):
         if table := tables.get(name):
             noise = {"distribution": "none", **table}
-            own = {key: noise.pop(key) for key in ("keep_weight", "name") if key in table}
+            own = {key: noise.pop(key) for key in ("keep_weight", "name", "views") if key in table}
             found[name] = {**given, **own, "noise": noise}
+    if "views" in found.get("shuffler", ()):
+        found["shuffler_views"] = found["shuffler"].pop("views")
     return found
 
 
@@ -111,15 +113,20 @@ def unix_time(name: str, moment: object) -> int:
 
 def as_toml(draft: TaskDraft) -> str:
     """Return a draft as TOML for `read`, without others' keys and fields with default values."""
-    shuffler = draft.shuffler
+    shuffler, relay = draft.shuffler, draft.relay
     whole = asdict(draft) | {
         "deadline": datetime.datetime.fromtimestamp(draft.deadline, datetime.UTC),
         "dummies": draft.dummies and _table(draft.dummies),
-        "shuffler": {"keep_weight": shuffler.keep_weight, **_table(shuffler.noise)},
-        "relay": draft.relay and {"name": draft.relay.name, **_table(draft.relay.noise)},
+        "shuffler": {
+            "keep_weight": shuffler.keep_weight,
+            **_noise_table(shuffler.noise, draft.shuffler_views),
+        },
+        "relay": relay and {"name": relay.name, **_noise_table(relay.noise, relay.views)},
     }
     own = (field for field in fields(draft) if field.name not in _OF_OTHERS)
     changed = [field.name for field in own if getattr(draft, field.name) != field.default]
+    if "shuffler_views" in changed:  # in the shuffler's table
+        changed[changed.index("shuffler_views")] = "shuffler"
     return "\n".join(_lines("", {name: whole[name] for name in changed})) + "\n"
 
 
@@ -128,6 +135,11 @@ def _table(form: AnyDummies | ItemNoise) -> dict[str, Any]:
     own = {field.name: getattr(form, field.name) for field in fields(form) if field.init}
     inner = {"clusters": own} if isinstance(form, ClusterDummies) else own
     return {"distribution": form.distribution, **inner}
+
+
+def _noise_table(noise: ItemNoise, views: Sequence[ItemNoise]) -> dict[str, Any]:
+    """Return the keys of a shuffler's noise: of all views alike, or of each."""
+    return {"views": tuple(map(_table, views))} if views else _table(noise)
 
 
 def _lines(prefix: str, entries: Mapping[str, Any]) -> list[str]:
@@ -142,11 +154,13 @@ def _lines(prefix: str, entries: Mapping[str, Any]) -> list[str]:
 
 
 def literal(value: object) -> str:
-    """Return a truth value, a number, a text, a time in UTC or a tuple as a TOML literal."""
+    """Return a truth value, a number, a text, a time in UTC, a tuple or a table as TOML."""
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, tuple):
         return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {literal(each)}' for key, each in value.items())}}}"
     if isinstance(value, str):  # TOML has no escaped surrogate pairs and no bare DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, datetime.datetime):

@@ -13,7 +13,7 @@ from common.mechanisms.signed import influence_on
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
 from common.task.draft import TaskDraft
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffled_views import ShuffledViews
 from common.task.task import FOR_PEOPLE, NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
 from deploy.tasks.value_parser import describe_values
@@ -180,9 +180,9 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     """Return a task's parameters as (name, description) pairs."""
     mechanism, dummies = task.mechanism, task.dummies
     hashed = f" into {mechanism.hash_buckets:,} buckets" if mechanism.hash_buckets else ""
-    if task.level_sizes:
-        sizes = ", ".join(f"{size:,}" for size in task.level_sizes)
-        hashed = f" of {sizes} nodes, fan-out {task.item_mechanism.buckets:,}"
+    if len(task.views) > 1:
+        sizes = ", ".join(f"{size:,}" for size in task.view_sizes)
+        hashed = f" with views of {sizes} items"
     added, influence = dummies.summary, influence_on(task)
     if influence is not None:
         up, down = map(rounded_up, influence)
@@ -225,15 +225,15 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     ]
 
 
-def _describe_shuffler(shuffler: ShufflerSpec) -> str:
+def _describe_shuffler(shuffler: ShuffledViews) -> str:
     steps = ["permutes"]
     if shuffler.keep_probability < 1:
         steps.append(
             f"keeps each report with probability {shuffler.keep_probability:.4g} and drops the "
             "others"
         )
-    if shuffler.noise.most:
-        steps.append(f"adds dummies: {shuffler.noise.distribution}")
+    if shuffler.most_dummies:
+        steps.append(f"adds dummies: {shuffler.noises[0].distribution}")
     return ", ".join(steps)
 
 

@@ -105,7 +105,7 @@ class Design(ABC):
         projection.
         """
         most = self.unclaimed.own_reports + self.dummies.maximum
-        if self.unclaimed.level_sizes:
+        if len(self.unclaimed.views) > 1:
             return most, most
         if (clusters := influence_on(self.unclaimed)) is not None:
             return clusters
@@ -171,7 +171,7 @@ class ItemDesign(Design):
 
     def _variances(self, shares: Vector) -> Vector:
         n_users, shuffler = self.target.n_users, self.unclaimed.shuffler
-        mean, spread = shuffler.noise.moments()
+        mean, spread = shuffler.noises[-1].moments()
         added = self.draft.dummies_per_user or self.dummies.expected_per_user
         mixture = Mixture(
             n_real=n_users,

@@ -5,15 +5,13 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.claims import MAX_LEVELS
+from common.accounting.claims import MAX_DISTINCT_VIEWS
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.randomized_response import Grr
-from common.mechanisms.weights import ResponseWeights
-from common.task.domain_spec import hierarchy_sizes
-from common.task.named_dummies import LevelDummies
+from common.mechanisms.views import View
+from common.task.specs import hierarchy_sizes
 from common.task.task import envelope_bytes
 from lab.planning.calibration import gaussian_mu, least_noise, log_excess
 from lab.planning.design import within_caps
@@ -95,7 +93,7 @@ def hierarchy_design(target: Requirements) -> ValueDesign:
             "hierarchy has no local noise, so it needs a shuffler that permutes and no local cap"
         )
     size = target.domain_size // target.groups
-    regular = {math.ceil(size ** (1 / levels)) for levels in range(1, MAX_LEVELS + 1)}
+    regular = {math.ceil(size ** (1 / levels)) for levels in range(1, MAX_DISTINCT_VIEWS + 1)}
     fan_outs = sorted(each for each in {*regular, *_POWERS} if 2 <= each <= size)  # noqa: PLR2004  # children
     tried = sorted((*_approximate(fan_out, target), fan_out) for fan_out in fan_outs)
     refusal = PlanError(
@@ -122,13 +120,8 @@ def _approximate(fan_out: int, target: Requirements) -> tuple[float, float, floa
     mu = gaussian_mu(target.central_epsilon, target.delta)
     density = 2 * len(sizes) * target.rounds / mu**2
     dummies = _ROOM * density * sum(sizes) / target.honest
-    hierarchy = Hierarchy(
-        sizes=sizes,
-        fan_out=fan_out,
-        groups=target.groups,
-        added=LevelDummies.averaging(dummies, sizes),
-        weights=ResponseWeights(true=1, other=0),
-    )
+    views = View.averaging(dummies, sizes)
+    hierarchy = Hierarchy(views=views, fan_out=fan_out, groups=target.groups)
     messages = len(sizes) + dummies
     size = envelope_bytes(item_report(hashed=False), math.floor(messages))
     fits = messages <= target.messages_cap and size <= target.bytes_cap
@@ -139,10 +132,11 @@ def _approximate(fan_out: int, target: Requirements) -> tuple[float, float, floa
 def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) -> float:
     """Estimate ln(μ / target μ) as if every level had the loss of the lowest one."""
     sizes = hierarchy_sizes(target.domain_size // target.groups, fan_out, target.groups)
+    buckets = View.averaging(dummies, sizes)[-1]
     lowest = PrivacyParameters(
-        reduction=Grr(sizes[-1], ResponseWeights.for_epsilon(math.inf)).reduction,
+        reduction=buckets.reduction,
         local_epsilon=math.inf,
-        dummies=LevelDummies.averaging(dummies, sizes).views[-1],
+        dummies=buckets.dummies,
         delta=target.delta,
         assumed_honest_fraction=target.honest_fraction,
     )

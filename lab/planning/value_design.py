@@ -263,10 +263,10 @@ def _describe_items(design: Design) -> str:
         name = f"a hierarchy of {task.own_reports} levels with a fan-out of {buckets}"
     plain = math.isinf(design.local_epsilon)
     noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
-    mean, _ = task.shuffler.noise.moments()
+    mean, _ = task.shuffler.noises[-1].moments()
     by_shuffler = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
     if task.relay:
-        first, second = (task.hop(number).noise.words for number in (0, 1))
+        first, second = (task.hop(number).noises[-1].words for number in (0, 1))
         by_shuffler = f", dummies per item by the first shuffler: {first}, by the second: {second}"
     messages = "one message" if number == 1 else f"{number:.5g} messages"
     return f"{name} {noise}{design.dummies.clause or by_shuffler}; {messages}"

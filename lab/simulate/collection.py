@@ -43,9 +43,9 @@ def collect(
     """
     simulate = _simulate_reports if one_by_one else _draw
     counts = simulate(task, mechanism, users, rng)
-    if task.shuffler.noise.most == 0:
+    if task.shuffler.most_dummies == 0:
         return counts
-    added = task.shuffler.draw_item_dummies(task.domain_size, rng)
+    added = task.shuffler.draw_dummies(rng)
     return CellCounts(cells=counts.cells + added, n_reports=counts.n_reports + int(added.sum()))
 
 

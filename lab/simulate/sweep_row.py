@@ -68,7 +68,7 @@ class SweepRow:
             fields[name] = summary.mean
             fields[error] = summary.standard_error if len(repeats) >= LEAST_REPEATS else None
         if items:
-            mean, variance = task.shuffler.noise.moments()
+            mean, variance = task.shuffler.noises[-1].moments()
             fields |= {
                 "buckets": task.item_mechanism.buckets,
                 "dummies_per_user": task.dummies.expected_per_user,

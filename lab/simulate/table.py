@@ -219,14 +219,14 @@ def _central_cells(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
 def _parameters(task: Task) -> str:
     hashed = task.mechanism.hash_buckets
     parts = [f"g {hashed}" if hashed else "plain"]
-    if task.level_sizes:
-        parts = [f"{len(task.level_sizes)} levels, fan-out {task.item_mechanism.buckets}"]
+    if task.mechanism.fan_out:
+        parts = [f"{len(task.views)} levels, fan-out {task.mechanism.fan_out}"]
     if math.isfinite(task.local_epsilon):
         parts.append(f"ε0 {task.local_epsilon:.3g}")
     if task.shuffler.keep_probability < 1:
         parts.append(f"keeps {task.shuffler.keep_probability:.3g}")
-    if task.shuffler.noise.most:
-        means = [task.hop(number).noise.moments()[0] for number in range(len(task.shufflers))]
+    if task.shuffler.most_dummies:
+        means = [task.hop(number).noises[-1].moments()[0] for number in range(len(task.shufflers))]
         by = ", two shufflers" * (task.relay is not None)
         parts.append(f"{' + '.join(f'{mean:.4g}' for mean in means)} per item{by}")
     return ", ".join(parts)

@@ -213,7 +213,7 @@ def _called(source: str) -> set[str]:
 
 _FORMS: Final = {"kind", "law", "protocol"}
 """Names that hold the form of a thing: a value's kind, a distribution, a protocol."""
-_OPTIONAL: Final = {"clusters", "levels"}
+_OPTIONAL: Final = {"clusters", "views"}
 """Fields that are absent in all forms but one."""
 _TABLES: Final = {"common/protocols.py", "common/task/dummy_forms.py"}
 """Files that hold a row for each form, and so may ask."""

@@ -196,7 +196,7 @@ async def _relay(n_users: int, folder: Path) -> dict[str, float]:
         task_digest=digest,
         batch_id=chain_batch_id(digest),
         n_users=n_users,
-        n_reports=n_users + task.hop(0).expected_dummies(915),
+        n_reports=n_users + task.hop(0).expected_dummies,
     )
     receiving = _receive(relay.staging, manifest, size, lambda count: rng.bytes(count * size))
     received = await _seconds(receiving)

@@ -109,7 +109,7 @@ def test_the_error_with_two_shufflers_is_that_of_theory(central: float, coalitio
 
     assert central == pytest.approx(task.central_epsilon, rel=2e-3)
     assert float(np.mean(stated)) == pytest.approx(float(np.mean(errors)), rel=0.05)
-    assert task.shuffler.noise.moments()[1] == pytest.approx(float(np.mean(counted)), rel=0.05)
+    assert task.shuffler.noises[0].moments()[1] == pytest.approx(float(np.mean(counted)), rel=0.05)
 
 
 @pytest.mark.slow

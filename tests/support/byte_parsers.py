@@ -75,7 +75,7 @@ _BLIND_SIGNATURE: Final = _SIGNER.blind_sign(_PENDING.blinded())
 def _prepared(raw: bytes) -> object:
     """Read a task as a device does, and prepare an answer's mechanism and seals."""
     task = Task.from_bytes(raw)
-    task.batch_reports(task.n_min)
+    task.shuffler.batch_reports(task.n_min)
     honest_share(task.n_min, task.assumed_honest_fraction)
     task.shuffler.draw_kept(3, np.random.default_rng(1))
     contributor = Contributor(task, _DIGEST)

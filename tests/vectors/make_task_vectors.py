@@ -119,7 +119,7 @@ def _refused(task: Task) -> dict[str, str]:
         "a negative zero": written(central_epsilon=-0.0),
         "a repeated key": text.replace('"delta":', '"delta":1e-06,"delta":'),
         "levels in a view": written(
-            views=[view | {"dummies": {"distribution": "levels", "levels": ["0"]}}]
+            views=[view | {"dummies": {"distribution": "views", "averages": ["0"]}}]
         ),
         "an upper-case key": written(nonce=task.nonce.hex().upper()),
         "two shufflers": written(shufflers=[shuffler, shuffler]),

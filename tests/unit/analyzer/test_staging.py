@@ -84,7 +84,7 @@ async def test_reports_that_a_relay_dropped_are_refused_reports_that_arrived(
         await analyzer.staging.begin(replace(analyzer.manifest(5), n_discarded=2), 1)
     signed = await analyzer.publish(**chain(), domain_size=5, delta=1e-3)
     task, seal = analyzer.task, report_sealer(analyzer.task, signed.digest(), hop=2)
-    added = task.shuffler.draw_item_dummies(5, np.random.default_rng(4))
+    added = task.shuffler.draw_dummies(np.random.default_rng(4))
     items = np.repeat(np.arange(5), np.array([48, 0, 0, 0, 0]) + added)
     sealed = [seal(item.tobytes()) for item in plain_reports(items)]
     fine = replace(analyzer.manifest(50), n_reports=len(sealed), n_discarded=2)

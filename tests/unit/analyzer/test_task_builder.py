@@ -34,7 +34,7 @@ def test_a_task_of_every_kind_round_trips(protocol: str) -> None:
     assert 0 < task.central_epsilon < task.local_epsilon
     assert (1,) == task.lengths
     assert task.shuffler.only_permutes
-    assert (50, 50) == task.batch_reports(50)
+    assert (50, 50) == task.shuffler.batch_reports(50)
 
 
 def test_the_local_epsilon_of_texts_follows_from_their_probabilities() -> None:

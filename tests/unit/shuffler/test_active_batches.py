@@ -65,7 +65,7 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     """A task at the limit is accepted."""
     spec = ShufflerSpec(noise=BinomialNoise(trials=600))
     case = published(**SHUFFLER_NOISE, domain_size=7, delta=1e-2, shuffler=spec)
-    expected = case.task.shuffler.expected_dummies(case.task.domain_size)
+    expected = case.task.shuffler.expected_dummies
     shuffler = Shuffler(tmp_path, case=case, most_dummies=expected)
     await shuffler.start()
     shuffler.batches.most_dummies = expected - 1

@@ -18,7 +18,7 @@ from common.errors import AccountingError, WireError
 from common.messages.guarantee import NONE_WAIVED, CheckName, Waived, claimed
 from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
 from common.task.dummy_forms import AnyDummies
-from common.task.named_dummies import LevelDummies
+from common.task.named_dummies import ViewDummies
 from common.task.uniform_dummies import (
     NO_DUMMIES,
     BinomialDummies,
@@ -168,26 +168,30 @@ def test_rooms_that_arrived_protect_as_stated(name: str, users: int, honest: int
                 assert exact / total <= release.delta(epsilon) + 1e-12
 
 
-_LEVELS: Final = LevelDummies(levels=(_HALF, _HALF // 2, 5 * _HALF // 2))
+_VIEWS: Final = ViewDummies(averages=(_HALF, _HALF // 2, 5 * _HALF // 2))
 
 
 @pytest.mark.parametrize("users", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_hierarchys_dummies_that_arrived_protect_as_stated(users: int) -> None:
     """Enumerated: the numbers of each level, given all lengths, and the nodes they name."""
-    levels, sizes = _LEVELS.views, (2, 2, 3)
+    levels, sizes = _VIEWS.views, (2, 2, 3)
     reductions = tuple(of_grr(size, math.inf) for size in sizes)
-    for by_length in _batches(len(_LEVELS.lengths), users):
-        levelled = dataclasses.replace(_parameters(_LEVELS, by_length), levels=reductions)
-        release = levelled.release_of(users, users, users)
+    for by_length in _batches(len(_VIEWS.lengths), users):
+        whole = _parameters(_VIEWS, by_length)
+        views = tuple(
+            dataclasses.replace(whole, reduction=of_view, dummies=added, arrivals=(arrived,))
+            for of_view, added, arrived in zip(reductions, levels, whole.arrivals, strict=True)
+        )
+        release = dataclasses.replace(whole, views=views).release_of(users, users, users)
         law: Mapping[View, float] = {(0, 0, 0): 1.0}
-        for length in np.repeat(_LEVELS.lengths, by_length).tolist():
+        for length in np.repeat(_VIEWS.lengths, by_length).tolist():
             one = {
                 extra: math.prod(
                     each.extra_probability if more else 1 - each.extra_probability
                     for each, more in zip(levels, extra, strict=True)
                 )
                 for extra in itertools.product((0, 1), repeat=3)
-                if sum(extra) == length - _LEVELS.certain
+                if sum(extra) == length - _VIEWS.certain
             }
             law = summed(law, {extra: p / math.fsum(one.values()) for extra, p in one.items()})
         certain = tuple(users * each.per_user for each in levels)
@@ -207,11 +211,11 @@ def _histograms(numbers: tuple[int, ...], sizes: tuple[int, ...]) -> list[Mappin
     return [beside(*(histogram_distribution(own, *level) for level in levels)) for own in (0, 1)]
 
 
-@pytest.mark.parametrize("name", [*_CLUSTERS, "levels"])
+@pytest.mark.parametrize("name", [*_CLUSTERS, "views"])
 def test_a_length_says_how_many_rooms_or_nodes_at_least(name: str) -> None:
     """The exact probability of fewer than stated is below the charge, for any honest users."""
-    spec: AnyDummies = _LEVELS
-    if name != "levels":
+    spec: AnyDummies = _VIEWS
+    if name != "views":
         spec = _CLUSTERS[name]
     rng = np.random.default_rng(4)
     for of_kind in arrivals_of(spec, rng.integers(0, 90, len(spec.lengths)).tolist()):

@@ -13,13 +13,13 @@ from dp_accounting.pld import pld_pmf
 from common.accounting.amplification import DeltaCurve
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.binomial import probabilities
-from common.accounting.claims import MAX_LEVELS, delta_at_claim
+from common.accounting.claims import MAX_DISTINCT_VIEWS, delta_at_claim
 from common.accounting.composition import _connect, _total_loss
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta
 from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, TaskError
 from common.task.domain_spec import MAX_COMPUTED_BUCKETS, EdgesSpec
-from common.task.named_dummies import LevelDummies
+from common.task.named_dummies import ViewDummies
 from tests.support.changed_tasks import changed
 from tests.support.protocol_tasks import protocol_task
 from tests.support.reductions import of_grr
@@ -58,10 +58,10 @@ def test_planning_items_loads_no_distributions() -> None:
 def test_a_hierarchy_of_too_many_levels_is_refused_by_name() -> None:
     """By the analyzer when it makes the task, and by devices, before either computes."""
     most = protocol_task(
-        "hierarchy", buckets=2, edges=EdgesSpec(low=0.0, high=1.0, buckets=2**MAX_LEVELS),
+        "hierarchy", buckets=2, edges=EdgesSpec(low=0.0, high=1.0, buckets=2**MAX_DISTINCT_VIEWS),
         dummies_per_user=900.0, n_min=10**7, target_size=10**7,
     )  # fmt: skip
-    message = "the hierarchy has 17 levels; a device can check the claim of at most 16"
+    message = "the task has 17 views with different sizes or dummies; a device can check .* 16. Set"
 
     assert delta_at_claim(most) <= most.delta
     with pytest.raises(AccountingError, match=message):
@@ -158,7 +158,7 @@ def test_composition_agrees_with_an_independent_library(counts: tuple[int, int])
 def test_a_loss_that_is_certainly_infinite_stays_so() -> None:
     """A level without dummies reveals its node."""
     task = protocol_task("hierarchy", n_min=1000)
-    assert isinstance(task.dummies, LevelDummies)
-    bare = changed(task, dummies=LevelDummies(levels=(0, *task.dummies.levels[1:])))
+    assert isinstance(task.dummies, ViewDummies)
+    bare = changed(task, dummies=ViewDummies(averages=(0, *task.dummies.averages[1:])))
 
     assert 1 == delta_at_claim(bare)

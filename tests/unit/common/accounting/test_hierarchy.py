@@ -19,7 +19,7 @@ from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.registry import mechanism_of
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import TaskDraft
-from common.task.named_dummies import LevelDummies
+from common.task.named_dummies import ViewDummies
 from common.task.task import Task
 from common.task.uniform_dummies import BinomialDummies
 from tests.support.changed_tasks import changed
@@ -58,8 +58,8 @@ def _view(size: int, own: int, spec: BinomialDummies, users: int) -> Mapping[Any
 
 def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float) -> float:
     """Return δ of replacing one value by another, from all joint views of all levels."""
-    assert isinstance(task.dummies, LevelDummies)
-    levels = list(enumerate(zip(task.dummies.views, task.level_sizes, strict=True)))
+    assert isinstance(task.dummies, ViewDummies)
+    levels = list(enumerate(zip(task.dummies.views, task.view_sizes, strict=True)))
     last = len(levels) - 1  # of a binary tree
     views = [
         beside(*(_view(size, value >> last - level, spec, users) for level, (spec, size) in levels))
@@ -73,7 +73,7 @@ def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float
 def test_no_claim_is_below_the_exact_delta(users: int, dummies: float) -> None:
     """The bound holds for every pair, and is nearly reached by one that differs at all levels."""
     task = changed(
-        _task(), dummies=LevelDummies.averaging(dummies, (2, 4)), n_min=users, target_size=users
+        _task(), dummies=ViewDummies.averaging(dummies, (2, 4)), n_min=users, target_size=users
     )
     release = claimed_release(task, users)
     for epsilon in (0.0, 0.3, 1.0, 2.5):
@@ -121,13 +121,13 @@ def test_a_device_draws_dummies_of_each_level_by_its_law() -> None:
     )  # fmt: skip
     mechanism, rng, users = mechanism_of(task), np.random.default_rng(27), 20_000
     assert isinstance(mechanism, Hierarchy)
-    assert (6, 14) == task.level_sizes
+    assert (6, 14) == task.view_sizes
 
     reports = [task.dummies.draw(mechanism, 1, rng)[1]["item"] for _ in range(users)]
     cells = np.bincount(np.concatenate(reports), minlength=20)
     numbers = np.array([len(report) for report in reports])
 
-    assert isinstance(task.dummies, LevelDummies)
+    assert isinstance(task.dummies, ViewDummies)
     for spec, first, size in zip(task.dummies.views, (0, 6), (6, 14), strict=True):
         of_level = cells[first : first + size]
         extra = of_level.sum() - users * spec.per_user
@@ -145,7 +145,7 @@ def test_a_device_draws_dummies_of_each_level_by_its_law() -> None:
         ({"buckets": 1}, "buckets, the fan-out, is 1; it must be at least 2"),
         ({"edges": None, "domain_size": 4}, "the protocol hierarchy needs a table .edges."),
         ({"local_epsilon": 2.0}, "the protocol hierarchy has no local noise"),
-        ({"dummies": LevelDummies.averaging(2.0, (4,)), "dummies_per_user": 0.0}, "have 1 levels"),
+        ({"dummies": ViewDummies.averaging(2.0, (4,)), "dummies_per_user": 0.0}, "have 1 views"),
         ({"dummies_per_user": 0.0}, "the task would guarantee nothing"),
     ],
 )

@@ -145,7 +145,7 @@ def test_claims_and_errors_are_those_of_the_design(
 
     assert central == pytest.approx(task.central_epsilon, rel=2e-3)
     assert coalition == pytest.approx(task.coalition_epsilon, rel=2e-3)
-    assert ratio == pytest.approx(_ratio(task.shuffler.noise, task.central_epsilon), rel=5e-3)
+    assert ratio == pytest.approx(_ratio(task.shuffler.noises[0], task.central_epsilon), rel=5e-3)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,9 @@ def test_a_claim_that_either_noise_does_not_keep_is_refused(fields: dict[str, ob
         check_central_claim(replace(task, central_epsilon=0.999 * task.central_epsilon))
     with pytest.raises(PolicyError, match="only one of its two shufflers is honest"):
         check_coalition_claim(replace(task, coalition_epsilon=0.999 * task.coalition_epsilon))
-    weaker = max(ItemNoiseRelease.of_shuffler(task.hop(hop)).epsilon(task.delta) for hop in (0, 1))
+    weaker = max(
+        ItemNoiseRelease.of_shuffler(task.hop(hop).views[0]).epsilon(task.delta) for hop in (0, 1)
+    )
     assert weaker <= task.coalition_epsilon <= weaker * 1.001
 
 

@@ -6,21 +6,14 @@ import pytest
 from common.errors import ReportError, ValueRangeError
 from common.mechanisms.base import MechanismRequest, Mixture
 from common.mechanisms.hierarchy import Hierarchy
-from common.mechanisms.weights import ResponseWeights
+from common.mechanisms.views import View
 from common.messages.submission import plain_reports
-from common.task.domain_spec import hierarchy_sizes
-from common.task.named_dummies import LevelDummies
+from common.task.specs import hierarchy_sizes
 
 
 def _hierarchy() -> Hierarchy:
     """Return an irregular tree: for each of three groups 3 and 7 nodes, the third of one child."""
-    return Hierarchy(
-        sizes=hierarchy_sizes(7, 3, 3),
-        fan_out=3,
-        groups=3,
-        added=LevelDummies.averaging(2.75, (9, 21)),
-        weights=ResponseWeights(true=1, other=0),
-    )
+    return Hierarchy(views=View.averaging(2.75, hierarchy_sizes(7, 3, 3)), fan_out=3, groups=3)
 
 
 def _incidence() -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -42,8 +35,7 @@ def test_the_estimate_is_that_of_dense_least_squares() -> None:
     cells, incidence = rng.integers(0, 50, 30), _incidence()
     found = mechanism.debias(cells, Mixture(n_real=100.0)) * 100
 
-    levels = zip(mechanism.added.views, mechanism.sizes, strict=True)
-    each = [spec.expected_per_user / size for spec, size in levels]
+    each = [view.dummies.expected_per_user / view.size for view in mechanism.views]
     spread = np.repeat(np.sqrt(each), mechanism.sizes)
     target = np.concatenate(
         [part - (part.sum() - 100) / len(part) for part in np.split(cells.astype(float), [9])]
@@ -87,7 +79,7 @@ def test_a_user_reports_a_node_of_each_level() -> None:
 def test_dummies_are_uniform_nodes_of_their_level() -> None:
     """As many of each level as asked, and every node of it."""
     mechanism, rng = _hierarchy(), np.random.default_rng(3)
-    cells = mechanism.tally(mechanism.level_dummies([900, 2100], rng))
+    cells = mechanism.tally(mechanism.view_dummies([900, 2100], rng))
 
     assert [900, 2100] == [part.sum() for part in np.split(cells, [9])]
     # Seed 3; a node with 100 expected has below 40 with probability 1e-11.
@@ -101,7 +93,7 @@ def test_reports_of_no_node_are_refused() -> None:
     mechanism, reports = _hierarchy(), plain_reports(np.array([29, 30]))
 
     assert [True, False] == mechanism.valid(reports).tolist()
-    with pytest.raises(ReportError, match="a node is not below 30"):
+    with pytest.raises(ReportError, match="a report's number is not below 30"):
         mechanism.tally(reports)
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from common.errors import TaskError, ValueRangeError
-from common.task.domain_spec import BreakdownSpec, EdgesSpec, hierarchy_sizes
+from common.task.domain_spec import BreakdownSpec, EdgesSpec
+from common.task.specs import hierarchy_sizes
 from common.task.task import Task
 from tests.support.protocol_tasks import protocol_task
 

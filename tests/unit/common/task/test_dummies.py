@@ -46,7 +46,7 @@ _DISTRIBUTIONS: Final[dict[str, dict[str, Any]]] = {
     "binomial": {"per_user": 2, "trials": 5, "extra_weight": _QUARTER},
     "negative-binomial": {"per_user": 2, "trials": 3, "extra_weight": _QUARTER, "most": 60},
     "each-item": {"trials": 8, "extra_weight": _QUARTER, "most": 4},
-    "levels": {"levels": (2**33, 7)},
+    "views": {"averages": (2**33, 7)},
 }
 
 
@@ -72,8 +72,8 @@ def _distribution(of: str, **changes: Any) -> Any:
         ("each-item", {"trials": 0}, "trials is 0; it must lie between 1"),
         ("each-item", {"trials": 16 * MAX_DUMMIES + 1}, f"trials is {16 * MAX_DUMMIES + 1}"),
         ("each-item", {"trials": 800}, "most is 4 for a distribution with mean 200; too many"),
-        ("levels", {"levels": ()}, "levels is empty"),
-        ("levels", {"levels": (-1,)}, "a level's dummies is -1"),
+        ("views", {"averages": ()}, "averages is empty"),
+        ("views", {"averages": (-1,)}, "a view's dummies is -1"),
     ],
 )
 def test_each_distribution_has_the_numbers_that_it_needs(

@@ -7,6 +7,7 @@ from scipy import signal, stats
 
 from common.errors import TaskError
 from common.task import shuffler_spec
+from common.task.shuffled_views import ShuffledViews
 from common.task.shuffler_spec import (
     KEEP_SUM,
     MAX_PER_ITEM,
@@ -118,7 +119,12 @@ def test_an_honest_batch_is_within_the_bounds(spec: ShufflerSpec, sent: int) -> 
         n_reports = n_kept
         for _ in range(domain_size):
             n_reports = signal.convolve(n_reports, n_dummies, method="direct")
-        minimum, maximum = spec.batch_reports(sent, domain_size)
+        views = ShuffledViews(
+            keep_weight=spec.keep_weight,
+            sizes=(1,) * domain_size,
+            noises=(spec.noise,) * domain_size,
+        )
+        minimum, maximum = views.batch_reports(sent)
 
         assert n_reports[:minimum].sum() + n_reports[maximum + 1 :].sum() <= 1e-12
         below, above = np.cumsum(n_reports), np.cumsum(n_reports[::-1])[::-1]

@@ -183,5 +183,5 @@ def test_a_sink_has_keys_of_both_shufflers(tmp_path: Path) -> None:
     file.write_text(as_toml(wanted), encoding="utf-8")
     task = Task.from_bytes(unpublished(LoadPlan(n_users=2000), file).task_bytes)
 
-    assert [COINS, COINS] == [task.hop(number).noise for number in (0, 1)]
+    assert [COINS, COINS] == [task.hop(number).noises[0] for number in (0, 1)]
     assert 2 == len({each.key for each in task.shufflers})

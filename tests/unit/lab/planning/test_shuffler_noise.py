@@ -151,4 +151,4 @@ def test_a_loose_central_epsilon_changes_nothing() -> None:
     loose, first, second = _two_shufflers("sageo", 5.0, 4.0)
 
     assert (first, True) == (second, loose.task.central_epsilon < 4)
-    assert isinstance(loose.unclaimed.shuffler.noise, SummedNoise)
+    assert isinstance(loose.unclaimed.shuffler.noises[0], SummedNoise)

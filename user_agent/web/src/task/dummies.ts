@@ -130,9 +130,9 @@ export class ItemDummies implements Dummies {
   }
 }
 
-/** For each level of a hierarchy, a fixed or fractional number of uniform nodes. */
-export class LevelDummies implements Dummies {
-  readonly distribution = "levels";
+/** For each view of a value, a fixed or fractional number of uniform dummies. */
+export class ViewDummies implements Dummies {
+  readonly distribution = "views";
   readonly lengths: readonly number[];
 
   constructor(readonly views: readonly UniformDummies[]) {
@@ -142,10 +142,10 @@ export class LevelDummies implements Dummies {
     ensure(certain + random <= MAX_DUMMIES, "too_many_dummies");
   }
 
-  /** Draw the numbers of all levels, and then the nodes of each level. */
+  /** Draw the numbers of all views, and then the items of each view. */
   draw(mechanism: Mechanism, uniform: Uniform): Report[] {
     const numbers = this.views.map((view) => view.drawNumber(uniform));
-    return numbers.flatMap((number, level) => mechanism.dummies(number, uniform, level));
+    return numbers.flatMap((number, view) => mechanism.dummies(number, uniform, view));
   }
 }
 

@@ -58,7 +58,7 @@ export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["ddps", row("warner", { isBinary: true })],
   ["aue", row("grr", { localNoise: "none", dummies: ["each-item"] })],
   ["puredump", row("grr", { localNoise: "none", dummies: FIXED })],
-  ["hierarchy", row("hierarchy", { localNoise: "none", dummies: ["levels"] })],
+  ["hierarchy", row("hierarchy", { localNoise: "none", dummies: ["views"] })],
   ["mixdump", row("grr", { dummies: FIXED })],
   ["od-hp", row("local-hashing", { localNoise: "optional", dummies: RANDOM })],
   ["fe1", row("local-hashing", { localNoise: "none", dummies: FIXED })],

@@ -8,7 +8,7 @@ import { SUITES, type SuiteName } from "../crypto/hpke";
 import { ensure, PolicyError } from "../errors";
 import { parseCanonical } from "./canonical";
 import { breakdown, edges, GROUP_SEPARATOR, hierarchySizes, withoutGroup } from "./domain";
-import { type Dummies, dummies, ItemDummies, LevelDummies, UniformDummies } from "./dummies";
+import { type Dummies, dummies, ItemDummies, ViewDummies, UniformDummies } from "./dummies";
 import * as parts from "./parts";
 import { PROTOCOLS, type ProtocolRow } from "./protocols";
 import * as read from "./readers";
@@ -130,7 +130,7 @@ function dummiesOfViews({ views }: Stated, levels: number): Dummies {
   if (levels === 0) return ofViews[0] as Dummies;
   const known = ofViews.filter((one) => one instanceof UniformDummies && one.hasAnAverage);
   ensure(known.length === count, "level_dummies");
-  return new LevelDummies(known as UniformDummies[]);
+  return new ViewDummies(known as UniformDummies[]);
 }
 
 function checkProtocol(task: Task): void {
