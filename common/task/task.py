@@ -181,9 +181,16 @@ class Task:
         self._check_budget()
 
     def _check_lists(self) -> None:
-        """Check the number of views and shufflers, and of a shuffler's noise."""
+        """Check the views, and the number of shufflers and of their noise."""
         if not self.views:
             raise TaskError(f"the task has 0 views; the protocol {self.protocol} needs one or more")
+        needed = self.mechanism.view_sizes(self.domain_size, self.groups)
+        if needed != self.view_sizes:
+            found, wanted = (", ".join(map(str, sizes)) for sizes in (self.view_sizes, needed))
+            raise TaskError(
+                f"the task has {len(self.views)} views, of {found} items; this mechanism with a "
+                f"domain_size of {self.domain_size} needs {len(needed)}, of {wanted}"
+            )
         chain.check_shufflers(self.protocol_row, self.shufflers, len(self.views))
 
     def _check_texts(self) -> None:
@@ -224,13 +231,6 @@ class Task:
                         f"the label of item {item} must name its group, {group}, and then the same "
                         f"as that of item {item % size}"
                     )
-        needed = self.mechanism.view_sizes(self.domain_size, self.groups)
-        if needed != self.view_sizes:
-            found, wanted = (", ".join(map(str, sizes)) for sizes in (self.view_sizes, needed))
-            raise TaskError(
-                f"the task has {len(self.views)} views, of {found} items; this mechanism with a "
-                f"domain_size of {self.domain_size} needs {len(needed)}, of {wanted}"
-            )
 
     def _check_budget(self) -> None:
         check_printable("population", self.population, MAX_POPULATION_CHARACTERS)

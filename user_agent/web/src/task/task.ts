@@ -8,7 +8,7 @@ import { SUITES, type SuiteName } from "../crypto/hpke";
 import { ensure, PolicyError } from "../errors";
 import { parseCanonical } from "./canonical";
 import { breakdown, edges, GROUP_SEPARATOR, hierarchySizes, withoutGroup } from "./domain";
-import { type Dummies, dummies, ItemDummies, ViewDummies, UniformDummies } from "./dummies";
+import { type Dummies, dummies, ItemDummies, UniformDummies, ViewDummies } from "./dummies";
 import * as parts from "./parts";
 import { PROTOCOLS, type ProtocolRow } from "./protocols";
 import * as read from "./readers";
