@@ -20,7 +20,7 @@ from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.messages.submission import Value
 from common.task import specs
 from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, NumberSpec
+from common.task.specs import KeyValueSpec, NumberSpec, RangedSpec
 
 _USUAL_NUMBERS: Final = (-0.73, 0.31)
 """Numbers in -1 .. 1 that lie between grid points."""
@@ -37,7 +37,7 @@ class RangeFamily(Family[AnyNumbers]):
 
     @property
     def _range(self) -> tuple[float, float]:
-        spec = cast("KeyValueSpec | NumberSpec", self.task.mechanism)
+        spec = cast("KeyValueSpec | RangedSpec", self.task.mechanism)
         return spec.low, spec.high
 
     def _in_unit(self, number: float) -> float:

@@ -219,12 +219,16 @@ class Means:
     means: Figures
     """Unbiased means, which may lie outside the range."""
     standard_errors: Errors
-    """Standard errors of `means`, from noise alone. Confidence intervals are around `means`."""
+    """Standard errors of `means`, from noise and random rounding. Confidence intervals are around
+    `means`."""
     shrunk: Figures
     """Means shrunk towards the middle of the range by the noise, and clipped to the range. Usually
     more accurate with many numbers and few people, but biased."""
     mse_theory: _Mse
     """Mean over numbers of the squared standard errors."""
+    rounding_error: float = 0.0
+    """The part of each standard error that random rounding has at most: the square of a standard
+    error is the sum of its square and the noise's variance. 0.0 where it is negligible."""
     unbiased: bool = True
     """Whether the means are unbiased; if not (projections), there are no confidence intervals."""
 

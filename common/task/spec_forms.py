@@ -5,35 +5,49 @@ from typing import Final, TypeVar, get_args
 
 from common.errors import TaskError
 from common.protocols import (
+    DigitMechanismName,
     KeyValueMechanismName,
     MechanismName,
     NumberMechanismName,
     OpenMechanismName,
     RapporMechanismName,
 )
-from common.task.specs import KeyValueSpec, MechanismSpec, NumberSpec, OpenSpec, RapporSpec
+from common.task.specs import (
+    KeyValueSpec,
+    MechanismSpec,
+    NumberSpec,
+    OpenSpec,
+    RangedSpec,
+    RapporSpec,
+)
+from common.task.view_specs import DigitSpec
 
-AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec
+AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | DigitSpec | KeyValueSpec
 
 FORMS: Final[Mapping[str, type[AnySpec]]] = {
     **dict.fromkeys(get_args(MechanismName), MechanismSpec),
     **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
     **dict.fromkeys(get_args(OpenMechanismName), OpenSpec),
     **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
+    **dict.fromkeys(get_args(DigitMechanismName), DigitSpec),
     **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
 }
 """The class of each mechanism's integers, by the mechanism's name."""
 MECHANISMS: Final = tuple(FORMS)
 """Names of all mechanisms."""
-_WORDS: Final[Mapping[type[AnySpec], str]] = {
+_WORDS: Final[Mapping[type[AnySpec | RangedSpec], str]] = {
     MechanismSpec: "items",
     RapporSpec: "texts",
     OpenSpec: "open dictionaries",
-    NumberSpec: "numbers",
+    NumberSpec: "numbers with local noise",
+    DigitSpec: "digits of numbers",
+    RangedSpec: "numbers",
     KeyValueSpec: "pairs of a key and a number",
 }
 
-S = TypeVar("S", MechanismSpec, RapporSpec, OpenSpec, NumberSpec, KeyValueSpec)
+S = TypeVar(
+    "S", MechanismSpec, RapporSpec, OpenSpec, RangedSpec, NumberSpec, DigitSpec, KeyValueSpec
+)
 
 
 def spec_as(spec: AnySpec, form: type[S]) -> S:

@@ -12,12 +12,12 @@ from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import code_of
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import Moments
-from common.mechanisms.registry import number_mechanism_of, rappor_of
+from common.mechanisms.registry import mean_mechanism_of, rappor_of
 from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
 from common.messages.result import CONFIDENCE
 from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec
+from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec
 from common.task.task import Task
 from deploy.results.decoder import decode
 from deploy.results.distribution import Distribution
@@ -245,7 +245,7 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
         note += " Shrunk means have a smaller total error, but are biased."
     if not estimate.unbiased:
         note = "Means are biased: no interval includes the error of the projection."
-    spec = spec_as(task.mechanism, NumberSpec)
+    spec = spec_as(task.mechanism, RangedSpec)
     table = EstimateTable(
         title=f"Mean of {'a number' if size == 1 else f'each of {size:,} numbers'}",
         name="number",
@@ -268,11 +268,11 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
     )
 
 
-def _mean_ends(estimate: result.Means, task: Task, spec: NumberSpec) -> result.Interval | None:
+def _mean_ends(estimate: result.Means, task: Task, spec: RangedSpec) -> result.Interval | None:
     """Return the ends of the means' intervals in the task's units; None for normal ones."""
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     means, errors = (estimate.means - middle) / half, estimate.standard_errors / half
-    mechanism = number_mechanism_of(task)
+    mechanism = mean_mechanism_of(task)
     ends = mechanism.interval(Moments(means=means, variances=errors**2), CONFIDENCE)
     return ends and (middle + half * ends[0], middle + half * ends[1])
 

@@ -16,8 +16,8 @@ from common.task.specs import (
     INSTANT_SUM,
     PERMANENT_SUM,
     KeyValueSpec,
-    NumberSpec,
     OpenSpec,
+    RangedSpec,
     RapporSpec,
 )
 from common.task.task import Task
@@ -93,7 +93,7 @@ def _draw_pairs(task: Task, rng: np.random.Generator) -> dict[int, float]:
 
 
 def _draw_numbers(task: Task, rng: np.random.Generator) -> tuple[float, ...]:
-    spec = spec_as(task.mechanism, NumberSpec)
+    spec = spec_as(task.mechanism, RangedSpec)
     return tuple(rng.uniform(spec.low, spec.high, task.domain_size).tolist())
 
 
@@ -131,7 +131,7 @@ def _describe_items(task: Task) -> str:
 
 
 def _describe_numbers(task: Task) -> str:
-    spec, size = spec_as(task.mechanism, NumberSpec), task.domain_size
+    spec, size = spec_as(task.mechanism, RangedSpec), task.domain_size
     numbers = "a number" if size == 1 else f"{size:,} numbers, each"
     return f"{numbers} from {spec.low:,.15g} to {spec.high:,.15g}{_labelled(task)}"
 

@@ -20,12 +20,12 @@ from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.key_value.estimator import PairEstimates, PairEstimator
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor import bloom
-from common.mechanisms.registry import number_mechanism_of, prefix_hashing_of, rappor_of
+from common.mechanisms.registry import mean_mechanism_of, prefix_hashing_of, rappor_of
 from common.messages.guarantee import rounded_up
 from common.protocols import PROTOCOLS, Kind
 from common.task.draft import TaskDraft, TextDraft
 from common.task.spec_forms import spec_as
-from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, OpenSpec, RapporSpec
+from common.task.specs import INSTANT_SUM, PERMANENT_SUM, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
 from lab.planning.design import Design
 from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
@@ -186,10 +186,10 @@ def planned_share(spec: OpenSpec, n_users: int) -> float:
 
 def _number_errors(task: Task, n_users: int) -> Vector:
     """Return the error of the mean of values spread evenly over the range."""
-    numbers = spec_as(task.mechanism, NumberSpec)
+    numbers = spec_as(task.mechanism, RangedSpec)
     half = (numbers.high - numbers.low) / 2
     people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
-    per_user = number_mechanism_of(task).variance(people) * len(people)
+    per_user = mean_mechanism_of(task).variance(people) * len(people)
     return np.array([half**2 * per_user.mean() / n_users])
 
 

@@ -17,8 +17,8 @@ from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import to_unit
 from common.mechanisms.registry import (
+    mean_mechanism_of,
     mechanism_of,
-    number_mechanism_of,
     prefix_hashing_of,
     rappor_of,
 )
@@ -28,7 +28,7 @@ from common.task.domain_spec import EdgesSpec
 from common.task.draft import NumberDraft
 from common.task.kinds import KINDS
 from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, NumberSpec
+from common.task.specs import KeyValueSpec, RangedSpec
 from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.names import IPUMS_1940_CITY
@@ -229,7 +229,7 @@ def _repeat_open(task: Task, people: SamplePeople, rng: np.random.Generator) -> 
 
 def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
     started = time.perf_counter()
-    spec, numbers = spec_as(task.mechanism, NumberSpec), number_mechanism_of(task)
+    spec, numbers = spec_as(task.mechanism, RangedSpec), mean_mechanism_of(task)
     table = np.array(people.values, dtype=np.float64).reshape(len(people.values), -1)
     unit = to_unit(table, spec.low, spec.high)
     cells = numbers.tally(numbers.randomize(unit, rng))

@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from analyzer.finalize import estimate_result
 from common.errors import SettingsError
 from common.mechanisms.base import Mixture
-from common.mechanisms.registry import number_mechanism_of, rappor_of
+from common.mechanisms.registry import mean_mechanism_of, rappor_of
 from common.messages.result import BitTable, FoundValues, Histogram, Means
 from common.protocols import Kind
 from common.task.draft import NumberDraft, OpenDraft, TextDraft
@@ -261,7 +261,7 @@ def test_intervals_of_few_bits_are_asymmetric() -> None:
     """
     numbers = NumberDraft(low=0.0, high=10.0)
     task = kind_task("duchi", local_epsilon=4.0, numbers=numbers)
-    mechanism = number_mechanism_of(task)
+    mechanism = mean_mechanism_of(task)
     found = estimate_result(task, mechanism, np.array([1, 49]), Mixture(n_real=50))
     [table] = result_view(found, task, most=9).tables
     low, high = (float(end[0]) for end in table.ends)
