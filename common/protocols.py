@@ -13,9 +13,9 @@ from typing import Final, Literal, cast, get_args
 
 from common.errors import TaskError
 
-Kind = Literal["categorical", "ordered", "string", "open", "mean", "vector", "key-value"]
+Kind = Literal["categorical", "ordered", "string", "open", "mean", "vector", "key-value", "table"]
 """Kind of one user's value: an item, a number counted in buckets, a text, a text or code that no
-list holds, a number, several numbers, or key-value pairs."""
+list holds, a number, several numbers, key-value pairs, or a value for each of several attributes."""
 MechanismName = Literal[
     "grr",
     "warner",
@@ -37,12 +37,15 @@ NumberMechanismName = Literal[
 """Mechanisms for one number (the first four) or several numbers."""
 KeyValueMechanismName = Literal["priv-kv"]
 """Mechanisms for key-value pairs."""
+TableMechanismName = Literal["tables"]
+"""Mechanisms for several attributes."""
 AnyMechanismName = (
     MechanismName
     | RapporMechanismName
     | OpenMechanismName
     | NumberMechanismName
     | KeyValueMechanismName
+    | TableMechanismName
 )
 DummyDistribution = Literal[
     "fixed", "fractional", "binomial", "negative-binomial", "each-item", "clusters", "views"
@@ -243,6 +246,25 @@ _ROWS: Final = (
     ProtocolRow("multi-rphm", "multi-rphm", kind="vector", refinement=None, biased=True),
     # Pairs: the presence of one key, and a sign of its value [YHMZ19].
     ProtocolRow("priv-kv", "priv-kv", kind="key-value", refinement=None),
+    # Several attributes: the true cell of each chosen table of one or two of them, hidden by
+    # uniform dummies of each table, or by the shufflers' noise (from no paper).
+    ProtocolRow(
+        "tables",
+        "tables",
+        local_noise="none",
+        dummy_distributions=("views",),
+        kind="table",
+        refinement=None,
+    ),
+    ProtocolRow(
+        "geo-tables",
+        "tables",
+        local_noise="none",
+        kind="table",
+        refinement=None,
+        shuffler_distribution="geometric",
+        chained=True,
+    ),
 )
 
 PROTOCOLS: Final[Mapping[str, ProtocolRow]] = MappingProxyType(

@@ -20,6 +20,7 @@ from common.mechanisms.randomized_response import Grr
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.tables import Tables
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.protocols import DummyDistribution, Kind, MechanismName, NumberMechanismName
 from common.task.spec_forms import spec_as
@@ -92,4 +93,5 @@ _BUILDERS: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
     "mean": number_mechanism_of,
     "vector": number_mechanism_of,
     "key-value": PrivKv.of,
+    "table": Tables.of,
 }

@@ -321,7 +321,41 @@ class FoundValues:
         _check_lengths("found values", self.values, self.shares, self.standard_errors)
 
 
-Estimate = Histogram | Means | KeyValues | BitTable | FoundValues
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShareTable:
+    """The shares of all cells of one view of several attributes, or of one attribute's values."""
+
+    shares: Figures
+    """Unbiased shares, flat, the last attribute fastest; may be negative. Their sum is 1."""
+    standard_error: Annotated[float, partial(parse_amount, maximum=MAX_FIGURE)]
+    """Standard error of each of the shares."""
+    table: IntervalTable = NORMAL
+    """Intervals that are not `standard_error` of a normal distribution on either side."""
+
+    def interval(self, confidence: float) -> Interval:
+        """Return the ends of each share's confidence interval; not simultaneous."""
+        errors = np.full(len(self.shares), self.standard_error)
+        return self.table.interval(self.shares, errors, confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShareTables:
+    """
+    Tables of several attributes: shares that agree wherever tables have an attribute in common.
+
+    The errors of a view's shares are those of the margins of its attributes, and of what neither
+    margin explains; the three are independent, and so are different attributes and views.
+    """
+
+    views: tuple[ShareTable, ...]
+    """The cells of each view, in the task's order."""
+    attributes: tuple[ShareTable, ...]
+    """The values of each attribute: the margins of every view that has it."""
+    mse_theory: _Mse
+    """Mean over the cells of all views of the squared standard errors."""
+
+
+Estimate = Histogram | Means | KeyValues | BitTable | FoundValues | ShareTables
 
 
 RefusalCause = Literal["repeated", "unreadable", "malformed", "discarded"]

@@ -10,10 +10,12 @@ from common.protocols import (
     NumberMechanismName,
     OpenMechanismName,
     RapporMechanismName,
+    TableMechanismName,
 )
 from common.task.specs import KeyValueSpec, MechanismSpec, NumberSpec, OpenSpec, RapporSpec
+from common.task.view_specs import TableSpec
 
-AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec
+AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec | TableSpec
 
 FORMS: Final[Mapping[str, type[AnySpec]]] = {
     **dict.fromkeys(get_args(MechanismName), MechanismSpec),
@@ -21,6 +23,7 @@ FORMS: Final[Mapping[str, type[AnySpec]]] = {
     **dict.fromkeys(get_args(OpenMechanismName), OpenSpec),
     **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
     **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
+    **dict.fromkeys(get_args(TableMechanismName), TableSpec),
 }
 """The class of each mechanism's integers, by the mechanism's name."""
 MECHANISMS: Final = tuple(FORMS)
@@ -31,9 +34,10 @@ _WORDS: Final[Mapping[type[AnySpec], str]] = {
     OpenSpec: "open dictionaries",
     NumberSpec: "numbers",
     KeyValueSpec: "pairs of a key and a number",
+    TableSpec: "several attributes",
 }
 
-S = TypeVar("S", MechanismSpec, RapporSpec, OpenSpec, NumberSpec, KeyValueSpec)
+S = TypeVar("S", bound=AnySpec)
 
 
 def spec_as(spec: AnySpec, form: type[S]) -> S:
