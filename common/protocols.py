@@ -15,7 +15,7 @@ from common.errors import TaskError
 
 Kind = Literal["categorical", "ordered", "string", "open", "mean", "vector", "key-value", "table"]
 """Kind of one user's value: an item, a number counted in buckets, a text, a text or code that no
-list holds, a number, several numbers, key-value pairs, or a value for each of several attributes."""
+list holds, a number, several numbers, key-value pairs, or a value for each of many attributes."""
 MechanismName = Literal[
     "grr",
     "warner",
@@ -252,7 +252,7 @@ _ROWS: Final = (
         "tables",
         "tables",
         local_noise="none",
-        dummy_distributions=("views",),
+        dummy_distributions=(*_FIXED, "views"),  # fixed or fractional for a single table
         kind="table",
         refinement=None,
     ),

@@ -16,12 +16,14 @@ from common.limits import (
     MAX_USERS,
     parse_amount,
     parse_count,
+    parse_positive,
     parse_refused,
     parse_texts,
 )
 from common.messages.batch import UserCount
 from common.messages.guarantee import NONE_WAIVED, Guarantee, Waived, delta_warnings
 from common.task.specs import MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
+from common.task.view_specs import MAX_ATTRIBUTES, MAX_TABLES
 from common.task_digest import TaskDigest
 
 MAX_FIGURE: Final = 1e30
@@ -271,6 +273,7 @@ class KeyValues:
         owners = () if self.owners is None else (self.owners.means,)
         lists = (self.means_with_fakes, self.errors_with_fakes, self.reports, *owners)
         _check_lengths("key-value estimates", *lists)
+        parse_positive("the number of keys", len(self.reports), MAX_DOMAIN_SIZE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -332,6 +335,9 @@ class ShareTable:
     table: IntervalTable = NORMAL
     """Intervals that are not `standard_error` of a normal distribution on either side."""
 
+    def __post_init__(self) -> None:
+        parse_positive("the number of a table's cells", len(self.shares), MAX_DOMAIN_SIZE)
+
     def interval(self, confidence: float) -> Interval:
         """Return the ends of each share's confidence interval; not simultaneous."""
         errors = np.full(len(self.shares), self.standard_error)
@@ -353,6 +359,10 @@ class ShareTables:
     """The values of each attribute: the margins of every view that has it."""
     mse_theory: _Mse
     """Mean over the cells of all views of the squared standard errors."""
+
+    def __post_init__(self) -> None:
+        parse_positive("the number of tables", len(self.views), MAX_TABLES)
+        parse_positive("the number of attributes", len(self.attributes), MAX_ATTRIBUTES)
 
 
 Estimate = Histogram | Means | KeyValues | BitTable | FoundValues | ShareTables

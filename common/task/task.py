@@ -260,8 +260,8 @@ class Task:
         if spec.noiseless != math.isinf(self.local_epsilon):
             if not isinstance(spec, MechanismSpec):
                 raise TaskError(
-                    f"local_epsilon is {self.local_epsilon}; {self.kind} data always needs noise, "
-                    "so it must be finite"
+                    f"local_epsilon is {self.local_epsilon}; for the mechanism {spec.name} it must "
+                    f"be {'in' * spec.noiseless}finite"
                 )
             raise TaskError(
                 f"local_epsilon is {self.local_epsilon} and other_weight is "

@@ -19,6 +19,7 @@ from common.task.specs import (
 )
 
 MAX_ATTRIBUTES: Final = 32
+MAX_TABLES: Final = MAX_ATTRIBUTES * (MAX_ATTRIBUTES + 1) // 2
 MAX_VIEW_ATTRIBUTES: Final = 2
 NO_MORE_ATTRIBUTES: Final = (
     f"a table may have at most {MAX_VIEW_ATTRIBUTES} attributes: ask for every pair of them, or "
@@ -35,7 +36,7 @@ class TableSpec(OtherSpec):
     name: TableMechanismName
     attributes: tuple[AttributeSpec, ...]
     views: tuple[tuple[int, ...], ...]
-    """The attributes of each table by number, ascending. A cell's number counts the last fastest."""
+    """The attributes of each table by number, ascending. Cells count the last one fastest."""
     report_bytes: Annotated[int, whole(1, MAX_REPORT_BYTES)]
 
     def __post_init__(self) -> None:

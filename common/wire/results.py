@@ -112,22 +112,12 @@ def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
     if stated == ["means"]:
         parse_positive("the number of means", len(message.means.means), MAX_DOMAIN_SIZE)
         return _MEANS.from_wire(message.means, unbiased=not message.means.biased)
-    if stated == ["key_values"]:
-        n_keys = len(message.key_values.means_with_fakes)
-        parse_positive("the number of keys", n_keys, MAX_DOMAIN_SIZE)
-        return _KEY_VALUES.from_wire(message.key_values)
-    if stated == ["found_values"]:
-        return _FOUND_VALUES.from_wire(message.found_values)
-    if stated == ["share_tables"]:
-        tables = (*message.share_tables.views, *message.share_tables.attributes)
-        least, cells = (
-            min(len(each.shares) for each in tables),
-            sum(len(each.shares) for each in tables),
-        )
-        parse_positive("the number of cells", cells if least else 0, 2 * MAX_DOMAIN_SIZE)
-        return _SHARE_TABLES.from_wire(message.share_tables)
     if stated == ["bit_table"]:
         return _bit_table_from_wire(message.bit_table)
+    for name, codec in _CODED.values():
+        if stated == [name]:
+            estimate: Estimate = codec.from_wire(getattr(message, name))
+            return estimate
     parse_positive("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
     histogram = _HISTOGRAM.from_wire(message)
     if message.half_widths:  # of an earlier version, in five times as many steps
