@@ -156,7 +156,7 @@ class _Attributes(Encoder):
         self._labels = [label_numbers(each.labels) for each in self._attributes]
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
-        if not isinstance(value, str | tuple):
+        if not isinstance(value, str) and (not isinstance(value, tuple) or any(self._labels)):
             _refuse("table", value)
         parts = normalize(value).split(GROUP_SEPARATOR) if isinstance(value, str) else value
         names = GROUP_SEPARATOR.join(each.name for each in self._attributes)
@@ -166,12 +166,9 @@ class _Attributes(Encoder):
         for part, attribute, labels in zip(parts, self._attributes, self._labels, strict=True):
             if attribute.edges is not None:
                 found.append(_bucket(part, attribute.edges))
-            elif isinstance(part, str):
-                number = parse_item(part, labels, attribute.size, f"value of {attribute.name}")
-                check_value(number, attribute.size)
-                found.append(number)
             else:
-                raise ValueRangeError(f"a value of {attribute.name} must be a text")
+                found.append(parse_item(str(part), labels, attribute.size, attribute.name))
+                check_value(found[-1], attribute.size)
         return np.array([found], dtype=np.int64)
 
 

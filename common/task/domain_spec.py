@@ -187,7 +187,7 @@ def _check_parts(noun: str, names: tuple[str, ...]) -> None:
     """Raise TaskError unless names are distinct, normalized, and without the separator."""
     check_labels(names, len(names))
     for place, name in enumerate(names, start=1):
-        if GROUP_SEPARATOR in f" {name} " or not name or name != normalize(name):
+        if GROUP_SEPARATOR in f"{name} " or not name or name != normalize(name):
             raise TaskError(
                 f"{noun} {place} of {len(names)} is empty, begins or ends with whitespace, is not "
                 f"in Unicode's normal form C, or contains {GROUP_SEPARATOR.strip()!r} between "

@@ -7,7 +7,7 @@
 import { type Bytes, concat } from "./bytes";
 import { ANALYZER, RELAY, SHUFFLER, sealContext, sealer } from "./crypto/hpke";
 import { leafOf } from "./inclusion/proof";
-import type { Mechanism, Report } from "./mechanisms/mechanism";
+import type { Item, Mechanism, Report } from "./mechanisms/mechanism";
 import { mechanismOf } from "./mechanisms/registry";
 import { drawBytes, shuffle, type Uniform } from "./random";
 import { SUBMISSION_ID_BYTES, type Task } from "./task/task";
@@ -28,7 +28,7 @@ export interface Prepared {
 export function drawReports(
   task: Task,
   mechanism: Mechanism,
-  item: number,
+  item: Item,
   uniform: Uniform,
 ): Report[] {
   const reports = mechanism.randomize(item, uniform);
@@ -43,11 +43,11 @@ export function drawReports(
 export async function prepare(
   task: Task,
   digest: Bytes,
-  item: number,
+  item: Item,
   uniform: Uniform,
 ): Promise<Prepared> {
   const mechanism = await mechanismOf(task);
-  const { suite, analyzerKey, shuffler, relay, noises, lengths, targetSize, domainSize } = task;
+  const { suite, analyzerKey, shuffler, relay, views, lengths, targetSize } = task;
   const inner = sealer(suite, analyzerKey, sealContext(ANALYZER, digest));
   const layer = relay && sealer(suite, relay.key, sealContext(RELAY, digest, 1));
   const sealReport = async (report: Bytes) => (layer ? layer(await inner(report)) : inner(report));
@@ -56,8 +56,12 @@ export async function prepare(
   const id = drawBytes(uniform, SUBMISSION_ID_BYTES);
   const envelope = await sealEnvelope(concat(id, ...sealed));
   const leaves = await Promise.all(sealed.map(leafOf));
-  const { most = 0, trials = most } = noises[0] as { most?: number; trials?: number };
+  const added = views.map(({ domainSize }, view) => {
+    const { most = 0, trials = most } = shuffler.noise[view] as { most?: number; trials?: number };
+    return domainSize * trials;
+  });
   // A batch may hold some users more than its target; twice as many, and 1000 more, are believed.
-  const mostLeaves = (2 * targetSize + 1000) * (lengths.at(-1) ?? 0) + domainSize * trials;
+  const mostUsers = 2 * targetSize + 1000;
+  const mostLeaves = added.reduce((sum, one) => sum + one, mostUsers * (lengths.at(-1) ?? 0));
   return { envelope, leaves, mostLeaves };
 }

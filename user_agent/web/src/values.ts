@@ -5,37 +5,53 @@
  */
 
 import { ValueRangeError } from "./errors";
-import { type Breakdown, GROUP_SEPARATOR } from "./task/domain";
+import type { Item } from "./mechanisms/mechanism";
+import { type Attribute, type Breakdown, GROUP_SEPARATOR } from "./task/domain";
 import { normalize } from "./task/readers";
 import type { Task } from "./task/task";
 
-/** An item's number, a number to be put into a bucket, or the text of either. */
-export type Value = number | string;
+type Part = number | string;
+/** An item's number, a number to be put into a bucket, or the text of either; or of attributes. */
+export type Value = Part | readonly Part[];
 
 const LISTED = 20;
 const ITEM = /^[0-9]{1,20}$/;
 const NUMBER = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
 
 /** Return the item of a value; raise ValueRangeError if it does not fit the task. */
-export function itemOf(task: Task, value: Value): number {
-  const { breakdown, edges, domainSize } = task;
+export function itemOf(task: Task, value: Value): Item {
+  const { breakdown, edges, domainSize, valueLabels, mechanism } = task;
   const given = typeof value === "string" ? normalize(value) : value;
-  if (!breakdown || !(edges || typeof given === "string")) return placeOf(task, given, domainSize);
+  if (mechanism.attributes) return numbersOf(mechanism.attributes, given);
+  if (given instanceof Object) throw new ValueRangeError("not_an_item");
+  const place = (part: Part, size: number) => placeOf({ edges, labels: valueLabels, size }, part);
+  if (!breakdown || !(edges || typeof given === "string")) return place(given, domainSize);
   const [rest, group] = splitGroup(String(given), breakdown);
   const size = domainSize / task.groups;
-  return group * size + placeOf(task, rest, size);
+  return group * size + place(rest, size);
 }
 
-/** Return the place of a value among the values of its group, or among all items. */
-function placeOf({ edges, valueLabels }: Task, value: Value, size: number): number {
-  const named = () => (typeof value === "string" ? namedItem(value, valueLabels, size) : value);
+/** Return the number of a value of each attribute, given in order, or as in `DE / flu / 37`. */
+function numbersOf(attributes: readonly Attribute[], value: Value): number[] {
+  const parts = value instanceof Object ? value : String(value).split(GROUP_SEPARATOR);
+  const names = attributes.map((one) => one.name).join(GROUP_SEPARATOR);
+  if (parts.length !== attributes.length) throw new ValueRangeError("not_attributes", { names });
+  return attributes.map((attribute, place) => {
+    const part = parts[place] ?? "";
+    return placeOf(attribute, typeof part === "string" ? normalize(part) : part);
+  });
+}
+
+/** Return the place of a value among buckets, or among labels. */
+function placeOf({ edges, labels, size }: Omit<Attribute, "name">, value: Part): number {
+  const named = () => (typeof value === "string" ? namedItem(value, labels, size) : value);
   const place = edges ? edges.bucketOf(numberFrom(value)) : named();
   if (!Number.isInteger(place)) throw new ValueRangeError("not_an_item");
   if (place < 0 || place >= size) throw new ValueRangeError("item_outside", { most: size - 1 });
   return place;
 }
 
-function numberFrom(value: Value): number {
+function numberFrom(value: Part): number {
   if (typeof value === "number") return value;
   if (!NUMBER.test(value)) throw new ValueRangeError("not_a_number");
   return Number(value);

@@ -81,7 +81,7 @@ test("the noise of two shufflers is checked together, and of each alone, within 
   const noise = { distribution: "geometric", peak: 8000, most: 16_000, leftWeight: weight, rightWeight: weight }; // biome-ignore format: one step
   const task = parseTask(utf8(vectors("chain-sageo").task));
   const [centralEpsilon, coalitionEpsilon] = [0.003, 0.003];
-  const changed = { ...task, centralEpsilon, coalitionEpsilon, noises: [noise, noise] as never };
+  const changed = { ...task, centralEpsilon, coalitionEpsilon, noises: [[noise, noise]] as never };
   const start = process.cpuUsage();
   for (const [found, bound] of [
     [deltaAtClaim(changed), 6.437221495335353e-7], // the bounds of the Python device
@@ -90,8 +90,17 @@ test("the noise of two shufflers is checked together, and of each alone, within 
     assert.ok(found !== null && found >= bound && found < bound * 1.000001, `${found}`);
   }
   assert.ok(process.cpuUsage(start).user < 1e6);
-  const dear = { ...changed, noises: [noise, { ...noise, most: 24_000 }] as never };
+  const dear = { ...changed, noises: [[noise, { ...noise, most: 24_000 }]] as never };
   assert.equal(deltaAtClaim(dear), null);
+});
+
+test("the claims of several tables are left to checking witnesses", () => {
+  for (const name of ["tables", "geo-tables", "one-table"]) {
+    const task = parseTask(utf8(vectors(`transcript-${name}`).task));
+    assert.equal(deltaAtClaim(task) !== null, task.views.length === 1, name);
+  }
+  const two = parseTask(utf8(vectors("tasks").accepted["two-geo-tables"].bytes));
+  assert.deepEqual([deltaAtClaim(two), deltaOfCoalition(two)], [null, 0]);
 });
 
 test("decimals are summed exactly, and rounded up", () => {

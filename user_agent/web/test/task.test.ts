@@ -111,7 +111,7 @@ test("chains that protect nobody, and views with unlike noise, are refused by na
     [[only, only], "shufflers_alike"],
     [[only, only, only], "shuffler_count"],
     [[], "shuffler_count"],
-    [[{ ...only, noise }], "noise_of_views"],
+    [[{ ...only, noise }], "shuffler_of_protocol"],
     [[{ ...only, noise: noise.slice(0, 1) }], "noise_of_views"],
   ]) {
     const text = task.replace(JSON.stringify(shufflers), JSON.stringify(changed));

@@ -3,14 +3,15 @@ import { test } from "node:test";
 import { knownBase64, knownHex, utf8 } from "../src/bytes";
 import { roundedUp } from "../src/decimal";
 import { StorageError, TaskError, ValueRangeError } from "../src/errors";
+import type { Item } from "../src/mechanisms/mechanism";
 import { parseTask } from "../src/task/task";
-import { itemOf } from "../src/values";
+import { itemOf, type Value } from "../src/values";
 import { vectors } from "./vectors";
 
 const text = (name: string): string => vectors(`transcript-${name}`).task;
 
 test("values are read as numbers, labels, groups and buckets", () => {
-  const cases: [string, string | number, number][] = [
+  const cases: [string, Value, Item][] = [
     ["grr", "3", 3],
     ["grr", " #4 ", 4],
     ["mixdump", "#2", 2],
@@ -19,15 +20,25 @@ test("values are read as numbers, labels, groups and buckets", () => {
     ["edges", "1e2", 5],
     ["edges", ".1", 0],
     ["hierarchy", "FR / -1", 8],
+    ["tables", "DE / n/a / 1e9", [0, 0, 3]],
+    ["tables", ["FR", "#2", 3.5], [1, 2, 1]],
+    ["one-table", [" Fu\u0308ße", "0"], [1, 0]],
   ];
   for (const [name, value, item] of cases) {
-    assert.equal(itemOf(parseTask(utf8(text(name))), value), item, `${name}`);
+    assert.deepEqual(itemOf(parseTask(utf8(text(name))), value), item, `${name}`);
   }
 });
 
 test("an error never repeats the value that it refuses", () => {
-  const cases: [string, string | number][] = [
+  const cases: [string, Value][] = [
     ["grr", "secret7"],
+    ["grr", ["#1", 7]],
+    ["tables", 7],
+    ["tables", "DE / n/a"],
+    ["tables", "DE / n/a / 0 / secret"],
+    ["tables", "secret / n/a / 0"],
+    ["tables", "DE / #4 / 0"],
+    ["tables", ["DE", "n/a", Number.NaN]],
     ["grr", 7777],
     ["grr", 0.777],
     ["grr", Number.NaN],

@@ -15,24 +15,27 @@ const MAX_COUNT = 10 ** 9;
  * Return an upper bound on the δ of a task's claimed central ε for its n_min users.
  *
  * The claim is true if the bound is at most the task's δ. null if this device has no formula: for
- * levels of a hierarchy, negative binomial dummies, noise by both the devices and the shuffler.
+ * several views, negative binomial dummies, noise by both the devices and the shuffler.
  * Cost: at most about a second.
  */
 export function deltaAtClaim(task: Task): number | null {
   const { localEpsilon: local, centralEpsilon: epsilon, mechanism, dummies, noises } = task;
   if (epsilon >= local) return 0;
+  if (task.views.length > 1) return null;
   if (!task.row.isAmplified) {
     return (-Math.expm1(epsilon - local) / (1 + Math.exp(-local))) * MARGIN; // [KOV15]
   }
   const users = Math.max(1, shareOf(task.nMin, task.assumedHonestFraction));
   const isNoiseless = mechanism.otherWeight === 0n;
-  if (task.row.noise !== "none") return isNoiseless ? noiseDelta(noises, task.keep, epsilon) : null;
+  const [noise = []] = noises;
+  if (task.row.noise !== "none") return isNoiseless ? noiseDelta(noise, task.keep, epsilon) : null;
   if (dummies instanceof ItemDummies) {
     return eachItemDelta(dummies, dummies.extraWeight / EXTRA_WEIGHT_SUM, users, epsilon);
   }
   const hasFormula = dummies instanceof UniformDummies;
   if (!hasFormula || dummies.distribution === "negative-binomial") return null;
-  const { buckets: answers, trueWeight, otherWeight } = mechanism;
+  const { trueWeight, otherWeight } = mechanism;
+  const answers = mechanism.buckets || task.views[0]?.domainSize || 0; // of a single table
   const total = Number(trueWeight + (BigInt(answers) - 1n) * otherWeight);
   const reduction = {
     answers,
@@ -50,10 +53,15 @@ export function deltaAtClaim(task: Task): number | null {
   return deltaUpper(reduction, anonymitySet, epsilon);
 }
 
-/** Return an upper bound on δ at the coalition's ε: of the weaker of two noises, alone. */
+/**
+ * Return an upper bound on δ at the coalition's ε: of the weaker of two noises, alone.
+ *
+ * 0 for several views, whose claims only checking witnesses can check.
+ */
 export function deltaOfCoalition({ relay, noises, keep, coalitionEpsilon }: Task): number {
-  if (relay === null) return 0;
-  return Math.max(...noises.map((noise) => noiseDelta([noise], keep, coalitionEpsilon) ?? 1));
+  const [ofView = [], ...more] = noises;
+  if (relay === null || more.length) return 0;
+  return Math.max(...ofView.map((noise) => noiseDelta([noise], keep, coalitionEpsilon) ?? 1));
 }
 
 /** Return δ of the noise of one shuffler or of two; coins add up. */

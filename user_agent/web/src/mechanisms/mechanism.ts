@@ -11,15 +11,18 @@ import type { MechanismSpec } from "../task/parts";
 /** A report of the mechanism's fixed length: the plaintext of a sealed report. */
 export type Report = Bytes;
 
-/** A randomizer of items 0 .. domainSize - 1. */
+/** An item 0 .. domainSize - 1, or the number of a value of each attribute. */
+export type Item = number | readonly number[];
+
+/** A randomizer of items. */
 export interface Mechanism {
   readonly reportBytes: number;
   /** How often the largest ratio of two values' probabilities has the factor of the weights. */
   readonly factors: number;
-  /** Randomize a valid item: one report, or one for each level of a hierarchy. */
-  randomize(item: number, uniform: Uniform): Report[];
-  /** Draw `count` reports without an input; of a hierarchy, nodes of a level. */
-  dummies(count: number, uniform: Uniform, level: number): Report[];
+  /** Randomize a valid item: one report for each view. */
+  randomize(item: Item, uniform: Uniform): Report[];
+  /** Draw `count` reports without an input, of a view. */
+  dummies(count: number, uniform: Uniform, view: number): Report[];
 }
 
 /**

@@ -6,6 +6,7 @@ import type { Task } from "../task/task";
 import { LocalHashing } from "./hashing";
 import { Hierarchy } from "./hierarchy";
 import { Grr, type Mechanism } from "./mechanism";
+import { Tables } from "./tables";
 import { UnaryEncoding } from "./unary";
 
 /** Build a task's mechanism; raise TaskError if its integers or lengths are wrong. */
@@ -26,7 +27,9 @@ async function build(task: Task): Promise<Mechanism> {
     case "local-hashing":
       return LocalHashing.of(domainSize, spec, task.nonce);
     case "hierarchy":
-      return new Hierarchy(task.levelSizes, spec.buckets, task.groups);
+      return new Hierarchy(task.viewSizes, spec.buckets, task.groups);
+    case "tables":
+      return new Tables(task.viewSizes, spec.attributes ?? [], spec.views ?? []);
     default:
       return new UnaryEncoding(domainSize, spec);
   }

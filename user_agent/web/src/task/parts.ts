@@ -4,6 +4,7 @@ import { type Bytes, toInteger } from "../bytes";
 import { PROOF_BYTES } from "../crypto/signing";
 import { TokenKey } from "../crypto/tokens";
 import { ensure } from "../errors";
+import { attribute } from "./domain";
 import { MECHANISMS } from "./protocols";
 import * as read from "./readers";
 
@@ -13,13 +14,14 @@ export const RATIO_SUM = 2 ** 30;
 export const MAX_DOMAIN_SIZE = 2 ** 24;
 
 const MAX_REPORT_BYTES = 65_536;
+const MAX_ATTRIBUTES = 32;
 const MAX_PER_ITEM = 2 ** 24;
 const MAX_GEOMETRIC = 2 ** 20;
 const MAX_DRAWS = 2 ** 20;
 const MAX_SHUFFLER_DUMMIES = 10 ** 9;
 const MAX_SHUFFLER_DRAWS = 10 ** 10;
 
-const MECHANISM = read.table({
+const ITEMS = read.table({
   name: read.choice(...MECHANISMS),
   buckets: read.whole(2, MAX_DOMAIN_SIZE),
   digits: read.whole(1, 24),
@@ -28,11 +30,43 @@ const MECHANISM = read.table({
   other_weight: read.weight(0n, read.MAX_WEIGHT_SUM),
   report_bytes: read.whole(1, MAX_REPORT_BYTES),
 });
-/** A mechanism for items, with its integer weights: MechanismSpec of common/task/specs.py. */
-export type MechanismSpec = ReturnType<typeof MECHANISM>;
+const TABLES = read.table({
+  name: read.choice("tables"),
+  attributes: read.listOf(attribute),
+  views: read.listOf(read.listOf(read.whole(0, MAX_ATTRIBUTES - 1))),
+  report_bytes: read.whole(1, MAX_REPORT_BYTES),
+});
+/** A mechanism's integer weights, or attributes and tables: common/task/specs.py, view_specs.py. */
+export type MechanismSpec = ReturnType<typeof ITEMS> &
+  Partial<Pick<ReturnType<typeof TABLES>, "attributes" | "views">>;
+
+/** Read attributes, and tables of one or two of them. */
+const tables: read.Reader<MechanismSpec> = (json, name) => {
+  const spec = TABLES(json, name);
+  const { attributes, views } = spec;
+  read.checkRange("the number of attributes", attributes.length, 2, MAX_ATTRIBUTES);
+  const ascend = views.every(
+    ([first = MAX_ATTRIBUTES, second = MAX_ATTRIBUTES, ...more]) => first < second && !more.length,
+  );
+  const used = new Set(views.flat());
+  const areUsed = used.size === attributes.length && Math.max(...used) < attributes.length;
+  const areNamed = new Set(attributes.map((one) => one.name)).size === attributes.length;
+  const differ = new Set(views.map(String)).size === views.length;
+  ensure(ascend && areUsed && areNamed && differ, "bad_tables");
+  const cells = tableSizes(spec).reduce((total, size) => total + size, 0);
+  read.checkRange("the number of all cells", cells, 2, MAX_DOMAIN_SIZE);
+  return { ...spec, buckets: 0, digits: 1, trueWeight: 1n, otherWeight: 0n };
+};
+
+/** Return the number of cells of each table; none for a mechanism without tables. */
+export function tableSizes({ attributes = [], views = [] }: Partial<MechanismSpec>): number[] {
+  const sizeOf = (place: number) => attributes[place]?.size ?? 0;
+  return views.map((view) => view.reduce((total, place) => total * sizeOf(place), 1));
+}
 
 export const mechanism: read.Reader<MechanismSpec> = (json, name) => {
-  const spec = MECHANISM(json, name);
+  if (json instanceof Map && json.get("name") === "tables") return tables(json, name);
+  const spec = ITEMS(json, name);
   const { trueWeight, otherWeight, buckets } = spec;
   const most = otherWeight === 0n ? 1n : read.MAX_WEIGHT_SUM;
   read.checkRange("true_weight", trueWeight, otherWeight + 1n, most);
@@ -56,6 +90,9 @@ const GEOMETRIC = read.table({
 export type GeometricNoise = ReturnType<typeof GEOMETRIC>;
 /** The distribution of the number of the shuffler's dummies of one item. */
 export type Noise = ReturnType<typeof NONE | typeof BINOMIAL> | GeometricNoise;
+
+/** Of each view, the noise of each shuffler, which adds up. */
+export type Noises = readonly (readonly Noise[])[];
 
 const geometric: read.Reader<GeometricNoise> = (json, name) => {
   const noise = GEOMETRIC(json, name);
@@ -82,12 +119,13 @@ export function chainOf(shufflers: readonly Shuffler[], views: number) {
   const value = shufflers.length;
   ensure(shuffler && value <= 2, "shuffler_count", { value });
   for (const { noise } of shufflers) {
-    const areAlike = new Set(noise.map((one) => JSON.stringify(one))).size === 1;
-    ensure(areAlike && noise.length === views, "noise_of_views");
+    ensure(noise.length === views, "noise_of_views");
   }
   const own = new Set(shufflers.flatMap(({ name, key }) => [`name ${name}`, `key ${key}`]));
   ensure(value === 1 || (own.size === 4 && !own.has("name ")), "shufflers_alike");
-  const noises = shufflers.map(({ noise }) => noise[0] as Noise);
+  const noises = Array.from({ length: views }, (_, view) =>
+    shufflers.map(({ noise }) => noise[view] as Noise),
+  );
   const keep = Math.min(...shufflers.map(({ keepWeight }) => keepWeight)) / KEEP_SUM;
   return { shuffler, relay, noises, keep };
 }
@@ -119,9 +157,11 @@ export function endOfValidity(proof: Bytes): bigint {
 }
 
 /** Check the average number of the shufflers' dummies of all items, and of draws for them. */
-export function checkNoise(noises: readonly Noise[], domainSize: number): void {
+export function checkNoise(noises: Noises, sizes: readonly number[]): void {
+  const ofView = (figure: (noise: Noise) => number, view: number) =>
+    (sizes[view] ?? 0) * (noises[view] ?? []).reduce((total, one) => total + figure(one), 0);
   const ofAll = (figure: (noise: Noise) => number) =>
-    Math.ceil(domainSize * noises.map(figure).reduce((total, one) => total + one));
+    Math.ceil(sizes.reduce((total, _, view) => total + ofView(figure, view), 0));
   ensure(ofAll(meanOfNoise) <= MAX_SHUFFLER_DUMMIES, "too_many_draws");
   ensure(ofAll(drawsPerItem) <= MAX_SHUFFLER_DRAWS, "too_many_draws");
 }

@@ -7,6 +7,7 @@ export const MECHANISMS = [
   "optimized-unary",
   "local-hashing",
   "hierarchy",
+  "tables",
 ] as const;
 export type MechanismName = (typeof MECHANISMS)[number];
 
@@ -59,6 +60,8 @@ export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["aue", row("grr", { localNoise: "none", dummies: ["each-item"] })],
   ["puredump", row("grr", { localNoise: "none", dummies: FIXED })],
   ["hierarchy", row("hierarchy", { localNoise: "none", dummies: ["views"] })],
+  ["tables", row("tables", { localNoise: "none", dummies: [...FIXED, "views"] })],
+  ["geo-tables", row("tables", { localNoise: "none", noise: "geometric" })],
   ["mixdump", row("grr", { dummies: FIXED })],
   ["od-hp", row("local-hashing", { localNoise: "optional", dummies: RANDOM })],
   ["fe1", row("local-hashing", { localNoise: "none", dummies: FIXED })],

@@ -36,7 +36,7 @@ const TASK = read.table({
   version: (json) => ensure(json === 2n, "task_version"),
   protocol: known([...PROTOCOLS.keys()]),
   suite: known(Object.keys(SUITES) as SuiteName[]),
-  kind: read.choice("categorical", "ordered"),
+  kind: read.choice("categorical", "ordered", "table"),
   views: read.listOf(read.table({ domain_size: read.whole(1, parts.MAX_DOMAIN_SIZE), dummies })),
   shufflers: read.listOf(parts.shuffler),
   mechanism: parts.mechanism,
@@ -71,18 +71,18 @@ export interface Task extends Stated {
   readonly shuffler: parts.Shuffler;
   /** The second of two shufflers; null if there is one. */
   readonly relay: parts.Shuffler | null;
-  /** The noise of each shuffler, which adds up. */
-  readonly noises: readonly parts.Noise[];
+  /** Of each view, the noise of each shuffler, which adds up. */
+  readonly noises: parts.Noises;
   /** Probability that the shuffler keeps a report. */
   readonly keep: number;
   /** Number of groups of the breakdown; 1 without one. */
   readonly groups: number;
-  /** Number of items: of the last view, which is the finest. */
+  /** Number of items, of the last view, which is the finest; or of attributes. */
   readonly domainSize: number;
   /** The labels of the values in each group, without the group; empty if there are none. */
   readonly valueLabels: readonly string[];
-  /** Number of nodes of each level of a hierarchy, the coarsest first; empty for other tasks. */
-  readonly levelSizes: readonly number[];
+  /** Sizes of a hierarchy's levels, the coarsest first, or of tables; empty for other tasks. */
+  readonly viewSizes: readonly number[];
   /** The dummies of all views together. */
   readonly dummies: Dummies;
   /** Numbers of sealed reports that a submission may have, ascending. */
@@ -100,11 +100,12 @@ export function parseTask(raw: Uint8Array): Task {
   const stated = TASK(parseCanonical(raw), "task");
   const { views, breakdown, labels, mechanism: spec } = stated;
   const groups = breakdown?.groups.length ?? 1;
-  const domainSize = views.at(-1)?.domainSize ?? 0;
+  const domainSize = spec.attributes?.length ?? views.at(-1)?.domainSize ?? 0;
   const ofGroup = Math.floor(domainSize / groups);
   const isTree = spec.name === "hierarchy";
-  const levelSizes = isTree ? hierarchySizes(ofGroup, spec.buckets, groups) : [];
-  const dummies = dummiesOfViews(stated, levelSizes.length);
+  const levelSizes = isTree ? hierarchySizes(ofGroup, spec.buckets, groups) : null;
+  const viewSizes = levelSizes ?? parts.tableSizes(spec);
+  const dummies = dummiesOfViews(stated, Math.max(1, viewSizes.length));
   const task: Task = {
     ...stated,
     ...parts.chainOf(stated.shufflers, views.length),
@@ -112,9 +113,9 @@ export function parseTask(raw: Uint8Array): Task {
     groups,
     domainSize,
     valueLabels: breakdown ? labels.slice(0, ofGroup).map(withoutGroup) : labels,
-    levelSizes,
+    viewSizes,
     dummies,
-    lengths: dummies.lengths.map((length) => Math.max(1, levelSizes.length) + length),
+    lengths: dummies.lengths.map((length) => views.length + length),
   };
   checkProtocol(task);
   checkDomain(task);
@@ -123,11 +124,10 @@ export function parseTask(raw: Uint8Array): Task {
   return task;
 }
 
-function dummiesOfViews({ views }: Stated, levels: number): Dummies {
-  const count = Math.max(1, levels);
+function dummiesOfViews({ views }: Stated, count: number): Dummies {
   ensure(views.length === count, "view_count", { value: views.length, count });
   const ofViews = views.map((view) => view.dummies);
-  if (levels === 0) return ofViews[0] as Dummies;
+  if (count === 1) return ofViews[0] as Dummies;
   const known = ofViews.filter((one) => one instanceof UniformDummies && one.hasAnAverage);
   ensure(known.length === count, "level_dummies");
   return new ViewDummies(known as UniformDummies[]);
@@ -139,27 +139,30 @@ function checkProtocol(task: Task): void {
   ensure(spec.name === row.mechanism || hashesNothing, "mechanism", { protocol });
   const forbidden = spec.otherWeight === 0n ? "required" : "none";
   ensure(row.localNoise !== forbidden, "local_noise", { protocol });
-  const isNone = dummies.distribution === "fixed" && dummies.lengths[0] === 0;
+  const isFixed = ["fixed", "views"].includes(dummies.distribution);
+  const isNone = isFixed && dummies.lengths.at(-1) === 0;
   const fits = row.dummies.length ? row.dummies.includes(dummies.distribution) : isNone;
   ensure(fits, "dummies_of_protocol", { protocol });
   const hidesAlone = row.noise !== "none" && row.localNoise === "none";
   ensure(relay === null || hidesAlone, "chain_of_protocol", { protocol });
-  const areOwn = noises.every((noise) => noise.distribution === row.noise);
+  const areOwn = noises.flat().every((noise) => noise.distribution === row.noise);
   const isKept = task.keep === 1 || (row.samples && relay === null);
   ensure(areOwn && isKept, "shuffler_of_protocol", { protocol });
-  parts.checkNoise(noises, task.domainSize);
+  const sizes = task.views.map((view) => view.domainSize);
+  parts.checkNoise(noises, sizes);
   const { buckets } = row;
   if (buckets && !hashesNothing) read.checkRange("buckets", spec.buckets, buckets, buckets);
 }
 
 function checkDomain(task: Task): void {
-  const { domainSize: size, row, labels, dummies, groups, levelSizes, views, edges } = task;
-  const { name, buckets, digits } = task.mechanism;
+  const { domainSize: size, row, labels, dummies, groups, viewSizes, views, edges } = task;
+  const { name, buckets, digits, attributes } = task.mechanism;
   const isTree = name === "hierarchy";
   read.checkRange("domain_size", size, 2, parts.MAX_DOMAIN_SIZE);
   ensure(!row.isBinary || size === 2, "binary", { protocol: task.protocol });
-  const kind = edges || isTree ? "ordered" : "categorical";
+  const kind = edges || isTree ? "ordered" : attributes ? "table" : "categorical";
   ensure(task.kind === kind && (!isTree || edges), "kind");
+  ensure(!attributes || !(edges || task.breakdown || labels.length), "bad_tables");
   ensure(!edges || !(row.isBinary || labels.length > 0), "edges_twice");
   if (dummies instanceof ItemDummies) {
     const { trials } = dummies;
@@ -176,8 +179,8 @@ function checkDomain(task: Task): void {
     task.valueLabels.map((label) => `${group}${GROUP_SEPARATOR}${label}`),
   );
   ensure(!names || labels.every((label, item) => label === names[item]), "labels_of_groups");
-  const areLevels = levelSizes.every((nodes, level) => views[level]?.domainSize === nodes);
-  ensure(areLevels && (!isTree || digits === levelSizes.length), "sizes_of_levels");
+  const areSizes = viewSizes.every((cells, view) => views[view]?.domainSize === cells);
+  ensure(areSizes && (!isTree || digits === viewSizes.length), "sizes_of_views");
 }
 
 function checkClaims(task: Task): void {
