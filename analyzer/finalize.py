@@ -17,6 +17,7 @@ from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.discovery.prefix_search import find_codes, spell
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import MeanMechanism
+from common.mechanisms.tables import Tables
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import NONE_WAIVED, Waived
 from common.messages.result import (
@@ -28,6 +29,7 @@ from common.messages.result import (
     Means,
     Owners,
     Result,
+    ShareTables,
 )
 from common.protocols import Kind
 from common.task.spec_forms import spec_as
@@ -164,6 +166,10 @@ def _found_values(task: Task, randomizer: Randomizer, reports: Reports, _: Mixtu
     return find_codes(mechanism, reports, text=spec.encoding == "text")
 
 
+def _share_tables(_: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) -> ShareTables:
+    return cast("Tables", randomizer).estimate(cells, mixture.n_real)
+
+
 _ESTIMATORS: Final[Mapping[Kind, Callable[[Task, Randomizer, Tally, Mixture], Estimate]]] = {
     "categorical": _histogram,
     "ordered": _histogram,
@@ -172,6 +178,7 @@ _ESTIMATORS: Final[Mapping[Kind, Callable[[Task, Randomizer, Tally, Mixture], Es
     "mean": _means,
     "vector": _means,
     "key-value": _key_values,
+    "table": _share_tables,
 }
 
 

@@ -18,6 +18,7 @@ from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import ITEM_MECHANISMS, MEAN_MECHANISMS
+from common.mechanisms.tables import Tables
 from common.protocols import Kind, ProtocolRow, protocol_named
 from common.task.domain_spec import GROUP_SEPARATOR, group_count
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
@@ -37,6 +38,7 @@ from common.task.specs import (
 from common.task.task import FOR_PEOPLE, Task
 from common.task.task_parts import TaskShuffler, TaskView
 from common.task.uniform_dummies import averaging
+from common.task.view_specs import TableSpec
 
 MIN_DRAFT_EPSILON: Final = 1e-6
 """Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""
@@ -142,13 +144,16 @@ def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
     labels = tuple(map(_KINDS[protocol.kind].label, draft.labels))
     check_new_labels(labels)
     size = len(labels) if labels and draft.domain_size == 1 else draft.domain_size
-    if draft.edges is not None:
-        if size not in {1, draft.edges.size}:
-            raise TaskError(
-                f"domain_size is {size} and the edges make {draft.edges.size} buckets; leave "
-                "domain_size out"
-            )
-        size = draft.edges.size
+    for found, words in (
+        (draft.edges and draft.edges.size, "the edges make {} buckets"),
+        (draft.tables and len(draft.tables.attributes), "there are {} attributes"),
+    ):
+        if found is not None:
+            if size not in {1, found}:
+                raise TaskError(
+                    f"domain_size is {size} and {words.format(found)}; leave domain_size out"
+                )
+            size = found
     if size < 2 and KINDS[protocol.kind].histogram:  # noqa: PLR2004  # items
         raise TaskError(
             f"there must be at least 2 items{', of each group' * (draft.breakdown is not None)}: "
@@ -273,6 +278,18 @@ def _of_pairs(draft: TaskDraft, protocol: ProtocolRow) -> tuple[KeyValueSpec, fl
     return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon), draft.local_epsilon
 
 
+def _of_tables(draft: TaskDraft, protocol: ProtocolRow) -> tuple[TableSpec, float]:
+    _check_unhashed(draft, protocol)
+    if draft.tables is None:
+        raise TaskError(f"the protocol {protocol.name} needs a table [tables] of attributes")
+    if draft.local_epsilon not in {0.0, math.inf}:
+        raise TaskError(
+            f"local_epsilon is {draft.local_epsilon}; the protocol {protocol.name} has no local "
+            "noise: leave it out"
+        )
+    return Tables.specify(draft.tables), math.inf
+
+
 def _of_numbers(draft: TaskDraft, protocol: ProtocolRow) -> tuple[AnySpec, float]:
     if not protocol.noiseless:
         _check_noise(draft, protocol)
@@ -302,4 +319,5 @@ _KINDS: Final[Mapping[Kind, _Kind]] = {
     "mean": _Kind(_of_numbers),
     "vector": _Kind(_of_numbers),
     "key-value": _Kind(_of_pairs),
+    "table": _Kind(_of_tables, implies_epsilon=True),
 }

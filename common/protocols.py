@@ -13,9 +13,9 @@ from typing import Final, Literal, cast, get_args
 
 from common.errors import TaskError
 
-Kind = Literal["categorical", "ordered", "string", "open", "mean", "vector", "key-value"]
+Kind = Literal["categorical", "ordered", "string", "open", "mean", "vector", "key-value", "table"]
 """Kind of one user's value: an item, a number counted in buckets, a text, a text or code that no
-list holds, a number, several numbers, or key-value pairs."""
+list holds, a number, several numbers, key-value pairs, or a value for each of many attributes."""
 MechanismName = Literal[
     "grr",
     "warner",
@@ -39,6 +39,8 @@ DigitMechanismName = Literal["digits"]
 """Mechanisms without local noise for one number or several."""
 KeyValueMechanismName = Literal["priv-kv"]
 """Mechanisms for key-value pairs."""
+TableMechanismName = Literal["tables"]
+"""Mechanisms for several attributes."""
 AnyMechanismName = (
     MechanismName
     | RapporMechanismName
@@ -46,6 +48,7 @@ AnyMechanismName = (
     | NumberMechanismName
     | DigitMechanismName
     | KeyValueMechanismName
+    | TableMechanismName
 )
 DummyDistribution = Literal[
     "fixed", "fractional", "binomial", "negative-binomial", "each-item", "clusters", "views"
@@ -285,6 +288,25 @@ _ROWS: Final = (
     ),
     # Pairs: the presence of one key, and a sign of its value [YHMZ19].
     ProtocolRow("priv-kv", "priv-kv", kind="key-value", refinement=None),
+    # Several attributes: the true cell of each chosen table of one or two of them, hidden by
+    # uniform dummies of each table, or by the shufflers' noise (from no paper).
+    ProtocolRow(
+        "tables",
+        "tables",
+        local_noise="none",
+        dummy_distributions=(*_FIXED, "views"),  # fixed or fractional for a single table
+        kind="table",
+        refinement=None,
+    ),
+    ProtocolRow(
+        "geo-tables",
+        "tables",
+        local_noise="none",
+        kind="table",
+        refinement=None,
+        shuffler_distribution="geometric",
+        chained=True,
+    ),
 )
 
 PROTOCOLS: Final[Mapping[str, ProtocolRow]] = MappingProxyType(

@@ -42,6 +42,7 @@ from common.task.sealing import report_sealer
 from common.task.spec_forms import spec_as
 from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
+from common.task.view_specs import TableSpec
 from common.task_digest import TaskDigest
 from user_agent.credentials import SECRET_BYTES
 
@@ -96,7 +97,7 @@ class _Items(Encoder):
             value, first = self._split_group(str(value), self._breakdown)
             size = self._group_size
         if self._edges is not None:
-            value = self._bucket(value, self._edges)
+            value = _bucket(value, self._edges)
         elif isinstance(value, str):
             value = self._item(value, self._labels[first : first + size], size)
         if not isinstance(value, int):
@@ -124,21 +125,52 @@ class _Items(Encoder):
         rest = text[len(found[0]) :].lstrip().removeprefix("/")
         return rest.strip(), groups.index(found[0]) * self._group_size
 
-    def _bucket(self, value: Value, edges: EdgesSpec) -> int:
-        rule = "a value must be a number, such as 36.6"
-        if isinstance(value, str):
-            value = parse_number(value, rule)
-        try:
-            if isinstance(value, int | float):
-                return edges.bucket_of(float(value))
-        except OverflowError:
-            pass
-        raise ValueRangeError(rule)
-
     def _item(self, text: str, labels: Sequence[str], size: int) -> int:
         if self._breakdown:
             labels = [label.partition(GROUP_SEPARATOR)[2] for label in labels]
         return parse_item(text, label_numbers(labels), size)
+
+
+def _bucket(value: Value, edges: EdgesSpec) -> int:
+    rule = "a value must be a number, such as 36.6"
+    if isinstance(value, str):
+        value = parse_number(value, rule)
+    try:
+        if isinstance(value, int | float):
+            return edges.bucket_of(float(value))
+    except OverflowError:
+        pass
+    raise ValueRangeError(rule)
+
+
+class _Attributes(Encoder):
+    """
+    Encodes a value of each attribute, in their order, as in `DE / flu / 37`.
+
+    A part is a label, # and its number, or a number to be put into a bucket. A list of numbers will
+    do if all attributes have edges.
+    """
+
+    def __init__(self, task: Task, _secret: bytes | None) -> None:
+        self._attributes = spec_as(task.mechanism, TableSpec).attributes
+        self._labels = [label_numbers(each.labels) for each in self._attributes]
+
+    def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
+        if not isinstance(value, str) and (not isinstance(value, tuple) or any(self._labels)):
+            _refuse("table", value)
+        parts = normalize(value).split(GROUP_SEPARATOR) if isinstance(value, str) else value
+        names = GROUP_SEPARATOR.join(each.name for each in self._attributes)
+        if len(parts) != len(self._attributes):
+            raise ValueRangeError(f"a value must have {len(self._attributes)} parts: {names}")
+        found = list[int]()
+        for part, attribute, labels in zip(parts, self._attributes, self._labels, strict=True):
+            if attribute.edges is not None:
+                found.append(_bucket(part, attribute.edges))
+            else:
+                noun = f"value of {attribute.name}"
+                found.append(parse_item(str(part), labels, attribute.size, noun))
+                check_value(found[-1], attribute.size)
+        return np.array([found], dtype=np.int64)
 
 
 class _Texts(Encoder):
@@ -268,6 +300,7 @@ _ENCODERS: Final[Mapping[Kind, Callable[[Task, bytes | None], Encoder]]] = {
     "mean": _Numbers,
     "vector": _Numbers,
     "key-value": _KeyValues,
+    "table": _Attributes,
 }
 
 

@@ -52,7 +52,8 @@ def interval_table(
     probability `other`; `added` is what dummies add, up to a constant.
     """
     users = max(1, round(n_users))
-    steps = np.arange(math.ceil(math.log(users, _RATIO)))
+    noisy = own - other < 1  # otherwise all holders' distributions are that of the dummies
+    steps = np.arange(math.ceil(math.log(users, _RATIO)) * noisy)
     holders = np.unique([0, *np.floor(_RATIO**steps), users])
     laws = [
         _reaches((Draws.coins(held, own), Draws.coins(users - held, other), *added))

@@ -33,7 +33,7 @@ from common.mechanisms.base import (
     Vector,
     check_values,
 )
-from common.mechanisms.count_law import Draws, interval_table
+from common.mechanisms.count_law import interval_table
 from common.mechanisms.views import View, Views
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import IntervalTable
@@ -169,11 +169,8 @@ class Hierarchy(Views, Mechanism):
         An estimate averages counts of several levels and is nearer to normal, so intervals are a
         little wide.
         """
-        buckets = self.views[-1]
-        dummies = round(mixture.n_real * buckets.dummies.expected_per_user)
-        coins = (Draws.coins(dummies, 1 / buckets.size),) if dummies else ()
-        by_shufflers = (Draws(*each) for each in buckets.noise.summed if buckets.noise.most)
-        return interval_table(mixture.n_real, 1.0, 0.0, (*coins, *by_shufflers))
+        law = self.views[-1].count_law(mixture.n_real)
+        return interval_table(mixture.n_real, 1.0, 0.0, law)
 
     def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
         """

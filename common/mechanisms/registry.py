@@ -21,6 +21,7 @@ from common.mechanisms.randomized_response import Grr
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.tables import Tables
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.protocols import DummyDistribution, Kind, MechanismName, NumberMechanismName
 from common.task.spec_forms import spec_as
@@ -100,4 +101,5 @@ _BUILDERS: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
     "mean": mean_mechanism_of,
     "vector": mean_mechanism_of,
     "key-value": PrivKv.of,
+    "table": Tables.of,
 }

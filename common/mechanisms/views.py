@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.base import Counts, Randomizer, Reports, Vector, check_valid
+from common.mechanisms.count_law import Draws
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import PLAIN_REPORT, plain_reports
@@ -75,6 +76,13 @@ class View:
         _, by_shufflers = self.noise.moments()
         return n_users * self.dummies.expected_per_user / self.size + by_shufflers
 
+    def count_law(self, n_users: float, items: int = 1) -> tuple[Draws, ...]:
+        """Return the distribution of the dummies of so many items, up to a constant, as a sum."""
+        dummies = round(n_users * self.dummies.expected_per_user)
+        coins = (Draws.coins(dummies, items / self.size),) if dummies else ()
+        by_shufflers = ((items * number, *rest) for number, *rest in self.noise.summed)
+        return (*coins, *(Draws(*each) for each in by_shufflers if self.noise.most))
+
 
 @dataclass(frozen=True)
 class Views(CheckedArguments, Randomizer):
@@ -115,8 +123,8 @@ class Views(CheckedArguments, Randomizer):
 
     @cached_property
     def view_reductions(self) -> tuple[MatchCountReduction, ...]:
-        """Match count of each view's histogram."""
-        return tuple(view.reduction for view in self.views)
+        """Match count of each of several views' histograms."""
+        return tuple(view.reduction for view in self.views) if len(self.views) > 1 else ()
 
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401  # any kind
         """Return the cell of every view for each value, user by user. Run by the user agent."""

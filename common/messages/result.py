@@ -16,12 +16,14 @@ from common.limits import (
     MAX_USERS,
     parse_amount,
     parse_count,
+    parse_positive,
     parse_refused,
     parse_texts,
 )
 from common.messages.batch import UserCount
 from common.messages.guarantee import NONE_WAIVED, Guarantee, Waived, delta_warnings
 from common.task.specs import MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
+from common.task.view_specs import MAX_ATTRIBUTES, MAX_TABLES
 from common.task_digest import TaskDigest
 
 MAX_FIGURE: Final = 1e30
@@ -276,6 +278,7 @@ class KeyValues:
         owners = () if self.owners is None else (self.owners.means,)
         lists = (self.means_with_fakes, self.errors_with_fakes, self.reports, *owners)
         _check_lengths("key-value estimates", *lists)
+        parse_positive("the number of keys", len(self.reports), MAX_DOMAIN_SIZE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -326,7 +329,48 @@ class FoundValues:
         _check_lengths("found values", self.values, self.shares, self.standard_errors)
 
 
-Estimate = Histogram | Means | KeyValues | BitTable | FoundValues
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShareTable:
+    """The shares of all cells of one view of several attributes, or of one attribute's values."""
+
+    shares: Figures
+    """Unbiased shares, flat, the last attribute fastest; may be negative. Their sum is 1."""
+    standard_error: Annotated[float, partial(parse_amount, maximum=MAX_FIGURE)]
+    """Standard error of each of the shares."""
+    table: IntervalTable = NORMAL
+    """Intervals that are not `standard_error` of a normal distribution on either side."""
+
+    def __post_init__(self) -> None:
+        parse_positive("the number of a table's cells", len(self.shares), MAX_DOMAIN_SIZE)
+
+    def interval(self, confidence: float) -> Interval:
+        """Return the ends of each share's confidence interval; not simultaneous."""
+        errors = np.full(len(self.shares), self.standard_error)
+        return self.table.interval(self.shares, errors, confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShareTables:
+    """
+    Tables of several attributes: shares that agree wherever tables have an attribute in common.
+
+    The errors of a view's shares are those of the margins of its attributes, and of what neither
+    margin explains; the three are independent, and so are different attributes and views.
+    """
+
+    views: tuple[ShareTable, ...]
+    """The cells of each view, in the task's order."""
+    attributes: tuple[ShareTable, ...]
+    """The values of each attribute: the margins of every view that has it."""
+    mse_theory: _Mse
+    """Mean over the cells of all views of the squared standard errors."""
+
+    def __post_init__(self) -> None:
+        parse_positive("the number of tables", len(self.views), MAX_TABLES)
+        parse_positive("the number of attributes", len(self.attributes), MAX_ATTRIBUTES)
+
+
+Estimate = Histogram | Means | KeyValues | BitTable | FoundValues | ShareTables
 
 
 RefusalCause = Literal["repeated", "unreadable", "malformed", "discarded"]

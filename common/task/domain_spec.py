@@ -1,4 +1,4 @@
-"""How a task's items arise: ordered buckets of a number, and a breakdown by a public attribute."""
+"""How items arise: ordered buckets of a number, a breakdown, and attributes of one person."""
 
 import math
 import sys
@@ -23,7 +23,7 @@ _DIGITS: Final = 12
 _FINE: Final = 50
 """Least width of a bucket, in units of the last digit, for which its edges are rounded."""
 GROUP_SEPARATOR: Final = " / "
-"""Between a group's name and a label or a value, as in `DE / flu`."""
+"""Between the parts of a value, such as a group's name and a label: `DE / flu`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,14 +157,42 @@ class BreakdownSpec:
         check_int_range("the number of groups", len(self.groups), 2, MAX_GROUPS)
         if len({*self.groups}) < len(self.groups):
             raise TaskError("two groups of the breakdown have the same name")
-        check_labels(self.groups, len(self.groups))
-        for place, group in enumerate(self.groups, start=1):
-            if GROUP_SEPARATOR in f"{group} " or not group or group != normalize(group):
-                raise TaskError(
-                    f"group {place} of {len(self.groups)} is empty, begins or ends with "
-                    "whitespace, is not in Unicode's normal form C, or contains "
-                    f"{GROUP_SEPARATOR.strip()!r} between spaces, which separates it from a value"
-                )
+        _check_parts("group", self.groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeSpec:
+    """One of several attributes of a person, and its values: labels, or buckets of a number."""
+
+    name: str
+    labels: tuple[str, ...] = ()
+    """Names of the values; empty if there are edges."""
+    edges: EdgesSpec | None = None
+
+    def __post_init__(self) -> None:
+        check_printable("an attribute's name", self.name, _MAX_CHARACTERS, ascii_only=False)
+        if not self.name or (self.edges is None) == (not self.labels):
+            raise TaskError("each attribute needs a name, and either labels or edges")
+        if self.edges is None:
+            check_int_range("an attribute's number of labels", self.size, 2, MAX_GROUPS)
+            _check_parts("label", self.labels)
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return self.edges.size if self.edges else len(self.labels)
+
+
+def _check_parts(noun: str, names: tuple[str, ...]) -> None:
+    """Raise TaskError unless names are distinct, normalized, and without the separator."""
+    check_labels(names, len(names))
+    for place, name in enumerate(names, start=1):
+        if GROUP_SEPARATOR in f"{name} " or not name or name != normalize(name):
+            raise TaskError(
+                f"{noun} {place} of {len(names)} is empty, begins or ends with whitespace, is not "
+                f"in Unicode's normal form C, or contains {GROUP_SEPARATOR.strip()!r} between "
+                "spaces, which separates the parts of a value"
+            )
 
 
 def group_count(breakdown: BreakdownSpec | None) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.limits import MAX_UNIX_TIME, MAX_USERS, parse_amount, parse_word
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
+from common.task.domain_spec import AttributeSpec, BreakdownSpec, EdgesSpec
 from common.task.dummies import MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
 from common.task.shuffler_spec import NO_NOISE, PERMUTE_ONLY, ItemNoise, ShufflerSpec
@@ -79,6 +79,17 @@ class PairDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableDraft:
+    """The attributes of a task for tables, and the tables wanted."""
+
+    attributes: tuple[AttributeSpec, ...]
+    pairs: tuple[tuple[str, ...], ...] = ()
+    """The names of the two attributes, or of the one, of each table; empty for every pair."""
+    margins: bool = False
+    """Whether each attribute also gets a table of its own, which makes margins more accurate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RelayDraft:
     """The second shuffler of a task with two, which adds dummies and drops nothing."""
 
@@ -148,6 +159,8 @@ class TaskDraft:
     """Only for discover; by default, OpenDraft()."""
     pairs: PairDraft | None = None
     """Only for PrivKV; by default, PairDraft()."""
+    tables: TableDraft | None = None
+    """The attributes of a task for tables, which needs it."""
     edges: EdgesSpec | None = None
     """Edges of the buckets of numbers; domain_size may then be left out."""
     breakdown: BreakdownSpec | None = None

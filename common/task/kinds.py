@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from common.protocols import Kind
 from common.task.specs import MAX_DIMENSIONS, MAX_DOMAIN_SIZE, MAX_KEYS, OPEN_BUCKETS
+from common.task.view_specs import MAX_ATTRIBUTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,11 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
         counted="the number of keys",
         tables=("pairs",),
         options=(*_RANGE, "domain_size", "empty_values"),
+    ),
+    "table": KindFacts(
+        description="a value for each of several attributes",
+        sizes=(2, MAX_ATTRIBUTES),
+        tables=("tables",),
     ),
 }
 ITEM_KINDS: Final = tuple(kind for kind, facts in KINDS.items() if facts.histogram)

@@ -11,6 +11,7 @@ from common.protocols import (
     NumberMechanismName,
     OpenMechanismName,
     RapporMechanismName,
+    TableMechanismName,
 )
 from common.task.specs import (
     KeyValueSpec,
@@ -20,9 +21,9 @@ from common.task.specs import (
     RangedSpec,
     RapporSpec,
 )
-from common.task.view_specs import DigitSpec
+from common.task.view_specs import DigitSpec, TableSpec
 
-AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | DigitSpec | KeyValueSpec
+AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | DigitSpec | KeyValueSpec | TableSpec
 
 FORMS: Final[Mapping[str, type[AnySpec]]] = {
     **dict.fromkeys(get_args(MechanismName), MechanismSpec),
@@ -31,6 +32,7 @@ FORMS: Final[Mapping[str, type[AnySpec]]] = {
     **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
     **dict.fromkeys(get_args(DigitMechanismName), DigitSpec),
     **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
+    **dict.fromkeys(get_args(TableMechanismName), TableSpec),
 }
 """The class of each mechanism's integers, by the mechanism's name."""
 MECHANISMS: Final = tuple(FORMS)
@@ -43,11 +45,10 @@ _WORDS: Final[Mapping[type[AnySpec | RangedSpec], str]] = {
     DigitSpec: "digits of numbers",
     RangedSpec: "numbers",
     KeyValueSpec: "pairs of a key and a number",
+    TableSpec: "several attributes",
 }
 
-S = TypeVar(
-    "S", MechanismSpec, RapporSpec, OpenSpec, RangedSpec, NumberSpec, DigitSpec, KeyValueSpec
-)
+S = TypeVar("S", bound=AnySpec | RangedSpec)
 
 
 def spec_as(spec: AnySpec, form: type[S]) -> S:

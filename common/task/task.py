@@ -260,8 +260,8 @@ class Task:
         if spec.noiseless != math.isinf(self.local_epsilon):
             if not spec.noiseless and not isinstance(spec, MechanismSpec):
                 raise TaskError(
-                    f"local_epsilon is {self.local_epsilon}; {self.kind} data always needs noise, "
-                    "so it must be finite"
+                    f"local_epsilon is {self.local_epsilon}; for the mechanism {spec.name} it must "
+                    f"be {'in' * spec.noiseless}finite"
                 )
             noise = "no local noise" if spec.noiseless else "local noise"
             raise TaskError(

@@ -5,12 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, get_args
 
-from common.protocols import DigitMechanismName
+from common.errors import TaskError
+from common.protocols import DigitMechanismName, TableMechanismName
+from common.task.domain_spec import AttributeSpec
 from common.task.specs import (
     MAX_DIMENSIONS,
+    MAX_DOMAIN_SIZE,
+    OtherSpec,
     RangedSpec,
     ReportBytes,
     check_choice,
+    check_fields,
     check_int_range,
 )
 
@@ -66,3 +71,67 @@ class DigitSpec(RangedSpec):
         """Return how many numbers a person has."""
         del view_sizes
         return self.numbers
+
+
+MAX_ATTRIBUTES: Final = 32
+MAX_TABLES: Final = MAX_ATTRIBUTES * (MAX_ATTRIBUTES + 1) // 2
+MAX_VIEW_ATTRIBUTES: Final = 2
+NO_MORE_ATTRIBUTES: Final = (
+    f"a table may have at most {MAX_VIEW_ATTRIBUTES} attributes: ask for every pair of them, or "
+    "join two into one attribute whose labels name both values"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec(OtherSpec):
+    """The attributes of a person, and the tables of one or two of them that are asked for."""
+
+    noiseless: ClassVar[Literal[True]] = True
+
+    name: TableMechanismName
+    attributes: tuple[AttributeSpec, ...]
+    views: tuple[tuple[int, ...], ...]
+    """The attributes of each table by number, ascending. Cells count the last one fastest."""
+    report_bytes: ReportBytes
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.name, get_args(TableMechanismName))
+        check_fields(self)
+        number = len(self.attributes)
+        check_int_range("the number of attributes", number, 2, MAX_ATTRIBUTES)
+        if len({each.name for each in self.attributes}) < number:
+            raise TaskError("two attributes have the same name")
+        for view in self.views:
+            if len(view) > MAX_VIEW_ATTRIBUTES:
+                raise TaskError(f"a table has {len(view)} attributes; {NO_MORE_ATTRIBUTES}")
+            for attribute in view:
+                check_int_range("the number of a table's attribute", attribute, 0, number - 1)
+            if not view or view != tuple(sorted({*view})):
+                raise TaskError("a table's attributes must be one or two numbers, ascending")
+        if len({*self.views}) < len(self.views):
+            raise TaskError("two tables have the same attributes")
+        if missing := {*range(number)} - {each for view in self.views for each in view}:
+            name = self.attributes[min(missing)].name
+            raise TaskError(f"no table has the attribute {name}; each must be in one")
+        check_int_range("the number of all cells", sum(self.view_sizes()), 2, MAX_DOMAIN_SIZE)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The number of values of each attribute of every view."""
+        return tuple(tuple(self.attributes[each].size for each in view) for view in self.views)
+
+    def view_sizes(self, domain_size: int = 0, groups: int = 1) -> tuple[int, ...]:
+        """Return the number of cells of each view."""
+        del domain_size, groups
+        return tuple(math.prod(shape) for shape in self.shapes)
+
+    def domain_size_of(self, view_sizes: Sequence[int]) -> int:
+        """Return the number of attributes."""
+        del view_sizes
+        return len(self.attributes)
+
+    def check_values(self, size: int, labels: Sequence[str]) -> None:
+        """Raise TaskError for labels: they belong to attributes."""
+        del size
+        if labels:
+            raise TaskError(f"the task has {len(labels)} labels; those of attributes are theirs")

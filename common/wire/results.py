@@ -27,6 +27,8 @@ from common.messages.result import (
     KeyValues,
     Means,
     Result,
+    ShareTable,
+    ShareTables,
     parse_counts,
     parse_figures,
 )
@@ -49,6 +51,15 @@ _KEY_VALUES: Final = Codec(
 _FOUND_VALUES: Final = Codec(
     FoundValues, analyzer_pb2.FoundValues, writers={"reports": np.ndarray.tolist}
 )
+_SHARE_TABLE: Final = Codec(ShareTable, analyzer_pb2.ShareTable)
+_SHARE_TABLES: Final = Codec(
+    ShareTables,
+    analyzer_pb2.ShareTables,
+    dict.fromkeys(
+        ("views", "attributes"), lambda _, each: tuple(map(_SHARE_TABLE.from_wire, each))
+    ),
+    dict.fromkeys(("views", "attributes"), partial(map, _SHARE_TABLE.to_wire)),
+)
 _GUARANTEE: Final = Codec(
     Guarantee,
     analyzer_pb2.Guarantee,
@@ -68,7 +79,12 @@ _RESULT: Final = Codec(
 )
 
 
-_NESTED: Final = ("means", "key_values", "bit_table", "found_values")
+_CODED: Final[Mapping[type[Estimate], tuple[str, Codec[Any, Any]]]] = {
+    KeyValues: ("key_values", _KEY_VALUES),
+    FoundValues: ("found_values", _FOUND_VALUES),
+    ShareTables: ("share_tables", _SHARE_TABLES),
+}
+_NESTED: Final = ("means", "bit_table", *(name for name, _ in _CODED.values()))
 """Fields of estimates other than histograms."""
 
 
@@ -79,13 +95,12 @@ def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse
     elif isinstance(estimate, Means):
         message.means.CopyFrom(_MEANS.to_wire(estimate))
         message.means.biased = not estimate.unbiased
-    elif isinstance(estimate, FoundValues):
-        message.found_values.CopyFrom(_FOUND_VALUES.to_wire(estimate))
-    elif isinstance(estimate, KeyValues):
-        message.key_values.CopyFrom(_KEY_VALUES.to_wire(estimate))
-    else:
+    elif isinstance(estimate, BitTable):
         message.bit_table.cohort_sizes.extend(estimate.cohort_sizes.tolist())
         message.bit_table.bit_counts.extend(estimate.bit_counts.ravel().tolist())
+    else:
+        name, codec = _CODED[type(estimate)]
+        getattr(message, name).CopyFrom(codec.to_wire(estimate))
 
 
 def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
@@ -97,14 +112,12 @@ def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
     if stated == ["means"]:
         parse_positive("the number of means", len(message.means.means), MAX_DOMAIN_SIZE)
         return _MEANS.from_wire(message.means, unbiased=not message.means.biased)
-    if stated == ["key_values"]:
-        n_keys = len(message.key_values.means_with_fakes)
-        parse_positive("the number of keys", n_keys, MAX_DOMAIN_SIZE)
-        return _KEY_VALUES.from_wire(message.key_values)
-    if stated == ["found_values"]:
-        return _FOUND_VALUES.from_wire(message.found_values)
     if stated == ["bit_table"]:
         return _bit_table_from_wire(message.bit_table)
+    for name, codec in _CODED.values():
+        if stated == [name]:
+            estimate: Estimate = codec.from_wire(getattr(message, name))
+            return estimate
     parse_positive("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
     histogram = _HISTOGRAM.from_wire(message)
     if message.half_widths:  # of an earlier version, in five times as many steps

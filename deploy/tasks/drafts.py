@@ -160,7 +160,8 @@ def literal(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key} = {literal(each)}' for key, each in value.items())}}}"
+        stated = {key: each for key, each in value.items() if each not in (None, ())}
+        return f"{{{', '.join(f'{key} = {literal(each)}' for key, each in stated.items())}}}"
     if isinstance(value, str):  # TOML has no escaped surrogate pairs and no bare DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, datetime.datetime):

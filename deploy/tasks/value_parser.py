@@ -1,7 +1,7 @@
 """Values: parsed from text with errors that never contain them, drawn at random, and described."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from common.errors import UsageError, ValueRangeError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.submission import Value, parse_number
 from common.protocols import Kind
-from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec
+from common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec, BreakdownSpec, EdgesSpec
 from common.task.spec_forms import spec_as
 from common.task.specs import (
     INSTANT_SUM,
@@ -21,6 +21,7 @@ from common.task.specs import (
     RapporSpec,
 )
 from common.task.task import Task
+from common.task.view_specs import TableSpec
 
 _OPEN_VALUES: Final = {
     "text": "any text",
@@ -59,10 +60,22 @@ def value_of(task: Task, item: int) -> Value:
     if task.edges is None:
         return item
     group, bucket = divmod(item, task.edges.size)
-    number = float(task.edges.edges[bucket : bucket + 2].mean())
+    number = _middle(task.edges, bucket)
     if task.breakdown is None:
         return number
     return f"{task.breakdown.groups[group]}{GROUP_SEPARATOR}{number!r}"
+
+
+def _middle(edges: EdgesSpec, bucket: int) -> float:
+    return float(edges.edges[bucket : bucket + 2].mean())
+
+
+def value_of_attributes(attributes: Sequence[AttributeSpec], numbers: Sequence[int]) -> str:
+    """Return a value that devices encode as these numbers of each attribute's values."""
+    return GROUP_SEPARATOR.join(
+        repr(_middle(each.edges, number)) if each.edges else each.labels[number]
+        for each, number in zip(attributes, numbers, strict=True)
+    )
 
 
 def sample_value(task: Task, rng: np.random.Generator) -> Value:
@@ -95,6 +108,11 @@ def _draw_pairs(task: Task, rng: np.random.Generator) -> dict[int, float]:
 def _draw_numbers(task: Task, rng: np.random.Generator) -> tuple[float, ...]:
     spec = spec_as(task.mechanism, RangedSpec)
     return tuple(rng.uniform(spec.low, spec.high, task.domain_size).tolist())
+
+
+def _draw_attributes(task: Task, rng: np.random.Generator) -> str:
+    attributes = spec_as(task.mechanism, TableSpec).attributes
+    return value_of_attributes(attributes, [int(rng.integers(0, a.size)) for a in attributes])
 
 
 def _describe_texts(task: Task) -> str:
@@ -141,6 +159,12 @@ def _describe_pairs(task: Task) -> str:
     return f"a number from {spec.low:,.15g} to {spec.high:,.15g} for {keys}{_labelled(task)}"
 
 
+def _describe_attributes(task: Task) -> str:
+    spec = spec_as(task.mechanism, TableSpec)
+    shown = ", ".join(f"{each.name} ({each.size:,} values)" for each in spec.attributes)
+    return f"{shown}; tables: {len(spec.views):,}"
+
+
 def _labelled(task: Task) -> str:
     return ", labelled" * bool(task.labels)
 
@@ -160,4 +184,5 @@ _VALUES: Final[Mapping[Kind, _Values]] = {
     "mean": _Values(_describe_numbers, lambda task, rng: _draw_numbers(task, rng)[0]),
     "vector": _Values(_describe_numbers, _draw_numbers),
     "key-value": _Values(_describe_pairs, _draw_pairs),
+    "table": _Values(_describe_attributes, _draw_attributes),
 }

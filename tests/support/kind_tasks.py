@@ -8,21 +8,29 @@ from typing import Any, Final
 from analyzer.task_builder import complete
 from common.messages.submission import Value
 from common.protocols import Kind, protocol_named, protocols_of
-from common.task.draft import NumberDraft, OpenDraft, PairDraft, TextDraft
+from common.task.domain_spec import AttributeSpec, EdgesSpec
+from common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
 from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from common.task.task import Task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from tests.support.tasks import draft
 
-OTHER_KINDS: Final[tuple[Kind, ...]] = ("string", "open", "mean", "vector", "key-value")
+OTHER_KINDS: Final[tuple[Kind, ...]] = ("string", "open", "mean", "vector", "key-value", "table")
 OF_OTHER_KINDS: Final = tuple(name for kind in OTHER_KINDS for name in protocols_of(kind))
 
+ATTRIBUTES: Final = (
+    AttributeSpec(name="illness", labels=("none", "flu", "cold")),
+    AttributeSpec(name="age", edges=EdgesSpec(low=0.0, high=90.0, buckets=3, unit="years")),
+    AttributeSpec(name="smokes", labels=("no", "yes")),
+)
+_GEOMETRIC: Final = GeometricNoise(peak=40, left_weight=2**29, right_weight=2**29, most=120)
 _FIELDS: Final[dict[Kind, dict[str, Any]]] = {
     "string": {"local_epsilon": 0.0, "domain_size": 1, "texts": TextDraft(bits=32, cohorts=8)},
     "open": {"domain_size": 1, "open": OpenDraft(code_bytes=6)},
     "mean": {"domain_size": 1, "numbers": NumberDraft(low=0.0, high=24.0)},
     "vector": {"domain_size": 5, "numbers": NumberDraft(low=1.0, high=5.0)},
     "key-value": {"domain_size": 6, "pairs": PairDraft(low=0.0, high=5.0)},
+    "table": {"local_epsilon": 0.0, "domain_size": 1, "tables": TableDraft(attributes=ATTRIBUTES)},
 }
 _HIDDEN: Final[dict[str, Any]] = {"local_epsilon": math.inf, "radices": (3, 2)}
 _NOISE: Final = GeometricNoise(peak=150, left_weight=7 * 2**27, right_weight=7 * 2**27, most=320)
@@ -31,14 +39,17 @@ _OWN: Final[dict[str, dict[str, Any]]] = {
     "geo-digits": {**_HIDDEN, "shuffler": ShufflerSpec(noise=_NOISE)},
     "vector-digits": {**_HIDDEN, "dummies_per_user": 7.5},
     "geo-vector-digits": {**_HIDDEN, "shuffler": ShufflerSpec(noise=_NOISE)},
+    "tables": {"dummies_per_user": 12.5},
+    "geo-tables": {"shuffler": ShufflerSpec(noise=_GEOMETRIC)},
 }
-"""Fields of protocols that hide true digits."""
+"""Fields of protocols that hide true answers in several views."""
 VALUES: Final[dict[Kind, Value]] = {
     "string": "Ohio",
     "open": "café",
     "mean": 7.5,
     "vector": (1.0, 2.0, 3.0, 4.5, 5.0),
     "key-value": {0: 4.5, 5: 0.0},
+    "table": "flu / 37 / no",
 }
 """A valid value of each kind."""
 

@@ -38,7 +38,8 @@ def accepted_tasks() -> dict[str, Task]:
         for name, task in tasks.items()
     }
     return tasks | {
-        f"two-{name}": _with_two(tasks[name]) for name in ("sageo", "sbin", "geo-digits")
+        f"two-{name}": _with_two(tasks[name])
+        for name in ("geo-digits", "geo-tables", "sageo", "sbin")
     }
 
 
@@ -160,11 +161,73 @@ def _refused_digits(task: Task) -> dict[str, str]:
     }
 
 
+def _refused_tables(task: Task) -> dict[str, str]:
+    """Return bytes of tasks for tables that every reader must refuse, by the reason."""
+    fields = json.loads(task.to_bytes())
+    spec, views = fields["mechanism"], fields["views"]
+    first, second, third = spec["attributes"]
+
+    def written(**changes: Any) -> str:
+        return json.dumps(fields | changes, sort_keys=True, separators=(",", ":"))
+
+    def changed(**changes: Any) -> str:
+        return written(mechanism=spec | changes)
+
+    return {
+        "a table of three attributes": changed(views=[[0, 1, 2]]),
+        "a table of no attribute": changed(views=[*spec["views"][:2], []]),
+        "a table of one attribute twice": changed(views=[*spec["views"][:2], [2, 2]]),
+        "a table of descending attributes": changed(views=[*spec["views"][:2], [2, 1]]),
+        "one table twice": changed(views=[[0, 1], [0, 1], [1, 2]]),
+        "a table of an unknown attribute": changed(views=[*spec["views"][:2], [1, 3]]),
+        "an attribute in no table": changed(views=[[0, 1], [0], [1]]),
+        "tables of other sizes": changed(views=[[0, 1], [1, 2], [0]]),
+        "one attribute": changed(attributes=[first], views=[[0]]),
+        "two attributes of one name": changed(
+            attributes=[first, second, third | {"name": first["name"]}]
+        ),
+        "an attribute without a name": changed(attributes=[first, second, third | {"name": ""}]),
+        "an attribute with labels and edges": changed(
+            attributes=[first, second, third | {"edges": second["edges"]}]
+        ),
+        "an attribute without labels": changed(attributes=[first, second, {"name": "smokes"}]),
+        "an attribute with one label": changed(
+            attributes=[first, second, third | {"labels": ["no"]}]
+        ),
+        "a label of an attribute with a separator": changed(
+            attributes=[first, second, third | {"labels": ["no", "yes / no"]}]
+        ),
+        "attributes with weights": changed(true_weight="1", other_weight="0"),
+        "a table with labels beside": written(labels=["a", "b", "c"]),
+        "a table with edges beside": written(edges=second["edges"]),
+        "tables of another kind": written(kind="categorical"),
+        "a table too few": written(views=views[:2]),
+        "a table with binomial dummies": written(
+            views=[
+                *views[:2],
+                views[2]
+                | {
+                    "dummies": {
+                        "distribution": "binomial",
+                        "extra_weight": "5",
+                        "per_user": 1,
+                        "trials": 3,
+                    }
+                },
+            ]
+        ),
+    }
+
+
 def refused_tasks(tasks: Mapping[str, Task]) -> dict[str, str]:
     """Return bytes that every reader must refuse, by the reason."""
     others = [tasks[name] for name in ("hybrid", "puredump", "mixdump", "sh")]
-    chains = _refused_chains(tasks["two-sageo"], others)
-    return _refused(tasks["mixdump"]) | chains | _refused_digits(tasks["digits"])
+    return (
+        _refused(tasks["mixdump"])
+        | _refused_chains(tasks["two-sageo"], others)
+        | _refused_digits(tasks["digits"])
+        | _refused_tables(tasks["tables"])
+    )
 
 
 def main() -> None:

@@ -184,7 +184,8 @@ def make(name: str) -> dict[str, Any]:
         task=signed_task_to_wire(signed), log_proof=log_proof_to_wire(proof)
     )
     seeds: list[int | None] = [*range(len(case.values))]
-    if protocol_named(case.protocol).dummy_distributions == () and name in CASES:
+    protocol = protocol_named(case.protocol)
+    if protocol.dummy_distributions == () and protocol.kind == "categorical" and name in CASES:
         seeds.append(None)
     answers = [
         _answer(task, case.values[seed or 0], keys, seed, secret=case.secret) for seed in seeds

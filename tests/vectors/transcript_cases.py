@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from common.messages.submission import Value
 from common.task.cluster_dummies import ClusterDummies
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.draft import NumberDraft, OpenDraft, PairDraft, TextDraft
+from common.task.domain_spec import AttributeSpec, BreakdownSpec, EdgesSpec
+from common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
 from common.task.named_dummies import ItemDummies
 from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ItemNoise, ShufflerSpec
 from common.task.uniform_dummies import BinomialDummies, NegativeBinomialDummies
@@ -41,6 +41,7 @@ class Case:
 
 
 FIVE: Final = {"domain_size": 5}
+_TEXT: Final = {"domain_size": 1, "local_epsilon": 0.0}
 _HOURS: Final = NumberDraft(low=0.0, high=24.0)
 _MARKS: Final = NumberDraft(low=1.0, high=5.0)
 _NUMBER: Final = {"domain_size": 1, "numbers": _HOURS}
@@ -49,6 +50,11 @@ _NUMBERS: Final = ("1, 2.5, 4.75, 5", "3, 3, 3, 3")
 _TOO_LARGE: Final = "1, 2, 3, 5.5"
 _FLANKS: Final = GeometricNoise(peak=40, left_weight=2**29, right_weight=2**29, most=90)
 _SLOPES: Final = GeometricNoise(peak=90, left_weight=3 * 2**28, right_weight=2**29, most=200)
+_ATTRIBUTES: Final = (
+    AttributeSpec(name="country", labels=("DE", "FR")),
+    AttributeSpec(name="shoes", labels=("n/a", "Füße", "2")),
+    AttributeSpec(name="length", edges=EdgesSpec(low=0.0, high=8.0, buckets=4, outside="clip")),
+)
 
 
 def _digits(*radices: int) -> dict[str, Any]:
@@ -119,6 +125,34 @@ CASES: Final[Mapping[str, Case]] = {
         "IT / 1",
         checked_by_witnesses=True,
     ),
+    "tables": Case(
+        "tables",
+        {
+            **_TEXT,
+            "tables": TableDraft(attributes=_ATTRIBUTES, margins=True),
+            "dummies_per_user": 60.5,
+        },
+        ("DE / n/a / 0", " FR / #1 / 7.99\n", "#0 / Fu\u0308ße / 1e3", "DE / Füße / -4"),
+        "DE / Füße",
+        checked_by_witnesses=True,
+    ),
+    "one-table": Case(
+        "tables",
+        {**_TEXT, "tables": TableDraft(attributes=_ATTRIBUTES[1:]), "dummies_per_user": 6.0},
+        ("n/a / 0", "Füße / 8"),
+        "n/a / x",
+    ),
+    "geo-tables": Case(
+        "geo-tables",
+        {
+            **_TEXT,
+            "tables": TableDraft(attributes=_ATTRIBUTES, pairs=(("length", "country"), ("shoes",))),
+            "shuffler_views": (_FLANKS, dataclasses.replace(_FLANKS, peak=80, most=130)),
+        },
+        ("DE / n/a / 0", "FR / Füße / 7"),
+        "FR / Füße / 7 / 7",
+        checked_by_witnesses=True,
+    ),
     "edges": Case(
         "sh",
         {"edges": EdgesSpec(spacing="logarithmic", low=0.1, high=100.0, buckets=6), "n_min": 3000},
@@ -179,7 +213,6 @@ CASES: Final[Mapping[str, Case]] = {
     ),
 }
 """By the name of the file: protocols that the device for browsers answers."""
-_TEXT: Final = {"domain_size": 1, "local_epsilon": 0.0}
 _CLUSTERS: Final = ClusterDummies(
     negative_weight=2,
     trials=2,

@@ -525,6 +525,7 @@ class GetResultResponse(_message.Message):
     FOUND_VALUES_FIELD_NUMBER: _builtins.int
     WAIVED_FIELD_NUMBER: _builtins.int
     TABLE_FIELD_NUMBER: _builtins.int
+    SHARE_TABLES_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     protocol: _builtins.str
     mechanism: _builtins.str
@@ -579,6 +580,8 @@ class GetResultResponse(_message.Message):
     def table(self) -> Global___IntervalTable:
         """of a histogram; absent: normal noise"""
 
+    @_builtins.property
+    def share_tables(self) -> Global___ShareTables: ...
     def __init__(
         self,
         *,
@@ -610,10 +613,11 @@ class GetResultResponse(_message.Message):
         found_values: Global___FoundValues | None = ...,
         waived: _builtins.str = ...,
         table: Global___IntervalTable | None = ...,
+        share_tables: Global___ShareTables | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "found_values", b"found_values", "key_values", b"key_values", "means", b"means", "table", b"table"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "found_values", b"found_values", "key_values", b"key_values", "means", b"means", "share_tables", b"share_tables", "table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "found_values", b"found_values", "frequencies", b"frequencies", "guarantees", b"guarantees", "half_widths", b"half_widths", "key_values", b"key_values", "local_epsilon", b"local_epsilon", "means", b"means", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "table", b"table", "task_digest", b"task_digest", "waived", b"waived", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "found_values", b"found_values", "frequencies", b"frequencies", "guarantees", b"guarantees", "half_widths", b"half_widths", "key_values", b"key_values", "local_epsilon", b"local_epsilon", "means", b"means", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "share_tables", b"share_tables", "standard_errors", b"standard_errors", "table", b"table", "task_digest", b"task_digest", "waived", b"waived", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -830,6 +834,65 @@ class FoundValues(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FoundValues: _TypeAlias = FoundValues  # noqa: Y015
+
+@_typing.final
+class ShareTables(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VIEWS_FIELD_NUMBER: _builtins.int
+    ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    MSE_THEORY_FIELD_NUMBER: _builtins.int
+    mse_theory: _builtins.float
+    @_builtins.property
+    def views(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareTable]:
+        """in the task's order"""
+
+    @_builtins.property
+    def attributes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareTable]: ...
+    def __init__(
+        self,
+        *,
+        views: _abc.Iterable[Global___ShareTable] | None = ...,
+        attributes: _abc.Iterable[Global___ShareTable] | None = ...,
+        mse_theory: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "mse_theory", b"mse_theory", "views", b"views"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShareTables: _TypeAlias = ShareTables  # noqa: Y015
+
+@_typing.final
+class ShareTable(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARES_FIELD_NUMBER: _builtins.int
+    STANDARD_ERROR_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    standard_error: _builtins.float
+    """of each share"""
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def table(self) -> Global___IntervalTable:
+        """absent: normal noise"""
+
+    def __init__(
+        self,
+        *,
+        shares: _abc.Iterable[_builtins.float] | None = ...,
+        standard_error: _builtins.float = ...,
+        table: Global___IntervalTable | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shares", b"shares", "standard_error", b"standard_error", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShareTable: _TypeAlias = ShareTable  # noqa: Y015
 
 @_typing.final
 class ListTasksRequest(_message.Message):

@@ -47,6 +47,7 @@ _EDGES: dict[Kind, Value] = {
     "mean": 0.0,
     "vector": 5 * (1.0,),
     "key-value": {},
+    "table": "none / 90 / #1",
 }
 _SECRET = 918273.5
 """A number that occurs in no rule."""

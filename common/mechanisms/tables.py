@@ -1,0 +1,177 @@
+"""
+Tables of one or two attributes: the protocols `tables` and `geo-tables`.
+
+A user reports the true cell of every table; dummies of each table, from users or from shufflers,
+hide the cells. The tables are separate histograms, whose privacy losses compose. Tables with an
+attribute in common are two measurements of its margin, and the estimate is the least-squares one
+that agrees with all of them and with the number of users.
+
+It has a closed form. The errors of a table's counts with a known total are those of independent
+cells of one variance v, less their mean. So their parts in orthogonal spaces are uncorrelated: the
+main effect of each attribute, and the interaction that neither margin explains. A table with s
+cells for each value of an attribute measures the margin with variance s·v. Margins are averaged
+over tables with inverse variances; only its own table measures an interaction. If V is the variance
+of an average, and Q = 1 - 1/r for r values, then for attributes a and b
+
+    Var margin a = V_a·Q_a,    Var cell = V_a·Q_a/r_b² + V_b·Q_b/r_a² + v·Q_a·Q_b
+
+These follow from no paper; tests compare them with a projection that knows no form of the tables.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from itertools import combinations
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import TaskError
+from common.mechanisms.arguments import checked_array
+from common.mechanisms.base import Counts, Vector, check_report_bytes, check_value
+from common.mechanisms.count_law import interval_table
+from common.mechanisms.views import View, Views
+from common.messages.result import MISSES, IntervalTable, ShareTable, ShareTables
+from common.task.draft import TableDraft
+from common.task.spec_forms import spec_as
+from common.task.task import Task
+from common.task.view_specs import TableSpec
+
+
+@dataclass(frozen=True)
+class Tables(Views):
+    """True cells of each table: the views are the tables, in the task's order."""
+
+    attribute_sizes: tuple[int, ...]
+    """Number of values of each attribute."""
+    tables: tuple[tuple[int, ...], ...]
+    """The attributes of each table by number, ascending: one or two."""
+
+    @classmethod
+    def specify(cls, form: TableDraft) -> TableSpec:
+        """Return the tables that a draft asks for; raise TaskError for a name of no attribute."""
+        numbers = {each.name: number for number, each in enumerate(form.attributes)}
+        if unknown := {name for names in form.pairs for name in names} - numbers.keys():
+            raise TaskError(
+                f"a table has the attribute {min(unknown)}; the attributes are {', '.join(numbers)}"
+            )
+        wanted = [tuple(sorted(numbers[name] for name in names)) for names in form.pairs]
+        wanted = wanted or [*combinations(range(len(numbers)), 2)]
+        wanted += [(number,) for number in numbers.values() if form.margins]
+        return TableSpec(
+            name="tables",
+            attributes=form.attributes,
+            views=tuple(dict.fromkeys(wanted)),
+            report_bytes=cls.report_dtype.itemsize,
+        )
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Build the mechanism of a task; raise TaskError if the spec is wrong."""
+        spec = spec_as(task.mechanism, TableSpec)
+        check_report_bytes(spec, cls.report_dtype)
+        sizes = tuple(each.size for each in spec.attributes)
+        return cls(views=View.of_task(task), attribute_sizes=sizes, tables=spec.views)
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The number of values of each attribute of every table."""
+        return tuple(tuple(self.attribute_sizes[each] for each in table) for table in self.tables)
+
+    def encode(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """
+        Return the cell of every table, (n, tables), from values of all attributes, (n, attributes).
+
+        Run by the user agent. Raises ValueRangeError if a value is out of range.
+        """
+        del rng
+        numbers = checked_array(values, "iu", "whole numbers").astype(np.int64, copy=False)
+        for column, size in zip(numbers.T, self.attribute_sizes, strict=True):
+            for end in (column.min(initial=0), column.max(initial=0)):
+                check_value(int(end), size)
+        cells = [
+            np.ravel_multi_index(tuple(numbers[:, table].T), shape)
+            for table, shape in zip(self.tables, self.shapes, strict=True)
+        ]
+        return np.stack(cells, axis=1)
+
+    # --- estimation: run by the analyzer ----------------------------------------------------------
+
+    @cached_property
+    def _places(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The tables of each attribute, and its axis in them."""
+        return tuple(
+            tuple((place, each.index(a)) for place, each in enumerate(self.tables) if a in each)
+            for a in range(len(self.attribute_sizes))
+        )
+
+    def _precisions(self, n_users: float) -> list[Vector]:
+        """Return, by attribute, 1 / the variance of the margin that each of its tables measures."""
+        of_cells = [view.size * view.item_variance(n_users) for view in self.views]
+        return [
+            np.array([size / of_cells[place] for place, _ in places])
+            for size, places in zip(self.attribute_sizes, self._places, strict=True)
+        ]
+
+    def variances(self, n_users: float) -> tuple[list[float], list[float]]:
+        """Return the variance of a cell of each table, and of a value of each attribute: counts."""
+        left = [1 - 1 / size for size in self.attribute_sizes]
+        precisions = zip(left, self._precisions(n_users), strict=True)
+        margins = [rest / float(each.sum()) for rest, each in precisions]
+        cells = []
+        for table, view in zip(self.tables, self.views, strict=True):
+            others = [view.size // self.attribute_sizes[each] for each in table]
+            own = math.prod(left[each] for each in table) if len(table) > 1 else 0.0
+            effects = (margins[a] / n**2 for a, n in zip(table, others, strict=True))
+            cells.append(own * view.item_variance(n_users) + sum(effects))
+        return cells, margins
+
+    def estimate(self, cells: Counts, n_users: float) -> ShareTables:
+        """
+        Estimate all tables and margins by least squares. Cost: two passes over all cells.
+
+        Intervals follow the exact distribution of a count of the table alone, and for an attribute
+        of the table that measures its margin best. An estimate combines several counts and is
+        nearer to normal, so intervals are a little wide.
+        """
+        counts = [
+            (each - (each.sum() - n_users) / each.size).reshape(shape)
+            for each, shape in zip(self.by_view(cells), self.shapes, strict=True)
+        ]
+        precisions, of_cells, of_margins = self._precisions(n_users), *self.variances(n_users)
+        law = lru_cache(partial(_intervals, n_users))
+        attributes = []
+        for a, (size, places) in enumerate(zip(self.attribute_sizes, self._places, strict=True)):
+            moved = [np.moveaxis(counts[place], axis, -1) for place, axis in places]
+            measured = np.array([each.reshape(-1, size).sum(axis=0) for each in moved])
+            margin = precisions[a] @ measured / precisions[a].sum()
+            for table, own in zip(moved, measured, strict=True):
+                np.add(table, (margin - own) * size / table.size, out=table)  # a view of counts
+            best = self.views[places[int(np.argmax(precisions[a]))][0]]
+            intervals = law(best, best.size // size)
+            attributes.append(_shares(margin, of_margins[a], n_users, intervals))
+        return ShareTables(
+            views=tuple(
+                _shares(each.ravel(), variance, n_users, law(view, 1))
+                for each, variance, view in zip(counts, of_cells, self.views, strict=True)
+            ),
+            attributes=tuple(attributes),
+            mse_theory=float(np.average(of_cells, weights=self.sizes)) / n_users**2,
+        )
+
+
+def _shares(counts: Vector, variance: float, n_users: float, table: IntervalTable) -> ShareTable:
+    error = math.sqrt(variance) / n_users
+    return ShareTable(shares=counts / n_users, standard_error=error, table=table)
+
+
+def _intervals(n_users: float, view: View, cells: int) -> IntervalTable:
+    """
+    Return the intervals of an estimate with the distribution of the sum of so many cells of a view.
+
+    Both sides reach as far as the wider: an estimate subtracts other counts, whose tails are the
+    other way round.
+    """
+    table = interval_table(n_users, 1.0, 0.0, view.count_law(n_users, cells))
+    return IntervalTable.alike(np.maximum(table.below, table.above)[: len(MISSES)])
