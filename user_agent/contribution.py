@@ -167,7 +167,8 @@ class _Attributes(Encoder):
             if attribute.edges is not None:
                 found.append(_bucket(part, attribute.edges))
             else:
-                found.append(parse_item(str(part), labels, attribute.size, attribute.name))
+                noun = f"value of {attribute.name}"
+                found.append(parse_item(str(part), labels, attribute.size, noun))
                 check_value(found[-1], attribute.size)
         return np.array([found], dtype=np.int64)
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from common.accounting.guarantees import PrivacyParameters, claimed_release
 from common.accounting.releases import Release
+from common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from common.errors import AccountingError, PolicyError
 from common.mechanisms.registry import randomizer_of
 from common.messages.guarantee import rounded_up
@@ -15,8 +16,6 @@ _EPSILON_MARGIN: Final = 1e-4
 _DELTA_MARGIN: Final = 5e-3
 """Relative margin subtracted from δ, since `delta_upper` may exceed the formula itself."""
 _CLAIM_CONTEXT: Final = Context(prec=6, rounding=ROUND_CEILING)
-MAX_DISTINCT_VIEWS: Final = 16
-"""Maximum number of different views: each takes a device a tenth of a second to check."""
 
 
 def claimable_epsilon(task: Task) -> float:
@@ -104,9 +103,8 @@ def delta_at_claim(task: Task) -> float:
 
 def _check_cost(task: Task) -> None:
     noises = zip(*(each.noise for each in task.shufflers), strict=True)
-    if (number := len({*zip(task.views, noises, strict=True)})) > MAX_DISTINCT_VIEWS:
-        remedy = f". Set buckets, the fan-out, above {task.mechanism.fan_out}"
+    if (number := len({*noises})) > MAX_DISTINCT_VIEWS:
         raise AccountingError(
-            f"the task has {number} views with different sizes or dummies; a device can check the "
-            f"claim of at most {MAX_DISTINCT_VIEWS}{remedy * bool(task.mechanism.fan_out)}"
+            f"the shufflers add {number} different distributions of noise to the task's views; a "
+            f"device can check the claim of at most {MAX_DISTINCT_VIEWS}"
         )

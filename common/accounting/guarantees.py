@@ -30,6 +30,7 @@ from common.accounting.releases import (
     Release,
     WeakestRelease,
 )
+from common.accounting.view_groups import grouped
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
@@ -213,7 +214,7 @@ class PrivacyParameters:
         if not self.views:
             return self.release(self.anonymity_set_of(n_users, honest, adding, n_refused))
         of_views = (view.release_of(n_users, honest, adding, n_refused) for view in self.views)
-        return ComposedRelease(releases=tuple(of_views))
+        return ComposedRelease(releases=grouped([*of_views]))
 
     @property
     def either_alone(self) -> WeakestRelease:

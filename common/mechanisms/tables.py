@@ -32,7 +32,7 @@ from common.mechanisms.arguments import checked_array
 from common.mechanisms.base import Counts, Vector, check_report_bytes, check_value
 from common.mechanisms.count_law import interval_table
 from common.mechanisms.views import View, Views
-from common.messages.result import IntervalTable, ShareTable, ShareTables
+from common.messages.result import MISSES, IntervalTable, ShareTable, ShareTables
 from common.task.draft import TableDraft
 from common.task.spec_forms import spec_as
 from common.task.task import Task
@@ -132,7 +132,7 @@ class Tables(Views):
         Estimate all tables and margins by least squares. Cost: two passes over all cells.
 
         Intervals follow the exact distribution of a count of the table alone, and for an attribute
-        of the table that measures its margin best. An estimate averages several counts and is
+        of the table that measures its margin best. An estimate combines several counts and is
         nearer to normal, so intervals are a little wide.
         """
         counts = [
@@ -167,5 +167,11 @@ def _shares(counts: Vector, variance: float, n_users: float, table: IntervalTabl
 
 
 def _intervals(n_users: float, view: View, cells: int) -> IntervalTable:
-    """Return the intervals of the sum of so many cells of a view."""
-    return interval_table(n_users, 1.0, 0.0, view.count_law(n_users, cells))
+    """
+    Return the intervals of an estimate with the distribution of the sum of so many cells of a view.
+
+    Both sides reach as far as the wider: an estimate subtracts other counts, whose tails are the
+    other way round.
+    """
+    table = interval_table(n_users, 1.0, 0.0, view.count_law(n_users, cells))
+    return IntervalTable.alike(np.maximum(table.below, table.above)[: len(MISSES)])

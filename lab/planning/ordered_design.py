@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.claims import MAX_DISTINCT_VIEWS
+from common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError

@@ -11,10 +11,10 @@ from common.errors import ValueRangeError
 from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.draft import NumberDraft
+from common.task.draft import NumberDraft, TableDraft
 from common.task.kinds import KINDS
 from tests.support.changed_tasks import changed
-from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task
+from tests.support.kind_tasks import ATTRIBUTES, OTHER_KINDS, VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 from user_agent.contribution import (
@@ -27,9 +27,11 @@ _OF_KIND = {
     "mean": "piecewise",
     "vector": "multi-hm",
     "key-value": "priv-kv",
+    "table": "tables",
 }
 _SECRET = 918273.5
 """A number that occurs in no rule."""
+_NO_ILLNESS = "a value of illness must be one of none, flu, cold, or # and a number, from #0 to #2"
 
 
 _RNG = np.random.default_rng(1)
@@ -120,6 +122,27 @@ def test_a_number_that_is_no_label_is_refused(text: str) -> None:
     unnamed = encoder_for(replace(task, labels=()), None)
 
     assert [[2], [2]] == [unnamed(number, _RNG).tolist() for number in ("2", "#2")]
+
+
+@pytest.mark.parametrize(
+    ("value", "numbers"),
+    [
+        ("flu / 37 / no", [1, 1, 0]),
+        ("  cold /  90 / #1\n", [2, 2, 1]),
+        ("none / 0 / yes", [0, 0, 1]),
+    ],
+)
+def test_a_value_of_each_attribute_is_given_in_order(value: str, numbers: list[int]) -> None:
+    """A label, # and a number, or a number that is put into its bucket."""
+    assert [numbers] == _encoded("tables", value).tolist()
+
+
+def test_numbers_of_attributes_with_edges_may_be_given_as_a_list() -> None:
+    """They are put into buckets; a list is refused where an attribute has labels."""
+    form = TableDraft(attributes=(ATTRIBUTES[1], replace(ATTRIBUTES[1], name="weight")))
+    task = kind_task("tables", tables=form)
+
+    assert [[1, 2]] == encoder_for(task, None)((37.0, 61.5), _RNG).tolist()
 
 
 _COUNTRIES: Final = BreakdownSpec(attribute="country", groups=("DE", "C\u00f4te"))
@@ -237,6 +260,10 @@ def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) 
         ("rappor", "x" * 65, "a text may have at most 64 bytes in UTF-8"),
         ("rappor", "e\u0301" * 32 + "e", "a text may have at most 64 bytes in UTF-8"),
         ("rappor", "\ud800", "a text must be valid Unicode"),
+        ("tables", "flu / 37", "a value must have 3 parts: illness / age / smokes"),
+        ("tables", f"flu / {_SECRET} / no", "a number must lie between 0 and 90 years"),
+        ("tables", "918273 / 37 / no", _NO_ILLNESS),
+        ("tables", "#3 / 37 / no", "a value must lie between 0 and 2"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_without_being_repeated(

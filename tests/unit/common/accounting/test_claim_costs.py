@@ -13,11 +13,11 @@ from dp_accounting.pld import pld_pmf
 from common.accounting.amplification import DeltaCurve
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.binomial import probabilities
-from common.accounting.claims import MAX_DISTINCT_VIEWS, delta_at_claim
+from common.accounting.claims import delta_at_claim
 from common.accounting.composition import _connect, _total_loss
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta
 from common.accounting.count_distributions import Binomial
-from common.errors import AccountingError, TaskError
+from common.errors import TaskError
 from common.task.domain_spec import MAX_COMPUTED_BUCKETS, EdgesSpec
 from common.task.named_dummies import ViewDummies
 from tests.support.changed_tasks import changed
@@ -53,22 +53,6 @@ def test_planning_items_loads_no_distributions() -> None:
     program = "import sys, lab.planning.planner; print('scipy.stats' in sys.modules)"
 
     assert "False" == _printed(program)
-
-
-def test_a_hierarchy_of_too_many_levels_is_refused_by_name() -> None:
-    """By the analyzer when it makes the task, and by devices, before either computes."""
-    most = protocol_task(
-        "hierarchy", buckets=2, edges=EdgesSpec(low=0.0, high=1.0, buckets=2**MAX_DISTINCT_VIEWS),
-        dummies_per_user=900.0, n_min=10**7, target_size=10**7,
-    )  # fmt: skip
-    message = "the task has 17 views with different sizes or dummies; a device can check .* 16. Set"
-
-    assert delta_at_claim(most) <= most.delta
-    with pytest.raises(AccountingError, match=message):
-        protocol_task(
-            "hierarchy", buckets=2, edges=EdgesSpec(low=0.0, high=1.0, buckets=2**17),
-            dummies_per_user=900.0, n_min=10**7, target_size=10**7,
-        )  # fmt: skip
 
 
 def test_more_edges_than_a_device_can_compute_are_refused() -> None:

@@ -1,0 +1,63 @@
+"""
+Stand-ins for views of many sizes, so that a device can check a claim of many tables in time.
+
+Without local noise, δ depends on the number T of dummies of two items, and falls in it: the
+adversary could add a dummy itself. A coin that falls with chance p has the hazard -ln(1 - p). T is
+the number of falls of independent coins, one for each dummy of the view. It is stochastically least,
+for a given sum of hazards, if few coins have it all: of two coins, both falling becomes less likely
+as their hazards move apart, neither stays as likely, and any other pair is reached by such moves. So
+N equal coins of at least the chance of every coin, and of at most the sum of hazards of each of
+several views, have a stochastically smaller T than any of the views (docs/theory/accounting.md).
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.count_distributions import Binomial
+from common.accounting.releases import AmplifiedRelease, Release
+
+MAX_DISTINCT_VIEWS: Final = 16
+"""Maximum number of different views: each takes a device a tenth of a second to check."""
+_ROUNDING: Final = 1e-9
+"""Relative margin for the rounding of sums of hazards."""
+
+
+def grouped(releases: Sequence[Release]) -> tuple[Release, ...]:
+    """
+    Return releases of at most MAX_DISTINCT_VIEWS kinds that together reveal at least as much.
+
+    The smallest views stay; one stand-in of the others' least size costs them a dummy in about as
+    many as it has items. Views with local noise, or known dummies, stay.
+    """
+    kinds, plain = {*releases}, dict[AmplifiedRelease, float]()
+    for each in kinds:
+        if isinstance(each, AmplifiedRelease) and (hazards := _hazards(each)):
+            plain[each] = hazards
+    kept = MAX_DISTINCT_VIEWS - 1 - (len(kinds) - len(plain))
+    others = sorted(plain, key=lambda each: each.reduction.answers)[max(0, kept) :]
+    if len(kinds) <= MAX_DISTINCT_VIEWS or not others:
+        return tuple(releases)
+    least = min(plain[each] for each in others) / _hazard(2 / others[0].reduction.answers)
+    dummies = math.floor(least * (1 - _ROUNDING))
+    users = others[0].anonymity_set.users
+    stand_in = dataclasses.replace(
+        others[0], anonymity_set=AnonymitySet(users=users, dummies=dummies)
+    )
+    return tuple(stand_in if each in others else each for each in releases)
+
+
+def _hazard(chance: float) -> float:
+    return -math.log1p(-chance)
+
+
+def _hazards(release: AmplifiedRelease) -> float:
+    """Return the sum of hazards of a view's dummies; 0 if the view must stay."""
+    added, share = release.anonymity_set, 2 / release.reduction.answers
+    random = added.random_dummies or Binomial(0, 0.0)
+    stays = release.reduction.signal < 1 or added.known_dummies or share >= 1
+    if stays or not isinstance(random, Binomial):
+        return 0.0
+    return added.dummies * _hazard(share) + random.trials * _hazard(random.chance * share)
