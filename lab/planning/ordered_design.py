@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters
+from common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from common.errors import PlanError
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.views import View

@@ -9,7 +9,7 @@ meets the target is then found with the exact accountant.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -58,17 +58,10 @@ class TableDesign(ValueDesign):
 
     @property
     def ratio_to_central_gaussian(self) -> float:
-        """
-        The mean squared error divided by that of central Gaussian noise in all cells of all tables.
-
-        A user changes V tables by √(2·V) in the Euclidean norm. Least squares follow too.
-        """
-        target, sizes = self.target, self.tables.sizes
-        even = replace(self.tables, views=View.averaging(1.0, sizes))
-        cells, _ = even.variances(sum(sizes))  # of counts with the variance 1
-        mu = gaussian_mu(target.central_epsilon, target.delta)
-        square = 2 * len(sizes) * target.rounds / (mu * target.n_users) ** 2
-        return self.mse / (square * float(np.average(cells, weights=sizes)))
+        """The mean squared error divided by that of `gaussian_tables_mse`."""
+        target = self.target
+        goal = (target.n_users, target.central_epsilon, target.delta)
+        return self.mse / (target.rounds * gaussian_tables_mse(_spec(target), *goal))
 
     @property
     def figures(self) -> dict[str, float]:
@@ -110,6 +103,21 @@ class TableDesign(ValueDesign):
             "squares {sd_margin:.4g}. Mean squared error of a cell divided by that of central "
             "Gaussian noise in the same {tables:,} tables: {ratio_to_central_gaussian:.3g}."
         ).format(**self.figures)
+
+
+def gaussian_tables_mse(spec: TableSpec, n_users: int, epsilon: float, delta: float) -> float:
+    """
+    Return the squared error of a share with central Gaussian noise, the same in all V tables.
+
+    A user changes all tables together by √(2·V) in the Euclidean norm. Least squares follow, as
+    they do in a task for the tables.
+    """
+    sizes = spec.view_sizes()
+    values = tuple(each.size for each in spec.attributes)
+    even = Tables(views=View.averaging(1.0, sizes), attribute_sizes=values, tables=spec.views)
+    cells, _ = even.variances(sum(sizes))  # of counts with the variance 1
+    square = 2 * len(sizes) / (gaussian_mu(epsilon, delta) * n_users) ** 2
+    return square * float(np.average(cells, weights=sizes))
 
 
 def _root_mean(squares: Sequence[float], weights: Sequence[int]) -> float:
