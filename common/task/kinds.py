@@ -38,7 +38,8 @@ class KindFacts:
 
 _ITEM_TABLES: Final = ("edges", "breakdown")
 _CAPS: Final = ("messages_cap", "bytes_cap", "influence_cap")
-_ITEM_REQUIREMENTS: Final = ("rounds", "trust", "max_mse", "shufflers", "coalition_epsilon", *_CAPS)
+_SHARED_REQUIREMENTS: Final = ("rounds", "trust", "shufflers", "coalition_epsilon", *_CAPS)
+_ITEM_REQUIREMENTS: Final = (*_SHARED_REQUIREMENTS, "max_mse")
 _RANGE: Final = ("low", "high", "value_range")
 _TWO: Final = "two_shufflers"
 
@@ -93,6 +94,8 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
         description="a value for each of several attributes",
         sizes=(2, MAX_ATTRIBUTES),
         tables=("tables",),
+        options=("attribute_sizes", "pairs", "margins", "margin_share"),
+        requirements=(*_SHARED_REQUIREMENTS, "margin_share"),
     ),
 }
 ITEM_KINDS: Final = tuple(kind for kind, facts in KINDS.items() if facts.histogram)

@@ -34,6 +34,8 @@ class Dataset:
     """Number of people with each item, shape (domain_size,)."""
     rows: NDArray[np.int64] | None = None
     """The first row of each item in the data set's file, shape (domain_size,)."""
+    column: str = ""
+    """Names of the columns that the items are from, with commas between; empty if unknown."""
     missing: int = 0
     """Number of further people, whose rows in the file have no value."""
 

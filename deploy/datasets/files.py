@@ -21,6 +21,7 @@ import numpy as np
 
 from common.errors import TaskError, ValueRangeError
 from common.messages.submission import parse_number
+from common.task.domain_spec import GROUP_SEPARATOR
 from common.task.labels import normalize
 from common.task.specs import MAX_DOMAIN_SIZE
 
@@ -43,6 +44,7 @@ def read(path: Path, column: str = VALUE, *, empty: bool = False) -> dict[str, A
     Returns the fields of a Dataset: labels, counts, rows and missing. Labels are in the file's
     order if rows are items; otherwise numbers in numeric order, then texts in alphabetical order.
     Rows without a value are left out and counted or, if `empty`, have the empty text as a value.
+    Several columns, with commas between, are joined as the parts of a value: a row needs them all.
     """
     name = path.name
     ending = name.lower()
@@ -69,7 +71,7 @@ def _csv_rows(file: IO[bytes], name: str, column: str) -> Iterator[list[str]]:
             header = next(rows, [])
             if not header:
                 raise TaskError(f"the first line of {name} is empty; it must name the columns")
-            indices = _columns(header, name, column)
+            values, counts = _columns(header, name, column)
             for number, row in enumerate(rows, start=1):
                 if row and len(row) != len(header):
                     advice = ": quote values that contain commas" * (len(row) > len(header))
@@ -77,7 +79,7 @@ def _csv_rows(file: IO[bytes], name: str, column: str) -> Iterator[list[str]]:
                         f"row {number} of {name} has {len(row)} values and the header has "
                         f"{len(header)}{advice}"
                     )
-                yield [row[index] if row else "" for index in indices]
+                yield _chosen(row or [""] * len(header), values, counts)
         except csv.Error as error:
             raise TaskError(f"row {number + 1} of {name} is not valid CSV: {error}") from error
 
@@ -92,7 +94,7 @@ def _lines(file: TextIO, name: str) -> Iterator[str]:
         yield line
 
 
-def _parquet_rows(raw: IO[bytes], name: str, column: str) -> Iterator[tuple[str, ...]]:
+def _parquet_rows(raw: IO[bytes], name: str, column: str) -> Iterator[list[str]]:
     """Yield rows of the chosen columns; read in batches, as a small file can have many rows."""
     try:
         arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
@@ -104,10 +106,12 @@ def _parquet_rows(raw: IO[bytes], name: str, column: str) -> Iterator[tuple[str,
     try:
         with parquet.ParquetFile(raw) as file:
             header = file.schema_arrow.names
-            titles = [header[index] for index in _columns(header, name, column)]
+            values, counts = _columns(header, name, column)
+            titles = [header[index] for index in (*values, *counts)]
+            places = range(len(values)), range(len(values), len(titles))
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=titles):
                 columns = [_texts(arrow, batch.column(title), name) for title in titles]
-                yield from zip(*columns, strict=True)
+                yield from (_chosen(row, *places) for row in zip(*columns, strict=True))
     except (arrow.ArrowException, UnicodeDecodeError) as error:
         raise TaskError(f"{name} is not a valid Parquet file") from error
 
@@ -134,22 +138,33 @@ def _texts(arrow: Any, column: Any, name: str) -> list[str]:  # noqa: ANN401  # 
     return [(field or b"").decode(errors="surrogateescape") for field in fields]
 
 
-def _columns(header: Sequence[str], name: str, column: str) -> list[int]:
-    """Return the places of the columns to read: the values' and, if there is one, `count`."""
-    titles = [normalize(title) for title in header]
-    column = normalize(column)
-    columns = [title for title in dict.fromkeys((column, _COUNT)) if title in titles]
-    for title in columns:
+def _chosen(row: Sequence[str], values: Sequence[int], counts: Sequence[int]) -> list[str]:
+    """Return a row's value, joined from all of its parts, or empty, and its count if any."""
+    value = row[values[0]]
+    if len(values) > 1:
+        parts = [_comparable(row[at]) for at in values]
+        value = GROUP_SEPARATOR.join(parts) if all(parts) else ""
+    return [value, *(row[at] for at in counts)]
+
+
+def _columns(header: Sequence[str], name: str, column: str) -> tuple[list[int], list[int]]:
+    """Return the places of the columns of values and, if there is one, of `count`."""
+    titles, wanted = [normalize(title) for title in header], [normalize(column)]
+    if wanted[0] not in titles:
+        wanted = [*map(normalize, column.split(","))]
+    counts = [title for title in (_COUNT,) if title in titles and title not in wanted]
+    for title in (*wanted, *counts):
         if titles.count(title) > 1:
             raise TaskError(f"{name} has {titles.count(title)} columns {title}; one is allowed")
     if not all(map(_is_unicode, titles)):
         raise TaskError(f"the header of {name} is not UTF-8 text")
-    if column not in titles:
-        raise TaskError(
-            f"the first line of {name} must name its columns; none of its {len(titles)} is named "
-            f"{column}: simulate reads another one with --column"
-        )
-    return [titles.index(title) for title in columns]
+    for title in wanted:
+        if title not in titles:
+            raise TaskError(
+                f"the first line of {name} must name its columns; none of its {len(titles)} is "
+                f"named {title}: simulate reads another one with --column"
+            )
+    return [titles.index(title) for title in wanted], [titles.index(title) for title in counts]
 
 
 def _tabulate(rows: Iterable[Sequence[str]], name: str, *, empty: bool) -> dict[str, Any]:
@@ -181,7 +196,7 @@ def _tabulate(rows: Iterable[Sequence[str]], name: str, *, empty: bool) -> dict[
         people[value] += users
     if not people:
         raise TaskError(f"{name} has a header and no row with a value; it must have at least one")
-    values = list(people) if counted else sorted(people, key=_order)
+    values = list(people) if counted else sorted(people, key=value_order)
     counts, rows = (
         np.array([found[value] for value in values], dtype=np.int64) for found in (people, first)
     )
@@ -205,7 +220,8 @@ def _is_unicode(text: str) -> bool:
     return text == text.encode(errors="ignore").decode()
 
 
-def _order(value: str) -> tuple[bool, Decimal, str]:
+def value_order(value: str) -> tuple[bool, Decimal, str]:
+    """Return the key that sorts numbers in numeric order, then texts in alphabetical order."""
     number = number_of(value)
     return number is None, number or Decimal(0), value
 

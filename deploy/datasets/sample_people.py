@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -11,14 +11,17 @@ import numpy as np
 
 from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Vector
+from common.mechanisms.tables import Tables
 from common.messages.submission import Value, parse_numbers, parse_pairs
 from common.protocols import Kind
-from common.task.domain_spec import EdgesSpec, Spacing
-from common.task.draft import NumberDraft, OpenDraft, PairDraft, TextDraft
+from common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec, EdgesSpec, Spacing
+from common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
 from common.task.specs import MAX_BOUND, MAX_KEYS, check_int_range
+from deploy.datasets.attributes import attributes_of, cell_counts, draw_numbers
 from deploy.datasets.catalogue import Dataset, load
 from deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
-from deploy.tasks.demo_task import DEMO_PARAMETERS
+from deploy.tasks.demo_task import DEMO_PARAMETERS, DEMO_TABLES
+from deploy.tasks.value_parser import value_of_attributes
 from user_agent.contribution import checked_text, open_text
 
 MAX_SAMPLE: Final = 1_000_000
@@ -232,6 +235,44 @@ _QUESTIONS: Final[Mapping[Kind, tuple[str, Mapping[str, Any], _Answer]]] = {
 }
 
 
+_CUSTOMERS: Final = (
+    AttributeSpec(
+        name="age",
+        edges=EdgesSpec(spacing="given", given=(18.0, 30.0, 40.0, 50.0, 65.0, 100.0), unit="years"),
+    ),
+    AttributeSpec(name="region", labels=("north", "east", "south", "west")),
+    AttributeSpec(name="device", labels=("phone", "computer", "tablet")),
+    AttributeSpec(name="satisfied", labels=("yes", "mostly", "hardly", "no")),
+)
+
+
+def _customers(_kind: Kind, n_users: int | None, rng: np.random.Generator) -> SamplePeople:
+    people = _ASKED if n_users is None else n_users
+    title = "A value is a customer's age, region, device and opinion"
+    texts = {"title": "Customers", "prompt": "Your age, region and device, and are you satisfied?"}
+    return with_attributes(_CUSTOMERS, people, rng, title, {**DEMO_TABLES, **texts})
+
+
+def with_attributes(
+    attributes: Sequence[AttributeSpec],
+    n_users: int,
+    rng: np.random.Generator,
+    title: str,
+    draft: Mapping[str, Any],
+) -> SamplePeople:
+    """Draw people whose attributes have a common cause; raise TaskError for too many."""
+    check_int_range("users", n_users, 1, MAX_SAMPLE)
+    numbers = draw_numbers([each.size for each in attributes], n_users, rng)
+    tables = TableDraft(attributes=tuple(attributes))
+    return SamplePeople(
+        kind="table",
+        title=f"{title}. The data is synthetic.",
+        values=[value_of_attributes(attributes, each) for each in numbers.tolist()],
+        draft={**draft, "tables": tables},
+        truth=cell_counts(numbers, Tables.specify(tables)) / n_users,
+    )
+
+
 def people_of(
     data: Dataset,
     kind: Kind,
@@ -259,7 +300,7 @@ def people_of(
     parsed: list[Any] = data.parsed(people.reader(data, span))
     counts = data.sample_counts(users, np.random.default_rng(seed))
     kept = np.flatnonzero(counts)
-    drawn_values = _Drawn([parsed[item] for item in kept], counts[kept], span, coded)
+    drawn_values = _Drawn([parsed[item] for item in kept], counts[kept], span, coded, data.column)
     form, facts = people.facts(drawn_values)
     values = [value for value, many in zip(*drawn_values[:2], strict=True) for _ in range(many)]
     return SamplePeople(kind=kind, title=data.title + form, values=values, **facts)
@@ -272,6 +313,7 @@ class _Drawn(NamedTuple):
     counts: Counts
     span: Span | None
     coded: bool
+    column: str
 
 
 def _text_facts(drawn: _Drawn) -> tuple[str, dict[str, Any]]:
@@ -297,6 +339,14 @@ def _pair_facts(drawn: _Drawn) -> tuple[str, dict[str, Any]]:
     size = 1 + max((key for value in drawn.values for key in value), default=0)
     numbers = [number for value in drawn.values for number in value.values()]
     return _ranged(drawn, numbers, size, "pairs", PairDraft)
+
+
+def _attribute_facts(drawn: _Drawn) -> tuple[str, dict[str, Any]]:
+    attributes, numbers = attributes_of(drawn.values, drawn.column.split(","))
+    tables = TableDraft(attributes=attributes)
+    counts = cell_counts(numbers, Tables.specify(tables), drawn.counts)
+    facts = {"draft": {"tables": tables}, "truth": counts / drawn.counts.sum()}
+    return f", columns {drawn.column}", facts
 
 
 def _ranged(
@@ -337,6 +387,18 @@ def _pair_reader(_data: Dataset, span: Span | None) -> Callable[[str], dict[int,
     return lambda text: {
         key: _in_span(value, span) for key, value in parse_pairs(text, {}, MAX_KEYS).items()
     }
+
+
+def _parts_reader(data: Dataset, _span: Span | None) -> Callable[[str], str]:
+    number = len(data.column.split(","))
+    rule = f"a value has {number} parts, of which none contains {GROUP_SEPARATOR.strip()!r}"
+
+    def read(text: str) -> str:
+        if len(text.split(GROUP_SEPARATOR)) != number:
+            raise ValueRangeError(rule)
+        return text
+
+    return read
 
 
 def _text_reader(_data: Dataset, _span: Span | None) -> Callable[[str], str]:
@@ -391,4 +453,5 @@ _PEOPLE: Final[Mapping[Kind, _KindPeople]] = {
     "mean": _KindPeople(_respondents),
     "vector": _KindPeople(_respondents, _vector_reader),
     "key-value": _KindPeople(_respondents, _pair_reader, _pair_facts),
+    "table": _KindPeople(_customers, _parts_reader, _attribute_facts),
 }

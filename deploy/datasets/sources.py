@@ -33,8 +33,8 @@ def dataset(
     Return a data set, or raise TaskError if there is none, or none with n_users people.
 
     `text` names a shipped data set, a file, or a distribution: `zipf:SIZE`, `zipf:SIZE,EXPONENT` or
-    `uniform:SIZE`, of n_users people, by default a million. `column` is that of a file's values; if
-    `empty`, empty cells are values.
+    `uniform:SIZE`, of n_users people, by default a million. `column` is that of a file's values, or
+    several with commas between; if `empty`, empty cells are values.
     """
     if column is not None and not is_file(text):
         raise TaskError(f"the column is {column}; only a file has columns")
@@ -44,8 +44,9 @@ def dataset(
         return _synthetic(distribution, numbers.split(","), people)
     if is_file(text):
         path = Path(text)
-        fields = files.read(path, VALUE if column is None else column, empty=empty)
-        data = Dataset(name=path.name, title=f"The file {path.name}", **fields)
+        column = VALUE if column is None else column
+        fields = files.read(path, column, empty=empty)
+        data = Dataset(name=path.name, title=f"The file {path.name}", column=column, **fields)
     elif text in SHIPPED:
         data = catalogue.load(text)
     else:

@@ -1,18 +1,19 @@
 """Estimates beside the truth, which only a demo knows, and sentences about their errors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from common.mechanisms.base import Vector
+from common.mechanisms.tables import Tables
 from common.messages import result
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
 from deploy.results.distribution_view import DEFAULT_QUANTILES
-from deploy.results.estimate_table import EstimateTable, mse_of
-from deploy.results.result_view import ResultView, largest
+from deploy.results.estimate_table import EstimateTable, largest, mse_of
+from deploy.results.result_view import ResultView
 
 
 class _Known(NamedTuple):
@@ -40,7 +41,7 @@ def _found_values(view: ResultView, estimate: result.FoundValues, known: _Known)
     truth = np.array([shares.get(name, 0.0) for name in table.names])
     sure = {name for name, share in shares.items() if share >= estimate.sure_share}
     n_sure, n_false = len(sure & set(table.names)), int((truth == 0).sum())
-    errors = f"Values found that nobody holds: {n_false:,}. {_covered(table, truth)}"
+    errors = f"Values found that nobody holds: {n_false:,}. {_covered(table.ends, truth)}"
     if sure:
         errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
     fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
@@ -57,7 +58,7 @@ def _histogram(view: ResultView, estimate: result.Histogram, known: _Known) -> _
     mse = mse_of(estimate.frequencies, truth)
     errors = (
         f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
-        f"{mse_of(estimate.refined, truth):.3g}. {_covered(first, truth)}"
+        f"{mse_of(estimate.refined, truth):.3g}. {_covered(first.ends, truth)}"
     )
     fields = {"mse_vs_truth": mse}
     return (first, *tables), errors, fields
@@ -69,7 +70,7 @@ def _means(view: ResultView, estimate: result.Means, known: _Known) -> _Compared
     better = f"; shrunk {mse_shrunk:.3g}" if "shrunk" in table.more else ""
     theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
     if estimate.unbiased:
-        theory, covered = f"in theory {estimate.mse_theory:.3g}", f" {_covered(table, truth)}"
+        theory, covered = f"in theory {estimate.mse_theory:.3g}", f" {_covered(table.ends, truth)}"
     errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
     fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
     return (replace(table, truth=truth),), errors, fields
@@ -100,12 +101,30 @@ def _texts(view: ResultView, _: result.BitTable, known: _Known) -> _Compared:
     return (table,), errors, fields
 
 
+def _share_tables(view: ResultView, estimate: result.ShareTables, known: _Known) -> _Compared:
+    mechanism, truth = Tables.of(known.task), known.people.truth
+    n_users = len(known.people.values)
+    counts = np.rint(truth * n_users).astype(np.int64)
+    exact = mechanism.estimate(counts, n_users)  # least squares keep true counts, and add margins
+    pairs = [each for names, each in zip(mechanism.tables, exact.views, strict=True) if names[1:]]
+    true = [each.shares for each in (*exact.attributes, *pairs)]
+    tests, tables = view.tables[: -len(true)], view.tables[-len(true) :]
+    tables = tuple(replace(each, truth=own) for each, own in zip(tables, true, strict=True))
+    mse = mse_of(np.concatenate([each.shares for each in estimate.views]), truth)
+    errors = (
+        f"Mean squared error of a cell {mse:.3g}, in theory {estimate.mse_theory:.3g}. "
+        f"{_covered(np.concatenate([each.ends for each in tables], axis=1), np.concatenate(true))}"
+    )
+    return (*tests, *tables), errors, {"mse_vs_truth": mse}
+
+
 _KNOWN: Final[Mapping[type, Callable[[ResultView, Any, _Known], _Compared]]] = {
     result.BitTable: _texts,
     result.FoundValues: _found_values,
     result.Histogram: _histogram,
     result.KeyValues: _key_values,
     result.Means: _means,
+    result.ShareTables: _share_tables,
 }
 
 
@@ -115,9 +134,9 @@ def _ranked(table: EstimateTable, truth: Vector) -> EstimateTable:
     return replace(table, truth=truth, shown=shown, selection="{:,} largest in truth")
 
 
-def _covered(table: EstimateTable, truth: Vector) -> str:
-    """Return a sentence with the number of a table's intervals that cover the truth."""
-    low, high = table.ends
+def _covered(ends: Iterable[Vector], truth: Vector) -> str:
+    """Return a sentence with the number of intervals that cover the truth."""
+    low, high = ends
     covered = int(((low <= truth) & (truth <= high)).sum())
     if len(truth) == 1:
         return f"The interval {'covers' if covered else 'does not cover'} the truth."

@@ -79,7 +79,7 @@ function row(i, scale, digits) {
     name,
     chart,
     cell(percent(values.estimate[i], digits), "number share"),
-    cell(interval(i, digits), "number"),
+    cell(interval(values.low(i), values.high(i), digits), "number"),
     cell(users(values.estimate[i]), "number"),
     cell(percent(values.refined[i], digits), "number", "refined"),
   );

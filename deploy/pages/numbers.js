@@ -14,17 +14,21 @@ function percent(share, digits) {
   return withMinus((100 * share).toFixed(digits)) + "\u202f%";
 }
 
-function interval(i, digits) {
-  const low = withMinus((100 * values.low(i)).toFixed(digits));
-  return low + " to " + percent(values.high(i), digits);
+function interval(low, high, digits) {
+  return withMinus((100 * low).toFixed(digits)) + " to " + percent(high, digits);
 }
 
 function users(share) {
-  return withMinus(Math.round(share * values.users).toLocaleString("en"));
+  return withMinus(Math.round(share * given.users).toLocaleString("en"));
 }
 
-function userInterval(i) {
-  return users(values.low(i)) + " to " + users(values.high(i));
+function userInterval(low, high) {
+  return users(low) + " to " + users(high);
+}
+
+// Name of the intervals at the page's confidence.
+function levelName(what) {
+  return Math.round(1e6 * given.confidence) / 1e4 + "\u202f%" + what;
 }
 
 function whole(number) {

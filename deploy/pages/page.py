@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from common.messages.guarantee import rounded_up
 from common.task.shuffler_spec import KEEP_SUM
@@ -90,6 +92,11 @@ def content_policy(script: str, *, polls_server: bool) -> str:
 
 embedded_json: Final = partial(htmlsafe_json_dumps, separators=(",", ":"), allow_nan=False)
 """Serialize to ASCII JSON that is safe inside a script element: it has no `<`, `>` and `&`."""
+
+
+def packed(numbers: NDArray[Any], dtype: str) -> str:
+    """Encode numbers for a script as base64, a third as long as decimal digits."""
+    return base64.b64encode(np.ascontiguousarray(numbers, dtype=dtype).tobytes()).decode()
 
 
 def _joined(names: Sequence[str]) -> str:

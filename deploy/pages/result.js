@@ -1,6 +1,5 @@
 // Controls of the result page, and the rows that they select.
 
-const byId = (id) => document.getElementById(id);
 const chosen = { order: given.ordered ? "label" : "estimate", descending: !given.ordered, text: "", distinct: false, page: 0, length: 15 };
 let listed = new Uint32Array();
 
@@ -104,7 +103,7 @@ byId("shown").addEventListener("change", (event) => change({ distinct: event.tar
 byId("length").addEventListener("change", (event) => change({ length: Number(event.target.value) }));
 byId("previous").addEventListener("click", () => { chosen.page--; show(); });
 byId("next").addEventListener("click", () => { chosen.page++; show(); });
-byId("download").addEventListener("click", download);
+byId("download").addEventListener("click", () => download(asCsv(), "histogram.csv"));
 byId("simultaneous").addEventListener("change", (event) => {
   values.ends = event.target.checked ? intervals.all : intervals.own;
   refresh();

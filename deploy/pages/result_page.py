@@ -1,35 +1,40 @@
 """Render the page of one result, for any kind of value, and the page of the ledger."""
 
-import base64
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.crypto.hpke import fingerprint, suite_named
 from common.mechanisms.base import Vector
 from common.mechanisms.signed import influence_on
 from common.messages.guarantee import REPLACE_ONE
-from common.messages.result import CONFIDENCE, Histogram, Result, simultaneous_confidence
+from common.messages.result import (
+    CONFIDENCE,
+    Histogram,
+    Result,
+    ShareTables,
+    simultaneous_confidence,
+)
 from common.task.domain_spec import EdgesSpec
 from common.task.specs import MechanismSpec, NumberSpec, OpenSpec
 from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
-from deploy.pages.page import render
+from deploy.pages.heat_map import heat_map_fields
+from deploy.pages.page import packed, render
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.ledger import LedgerView
 from deploy.results.result_view import ResultView
 from deploy.terminal.tables import CLAIM_ROOM_NOTE
 
 _SCRIPTS: Final = (
-    *("values.js", "numbers.js", "scale.js", "canvas.js", "tooltip.js", "overview.js"),
-    *("bars.js", "download.js", "result.js"),
+    *("page_data.js", "values.js", "numbers.js", "scale.js", "canvas.js", "tooltip.js"),
+    *("value_tooltip.js", "overview.js", "bars.js", "download.js", "result.js"),
 )
-"""Scripts of a histogram's page; other pages have none."""
+"""Scripts of a histogram's page."""
 MAX_VALUES: Final = 100_000
 """Maximum values on a histogram's page: four megabytes, which a browser sorts without delay."""
 _PAGE_COLUMNS: Final = 7
@@ -47,18 +52,8 @@ _MIN_WHOLE: Final = 10
 
 def result_page(result: Result, task: Task, view: ResultView) -> str:
     """Render the page of a result that the caller has checked against its task."""
-    tables = view.tables
-    own: dict[str, Any] = {"histogram": None}
-    if isinstance(result.estimate, Histogram):
-        tables = tables[1:]
-        named = bool(task.labels or task.edges or task.breakdown)
-        own = {
-            "scripts": _SCRIPTS,
-            "data": histogram_data(
-                result.estimate, result.n_users, view, view.tables[0].names if named else ()
-            ),
-            "histogram": _histogram_fields(result.estimate, result, view),
-        }
+    fields = _OWN_FIELDS.get(type(result.estimate))
+    own = fields(result.estimate, result, view, task) if fields else {}
     return render(
         "result.html",
         styles=("result.css",),
@@ -73,9 +68,9 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
         overhead=suite_named(task.suite).overhead_bytes,
         keys=[fingerprint(key) for key in (task.analyzer_key, *(s.key for s in task.shufflers))],
         claim_room=CLAIM_ROOM_NOTE if task.central_epsilon < task.local_epsilon else "",
-        drawn=[plotted(table) for table in tables],
+        drawn=[plotted(table) for table in view.tables if table.listed],
         curves=_curves(view, task.edges) if task.edges else [],
-        **own,
+        **{"histogram": None, "heat_map": None, **own},
     )
 
 
@@ -107,27 +102,34 @@ def histogram_data(
         "users": n_users,
         "confidence": CONFIDENCE,
         "intervals": {
-            name: [_packed(ends[held], "<f4") for ends in histogram.interval(confidence)]
+            name: [packed(ends[held], "<f4") for ends in histogram.interval(confidence)]
             for name, confidence in (
                 ("own", CONFIDENCE),
                 ("all", simultaneous_confidence(CONFIDENCE, size)),
             )
         },
         "labels": [labels[item] for item in held.tolist()] if labels else None,
-        "items": None if len(held) == size else _packed(held, "<u4"),
-        "estimate": _packed(histogram.frequencies[held], "<f4"),
-        "error": _packed(histogram.standard_errors[held], "<f4"),
-        "refined": _packed(histogram.refined[held], "<f4"),
-        "truth": None if truth is None else _packed(truth[held], "<f4"),
+        "items": None if len(held) == size else packed(held, "<u4"),
+        "estimate": packed(histogram.frequencies[held], "<f4"),
+        "error": packed(histogram.standard_errors[held], "<f4"),
+        "refined": packed(histogram.refined[held], "<f4"),
+        "truth": None if truth is None else packed(truth[held], "<f4"),
     }
 
 
-def _packed(numbers: NDArray[Any], dtype: str) -> str:
-    """Encode numbers as base64, a third as long as decimal digits."""
-    return base64.b64encode(np.ascontiguousarray(numbers, dtype=dtype).tobytes()).decode()
+def _histogram_fields(
+    histogram: Histogram, result: Result, view: ResultView, task: Task
+) -> dict[str, Any]:
+    named = bool(task.labels or task.edges or task.breakdown)
+    names = view.tables[0].names if named else ()
+    return {
+        "scripts": _SCRIPTS,
+        "data": histogram_data(histogram, result.n_users, view, names),
+        "histogram": _histogram_figures(histogram, result, view),
+    }
 
 
-def _histogram_fields(histogram: Histogram, result: Result, view: ResultView) -> dict[str, Any]:
+def _histogram_figures(histogram: Histogram, result: Result, view: ResultView) -> dict[str, Any]:
     low, high = histogram.interval(CONFIDENCE)
     half_width = float(np.median(high - low)) / 2
     misses = (1 - CONFIDENCE) * view.size
@@ -139,6 +141,13 @@ def _histogram_fields(histogram: Histogram, result: Result, view: ResultView) ->
         "typical_share": figures.format_percent(half_width, half_width / 2),
         "typical_users": figures.format_count(math.ceil(half_width * result.n_users)),
     }
+
+
+_OWN_FIELDS: Final[Mapping[type, Callable[[Any, Result, ResultView, Task], dict[str, Any]]]] = {
+    Histogram: _histogram_fields,
+    ShareTables: heat_map_fields,
+}
+"""Fields, scripts and data that only pages of some estimates have."""
 
 
 def _curves(view: ResultView, spec: EdgesSpec) -> list[dict[str, Any]]:

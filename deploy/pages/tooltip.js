@@ -1,6 +1,6 @@
-// Tooltip with the figures of one value.
+// Tooltip, placed beside the pointer or the focus.
 
-const tooltip = document.getElementById("tooltip");
+const tooltip = byId("tooltip");
 
 function element(tag, text, className) {
   const node = document.createElement(tag);
@@ -9,42 +9,21 @@ function element(tag, text, className) {
   return node;
 }
 
-// A label: untrusted text in any writing direction, never parsed as markup.
-function nameElement(i, tag = "bdi") {
-  const node = element(tag, values.name(i), "name");
+// A name: untrusted text in any writing direction, never parsed as markup.
+function named(text, tag = "bdi") {
+  const node = element(tag, text, "name");
   node.dir = "auto";
   return node;
 }
 
-function lines(i) {
-  const digits = digitsFor(values.error[i]);
-  const entries = [
-    ["Share", percent(values.estimate[i], digits)],
-    [intervalName(), interval(i, digits)],
-    ["Users", userInterval(i)],
-    ["Refined", percent(values.refined[i], digits)],
-  ];
-  if (values.truth !== null) entries.push(["Truth", percent(values.truth[i], digits)]);
-  return entries;
-}
-
-function intervalName() {
-  const level = Math.round(1e6 * given.confidence) / 1e4 + "\u202f%";
-  return values.ends === intervals.own ? level + " interval" : level + " for all";
-}
-
-function asText(i) {
-  const read = lines(i).map(([head, text]) => head + " " + text).join(", ");
-  return values.name(i) + ": " + read + (values.unsure(i) ? ", does not differ clearly from 0" : "");
-}
-
-function showTooltip(i, x, y) {
-  tooltip.replaceChildren(nameElement(i, "div"));
-  if (values.labels !== null) tooltip.append(element("div", "value number " + whole(values.item(i))));
+function figureList(entries) {
   const list = element("dl");
-  for (const [head, text] of lines(i)) list.append(element("dt", head), element("dd", text));
-  tooltip.append(list);
-  if (values.unsure(i)) tooltip.append(element("p", "Does not differ clearly from 0."));
+  for (const [head, text] of entries) list.append(element("dt", head), element("dd", text));
+  return list;
+}
+
+function placeTooltip(nodes, x, y) {
+  tooltip.replaceChildren(...nodes);
   tooltip.hidden = false;
   shownAt = window.scrollY;
   const { width, height } = tooltip.getBoundingClientRect();

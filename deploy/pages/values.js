@@ -1,12 +1,5 @@
 // The histogram's values, decoded from the page's data, and their sort orders.
 
-const given = JSON.parse(document.getElementById("page-data").textContent);
-
-function unpacked(text, Type) {
-  // Every browser's machine is little-endian, as the page's data is.
-  return new Type(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
-}
-
 function unpackedEnds(packed) {
   const [low, high] = packed.map((ends) => unpacked(ends, Float32Array));
   return { low, high };
@@ -15,7 +8,6 @@ function unpackedEnds(packed) {
 const intervals = { own: unpackedEnds(given.intervals.own), all: unpackedEnds(given.intervals.all) };
 
 const values = {
-  users: given.users,
   labels: given.labels,
   estimate: unpacked(given.estimate, Float32Array),
   error: unpacked(given.error, Float32Array),
@@ -67,4 +59,20 @@ function matcher(text) {
   if (query === "") return () => true;
   if (searchable === null) return (i) => String(values.item(i)).includes(query);
   return (i) => searchable[i].includes(query) || String(values.item(i)) === query;
+}
+
+// All values, with the columns of `shuffledp result --csv`.
+function asCsv() {
+  const heads = [...given.columns];
+  if (values.truth !== null) heads.push("truth");
+  const rows = [heads.join(",")];
+  for (let i = 0; i < values.held; i++) {
+    // Always each value's own interval, even if the page shows simultaneous ones.
+    const [share, error] = [values.estimate[i], values.error[i]];
+    const { low, high } = intervals.own;
+    const figures = [share, error, low[i], high[i], values.refined[i]];
+    if (values.truth !== null) figures.push(values.truth[i]);
+    rows.push([values.item(i), quoted(values.name(i)), ...figures.map((figure) => figure.toPrecision(7))].join(","));
+  }
+  return rows.join("\r\n") + "\r\n";
 }

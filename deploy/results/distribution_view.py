@@ -39,8 +39,13 @@ def value_names(task: Task) -> list[str]:
         if not task.breakdown:
             return names
         return [name.partition(GROUP_SEPARATOR)[2] or name for name in names]
-    edges = task.edges.edges.tolist()
-    ends = edges[:: len(edges) - 1] if task.edges.outside == "clip" else ()
+    return bucket_names(task.edges)
+
+
+def bucket_names(spec: EdgesSpec) -> list[str]:
+    """Return names of ordered buckets."""
+    edges = spec.edges.tolist()
+    ends = edges[:: len(edges) - 1] if spec.outside == "clip" else ()
     return [_range_name(low, high, ends) for low, high in itertools.pairwise(edges)]
 
 

@@ -60,6 +60,8 @@ class EstimateTable:
     logarithmic: bool = False
     """Whether values above 0 are drawn on a logarithmic axis."""
     notes: Sequence[str] = ()
+    listed: bool = True
+    """Whether pages list its rows; otherwise their script draws all values."""
 
     @property
     def caption(self) -> str:
@@ -122,6 +124,12 @@ class EstimateTable:
         else:
             text = f"{number:z,.{self.decimals}f}"  # z: no sign if it rounds to 0
         return text.replace("-", "\N{MINUS SIGN}", 1) if number < 0 else text
+
+
+def largest(figures: Vector, most: int) -> list[int]:
+    """Return the indices of the largest figures, the largest first."""
+    order: list[int] = np.argsort(-figures, kind="stable").tolist()
+    return order[:most]
 
 
 def mse_of(estimate: Vector, truth: Vector) -> float:

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.errors import SettingsError
-from common.messages.result import CONFIDENCE, Estimate, Histogram, Means, Result
+from common.messages.result import (
+    CONFIDENCE,
+    Estimate,
+    Histogram,
+    Means,
+    Result,
+    ShareTable,
+    ShareTables,
+)
 from common.protocols import protocol_named
 from common.task.task import Task
 from deploy.results.result_view import Columns
@@ -16,7 +24,9 @@ from deploy.terminal.files import atomic_output
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
 """A formula after a separator, where a spreadsheet that ignores quotes would start a cell."""
-_TEXT_COLUMNS: Final = frozenset({"label", "text", "group", "value"})
+_TEXT_COLUMNS: Final = frozenset(
+    {"label", "text", "group", "value", "attribute", "other_attribute", "other_value"}
+)
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
@@ -61,14 +71,23 @@ def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
     Return an estimate's JSON fields, named as in common/messages/result.py.
 
     Of a histogram `half_width` is how far the interval of an absent value reaches on its wider side
-    in standard errors; every value's own interval is from `interval_low` to `interval_high`.
+    in standard errors; every share's own interval is from `interval_low` to `interval_high`.
     """
-    fields = dataclasses.asdict(estimate)
     if isinstance(estimate, Histogram):
-        del fields["table"]
-        fields["half_width"] = estimate.half_width(CONFIDENCE)
-        fields["interval_low"], fields["interval_high"] = estimate.interval(CONFIDENCE)
+        return _with_interval(estimate, half_width=estimate.half_width(CONFIDENCE))
+    fields = dataclasses.asdict(estimate)
+    if isinstance(estimate, ShareTables):
+        fields["views"] = [*map(_with_interval, estimate.views)]
+        fields["attributes"] = [*map(_with_interval, estimate.attributes)]
     return fields
+
+
+def _with_interval(shares: Histogram | ShareTable, **more: float) -> dict[str, Any]:
+    """Return the fields of shares, with the ends of their intervals in place of the table."""
+    fields = dataclasses.asdict(shares)
+    del fields["table"]
+    low, high = shares.interval(CONFIDENCE)
+    return {**fields, **more, "interval_low": low, "interval_high": high}
 
 
 def write_csv(path: Path, columns: Columns) -> None:

@@ -27,7 +27,8 @@ from deploy.results.distribution_view import (
     distribution_view,
     item_names,
 )
-from deploy.results.estimate_table import EstimateTable, print_table
+from deploy.results.estimate_table import EstimateTable, largest, print_table
+from deploy.results.table_view import table_view
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import guarantee_summary, print_guarantees
 
@@ -220,6 +221,7 @@ def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
     informative = informative or any(each.locates_median for each in view.groups.values())
     table = EstimateTable(
         title=f"Share of users with each of {size:,} values",
+        listed=False,
         selection="{:,} largest",
         name=f"value in {task.edges.unit}" if task.edges and task.edges.unit else "value",
         value="share",
@@ -464,12 +466,24 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
     return ResultView(tables=(table,), columns=columns, warning=warning, fields=fields)
 
 
+def _share_tables(estimate: result.ShareTables, asked: _Asked) -> ResultView:
+    n_users = asked.questions.batch.n_users if asked.questions else None
+    view = table_view(estimate, asked.task, asked.most, n_users)
+    return ResultView(
+        tables=view.tables,
+        columns=view.columns,
+        fields=view.fields,
+        warning="" if view.informative else _TOO_FEW_USERS,
+    )
+
+
 _VIEWS: Final[Mapping[type[result.Estimate], Callable[[Any, _Asked], ResultView]]] = {
     result.BitTable: _texts,
     result.FoundValues: _found_values,
     result.Histogram: _histogram,
     result.KeyValues: _key_values,
     result.Means: _means,
+    result.ShareTables: _share_tables,
 }
 
 
@@ -483,12 +497,6 @@ def _too_wide(table: EstimateTable, width: float, *, every: bool = False) -> str
 def _labels(task: Task, size: int, prefix: str = "") -> Sequence[str]:
     """Return a task's labels, or the prefix and a number for each value."""
     return task.labels or [f"{prefix}{index}" for index in range(size)]
-
-
-def largest(figures: Vector, most: int) -> list[int]:
-    """Return the indices of the largest figures, the largest first."""
-    order: list[int] = np.argsort(-figures, kind="stable").tolist()
-    return order[:most]
 
 
 def print_result(

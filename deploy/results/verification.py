@@ -8,9 +8,18 @@ from common.crypto.signing import SignedTask
 from common.errors import WireError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.guarantee import rounded_up
-from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Result
+from common.messages.result import (
+    BitTable,
+    Estimate,
+    FoundValues,
+    KeyValues,
+    Means,
+    Result,
+    ShareTables,
+)
 from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
+from common.task.view_specs import TableSpec
 
 _MIN_STATED_SHARE: Final = 0.99
 """Minimum ratio of stated to recomputed figures; another version may have tighter bounds."""
@@ -53,6 +62,12 @@ def _estimate_shape(estimate: Estimate) -> str:
             return f"{len(estimate.means)} {'un' * estimate.unbiased}biased means"
         case FoundValues():
             return f"values found at {len(estimate.reports)} levels"
+        case ShareTables():
+            cells, values = (
+                [len(each.shares) for each in tables]
+                for tables in (estimate.views, estimate.attributes)
+            )
+            return f"tables of {cells} cells, of attributes with {values} values"
     return f"{len(estimate.frequencies)} values"
 
 
@@ -67,6 +82,9 @@ def _task_shape(task: Task) -> str:
             return f"{task.domain_size} {'un' * (not task.protocol_row.biased)}biased means"
         case OpenSpec() as spec:
             return f"values found at {PrefixHashing.of(spec).levels} levels"
+        case TableSpec() as spec:
+            values = [each.size for each in spec.attributes]
+            return f"tables of {[*spec.view_sizes()]} cells, of attributes with {values} values"
     return f"{task.domain_size} values"
 
 

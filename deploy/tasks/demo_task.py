@@ -18,19 +18,32 @@ DEMO_PARAMETERS: Final[Mapping[str, Any]] = {
 """Protocol and parameters for items in the demo."""
 _NOISE: Final = GeometricNoise(peak=22, left_weight=602140992, right_weight=602140992, most=58)
 """From `shuffledp plan --shufflers 2 --central-epsilon 1 --coalition-epsilon 1.157`."""
-_TWO_SHUFFLERS: Final[Mapping[str, Any]] = {
-    "protocol": "sageo",
-    "local_epsilon": math.inf,
-    "shuffler_name": "first.localhost",
-    "shuffler": ShufflerSpec(noise=_NOISE),
-    "relay": RelayDraft(name="second.localhost", key=b"", noise=_NOISE),
-}
+_TABLE_NOISE: Final = GeometricNoise(
+    peak=110, left_weight=934582848, right_weight=934582848, most=289
+)
+"""From `shuffledp plan --task-kind table --attribute-sizes 5,4,3,4 --shufflers 2
+--central-epsilon 1`."""
+
+
+def _by_two(protocol: str, noise: GeometricNoise) -> dict[str, Any]:
+    return {
+        "protocol": protocol,
+        "local_epsilon": math.inf,
+        "shuffler_name": "first.localhost",
+        "shuffler": ShufflerSpec(noise=noise),
+        "relay": RelayDraft(name="second.localhost", key=b"", noise=noise),
+    }
+
+
+DEMO_TABLES: Final[Mapping[str, Any]] = _by_two("geo-tables", _TABLE_NOISE)
+"""Protocol and parameters for tables in the demo. Devices with default settings refuse reports
+without local noise unless each of two shufflers hides them."""
 
 
 def with_two_shufflers(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a draft for items, for two shufflers that each add the same noise."""
     kept = {name: value for name, value in fields.items() if name not in DEMO_PARAMETERS}
-    return {**kept, **_TWO_SHUFFLERS}
+    return {**kept, **_by_two("sageo", _NOISE)}
 
 
 def closing_draft(

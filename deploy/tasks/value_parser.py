@@ -11,6 +11,7 @@ from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.submission import Value, parse_number
 from common.protocols import Kind
 from common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec, BreakdownSpec, EdgesSpec
+from common.task.draft import TableDraft
 from common.task.spec_forms import spec_as
 from common.task.specs import (
     INSTANT_SUM,
@@ -39,6 +40,26 @@ def parse_breakdown(text: str) -> BreakdownSpec:
     return BreakdownSpec(
         attribute=attribute.strip(), groups=tuple(group.strip() for group in groups.split(","))
     )
+
+
+def parse_tables(sizes: str, pairs: str = "", *, margins: bool = False) -> TableDraft:
+    """
+    Parse attributes by their numbers of values, such as 20,20,5, and pairs of them, such as 1:2.
+
+    Attributes and values are named by their numbers, from 1. Raises UsageError.
+    """
+    try:
+        attributes = tuple(
+            AttributeSpec(name=f"attribute {place}", labels=tuple(map(str, range(1, size + 1))))
+            for place, size in enumerate(map(int, sizes.split(",")), start=1)
+        )
+    except ValueError as error:
+        raise UsageError(
+            "--attribute-sizes must be the number of values of each attribute, such as 20,20,5"
+        ) from error
+    names = [pair.split(":") for pair in pairs.split(",") if pair]
+    chosen = tuple(tuple(f"attribute {number}" for number in pair) for pair in names)
+    return TableDraft(attributes=attributes, pairs=chosen, margins=margins)
 
 
 def parse_range(text: str) -> tuple[float, float]:

@@ -24,6 +24,7 @@ app = typer.Typer()
     "draft.toml",
     "shuffledp plan --task-kind ordered --users 602325 --domain-size 4096 --low 0 --high 60000 "
     "--unit ms --central-epsilon 1",
+    "shuffledp plan --task-kind table --users 602325 --attribute-sizes 20,20,5 --central-epsilon 1",
     "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
     "--central-epsilon 0.5",
 )
@@ -38,6 +39,10 @@ def plan(
     spacing: Literal["equal", "logarithmic"] = "equal",
     unit: str = "",
     breakdown: str = "",
+    attribute_sizes: str = "",
+    pairs: str = "",
+    margins: options.Flag = False,
+    margin_share: float = 0.1,
     prefix: Literal["average", "worst"] = "average",
     encoding: Literal["text", "code", "hash"] = "text",
     code_bytes: int = 8,
@@ -62,8 +67,9 @@ def plan(
     """
     Find the protocol and parameters with the least error under a privacy target.
 
-    --messages-cap, --bytes-cap, --influence-cap, --rounds, --trust, --max-mse, --shufflers and
-    --coalition-epsilon are for categorical and ordered data, --head is for categorical data.
+    --messages-cap, --bytes-cap, --influence-cap, --rounds, --trust, --shufflers and
+    --coalition-epsilon are for categorical and ordered data and tables of attributes, --max-mse is
+    for the first two, --head is for categorical data.
 
     Options:
         users: Expected number of users, for which the error is minimized.
@@ -74,6 +80,11 @@ def plan(
         spacing: Buckets of equal width (equal) or of equal ratio (logarithmic).
         unit: Unit of the numbers in buckets, such as ms.
         breakdown: A public attribute and its values, such as country=DE,FR.
+        attribute_sizes: Number of values of each attribute, such as 20,20,5; the draft names them
+            by numbers.
+        pairs: Pairs of attributes by number, such as 1:2,1:3.  [all]
+        margins: Collect a table of each attribute too, which makes its shares more accurate.
+        margin_share: Share of the squared privacy loss for those tables.
         prefix: Share below an edge whose error to minimize, for buckets: the average or worst one.
         encoding: Form of the values of an open dictionary: a short text, a code, or the hash of a
             longer text.
@@ -101,13 +112,14 @@ def plan(
     from common.task.domain_spec import EdgesSpec, group_count
     from common.task.draft import NumberDraft, OpenDraft, PairDraft
     from common.task.kinds import KINDS
-    from deploy.tasks.value_parser import parse_breakdown
+    from deploy.tasks.value_parser import parse_breakdown, parse_tables
     from lab.planning import plan_view
     from lab.planning.planner import least_errors
     from lab.planning.planner import plan as find_plan
     from lab.planning.requirements import Requirements
 
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
+    usual_cap = plan_view.usual_local_cap(task_kind, rounds)
     options.check_kinds(context)
     facts = KINDS[task_kind]
     if facts.counted and domain_size is None:
@@ -122,6 +134,9 @@ def plan(
             absent = "--low" if low is None else "--high"
             raise UsageError(f"{absent} is missing: an end of the range of the buckets")
         fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
+    if "tables" in facts.tables:
+        fields["tables"] = parse_tables(attribute_sizes, pairs, margins=margins)
+        size = len(fields["tables"].attributes)
     if "open" in facts.tables:
         fields["open"] = OpenDraft(encoding=encoding, code_bytes=code_bytes)
     given = {"low": low, "high": high}
@@ -138,7 +153,8 @@ def plan(
         prefix=prefix,
         central_epsilon=central_epsilon,
         delta=default_delta(max(1, users)) if delta is None else delta,
-        local_cap=cap if local_cap is None else options.parse_cap(local_cap),
+        local_cap=usual_cap if local_cap is None else options.parse_cap(local_cap),
+        margin_share=margin_share,
         messages_cap=messages_cap,
         bytes_cap=bytes_cap,
         influence_cap=influence_cap,
@@ -165,7 +181,7 @@ def plan(
         f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
         "changes it.": delta,
         f"The plan keeps local epsilon at most {cap:g}, the default limit of devices; "
-        "--local-cap changes it.": local_cap if shufflers == 1 else "none",
+        "--local-cap changes it.": local_cap if shufflers == 1 and cap == usual_cap else "none",
     }
     for sentence in (text for text, given in defaults.items() if given is None):
         console.print(sentence, style="dim", highlight=False)

@@ -37,6 +37,7 @@ _FIGURES: Final = {
     "--accounting tight --repeat 5 --plot comparison",
     "shuffledp simulate --task-kind ordered --central-epsilon 1 --messages-cap 4",
     "shuffledp simulate --protocol sageo --protocol sbin --central-epsilon 1 --shufflers 2",
+    "shuffledp simulate --task-kind table --dataset people.csv --column age,region",
     "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
 )
 def simulate(
@@ -64,6 +65,7 @@ def simulate(
     value_range: Annotated[str | None, typer.Option("--range")] = None,
     users: int | None = None,
     buckets: int = 1024,
+    attribute_sizes: str = "",
     accounting: str | None = None,
     repeat: Annotated[int | None, typer.Option(min=1)] = None,
     messages_cap: float | None = None,
@@ -83,20 +85,23 @@ def simulate(
     Options:
         central_epsilon: Target epsilon against the analyzer; repeatable.  [0.2]
         delta: Delta of every target.
-        column: Column of values in the file. If the file has a column named count, each row is a
-            value and its count; otherwise each row is a person.  [value]
+        column: Column of values in the file, or several, such as age,region, whose values are
+            joined; for tables, one for each attribute. If the file has a column named count, each
+            row is a value and its count; otherwise each row is a person.  [value]
         empty_values: Count an empty cell as a value: an empty text, or no keys. Otherwise rows
             without a value are left out and counted.
         value_range: Range of numbers, such as 0:24; a number outside it is an error.  [that of the
             file, or wider if they are almost equal]
         users: Number of people to use.  [all]
         buckets: Number of buckets, for ordered data.
+        attribute_sizes: Number of values of each attribute, such as 20,20,5, of synthetic people.
         accounting: Bounds for parameters: published, tight or both; for categorical data.  [tight]
         repeat: Collections per setting.  [5 to 30: more of small data]
         messages_cap: Maximum expected messages per user; for categorical and ordered data.  [5, or
             as many as a bound needs]
         local_cap: Maximum local epsilon of a report, or none.
-        shufflers: Number of shufflers, 1 or 2; two for sageo, sbin and digits with their noise.
+        shufflers: Number of shufflers, 1 or 2; two for sageo, sbin, digits and tables with their
+            noise.
         coalition_epsilon: Target epsilon against the analyzer with either of two shufflers.  [4]
         seed: Random seed; the same seed repeats the run.
         by_value: Show the true figure of every value beside its estimates; always shown for few
@@ -131,7 +136,7 @@ def simulate(
     if source is None and {column, value_range} != {None}:
         raise UsageError("--column and --range need a file; use --dataset")
     data = None if source is None else read_dataset(source, users, column, empty=empty_values)
-    asked = Asked(kind, data, users, _span(value_range), buckets, seed)
+    asked = Asked(kind, data, users, _span(value_range), buckets, seed, attribute_sizes)
     people = simulated.draw(asked)
     _check_protocols(kind, names or ())
     chained = [name for name in protocols_of(kind) if PROTOCOLS[name].chained and shufflers > 1]

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Self, TypeVar, cast
@@ -113,6 +114,16 @@ class Design(ABC):
         up_to = 1 - support.q + (most - 1) * (1 - support.q_dummy)
         down_to = support.q + (most - 1) * support.q_dummy
         return up_to / (support.p - support.q), down_to / (support.p - support.q)
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Further figures, for programs; none for most kinds."""
+        return {}
+
+    @property
+    def sentence(self) -> str:
+        """The further figures in words; empty without any."""
+        return ""
 
     @property
     @abstractmethod

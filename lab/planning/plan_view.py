@@ -10,6 +10,7 @@ from rich.table import Table
 
 from common.errors import PlanError, UsageError
 from common.messages.guarantee import delta_warnings, rounded_up, sum_upper
+from common.protocols import PROTOCOLS, Kind, protocols_of
 from common.task.cluster_dummies import ClusterDummies
 from common.task.kinds import KINDS
 from common.task.shuffler_spec import ShufflerSpec
@@ -46,6 +47,12 @@ def default_local_cap(rounds: int, kind: str = "local") -> float:
     """Return the largest local or coalition ε per round that devices accept by default."""
     answer, total = _DEVICE_CAPS[kind]
     return min(answer, total / max(1, rounds))
+
+
+def usual_local_cap(kind: Kind, rounds: int) -> float:
+    """Return `default_local_cap`; infinite if no protocol for a kind of value has local noise."""
+    noisy = any(not PROTOCOLS[name].noiseless for name in protocols_of(kind))
+    return default_local_cap(rounds) if noisy else math.inf
 
 
 def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
@@ -113,6 +120,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "biased": design.biased,
             "floor": design.floor,
             **({"smallest_share": share} if share else {}),
+            **design.figures,
         }
     dummies, (up, down) = design.dummies, design.influence
     return common | {
@@ -207,6 +215,8 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         f"{best.mse:.3g}{_WITHOUT_BIAS * best.biased} (standard error "
         f"{math.sqrt(best.mse):.2g}).{_smallest(best)}"
     )
+    if best.sentence:
+        console.print(best.sentence)
     if isinstance(best, ItemDesign):
         errors = zip(target.head, best.head_errors(), strict=True)
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
@@ -291,7 +301,7 @@ def _cells(design: Design) -> dict[str, str]:
     cells["local epsilon"] = rounded_up(design.local_epsilon)
     if not items:
         cells["claim"] = rounded_up(design.task.central_epsilon)
-    if KINDS[design.target.kind].histogram:
+    if "messages_cap" in KINDS[design.target.kind].requirements:
         cells["messages"] = f"{design.messages_per_user:.4g}"
     cells |= {
         "bytes": f"{design.bytes_per_user:,}",

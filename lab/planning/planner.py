@@ -19,7 +19,6 @@ from common.errors import AccountingError, PlanError, TaskError
 from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from common.messages.guarantee import Guarantee
 from common.protocols import PROTOCOLS, Kind, protocols_of
-from common.task.kinds import KINDS
 from lab.planning.design import Design, ItemDesign
 from lab.planning.frontier import Frontier
 from lab.planning.ordered_design import ordered_design, ordered_designs
@@ -27,6 +26,7 @@ from lab.planning.published_design import published_design
 from lab.planning.requirements import Progress, Requirements
 from lab.planning.search import approximate_mse, search_protocols, tight_design
 from lab.planning.signed_design import approximate_signed_mse
+from lab.planning.table_design import table_design
 from lab.planning.value_design import ValueDesign, value_design
 
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
@@ -116,9 +116,11 @@ def plan(target: Requirements, progress: Progress = lambda _: None) -> Plan:
 
 def _two_shufflers(target: Requirements) -> list[Design]:
     """Return designs with two shufflers, the best one first; raise if required and impossible."""
-    refusal: Exception = PlanError("two shufflers add dummies to items: trust must not be none")
-    designs, may_add = list[Design](), target.trust != "none" and KINDS[target.kind].histogram
-    for name in (name for name, row in PROTOCOLS.items() if row.chained and may_add):
+    refusal: Exception = PlanError(
+        "two shufflers add dummies to items or tables: trust must not be none"
+    )
+    designs, may_add = list[Design](), target.trust != "none"
+    for name in (name for name in protocols_of(target.kind) if may_add and PROTOCOLS[name].chained):
         try:
             wanted = dataclasses.replace(target, shufflers=2)
             designs.append(family_of(target.kind).tight(name, wanted))
@@ -173,14 +175,16 @@ def _bucket_designs(target: Requirements, progress: Progress) -> _Found:
     return designs, left_out, ()
 
 
-def _value_designs(target: Requirements, progress: Progress) -> _Found:
+def _value_designs(
+    find: Callable[[str, Requirements], ValueDesign], target: Requirements, progress: Progress
+) -> _Found:
     """Return designs by bias, then error, and the other protocols' failures; raise if all fail."""
-    designs, errors = list[ValueDesign](), dict[str, PlanError | TaskError]()
+    designs, errors = list[ValueDesign](), dict[str, Exception]()
     for name in protocols_of(target.kind):
         progress(name)
         try:
-            designs.append(value_design(name, target))
-        except (PlanError, TaskError) as error:  # for example too many numbers to project
+            designs.append(find(name, target))
+        except (AccountingError, PlanError, TaskError) as error:  # such as too many dummies
             errors[name] = error
     if not designs:
         raise next(iter(errors.values()))
@@ -269,8 +273,9 @@ class DesignFamily(NamedTuple):
 _FAMILIES: Final[Mapping[Kind, DesignFamily]] = {
     "categorical": DesignFamily(_item_designs, tight_design, published_design),
     "ordered": DesignFamily(_bucket_designs, ordered_design, ordered_design),
+    "table": DesignFamily(partial(_value_designs, table_design), table_design, table_design),
 }
-_VALUES: Final = DesignFamily(_value_designs, value_design, value_design)
+_VALUES: Final = DesignFamily(partial(_value_designs, value_design), value_design, value_design)
 
 
 def family_of(kind: Kind) -> DesignFamily:

@@ -78,6 +78,8 @@ class Requirements:
     """Largest useful mean squared error of a share; of ordered buckets, of a prefix."""
     prefix: Prefix = "average"
     """The prefix of ordered buckets whose error counts."""
+    margin_share: float = 0.1
+    """Share of μ² for tables of one attribute beside those of two."""
     draft_fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the task's draft, such as labels, a population or the range of numbers."""
 
@@ -105,6 +107,7 @@ class Requirements:
             ("the bytes cap", self.bytes_cap, envelope_bytes(PLAIN_REPORT.itemsize, 1), math.inf),
             ("the influence cap", self.influence_cap, 1, math.inf),
             ("the mean squared error", self.max_mse, 0, math.inf),
+            ("the margin share", self.margin_share, 0.001, 0.999),
             ("the honest fraction", self.honest_fraction, 1 / MAX_USERS, 1),
         ):
             rule = f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"

@@ -43,7 +43,8 @@ _SLACK: Final = 5e-3
 _STEPS: Final = 4096
 """Steps from the coalition ε down to the central ε, of which each noise of two shufflers is one."""
 _Pair = tuple[ItemNoise, ItemNoise]
-_UNUSED_KEY: Final = bytes(31) + b"\x08"
+RELAY_KEY: Final = bytes(31) + b"\x08"
+"""Placeholder for the key of a second shuffler."""
 _MAX_STEP: Final = 0.7
 """Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
 
@@ -109,7 +110,7 @@ def shuffler_design(protocol: str, target: Requirements) -> ItemDesign:
         if target.shufflers > 1:
             coalition = target.coalition_epsilon / CLAIM_ROOM
             first, second = search.two(epsilon / room, coalition, delta / target.rounds)
-            relay = RelayDraft(name="second", key=_UNUSED_KEY, noise=second)
+            relay = RelayDraft(name="second", key=RELAY_KEY, noise=second)
             spec = ShufflerSpec(noise=first)
             return ItemDesign.of(
                 protocol, target, shuffler=spec, shuffler_name="first", relay=relay

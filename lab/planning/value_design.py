@@ -21,6 +21,7 @@ from common.mechanisms.key_value.estimator import PairEstimates, PairEstimator
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor import bloom
 from common.mechanisms.registry import mean_mechanism_of, prefix_hashing_of, rappor_of
+from common.mechanisms.tables import Tables
 from common.messages.guarantee import rounded_up
 from common.protocols import PROTOCOLS, Kind
 from common.task.draft import TaskDraft, TextDraft
@@ -200,6 +201,12 @@ def _pair_errors(task: Task, n_users: int) -> Vector:
     return squares
 
 
+def _table_errors(task: Task, n_users: int) -> Vector:
+    tables = Tables.of(task)
+    cells, _ = tables.variances(n_users)
+    return np.array([np.average(cells, weights=tables.sizes) / n_users**2])
+
+
 def expected_pairs(
     estimator: PairEstimator, frequencies: Vector, means: Vector, n_users: int
 ) -> PairEstimates:
@@ -272,6 +279,16 @@ def _describe_items(design: Design) -> str:
     return f"{name} {noise}{design.dummies.clause or by_shuffler}; {messages}"
 
 
+def _describe_tables(design: Design) -> str:
+    task, number = design.unclaimed, design.messages_per_user
+    by = "both shufflers" if task.relay else "the shuffler"
+    by_shuffler = f", {task.shuffler.expected_dummies:,} dummies of all cells by {by}"
+    return (
+        f"true cells of {len(task.views):,} tables without local noise"
+        f"{design.dummies.clause or by_shuffler}; {number:.5g} messages"
+    )
+
+
 class PlannedKind(NamedTuple):
     """The planner's part of one kind of value."""
 
@@ -309,6 +326,7 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
     "mean": PlannedKind("the mean", _number_errors, largest_error=lambda _: math.inf),
     "vector": PlannedKind("a mean", _number_errors, largest_error=lambda _: math.inf),
     "key-value": PlannedKind("the share of a key that half of the users own", _pair_errors),
+    "table": PlannedKind("a cell after least squares", _table_errors, _describe_tables),
 }
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, product
 from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
@@ -22,9 +23,10 @@ from common.mechanisms.registry import (
     prefix_hashing_of,
     rappor_of,
 )
-from common.messages.result import FoundValues, Means
+from common.mechanisms.tables import Tables
+from common.messages.result import FoundValues, Means, ShareTables
 from common.protocols import Kind, protocol_named
-from common.task.domain_spec import EdgesSpec
+from common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
 from common.task.draft import NumberDraft
 from common.task.kinds import KINDS
 from common.task.spec_forms import spec_as
@@ -32,9 +34,18 @@ from common.task.specs import KeyValueSpec, RangedSpec
 from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.names import IPUMS_1940_CITY
-from deploy.datasets.sample_people import SamplePeople, numbers_of, people_of, sample_people
+from deploy.datasets.sample_people import (
+    SamplePeople,
+    numbers_of,
+    people_of,
+    sample_people,
+    with_attributes,
+)
 from deploy.results.decoder import decode
 from deploy.results.estimate_table import mse_of
+from deploy.results.table_view import names_of
+from deploy.tasks.value_parser import parse_tables
+from lab.planning.table_design import gaussian_tables_mse
 from lab.planning.value_design import expected_pairs, predicted_mse
 from lab.simulate.accuracy import (
     LEAST_REPEATS,
@@ -57,7 +68,7 @@ from lab.simulate.collection import (
 )
 from user_agent.contribution import encoder_for
 
-_QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "open", "pairs")
+_QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
 """Draft fields that describe the values and not the protocol."""
 _MOST_REPEATS: Final = 30
 _CHEAP: Final = 200_000
@@ -130,6 +141,19 @@ class Population:
             domain_size=size,
             value_names=names or tuple(f"number {index}" for index in range(size)),
             source=people,
+        )
+
+    @classmethod
+    def of_tables(cls, people: SamplePeople, name: str = "sample") -> Self:
+        """Return a population of users with attributes, kept as the true shares of all cells."""
+        spec = Tables.specify(people.draft["tables"])
+        values = [[f"{each.name} {part}" for part in names_of(each)] for each in spec.attributes]
+        parts = chain.from_iterable(product(*(values[at] for at in view)) for view in spec.views)
+        return dataclasses.replace(
+            cls.of_values(people, name),
+            domain_size=len(values),
+            value_names=[*map(GROUP_SEPARATOR.join, parts)],
+            source=dataclasses.replace(people, values=[]),  # workers need the truth alone
         )
 
     @property
@@ -270,6 +294,41 @@ def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) ->
     )
 
 
+def _repeat_tables(people: Population, task: Task, seed: Seed, _one_by_one: bool) -> Repeat:  # noqa: FBT001
+    """Draw the noise of all tables' cells; users' own reports have none."""
+    started, rng = time.perf_counter(), np.random.default_rng(seed)
+    mechanism, n_users = Tables.of(task), people.n_users
+    truth = cast("SamplePeople", people.source).truth
+    exact = np.rint(truth * n_users).astype(np.int64)
+    cells = exact + mechanism.sample_dummies(n_users, rng)
+    if task.shuffler.most_dummies:
+        cells += task.shuffler.draw_dummies(rng)
+    estimate = cast("ShareTables", estimate_result(task, mechanism, cells, Mixture(n_real=n_users)))
+    seconds, sizes = time.perf_counter() - started, mechanism.sizes
+    raw = [each + (n_users - each.sum()) / len(each) for each in mechanism.by_view(cells)]
+    margins = [mechanism.estimate(exact, n_users).attributes, estimate.attributes]
+    true_margins, found_margins = (np.concatenate([t.shares for t in each]) for each in margins)
+    of_cells, of_margins = mechanism.variances(n_users)
+    of_raw = [view.item_variance(n_users) * (1 - 1 / view.size) for view in mechanism.views]
+    shares = np.concatenate([each.shares for each in estimate.views])
+    errors = {
+        "mse": mse_of(shares, truth),
+        "mse_raw": mse_of(np.concatenate(raw) / n_users, truth),
+        "mse_margins": mse_of(found_margins, true_margins),
+    }
+    theory = {
+        "theory_raw": np.average(of_raw, weights=sizes) / n_users**2,
+        "theory_margins": np.average(of_margins, weights=mechanism.attribute_sizes) / n_users**2,
+    }
+    return Repeat(
+        seconds=seconds,
+        errors=errors | {name: float(square) for name, square in theory.items()},
+        mse_theory=float(np.average(of_cells, weights=sizes)) / n_users**2,
+        one_by_one=False,
+        by_value=ByValue(truth, shares, np.repeat(np.sqrt(of_cells) / n_users, sizes)),
+    )
+
+
 def _no_errors(*_: object) -> CentralErrors:
     return {}
 
@@ -292,6 +351,13 @@ def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: in
     return central_errors_of_means(people.n_users, people.domain_size, half, epsilon, delta)
 
 
+def _errors_of_tables(
+    people: Population, epsilon: float, delta: float, _seed: int
+) -> CentralErrors:
+    spec = Tables.specify(cast("SamplePeople", people.source).draft["tables"])
+    return {"gaussian_mse": gaussian_tables_mse(spec, people.n_users, epsilon, delta)}
+
+
 class Asked(NamedTuple):
     """The people to simulate, as a command asks for them."""
 
@@ -301,6 +367,7 @@ class Asked(NamedTuple):
     span: tuple[float, float] | None
     buckets: int
     seed: int
+    attribute_sizes: str = ""
 
 
 def _draw_items(asked: Asked) -> Population:
@@ -318,6 +385,19 @@ def _draw_values(asked: Asked) -> Population:
     people = people_of(asked.data, asked.kind, asked.users, asked.seed, asked.span)
     population = Population.of_values(people, asked.data.name)
     return dataclasses.replace(population, remarks=asked.data.remarks)
+
+
+def _draw_tables(asked: Asked) -> Population:
+    if asked.data is not None:
+        people = people_of(asked.data, asked.kind, asked.users, asked.seed)
+        population = Population.of_tables(people, asked.data.name)
+        return dataclasses.replace(population, remarks=asked.data.remarks)
+    people = sample_people(asked.kind, asked.users, asked.seed)
+    if asked.attribute_sizes:
+        attributes, rng = parse_tables(asked.attribute_sizes), np.random.default_rng(asked.seed)
+        title = "Attributes that depend on a common number"
+        people = with_attributes(attributes.attributes, len(people.values), rng, title, {})
+    return Population.of_tables(people)
 
 
 def _of_people(
@@ -367,4 +447,5 @@ SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
         *("means", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
     ),
     "key-value": SimulatedKind("shares of owners", _of_people(_repeat_pairs), _errors_of_means),
+    "table": SimulatedKind("cells", _repeat_tables, _errors_of_tables, _draw_tables),
 }

@@ -55,6 +55,10 @@ _COLUMNS: Final = {
     "theory": ("theory", ""),
     "refined": ("mse_refined", ".3g"),
     "shrunk": ("mse_shrunk", ".3g"),
+    "raw": ("mse_raw", ".3g"),
+    "raw theory": ("raw_theory", ""),
+    "margins": ("mse_margins", ".3g"),
+    "margins theory": ("margins_theory", ""),
     "sure from": ("sure_share", ".2%"),
     "found": ("found", ".1%"),
     "false": ("false", ".3g"),
@@ -187,6 +191,9 @@ def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
         "rounded_central_epsilon": rounded_up(task.central_epsilon),
         "rounded_local_epsilon": rounded_up(task.local_epsilon),
     }
+    for part in ("raw", "margins"):
+        if f"theory_{part}" in fields:
+            fields[f"{part}_theory"] = f"×{fields[f'mse_{part}'] / fields[f'theory_{part}']:.2f}"
     if task.relay:
         fields["rounded_coalition_epsilon"] = rounded_up(task.coalition_epsilon)
     if both:

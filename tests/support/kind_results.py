@@ -7,7 +7,17 @@ from typing import Any, Final
 import numpy as np
 
 from common.mechanisms.registry import rappor_of
-from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Owners, Result
+from common.mechanisms.tables import Tables
+from common.messages.result import (
+    BitTable,
+    Estimate,
+    FoundValues,
+    KeyValues,
+    Means,
+    Owners,
+    Result,
+    ShareTables,
+)
 from common.protocols import Kind
 from common.task.task import Task
 from tests.support.kind_tasks import kind_task
@@ -22,6 +32,7 @@ PROTOCOL_OF: Final[dict[Kind, str]] = {
     "mean": "piecewise",
     "vector": "multi-hm",
     "key-value": "priv-kv",
+    "table": "tables",
 }
 """One protocol of each kind."""
 
@@ -84,11 +95,27 @@ def _estimate(task: Task) -> Estimate:
                 mean_errors=np.full(size, 0.25),
             ),
         )
+    if task.kind == "table":
+        return share_tables(task)
     means = np.linspace(1.5, 4.75, size)
     errors = np.full(size, 0.125)
     return Means(
         means=means, standard_errors=errors, shrunk=means - 0.0625, mse_theory=float(errors[0] ** 2)
     )
+
+
+def share_tables(task: Task) -> ShareTables:
+    """
+    Estimate the tables of 4,000 people from counts with the noise of seed 7.
+
+    Half of the people have the same number for every attribute, the others any numbers.
+    """
+    mechanism, rng = Tables.of(task), np.random.default_rng(7)
+    sizes = np.array(mechanism.attribute_sizes)
+    alike = rng.integers(0, sizes.min(), size=(N_USERS // 2, 1)) + np.zeros_like(sizes)
+    people = np.concatenate([alike, rng.integers(0, sizes, size=(N_USERS // 2, len(sizes)))])
+    cells = mechanism.tally(mechanism.randomize(people, rng))
+    return mechanism.estimate(cells + mechanism.sample_dummies(N_USERS, rng), N_USERS)
 
 
 def bit_table(task: Task) -> BitTable:

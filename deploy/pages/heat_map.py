@@ -1,0 +1,58 @@
+"""Data for the heat maps on a result's page: one for each table of two attributes."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from common.messages.result import CONFIDENCE, Result, ShareTables
+from common.task.spec_forms import spec_as
+from common.task.task import Task
+from common.task.view_specs import TableSpec
+from deploy.pages.page import packed
+from deploy.results.result_view import ResultView
+from deploy.results.table_view import names_of
+
+_SCRIPTS: Final = (
+    *("page_data.js", "numbers.js", "canvas.js", "tooltip.js", "download.js", "heat_map.js"),
+)
+MAX_CELLS: Final = 200_000
+"""Maximum cells of all tables on a page; further tables are left out."""
+
+
+def heat_map_fields(
+    estimate: ShareTables, result: Result, view: ResultView, task: Task
+) -> dict[str, Any]:
+    """Return the fields of a page with heat maps; none if no table has two attributes."""
+    spec = spec_as(task.mechanism, TableSpec)
+    pairs = [number for number, each in enumerate(spec.views) if len(each) > 1]
+    sizes = np.cumsum([len(estimate.views[number].shares) for number in pairs])
+    held = pairs[: int((sizes <= MAX_CELLS).sum())]
+    if not held:
+        return {}
+    drawn = [table for table in view.tables if not table.listed]
+    tables = []
+    for number, table in zip(held, drawn, strict=False):
+        shares = estimate.views[number]
+        low, high = shares.interval(CONFIDENCE)
+        tables.append(
+            {
+                "attributes": spec.views[number],
+                "share": packed(shares.shares, "<f4"),
+                "error": shares.standard_error,
+                "low": packed(low, "<f4"),
+                "high": packed(high, "<f4"),
+                "truth": None if table.truth is None else packed(table.truth, "<f4"),
+            }
+        )
+    return {
+        "scripts": _SCRIPTS,
+        "data": {
+            "users": result.n_users,
+            "confidence": CONFIDENCE,
+            "attributes": [
+                {"name": each.name, "values": names_of(each)} for each in spec.attributes
+            ],
+            "tables": tables,
+        },
+        "heat_map": {"held": len(held), "number": len(pairs)},
+    }
