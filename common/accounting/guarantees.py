@@ -30,6 +30,7 @@ from common.accounting.releases import (
     Release,
     WeakestRelease,
 )
+from common.accounting.two_items import TwoItemRelease, amplified
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
@@ -241,7 +242,7 @@ class PrivacyParameters:
         if self.dummies.uniform and not by_shuffler:
             if counted is None:
                 return CloneRelease.with_a_coin(self.reduction.local_epsilon, anonymity_set)
-            return AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
+            return amplified(counted, anonymity_set)
         if by_shuffler and not self.dummies.uniform:
             raise AccountingError("no formula covers dummies of each item from both parties")
         if counted is None or counted.collision != 0:
@@ -254,8 +255,7 @@ class PrivacyParameters:
             return named(self.dummies, draws, counted)
         if math.isinf(counted.local_epsilon):
             return ItemNoiseRelease.of_shuffler(self.shuffler)
-        amplified = AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
-        return HybridRelease(amplified=amplified, shuffler=self.shuffler)
+        return HybridRelease(amplified=amplified(counted, anonymity_set), shuffler=self.shuffler)
 
     @property
     def local_release(self) -> LocalRelease:
@@ -377,8 +377,14 @@ _THEOREMS: Final[Mapping[type, tuple[str, str]]] = {
     ComposedRelease: (stated.LEVELS, stated.LEVELS),
     HybridRelease: (stated.HYBRID, stated.COMPOSED[stated.HYBRID]),
     ItemNoiseRelease: (stated.ITEM_NOISE, stated.COMPOSED[stated.ITEM_NOISE]),
+    TwoItemRelease: (stated.TWO_ITEMS, stated.COMPOSED[stated.TWO_ITEMS]),
 }
 """The theorem behind the central ε of one round, and of several."""
+
+
+def theorem_of(release: Release, rounds: int = 1) -> str:
+    """Return the theorem behind the central ε of so many rounds like this release."""
+    return _THEOREMS[type(release)][rounds > 1]
 
 
 def _round_assumptions(parameters: PrivacyParameters) -> tuple[str, ...]:
@@ -437,7 +443,7 @@ def _by_release(
         epsilon=central_epsilon(parameters, release),
         delta=parameters.delta,
         neighbouring=REPLACE_ONE,
-        theorem=_THEOREMS[type(release)][parameters.rounds > 1],
+        theorem=theorem_of(release, parameters.rounds),
         assumptions=assumptions,
     )
 
