@@ -40,7 +40,7 @@ _MAX_INTERVALS: Final = 4096
 _MAX_BINNED_INTERVALS: Final = 512
 """Most intervals if the number of dummies is random."""
 _FIRST_BINS: Final = 24
-_MAX_BINS: Final = 128
+_MAX_BINS: Final = 256
 _ROUNDS: Final = 4
 _BLOCK: Final = 2**12
 """Pairs of an interval and a number of dummies that are evaluated at a time."""
@@ -122,37 +122,25 @@ class TwoItemCurve:
     ) -> None:
         """Lay out the intervals and bins for the given ε."""
         self._reduction, self._set = reduction, anonymity_set
-        random = anonymity_set.random_dummies or Binomial(0, 0.0)
+        self._random = anonymity_set.random_dummies or Binomial(0, 0.0)
         self._low, self._high = np.zeros(1), np.full(1, float(anonymity_set.others))
-        bins = Bins.of(random, _FIRST_BINS)
+        self._use(Bins.of(self._random, _FIRST_BINS))
         for epsilon in epsilons:
-            worst = self._halve(epsilon)
-            for _ in range(_ROUNDS):
-                masses, missed = bins.masses(random)
-                values = self._bounds(*worst, anonymity_set.hiding_dummies(bins.edges), epsilon)
-                losses = masses[:-1] * -np.diff(values)
-                allowed = _TOLERANCE / 4 * (missed + float(masses @ values))
-                if losses.sum() <= allowed:
-                    break
-                bins = bins.refined(losses, allowed / 2, _MAX_BINS)
-        self._masses, self._missed = bins.masses(random)
-        self._dummies = anonymity_set.hiding_dummies(bins.edges)[:, np.newaxis]
+            self._refine(epsilon, self._halve(epsilon))
 
-    def _bounds(self, low: Vector, high: Vector, dummies: Vector | float, epsilon: float) -> Vector:
-        """Return the bound on δ for each interval and number of dummies, broadcast."""
-        return exact_delta(self._reduction, low, self._set.others - high, dummies, epsilon)
+    def _use(self, bins: Bins) -> None:
+        self._bins, (self._masses, self._missed) = bins, bins.masses(self._random)
+        self._dummies = self._set.hiding_dummies(bins.edges)[:, np.newaxis]
 
-    def _halve(self, epsilon: float) -> tuple[Vector, Vector]:
+    def _halve(self, epsilon: float) -> int:
         """
-        Halve the intervals with the largest bounds, at the median number of dummies.
+        Halve the intervals with the largest bounds; return the number of the largest one.
 
-        Stops if no bound exceeds the largest δ found by more than _TOLERANCE. Returns the ends of
-        the interval with the largest bound.
+        Stops if no bound exceeds the largest δ found by more than _TOLERANCE.
         """
-        most = _MAX_INTERVALS if self._set.random_dummies is None else _MAX_BINNED_INTERVALS
-        dummies, found = self._set.typical_dummies, 0.0
-        low, high = self._low, self._high
-        bounds = self._bounds(low, high, dummies, epsilon)
+        most = _MAX_INTERVALS if len(self._masses) == 1 else _MAX_BINNED_INTERVALS
+        low, high, found = self._low, self._high, 0.0
+        bounds = self._bounds(low, high, epsilon)
         while True:
             largest = np.argsort(-bounds)[: most - len(low)]
             above = bounds[largest] > max((1 + _TOLERANCE) * found, _NEGLIGIBLE)
@@ -160,28 +148,44 @@ class TwoItemCurve:
             if not len(wide):
                 break
             middle = np.floor((low[wide] + high[wide]) / 2)
-            found = max(found, float(self._bounds(middle, middle, dummies, epsilon).max()))
+            found = max(found, float(self._bounds(middle, middle, epsilon).max()))
             starts = np.concatenate([low[wide], middle + 1])
             ends = np.concatenate([middle, high[wide]])
-            halves = (starts, ends, self._bounds(starts, ends, dummies, epsilon))
+            halves = (starts, ends, self._bounds(starts, ends, epsilon))
             low, high, bounds = (
                 np.concatenate([np.delete(whole, wide), half])
                 for whole, half in zip((low, high, bounds), halves, strict=True)
             )
         self._low, self._high = low, high
-        worst = int(np.argmax(bounds))
-        return low[worst], high[worst]
+        return int(np.argmax(bounds))
+
+    def _refine(self, epsilon: float, worst: int) -> None:
+        """Split bins of D, in a few passes, so that they cost little in the worst interval."""
+        others_with = self._low[worst], self._set.others - self._high[worst]
+        for _ in range(_ROUNDS):
+            dummies = self._dummies[:, 0]
+            values = exact_delta(self._reduction, *others_with, dummies, epsilon)
+            losses = self._masses[:-1] * -np.diff(values)
+            allowed = _TOLERANCE / 4 * (self._missed + float(self._masses @ values))
+            if losses.sum() <= allowed:
+                break
+            self._use(self._bins.refined(losses, allowed / 2, _MAX_BINS))
+
+    def _bounds(self, low: Vector, high: Vector, epsilon: float) -> Vector:
+        """Return the bound on δ for each interval, averaged over the bins of D."""
+        found, rows = np.full(len(low), self._missed), max(1, _BLOCK // len(low))
+        for start in range(0, len(self._masses), rows):
+            part = slice(start, start + rows)
+            found += self._masses[part] @ exact_delta(
+                self._reduction, low, self._set.others - high, self._dummies[part], epsilon
+            )
+        return found
 
     def __call__(self, epsilon: float) -> float:
         """Return an upper bound on δ at ε. Cost: microseconds for each interval and bin."""
         if epsilon >= self._reduction.local_epsilon:
             return self._missed
-        total, rows = np.zeros(len(self._low)), max(1, _BLOCK // len(self._low))
-        for start in range(0, len(self._masses), rows):
-            part = slice(start, start + rows)
-            bounds = self._bounds(self._low, self._high, self._dummies[part], epsilon)
-            total += self._masses[part] @ bounds
-        return min(1.0, self._missed + float(total.max()))
+        return min(1.0, float(self._bounds(self._low, self._high, epsilon).max()))
 
 
 def exact_delta(
