@@ -33,7 +33,8 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _TOLERANCE: Final = 4e-3
-"""Relative excess of δ that intervals of j may cause, and a share of which bins of D may add."""
+"""Relative excess of δ that intervals of j may cause, a quarter of which bins of D may add."""
+_LEAST_TOLERANCE: Final = 1e-4
 _NEGLIGIBLE: Final = 1e-18
 """Bounds on δ below which intervals are not halved."""
 _MAX_INTERVALS: Final = 4096
@@ -136,14 +137,19 @@ class TwoItemCurve:
         """
         Halve the intervals with the largest bounds; return the number of the largest one.
 
-        Stops if no bound exceeds the largest δ found by more than _TOLERANCE.
+        Stops if no bound exceeds the largest δ found by more than _TOLERANCE, or where δ is flat by
+        more than .1 % of ε would change it.
         """
         most = _MAX_INTERVALS if len(self._masses) == 1 else _MAX_BINNED_INTERVALS
-        low, high, found = self._low, self._high, 0.0
+        low, high = self._low, self._high
+        at = np.floor(self._set.others * np.array([0.0, 0.5, 1.0]))
+        found, further = (float(self._bounds(at, at, x).max()) for x in (epsilon, 1.001 * epsilon))
+        fall = 1 - further / found if found > further else 1.0
+        tolerance = min(_TOLERANCE, max(fall, _LEAST_TOLERANCE))
         bounds = self._bounds(low, high, epsilon)
         while True:
             largest = np.argsort(-bounds)[: most - len(low)]
-            above = bounds[largest] > max((1 + _TOLERANCE) * found, _NEGLIGIBLE)
+            above = bounds[largest] > max((1 + tolerance) * found, _NEGLIGIBLE)
             wide = largest[above & (low[largest] < high[largest])]
             if not len(wide):
                 break
