@@ -137,7 +137,7 @@ def proven_epsilon(parameters: PrivacyParameters, honest: int, adding: int) -> f
         return None
     reduction, among = release.reduction, release.anonymity_set
     if parameters.rounds > 1:
-        if among.random_dummies is not None or reduction.third_value == "none":
+        if among.random_dummies is not None or not reduction.has_third:
             return None
         return epsilon_of_rounds(reduction, among, parameters.rounds, delta)
     if among.random_dummies is not None and honest > FEW_USERS:

@@ -13,6 +13,10 @@ FORMULA_1: Final = (
     "privacy blanket bound, binomial form, rounded up ([BBGN19]; derivation: "
     "docs/theory/accounting.md)"
 )
+TWO_ITEMS: Final = (
+    "randomized response over two items, exact for the worst answers of all others, rounded up "
+    "(from no paper; proof: docs/theory/accounting.md)"
+)
 ITEM_NOISE: Final = (
     "noise on each item's count, exact for the worst case, rounded up ([MSE25], [BC20]; "
     "derivation: docs/theory/accounting.md)"
@@ -39,6 +43,7 @@ def _composed(noise: str, source: str, known: str = "") -> str:
 
 COMPOSED: Final[Mapping[str, str]] = {
     FORMULA_1: _composed("privacy blanket bound", "[BBGN19],"),
+    TWO_ITEMS: _composed("randomized response over two items, exact", "from no paper;"),
     ITEM_NOISE: _composed("noise on each item's count", "[MSE25],"),
     HYBRID: _composed("randomized response and noise on each item's count", "from no paper;"),
     CLONES: _composed("hiding among clones", "[FMT21],"),

@@ -31,6 +31,7 @@ from common.accounting.releases import (
     WeakestRelease,
 )
 from common.accounting.view_groups import grouped
+from common.accounting.two_items import TwoItemRelease, amplified
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
@@ -249,7 +250,7 @@ class PrivacyParameters:
         if self.dummies.uniform and not by_shuffler:
             if counted is None:
                 return CloneRelease.with_a_coin(self.reduction.local_epsilon, anonymity_set)
-            return AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
+            return amplified(counted, anonymity_set)
         if by_shuffler and not self.dummies.uniform:
             raise AccountingError("no formula covers dummies of each item from both parties")
         if counted is None or counted.collision != 0:
@@ -262,8 +263,7 @@ class PrivacyParameters:
             return named(self.dummies, draws, counted)
         if math.isinf(counted.local_epsilon):
             return ItemNoiseRelease.of_shuffler(self.shuffler)
-        amplified = AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
-        return HybridRelease(amplified=amplified, shuffler=self.shuffler)
+        return HybridRelease(amplified=amplified(counted, anonymity_set), shuffler=self.shuffler)
 
     @property
     def local_release(self) -> LocalRelease:
@@ -384,11 +384,13 @@ _THEOREMS: Final[Mapping[type, tuple[str, str]]] = {
     ClusterRelease: (stated.CLUSTERS, stated.COMPOSED[stated.CLUSTERS]),
     HybridRelease: (stated.HYBRID, stated.COMPOSED[stated.HYBRID]),
     ItemNoiseRelease: (stated.ITEM_NOISE, stated.COMPOSED[stated.ITEM_NOISE]),
+    TwoItemRelease: (stated.TWO_ITEMS, stated.COMPOSED[stated.TWO_ITEMS]),
 }
 """The theorem behind the central ε of one round, and of several."""
 
 
-def _theorem(release: Release, rounds: int) -> str:
+def theorem_of(release: Release, rounds: int = 1) -> str:
+    """Return the theorem behind the central ε of so many rounds like this release."""
     if isinstance(release, ComposedRelease):
         of_view, _ = _THEOREMS[type(release.releases[0])]
         return stated.of_views(of_view)
@@ -461,7 +463,7 @@ def _by_release(
         epsilon=central_epsilon(parameters, release),
         delta=parameters.delta,
         neighbouring=REPLACE_ONE,
-        theorem=_theorem(release, parameters.rounds),
+        theorem=theorem_of(release, parameters.rounds),
         assumptions=assumptions,
     )
 

@@ -110,7 +110,7 @@ def _attacks(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> lis
     if 0 < reduction.collision < 1 / reduction.answers:
         # More collisions are more private, and independent support is much faster to sum.
         reduction = dataclasses.replace(reduction, collision=1 / reduction.answers)
-    if reduction.third_value != "none":
+    if reduction.has_third:
         attacks.extend(_drop_a_third_value(reduction, anonymity_set))
     if reduction.third_value == "independent":
         attacks.extend(_count_everything(reduction, anonymity_set))
@@ -327,7 +327,7 @@ def epsilon_of_rounds(
 
     Raises ValueError if the mechanism has no third value.
     """
-    if reduction.third_value == "none":
+    if not reduction.has_third:
         raise ValueError("the others must hold a third value; this mechanism has none")
     l, collision = reduction.answers, reduction.collision  # noqa: E741  # as in the formula
     independent = reduction.third_value == "independent"

@@ -7,6 +7,7 @@ import type { Noise } from "../task/parts";
 import type { Task } from "../task/task";
 import { deltaUpper } from "./amplification";
 import { binomialDelta, eachItemDelta, geometricDelta } from "./item_noise";
+import { twoItemsDelta } from "./two_items";
 
 /** Largest number of users, and of dummies, for which the bounds have been checked. */
 const MAX_COUNT = 10 ** 9;
@@ -49,7 +50,8 @@ export function deltaAtClaim(task: Task): number | null {
     randomDummies: adding * dummies.trials,
     dummyChance: dummies.extraWeight / EXTRA_WEIGHT_SUM,
   };
-  return deltaUpper(reduction, anonymitySet, epsilon);
+  const isTwoItems = answers === 2 && !reduction.isHashed && !isNoiseless;
+  return (isTwoItems ? twoItemsDelta : deltaUpper)(reduction, anonymitySet, epsilon);
 }
 
 /** Return an upper bound on δ at the coalition's ε: of the weaker of two noises; null as above. */
