@@ -33,7 +33,7 @@ def _covariance(task: Task, users: np.ndarray[tuple[int], np.dtype[np.int64]]) -
 
 def _with_share(covariance: ShareCovariance, item: int) -> Vector:
     """Return each share's covariance with an item's, by the weights of `summing_to_one`."""
-    c, total = covariance._correction, covariance._with_total
+    c, total = covariance.correction, covariance._with_total
     debiased = covariance._debiased_with(np.eye(len(c))[item])
     return np.asarray(debiased - c * total[item] - (total - c * total.sum()) * c[item])
 
