@@ -90,7 +90,9 @@ class ShareCovariance:
         if self.given_correction is not None:
             return self.given_correction
         total = self._with_total.sum()
-        return self._with_total / total if total else np.full_like(self.shares, 1 / len(self.shares))
+        return (
+            self._with_total / total if total else np.full_like(self.shares, 1 / len(self.shares))
+        )
 
     def _removed(self, with_total: Vector, corrected: Vector) -> Vector:
         """Return what `summing_to_one` takes off variances of sums, from those of T and c."""

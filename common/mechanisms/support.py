@@ -50,6 +50,11 @@ class SupportCounting(CheckedArguments, Mechanism):
     def q_dummy(self) -> float:
         """Probability that a uniform dummy supports a given value."""
 
+    @property
+    def support_sizes(self) -> tuple[int, int]:
+        """Fewest items that a report supports, if any, and most, if not all; or bounds on them."""
+        return 1, self.domain_size - 1
+
     def support_counts(self, cells: Counts) -> Counts:
         """Count the reports that support each item, (domain_size,): by default the cells."""
         return cells

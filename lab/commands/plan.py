@@ -81,8 +81,9 @@ def plan(
         n_min: Minimum users for which the guarantee must hold.  [all]
         delta: Target delta, for all rounds together.  [the lesser of 1e-6 and 0.1 / --users]
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
-            none.  [4, the default limit of devices]
-        shufflers: Number of shufflers, 1 or 2. Each of two adds noise, and no local cap applies.
+            none.  [4, the default limit of devices; none for two shufflers]
+        shufflers: Number of shufflers, 1 or 2. Each of two adds noise; reports have none of their
+            own, so a local cap is refused.
         coalition_epsilon: Target epsilon of a task against the analyzer with either of two
             shufflers.  [4, the default limit of devices]
         messages_cap: Maximum expected messages per user.  [5 for signed]
@@ -108,6 +109,7 @@ def plan(
     from lab.planning.requirements import Requirements
 
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
+    usual_cap = cap if shufflers == 1 else math.inf
     options.check_kinds(context)
     facts = KINDS[task_kind]
     if facts.counted and domain_size is None:
@@ -138,7 +140,7 @@ def plan(
         prefix=prefix,
         central_epsilon=central_epsilon,
         delta=default_delta(max(1, users)) if delta is None else delta,
-        local_cap=cap if local_cap is None else options.parse_cap(local_cap),
+        local_cap=usual_cap if local_cap is None else options.parse_cap(local_cap),
         messages_cap=messages_cap,
         bytes_cap=bytes_cap,
         influence_cap=influence_cap,

@@ -120,7 +120,7 @@ def _two_shufflers(target: Requirements) -> list[Design]:
     designs, may_add = list[Design](), target.trust != "none" and KINDS[target.kind].histogram
     for name in (name for name, row in PROTOCOLS.items() if row.chained and may_add):
         try:
-            wanted = dataclasses.replace(target, shufflers=2)
+            wanted = dataclasses.replace(target, shufflers=2, local_cap=math.inf)
             designs.append(family_of(target.kind).tight(name, wanted))
         except (AccountingError, PlanError, TaskError) as error:
             refusal = error
