@@ -14,7 +14,7 @@ from analyzer.task_builder import with_claims, without_claim
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.limits import MAX_LOCAL_EPSILON
-from common.mechanisms.base import Mechanism, Vector
+from common.mechanisms.base import Mechanism, Mixture, Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
@@ -195,11 +195,31 @@ def share_covariance(
 
 
 def share_variances(covariance: ShareCovariance) -> Vector:
-    """Return the variance of each share; of large hash families as if errors were independent."""
+    """Return the variance of each share; of large hash families to a percent, evenly corrected."""
     mechanism, shares = covariance.mechanism, covariance.shares
     if isinstance(mechanism, LocalHashing) and mechanism.family.seeds > _MOST_SEEDS:
-        return mechanism.variance(shares, covariance.mixture) * (1 - 1 / len(shares))
+        variances = mechanism.variance(shares, covariance.mixture)
+        return variances - _variance_of_total(mechanism, covariance.mixture) / len(shares) ** 2
     return covariance.of_shares()
+
+
+def _variance_of_total(mechanism: LocalHashing, mixture: Mixture) -> float:
+    """
+    Approximate the variance of the sum of all debiased shares of hashed reports, evenly held.
+
+    Only seeds that see no digit but the leading one support whole slices of items: of the others,
+    items are taken as independent.
+    """
+    family, p, size = mechanism.family, mechanism.p, mechanism.domain_size
+    q, slices, leading = 1 / family.q, family.slices, family.q ** (1.0 - family.t)
+    # Probabilities that such a report supports one, or two, given items other than its user's.
+    of_slice = (1 - q) * (p + (1 - p) * (slices - 1) / (family.q - 1)) / slices
+    one, two = p * q + of_slice, p * q + of_slice / slices
+    rest = (q - leading * one) / (1 - leading)
+    covariance = leading * two + (1 - leading) * rest**2 - q**2
+    others = (size - 1) * (q * (1 - q) + (size - 2) * covariance)
+    counted = mixture.n_real * (p * (1 - p) + others) + mixture.n_dummies * size * q * (1 - q)
+    return float(counted / (mixture.n_real * (p - q)) ** 2)
 
 
 def local_design(protocol: str, target: Requirements) -> ItemDesign:
