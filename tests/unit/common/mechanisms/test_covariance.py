@@ -63,6 +63,18 @@ def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
         assert expected == pytest.approx(grouped.with_group_totals(), rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.parametrize("name", ["puredump", "sageo"])
+def test_shares_of_any_sum_are_corrected(name: str) -> None:
+    """Evenly, also if a batch of these reports should sum to 1 without it."""
+    task = protocol_task(name)
+    covariance = _covariance(task, _users(task, 4))
+    shares = np.arange(task.domain_size) / task.domain_size
+
+    corrected = covariance.summing_to_one(shares)
+    assert 1 == pytest.approx(corrected.sum(), rel=1e-12)
+    assert np.ptp(corrected - shares) < 1e-9
+
+
 @pytest.mark.parametrize("mixture", [Mixture(n_real=50), Mixture(n_real=9, n_dummies=4)])
 @pytest.mark.parametrize("items", [2, 3, 8, 10])
 def test_a_mechanism_without_a_channel_states_exact_covariances(
