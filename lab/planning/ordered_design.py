@@ -3,8 +3,6 @@
 import math
 from typing import Final
 
-import numpy as np
-
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters
 from common.accounting.view_groups import MAX_DISTINCT_VIEWS
@@ -14,6 +12,7 @@ from common.mechanisms.views import View
 from common.task.specs import hierarchy_sizes
 from common.task.task import envelope_bytes
 from lab.planning.calibration import gaussian_mu, least_noise, log_excess
+from lab.planning.central_gaussian import prefix_factor
 from lab.planning.design import within_caps
 from lab.planning.requirements import Progress, Requirements, item_report
 from lab.planning.search import search_protocols, tight_design
@@ -50,7 +49,7 @@ def ordered_designs(
         left_out["hierarchy"] = str(error)
     else:
         designs.append(hierarchy)
-        useful_mse = _WORSE * hierarchy.mse / _prefix_factor(target)
+        useful_mse = _WORSE * hierarchy.mse / prefix_factor(target)
     try:
         _, flat, others = search_protocols(target, progress, useful_mse)
     except PlanError as error:
@@ -59,17 +58,6 @@ def ordered_designs(
         return designs, left_out | {"every flat histogram": str(error)}
     designs += [ValueDesign(draft=each.draft, target=target, note=each.note) for each in flat]
     return sorted(designs, key=lambda design: design.mse), left_out | others
-
-
-def _prefix_factor(target: Requirements) -> float:
-    """
-    Return the least ratio of the error of a prefix to that of a bucket, for flat histograms.
-
-    The errors of shares that sum to 1 are negatively correlated: those of i of d shares have a
-    variance of i·(1 - i/d) times one's.
-    """
-    items = np.arange(1.0, target.domain_size // target.groups + 1)
-    return target.prefix_error(items * (1 - items / target.domain_size))
 
 
 def ordered_design(protocol: str, target: Requirements) -> ValueDesign:

@@ -101,6 +101,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
     common = {
         "protocol": design.protocol,
         "predicted_mse": design.mse,
+        "ratio_to_central_gaussian": design.ratio_to_central_gaussian,
         "messages_per_user": design.messages_per_user,
     }
     if relay := design.draft.relay:
@@ -131,7 +132,6 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         },
         "dummies_per_user": dummies.expected_per_user,
         "shuffler": shuffler_table(design.draft.shuffler),
-        "ratio_to_central_gaussian": design.ratio_to_central_gaussian,
         "largest_submission": 1 + dummies.maximum,
         "clusters": asdict(dummies) if isinstance(dummies, ClusterDummies) else None,
         "influence": {"up": up, "down": down},
@@ -189,12 +189,13 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     target, best = plan.target, plan.best
     kind = PLANNED_KINDS[target.kind]
     table = Table(title="Best design of each protocol under these requirements")
-    table.caption = "claim: the central epsilon that the task will state, rounded up"
+    table.caption = (
+        f"error: mean squared error of {kind.error_of}; ratio: to that of central Gaussian noise; "
+    )
     if isinstance(best, ItemDesign):
-        table.caption = (
-            "error: mean squared error of a share; ratio: to the central Gaussian mechanism's; one "
-            "liar: users by which one dishonest submission moves a value"
-        )
+        table.caption += "one liar: users by which one dishonest submission moves a value"
+    else:
+        table.caption += "claim: the central epsilon that the task will state, rounded up"
     listed = [best, *plan.runners_up]
     if (two := plan.two_shufflers) is not None:
         table.caption += "; x2: two shufflers, which need a second operator and --shufflers 2"
@@ -306,8 +307,8 @@ def _cells(design: Design) -> dict[str, str]:
     cells |= {
         "bytes": f"{design.bytes_per_user:,}",
         "error": f"{design.mse:.3g}{_WITHOUT_BIAS * design.biased}",
+        "ratio": f"{design.ratio_to_central_gaussian:.3g}",
     }
     if isinstance(design, ItemDesign):
-        cells["ratio"] = f"{design.ratio_to_central_gaussian:.3g}"
         cells["one liar"] = "+{:.3g} / -{:.3g}".format(*design.influence)
     return cells

@@ -122,7 +122,7 @@ def _two_shufflers(target: Requirements) -> list[Design]:
     designs, may_add = list[Design](), target.trust != "none"
     for name in (name for name in protocols_of(target.kind) if may_add and PROTOCOLS[name].chained):
         try:
-            wanted = dataclasses.replace(target, shufflers=2)
+            wanted = dataclasses.replace(target, shufflers=2, local_cap=math.inf)
             designs.append(family_of(target.kind).tight(name, wanted))
         except (AccountingError, PlanError, TaskError) as error:
             refusal = error

@@ -25,7 +25,8 @@ from common.task.shuffler_spec import (
     ShufflerSpec,
     SummedNoise,
 )
-from lab.planning.calibration import gaussian_mu, least_noise, log_excess
+from lab.planning.calibration import least_noise, log_excess
+from lab.planning.central_gaussian import gaussian_error, share_square
 from lab.planning.design import ItemDesign, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 
@@ -82,13 +83,14 @@ def approximate_shuffler_mse(target: Requirements) -> float:
     if target.trust != "shuffler-dummies":
         return math.inf
     n, rounds, epsilon = target.n_users, target.rounds, target.central_epsilon
-    laplace = 8 * (rounds / (epsilon * n)) ** 2
+    square = rounds * share_square(target.domain_size)
+    laplace = 4 * square * rounds / (epsilon * n) ** 2
     answers, none = np.array(float(target.domain_size)), np.zeros(())
     blanket = blanket_probability(answers, _hybrid_local(target))
     alone = share_errors(target, answers, blanket, none, hashed=False)
     errors = [float(alone + laplace / (1 - blanket) ** 2)]
     if target.may_be_plain:
-        errors += [laplace, 2 * rounds / (gaussian_mu(epsilon, target.delta) * n) ** 2]
+        errors += [laplace, gaussian_error(square, n, epsilon, target.delta)]
     return min(errors)
 
 

@@ -9,18 +9,21 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyzer.finalize import mixture_of
 from common.errors import PlanError
 from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Vector
-from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
 from common.mechanisms.discovery.prefix_search import BYTES, critical_count, sure_share
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.key_value.estimator import PairEstimates, PairEstimator
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor import bloom
-from common.mechanisms.registry import mean_mechanism_of, prefix_hashing_of, rappor_of
+from common.mechanisms.registry import (
+    mean_mechanism_of,
+    mechanism_of,
+    prefix_hashing_of,
+    rappor_of,
+)
 from common.mechanisms.tables import Tables
 from common.messages.guarantee import rounded_up
 from common.protocols import PROTOCOLS, Kind
@@ -28,13 +31,13 @@ from common.task.draft import TaskDraft, TextDraft
 from common.task.spec_forms import spec_as
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
-from lab.planning.design import Design
+from lab.planning.design import Design, share_covariance, share_variances
 from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
 _REL_TOL: Final = 1e-2
 """Relative tolerance of the search for the largest local ε."""
-_SPREAD: Final = np.linspace(-1, 1, 5)
-"""Values for which the error of means is predicted, evenly spaced over the scaled range."""
+_WORST: Final = (0.0, 1.0)
+"""Middle and end of the scaled range: at one of them a report has the largest variance."""
 _OWNERS: Final = 0.5
 """Share of owners for which the error of shares is predicted."""
 _OPEN_FORMS: Final = {
@@ -104,16 +107,14 @@ def prefix_variances(task: Task, n_users: int) -> Vector:
     """
     Return the predicted variance of the share of users up to each bucket of their group.
 
-    Assumes evenly spread values, and for hashed reports independent errors of shares that sum to 1.
+    Assumes evenly spread values, and for hashed reports errors that are alike for all pairs.
     Shape (domain_size,).
     """
     size, items = task.domain_size, np.arange(1.0, task.domain_size // task.groups + 1)
-    sent = n_users * (task.own_reports + task.dummies.expected_per_user)
-    mixture = mixture_of(task, n_users, counted=round(sent))
-    covariance = ShareCovariance.of(task, np.full(size, 1 / size), mixture)
+    covariance = share_covariance(mechanism_of(task), task, n_users, np.full(size, 1 / size))
     if isinstance(covariance.mechanism, LocalHashing):  # exact variances take seconds per design
-        each = covariance.mechanism.variance(covariance.shares, mixture).mean()
-        return np.tile(each * items * (1 - items / size), task.groups)
+        each = share_variances(covariance).mean()
+        return np.tile(each * items * (size - items) / (size - 1), task.groups)
     return covariance.of_prefixes()
 
 
@@ -186,12 +187,11 @@ def planned_share(spec: OpenSpec, n_users: int) -> float:
 
 
 def _number_errors(task: Task, n_users: int) -> Vector:
-    """Return the error of the mean of values spread evenly over the range."""
-    numbers = spec_as(task.mechanism, RangedSpec)
-    half = (numbers.high - numbers.low) / 2
-    people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
-    per_user = mean_mechanism_of(task).variance(people) * len(people)
-    return np.array([half**2 * per_user.mean() / n_users])
+    """Return the error of the mean of values where the noise of their reports is worst."""
+    numbers, mechanism = spec_as(task.mechanism, RangedSpec), mean_mechanism_of(task)
+    half, alike = (numbers.high - numbers.low) / 2, np.ones((1, task.domain_size))
+    per_user = max(mechanism.variance(place * alike).mean() for place in _WORST)
+    return np.array([half**2 * per_user / n_users])
 
 
 def _pair_errors(task: Task, n_users: int) -> Vector:

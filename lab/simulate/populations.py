@@ -58,6 +58,7 @@ from lab.simulate.baselines import (
     CentralErrors,
     central_errors_of_items,
     central_errors_of_means,
+    central_errors_of_texts,
 )
 from lab.simulate.collection import (
     CellCounts,
@@ -338,9 +339,7 @@ def _errors_of_items(people: Population, epsilon: float, delta: float, seed: int
 
 
 def _errors_of_texts(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
-    """Return the errors of a histogram of texts."""
-    errors = central_errors_of_items(np.array([people.n_users, 0]), epsilon, delta)
-    return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}
+    return central_errors_of_texts(people.n_users, epsilon, delta)
 
 
 def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:

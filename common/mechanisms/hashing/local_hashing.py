@@ -317,6 +317,12 @@ class LocalHashing(HashedResponse):
         """
         return np.rint(self._adjoint(cells.astype(np.float64))).astype(np.int64)
 
+    @cached_property
+    def support_sizes(self) -> tuple[int, int]:
+        """Fewest and most items, but for none and all, that a report supports: one transform."""
+        sizes = np.rint(self._forward(np.ones(self.domain_size))).astype(np.int64)
+        return int(sizes[sizes > 0].min()), int(sizes[sizes < self.domain_size].max())
+
     def channel(self, real_share: float) -> Channel:
         """Return the distribution of a report's cell."""
         other = self.weights.other / self._total

@@ -39,7 +39,7 @@ from lab.simulate.collection import collect
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.chains import chain
 from tests.support.kind_tasks import VALUES, kind_task
-from tests.support.protocol_tasks import protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task, unclaimed_task
 from tests.support.reductions import geometric_noise
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 from user_agent.contribution import encoder_for
@@ -382,6 +382,22 @@ def test_a_key_without_reports_is_unknown(fakes: tuple[float, ...]) -> None:
         (found.means_with_fakes, found.errors_with_fakes),
     ):
         assert ({2.0}, {3.0}) == (set(means.tolist()), set(errors.tolist()))
+
+
+@pytest.mark.parametrize("refused", [0, 300])
+@pytest.mark.parametrize("protocol", [name for name in ITEM_PROTOCOLS if "strings" not in name])
+def test_shares_sum_to_one_whatever_was_refused(protocol: str, refused: int) -> None:
+    """Also after padding, sampling, and dummies of either kind; shares are unrefined."""
+    task = unclaimed_task(protocol)
+    users = np.random.default_rng(3).multinomial(
+        1000, np.full(task.domain_size, 1 / task.domain_size)
+    )
+    found = collect(task, mechanism_of(task), users, np.random.default_rng(4), one_by_one=False)
+    mixture = mixture_of(task, 1100, counted=found.n_reports, padding=50, refused=refused)
+    estimated = estimate_result(task, mechanism_of(task), found.cells, mixture)
+    assert isinstance(estimated, Histogram)
+
+    assert abs(estimated.frequencies.sum() - 1) < 1e-12
 
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-blh", "ldp-sw", "sbin"])

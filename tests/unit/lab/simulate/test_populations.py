@@ -14,7 +14,7 @@ from common.protocols import Kind
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople, people_of, sample_people
 from deploy.datasets.sources import dataset
-from lab.simulate.baselines import central_errors_of_items
+from lab.simulate.baselines import central_errors_of_items, central_errors_of_texts
 from lab.simulate.populations import Population
 from lab.simulate.sweep import Sweep, run
 from lab.simulate.sweep_row import SweepRow
@@ -112,15 +112,14 @@ def test_measured_errors_agree_with_theory(kind: Kind) -> None:
 
 
 def test_central_errors_have_the_units_of_the_values() -> None:
-    """Hours go from 0 to 24; texts count as a histogram, items as the first repeat's users."""
+    """Hours go from 0 to 24; texts have no known total; items are the first repeat's users."""
     hours = _people("mean").central_errors(1.0, 1e-6, 1)["laplace_mse"]
     texts = _people("string").central_errors(0.5, 1e-6, 1)
-    items = central_errors_of_items(np.array([_USERS, 0]), 0.5, 1e-6)
     data = Dataset(name="made", title="made", labels=(), counts=np.array([30, 10]))
     drawn = data.sample_counts(20, np.random.default_rng((1, 0)))
 
     assert 2 * (24 / _USERS) ** 2 == pytest.approx(hours)
-    assert {name: items[name] for name in ("laplace_mse", "gaussian_mse")} == texts
+    assert central_errors_of_texts(_USERS, 0.5, 1e-6) == texts
     of_half = Population.of_items(data, 20).central_errors(0.5, 1e-6, 1)
     assert central_errors_of_items(drawn, 0.5, 1e-6) == of_half
 
