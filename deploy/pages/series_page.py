@@ -71,9 +71,11 @@ def _chart(
         "name": list(results.shown.values())[column],
         "band": points(every, high) + points(every, low)[::-1],
         "line": points(every, level),
-        "shifts": list(zip(shifts.astype(int).tolist(), points(shifts - 0.5, 0 * shifts), strict=True)),
+        "shifts": list(
+            zip(shifts.astype(int).tolist(), points(shifts - 0.5, 0 * shifts), strict=True)
+        ),
         "marks": list(zip(points(released, table.values), whiskers, table.rows, strict=True)),
-        "ends": (table.format(most), table.format(least)),
+        "ends": tuple(map(results.tables[0].format, (most, least))),
         "zero": zero,
         "table": table,
     }

@@ -62,9 +62,9 @@ _LINES: Final[Mapping[People, _Line]] = {
     ),
 }
 _SMOOTHED: Final = (
-    " Smoothed: as if each value moved in random steps, whose size is weighed by all rounds and "
-    "values shown. A shift is a change too large for such a step; smoothing starts again there. No "
-    "budget or guarantee relies on it."
+    "Smoothed: as if each value moved in random steps, of a size that all rounds and values shown "
+    "tell. A shift is a change too large for such a step: smoothing starts again there. No budget "
+    "or guarantee relies on smoothing. "
 )
 
 
@@ -198,8 +198,8 @@ class SeriesResults:
         for name, table in zip(self.shown.values(), self.tables, strict=True):
             own: Columns = {"label": [name] * len(table.names), "round": [*self.estimates]}
             own |= {"deadline": [self.rounds[number - 1].deadline for number in self.estimates]}
-            own |= {"whose": [self.whose] * len(table.names)}
-            for key, column in (own | table.columns() | dict(table.more)).items():
+            own |= table.columns() | {**table.more, "whose": [self.whose] * len(table.names)}
+            for key, column in own.items():
                 columns.setdefault(key.replace(" ", "_"), []).extend(column)
         return dict(columns)
 
@@ -248,7 +248,7 @@ class SeriesResults:
         if not self.tables:
             return "No round has released shares or means to smooth."
         bias = " ".join(next(iter(self.estimates.values())).notes) + " " if self.biased else ""
-        return bias + _LINES[self.people].note + _SMOOTHED
+        return bias + _SMOOTHED + _LINES[self.people].note
 
     @property
     def biased(self) -> bool:

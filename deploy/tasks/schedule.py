@@ -170,6 +170,6 @@ def _time_zone(name: object) -> ZoneInfo:
         return ZoneInfo(name if isinstance(name, str) else "")
     except (LookupError, OSError, ValueError) as error:  # absent, no file, no name
         raise TaskError(
-            f"zone is {name!r}, which the time zones of this machine do not include; write one such "
-            "as Europe/Berlin, or install tzdata"
+            f"zone is {name!r}, which the time zones of this machine do not include; write one "
+            "such as Europe/Berlin, or install tzdata"
         ) from error
