@@ -13,7 +13,7 @@ STEPS: Final = np.geomspace(1e-5, 1e4, 19)
 """Tried variances of a step between rounds, in an item's typical variance of a value."""
 _PRIOR: Final = np.minimum(STEPS, 1 / STEPS) ** 0.4
 """Weights of STEPS before any item is seen: steps about as large as the noise are likeliest."""
-_FIXED: Final = (3.0, 0.25)
+_COUNTED: Final = (3.0, 0.25)
 """Items that the prior counts as: these, and this share of all."""
 _PASSES: Final = (2, 30)
 """Times that items' weights learn from each other, after every round and after the last."""
@@ -120,7 +120,7 @@ class _Filter:
         self._observed = observed
         self._parts = np.tile(observed.parts, len(STEPS))[:, np.newaxis]
         self._steps = np.repeat(STEPS, len(observed.parts))[:, np.newaxis] * self._typical()
-        self._prior = (_FIXED[0] + _FIXED[1] * items) * prior
+        self._prior = (_COUNTED[0] + _COUNTED[1] * items) * prior
         self._weights: Figures = np.broadcast_to(prior, shape)
         self._level, self._known, self._likelihood = np.zeros((3, *shape))
         self._levels, self._precisions = np.zeros((2, rounds, *shape))
@@ -129,7 +129,7 @@ class _Filter:
 
     def _typical(self) -> Figures:
         """Return the harmonic mean over rounds of the values' variances, (models, items)."""
-        seen = np.flatnonzero(self._observed.n_users)
+        seen = np.flatnonzero(self._observed.n_users).tolist()
         means = self._observed.values[seen].sum(axis=0) / max(1, len(seen))
         known = sum((1 / self._own(place, means) for place in seen), start=np.zeros(len(means)))
         typical: Figures = len(seen) / np.maximum(known, _UNKNOWN)
@@ -193,6 +193,8 @@ class _Filter:
         likelihood = np.exp(self._likelihood - self._likelihood.max(axis=0))
         for _ in range(passes):
             others = self._weights.sum(axis=1, keepdims=True) - self._weights
+            if self._weights.shape[1] == 2:  # noqa: PLR2004  # shares of sum 1 tell the same twice
+                others = np.zeros_like(others)
             weights = (self._prior + others) * likelihood
             self._weights = weights / weights.sum(axis=0)
 

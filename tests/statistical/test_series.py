@@ -42,7 +42,8 @@ def _measure(found: list[tuple[Smoothed, Figures, Figures]]) -> _Measured:
     errors = [(each.levels - true) / raw for each, true, raw in found]
     covered = [np.abs(each.levels - true) < half * each.errors for each, true, _ in found]
     flags = [each.shifts for each, _, _ in found]
-    return _Measured(*(np.concatenate(each, axis=1) for each in (errors, covered, flags)))
+    joined = (np.concatenate(each, axis=1, dtype=float) for each in (errors, covered, flags))
+    return _Measured(*joined)
 
 
 def _simulate(
