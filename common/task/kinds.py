@@ -36,8 +36,8 @@ class KindFacts:
 
 
 _ITEM_TABLES: Final = ("edges", "breakdown")
-_CAPS: Final = ("messages_cap", "bytes_cap", "influence_cap")
-_ITEM_REQUIREMENTS: Final = ("rounds", "trust", "max_mse", "shufflers", "coalition_epsilon", *_CAPS)
+_TRUST: Final = ("trust", "shufflers", "coalition_epsilon", "messages_cap", "bytes_cap")
+_ITEM_REQUIREMENTS: Final = (*_TRUST, "influence_cap", "rounds", "max_mse")
 _RANGE: Final = ("low", "high", "value_range")
 _TWO: Final = "two_shufflers"
 
@@ -73,13 +73,20 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
         tables=("open",),
         options=("encoding", "code_bytes"),
     ),
-    "mean": KindFacts(description="a number", sizes=(1, 1), tables=("numbers",), options=_RANGE),
+    "mean": KindFacts(
+        description="a number",
+        sizes=(1, 1),
+        tables=("numbers",),
+        options=_RANGE,
+        requirements=_TRUST,
+    ),
     "vector": KindFacts(
         description="a list of numbers",
         sizes=(2, MAX_DIMENSIONS),
         counted="the length of a vector",
         tables=("numbers",),
         options=(*_RANGE, "domain_size"),
+        requirements=_TRUST,
     ),
     "key-value": KindFacts(
         description="pairs of a key and a number",

@@ -13,9 +13,10 @@ from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Mechanism, Mixture, Vector
-from common.mechanisms.registry import mechanism_of
+from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.mechanisms.signed import influence_on
 from common.mechanisms.support import SupportCounting, bernoulli_variance
+from common.mechanisms.views import Views
 from common.task.draft import TaskDraft
 from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
@@ -102,17 +103,25 @@ class Design(ABC):
 
         All of its reports support the item, or none do; of clusters, all are negative [CJG21]. A
         report of a hierarchy moves a sum of buckets by at most 1, since the estimate is a
-        projection.
+        projection. A mean of digits moves as by users at an end of the range, if all reports, own
+        digits and dummies alike, name the most significant digit.
         """
         most = self.unclaimed.own_reports + self.dummies.maximum
-        if len(self.unclaimed.views) > 1:
-            return most, most
+        randomizer = randomizer_of(self.unclaimed)
+        if isinstance(randomizer, Views):
+            return (most * randomizer.users_per_report,) * 2
         if (clusters := influence_on(self.unclaimed)) is not None:
             return clusters
         support = cast("SupportCounting", self.mechanism)
         up_to = 1 - support.q + (most - 1) * (1 - support.q_dummy)
         down_to = support.q + (most - 1) * support.q_dummy
         return up_to / (support.p - support.q), down_to / (support.p - support.q)
+
+    @property
+    def within_influence_cap(self) -> bool:
+        """Whether the cap, if there is one, allows the influence."""
+        cap = self.target.influence_cap
+        return math.isinf(cap) or max(self.influence) <= cap
 
     @property
     @abstractmethod
@@ -199,13 +208,15 @@ def within_caps(design: D) -> D:
             f"{protocol} reports without local noise, so it cannot meet the local cap of "
             f"{target.noise_cap:g}"
         )
-    caps = (
-        ("influence", "users moved by one submission", max(design.influence), target.influence_cap),
-        ("bytes", "bytes per user", design.bytes_per_user, target.bytes_cap),
-    )
-    for name, unit, figure, cap in caps:
-        if figure > cap:
-            raise PlanError(f"{protocol} has {figure:.4g} {unit}; the {name} cap is {cap:g}")
+    if not design.within_influence_cap:
+        raise PlanError(
+            f"{protocol} has {max(design.influence):.4g} users moved by one submission; the "
+            f"influence cap is {target.influence_cap:g}"
+        )
+    if (size := design.bytes_per_user) > target.bytes_cap:
+        raise PlanError(
+            f"{protocol} has {size:,} bytes per user; the bytes cap is {target.bytes_cap:g}"
+        )
     if messages > target.messages_cap + _ROUNDING:
         raise PlanError(
             f"{protocol} needs {messages:.4g} messages per user; the messages cap is "

@@ -26,7 +26,7 @@ from common.task.shuffler_spec import (
     SummedNoise,
 )
 from lab.planning.calibration import gaussian_mu, least_noise, log_excess
-from lab.planning.design import ItemDesign, blanket_probability, share_errors
+from lab.planning.design import Design, ItemDesign, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 
 SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
@@ -43,17 +43,18 @@ _SLACK: Final = 5e-3
 _STEPS: Final = 4096
 """Steps from the coalition ε down to the central ε, of which each noise of two shufflers is one."""
 _Pair = tuple[ItemNoise, ItemNoise]
-_UNUSED_KEY: Final = bytes(31) + b"\x08"
+UNUSED_RELAY_KEY: Final = bytes(31) + b"\x08"
+"""Placeholder for the key of a relay."""
 _MAX_STEP: Final = 0.7
 """Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
 
 
-def design_excess(design: ItemDesign) -> float:
+def design_excess(design: Design) -> float:
     """Return ln(μ / target μ) of a design by exact accounting, with room for rounding claims."""
     parameters, target = design.parameters, design.target
     if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
         return -math.inf
-    release = parameters.release(parameters.anonymity_set(target.n_min))
+    release = parameters.release_of(target.n_min, target.honest, target.honest)
     epsilon = target.central_epsilon / CLAIM_ROOM
     if target.rounds == 1:
         found = (epsilon, release.curve((epsilon,))(epsilon))
@@ -109,7 +110,7 @@ def shuffler_design(protocol: str, target: Requirements) -> ItemDesign:
         if target.shufflers > 1:
             coalition = target.coalition_epsilon / CLAIM_ROOM
             first, second = search.two(epsilon / room, coalition, delta / target.rounds)
-            relay = RelayDraft(name="second", key=_UNUSED_KEY, noise=second)
+            relay = RelayDraft(name="second", key=UNUSED_RELAY_KEY, noise=second)
             spec = ShufflerSpec(noise=first)
             return ItemDesign.of(
                 protocol, target, shuffler=spec, shuffler_name="first", relay=relay

@@ -27,13 +27,12 @@ from common.task.draft import TaskDraft, TextDraft
 from common.task.spec_forms import spec_as
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
+from common.task.view_specs import DigitSpec
 from lab.planning.design import Design
 from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
 _REL_TOL: Final = 1e-2
 """Relative tolerance of the search for the largest local ε."""
-_SPREAD: Final = np.linspace(-1, 1, 5)
-"""Values for which the error of means is predicted, evenly spaced over the scaled range."""
 _OWNERS: Final = 0.5
 """Share of owners for which the error of shares is predicted."""
 _OPEN_FORMS: Final = {
@@ -66,7 +65,7 @@ def value_design(protocol: str, target: Requirements) -> ValueDesign:
     Raises PlanError if there is none, TaskError if the requirements break a rule of the protocol's
     tasks. Cost: about ten tasks, tenths of a second each.
     """
-    high = min(target.local_cap, MAX_LOCAL_EPSILON)
+    high = target.noise_cap
     best = _design_at(protocol, high, target)
     if best is not None:
         return best
@@ -185,12 +184,10 @@ def planned_share(spec: OpenSpec, n_users: int) -> float:
 
 
 def _number_errors(task: Task, n_users: int) -> Vector:
-    """Return the error of the mean of values spread evenly over the range."""
+    """Return the error of the mean of the numbers that give it the largest one."""
     numbers = spec_as(task.mechanism, RangedSpec)
     half = (numbers.high - numbers.low) / 2
-    people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
-    per_user = mean_mechanism_of(task).variance(people) * len(people)
-    return np.array([half**2 * per_user.mean() / n_users])
+    return np.array([half**2 * mean_mechanism_of(task).worst_variance(n_users)])
 
 
 def _pair_errors(task: Task, n_users: int) -> Vector:
@@ -247,6 +244,22 @@ def _text_draft(protocol: str, local_epsilon: float, target: Requirements) -> Ta
 
 def _describe_report(design: Design) -> str:
     return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
+
+
+def _describe_number(design: Design) -> str:
+    task, spec = design.unclaimed, design.unclaimed.mechanism
+    if not isinstance(spec, DigitSpec):
+        return _describe_report(design)
+    alike = slice(len(spec.radices))  # the digits of every number
+    means, of = [view.dummies.expected_per_user for view in task.views[alike]], "per user"
+    if not any(means):
+        means = [noise.moments()[0] for noise in task.shuffler.noises[alike]]
+        of = f"of each value by {'both shufflers' if task.relay else 'the shuffler'}"
+    return (
+        f"{spec.points:,} points, in digits of {', '.join(map(str, spec.radices))} values with "
+        f"{', '.join(f'{mean:.3g}' for mean in means)} dummies {of}; "
+        f"{design.messages_per_user:.4g} messages"
+    )
 
 
 def _describe_open_report(design: Design) -> str:
@@ -306,8 +319,12 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
         *("a rare value's share", _open_errors, _describe_open_report),
         smallest_share=_smallest_share,
     ),
-    "mean": PlannedKind("the mean", _number_errors, largest_error=lambda _: math.inf),
-    "vector": PlannedKind("a mean", _number_errors, largest_error=lambda _: math.inf),
+    "mean": PlannedKind(
+        *("the mean", _number_errors, _describe_number), largest_error=lambda _: math.inf
+    ),
+    "vector": PlannedKind(
+        *("a mean", _number_errors, _describe_number), largest_error=lambda _: math.inf
+    ),
     "key-value": PlannedKind("the share of a key that half of the users own", _pair_errors),
 }
 
