@@ -168,6 +168,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
             "for the chosen items; the number of reports in a submission bounds the attack.",
         ),
         weakness=weaknesses.CountedTwice(),
+        kinds=(*ITEM_KINDS, "mean", "vector"),
     ),
     Scenario(
         name="negative-reports",

@@ -28,7 +28,7 @@ from audit.scenario import AuditSubject
 from common.errors import WireError
 from common.mechanisms.base import Counts, Reports, is_null
 from common.mechanisms.discovery.prefix_search import estimates, next_counts
-from lab.simulate.collection import collect, few_enough_reports
+from lab.simulate.collection import CellCounts, collect, few_enough_reports, with_noise
 from user_agent.contribution import encoder_for
 
 _FAKE_SHARE: Final = 0.05
@@ -147,7 +147,7 @@ class Poisoning:
     def __call__(self, subject: AuditSubject, rng: Generator) -> Rows:
         """Simulate the fake users; no findings if reports support no items."""
         if not subject.of_items:
-            yield from _inject(subject, rng)
+            yield from (_inject if subject.task.kind == "open" else _move)(subject, rng)
             return
         task, mechanism, family, checks = subject.task, subject.mechanism, subject.family, Checks()
         if not family.supports_items:
@@ -243,6 +243,39 @@ def _inject(subject: AuditSubject, rng: Generator) -> Rows:
         expected=gain,
         measured=float(measured),
         trials=len(reports),
+    )
+
+
+def _move(subject: AuditSubject, rng: Generator) -> Rows:
+    """Fill submissions with one digit of a number; no findings where a user sends one report."""
+    task, mechanism, checks = subject.task, subject.mechanism, Checks()
+    if (crafted := subject.family.crafted_numbers()) is None:
+        return
+    (report, weight), number = crafted, task.lengths[-1]
+    n_fakes = max(1, round(_FAKE_SHARE * _MIN_USERS))
+    values = rng.uniform(-1, 1, (_MIN_USERS, task.domain_size))
+    honest = with_noise(task, CellCounts(*mechanism.sample_batch(values, rng)), rng)
+    fakes = subject.ports.tally(mechanism, np.repeat(report, number * n_fakes))
+    before, after = (
+        float(n * mechanism.moments(cells, mixture_of(task, n, counted=int(cells.sum()))).means[0])
+        for n, cells in (
+            (_MIN_USERS, honest.cells),
+            (_MIN_USERS + n_fakes, honest.cells + fakes),
+        )
+    )
+    expected, measured = number * weight, (after - before) / n_fakes
+    moves = math.isclose(measured, expected, rel_tol=_REL_TOL)
+    checks.require("the mean moves by the weight of the fake reports", moves)
+    yield checks.finding(
+        title=f"Fake users who craft all {number} reports of a submission",
+        heading="sender disruption",
+        sentence="A user who fills a submission with the largest values of one digit moves the sum "
+        f"of a number by {(expected + 1) / 2:.3g} ranges at most; an honest one, by one range.",
+        known_limit=True,
+        coalition="users",
+        expected=expected,
+        measured=measured,
+        trials=_MIN_USERS + n_fakes,
     )
 
 

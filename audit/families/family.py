@@ -121,13 +121,21 @@ class Family(ABC, Generic[AnyRandomizer]):
         return np.concatenate([*draws])
 
     def log_likelihood(self, value: Value, reports: Reports) -> Vector:
-        """Return the log likelihood of each report under a value, up to a constant; shape (n,)."""
-        total = np.zeros(len(reports))
+        """Return the log likelihood of n users' reports under a value, up to a constant; (n,)."""
+        total = np.zeros(len(reports) // self.task.own_reports)
         for part in self.report_parts(value, reports):
             with np.errstate(divide="ignore"):
                 logs = np.log(part.chances)
             total += logs[0 if part.which is None else part.which, part.cells]
         return total
+
+    def crafted_numbers(self) -> tuple[Reports, float] | None:
+        """
+        Return the report, shape (1,), of several that moves a mean most, and by how much.
+
+        In half ranges over the number of users. None where a user sends one report.
+        """
+        return None
 
     def less_revealing(self, local_epsilon: str) -> str:
         """Return the change to a task that makes its reports reveal less, as an instruction."""

@@ -1,5 +1,6 @@
 """Theorems and assumptions of guarantees, in words; for sources see docs/theory/accounting.md."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -151,11 +152,15 @@ def shuffler_assumptions(
             f"({spec.keep_weight} in {KEEP_SUM}), drawn independently, and reveals to nobody which"
         )
     if any(view.noise.most for view in views):
-        words = [view.noise.words for view in views]
-        numbers = words[0]
-        if len({*words}) > 1:
-            of_views = (f"of view {view} {each}" for view, each in enumerate(words, start=1))
-            numbers = "; ".join(of_views)
+        alike = defaultdict[str, list[str]](list)
+        for number, view in enumerate(views, start=1):
+            alike[view.noise.words].append(str(number))
+        numbers = views[0].noise.words
+        if len(alike) > 1:
+            numbers = "; ".join(
+                f"of view{'s' * (len(own) > 1)} {', '.join(own)} {words}"
+                for words, own in alike.items()
+            )
         stated.append(
             f"{name} adds dummies that name each item, for each item {numbers}, drawn "
             "independently after the batch has closed, and reveals to nobody which or how many"

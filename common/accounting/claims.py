@@ -4,6 +4,7 @@ from decimal import ROUND_CEILING, Context
 from typing import Final
 
 from common.accounting.guarantees import PrivacyParameters, claimed_release
+from common.accounting.item_noise import check_sums
 from common.accounting.releases import Release
 from common.errors import AccountingError, PolicyError
 from common.mechanisms.registry import randomizer_of
@@ -110,3 +111,4 @@ def _check_cost(task: Task) -> None:
             f"the task has {number} views with different sizes or dummies; a device can check the "
             f"claim of at most {MAX_DISTINCT_VIEWS}{remedy * bool(task.mechanism.fan_out)}"
         )
+    check_sums(task.shuffler.noises)

@@ -89,7 +89,8 @@ class PrivacyParameters:
         Raises AccountingError if the waived lengths are not the task's.
         """
         randomizer, shown = randomizer_of(task), entry_of(task.dummies).shown
-        chain = tuple(enumerate(each.name for each in task.shufflers)) if task.relay else ()
+        chain = [each.name for each in task.shufflers] if task.relay else []
+        together, hops = task.shuffler.views, [task.hop(place).views for place in range(len(chain))]
         by_arrivals = waived.by_length or (shown is not None and "refusals" in waived.checks)
         permanent = None
         if task.lasting:
@@ -104,8 +105,8 @@ class PrivacyParameters:
             reduction=randomizer.reduction if task.amplified else None,
             local_epsilon=task.local_epsilon,
             dummies=task.dummies,
-            shuffler=task.shuffler.views[0],
-            hops=tuple((name, task.hop(place).views[0]) for place, name in chain),
+            shuffler=together[0],
+            hops=tuple((name, hop[0]) for name, hop in zip(chain, hops, strict=True)),
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
             tokens=task.tokens is not None,
@@ -116,8 +117,8 @@ class PrivacyParameters:
                 first,
                 reduction=reduction,
                 dummies=task.views[view].dummies,
-                shuffler=task.shuffler.views[view],
-                hops=tuple((name, task.hop(place).views[view]) for place, name in chain),
+                shuffler=together[view],
+                hops=tuple((name, hop[view]) for name, hop in zip(chain, hops, strict=True)),
                 arrivals=first.arrivals[view : view + 1],
             )
             for view, reduction in enumerate(randomizer.view_reductions)

@@ -55,6 +55,7 @@ Errors = Annotated[Numbers, partial(parse_figures, minimum=0, maximum=MAX_FIGURE
 _Counts = Annotated[NDArray[np.int64], parse_counts]
 _Mse = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE**2)]
 _Share = Annotated[float, partial(parse_amount, maximum=1)]
+_Error = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE)]
 _Seconds = Annotated[float, partial(parse_amount, maximum=MAX_UNIX_TIME)]
 Interval = tuple[Figures, Figures]
 
@@ -226,7 +227,7 @@ class Means:
     more accurate with many numbers and few people, but biased."""
     mse_theory: _Mse
     """Mean over numbers of the squared standard errors."""
-    rounding_error: float = 0.0
+    rounding_error: _Error = 0.0
     """The part of each standard error that random rounding has at most: the square of a standard
     error is the sum of its square and the noise's variance. 0.0 where it is negligible."""
     unbiased: bool = True

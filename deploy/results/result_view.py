@@ -59,6 +59,12 @@ _FAKES_INCLUDED: Final = (
     "interval includes the bias caused by fakes."
 )
 _OWN_TOTAL: Final = "Shares stay as estimated: a user may own any number of keys."
+_ERROR_PARTS: Final = ("noise, exact", "random rounding, at its worst")
+"""Headings of the two parts of a mean's standard error."""
+_ROUNDED: Final = (
+    " The square of its standard error is the sum of the squares of two parts: that of the noise, "
+    "which is exact, and the largest that random rounding can have, which no report shows."
+)
 _OWNERS_MEAN: Final = "Mean of the owners' values"
 _FAKES_REMOVED: Final = (
     "Users without a key sometimes report it with a fake value, which the estimate corrects. Means "
@@ -238,8 +244,15 @@ def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
 def _means(estimate: result.Means, asked: _Asked) -> ResultView:
     task = asked.task
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
-    more = {"standard error": estimate.standard_errors.tolist()}
-    note = f"{_OWN_INTERVAL.format('mean')}."
+    more: dict[str, Sequence[str | float]] = {"standard error": estimate.standard_errors.tolist()}
+    note, parts = f"{_OWN_INTERVAL.format('mean')}.", dict[str, list[float]]()
+    worst = estimate.rounding_error
+    noise = np.sqrt(np.maximum(estimate.standard_errors**2 - worst**2, 0.0))
+    if worst:
+        parts = {"noise_error": noise.tolist(), "rounding_error": [worst] * size}
+        for heading, figures in zip(_ERROR_PARTS, parts.values(), strict=True):
+            more[heading] = [f"{figure:.3g}" for figure in figures]
+        note += _ROUNDED
     if size >= _SHRUNK_FROM:
         more["shrunk"] = shrunk
         note += " Shrunk means have a smaller total error, but are biased."
@@ -262,9 +275,15 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
     labels = _labels(task, size)
     return ResultView(
         tables=(table,),
-        columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
+        columns={
+            "number": range(size),
+            "label": labels,
+            **table.columns(),
+            **parts,
+            "shrunk": shrunk,
+        },
         warning=_too_wide(table, spec.high - spec.low),
-        fields={"low": spec.low, "high": spec.high},
+        fields={"low": spec.low, "high": spec.high, "noise_errors": noise.tolist()},
     )
 
 

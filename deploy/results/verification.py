@@ -9,7 +9,7 @@ from common.errors import WireError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.guarantee import rounded_up
 from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Result
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec
+from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
 
 _MIN_STATED_SHARE: Final = 0.99
@@ -63,8 +63,8 @@ def _task_shape(task: Task) -> str:
             return f"{cohorts} cohorts of {bits} bits"
         case KeyValueSpec(key_true_weight=true, key_other_weight=other):
             return f"{task.domain_size} keys {'with' if true > other else 'without'} owners"
-        case NumberSpec(projected=projected):
-            return f"{task.domain_size} {'un' * (not projected)}biased means"
+        case RangedSpec():
+            return f"{task.domain_size} {'un' * (not task.protocol_row.biased)}biased means"
         case OpenSpec() as spec:
             return f"values found at {PrefixHashing.of(spec).levels} levels"
     return f"{task.domain_size} values"

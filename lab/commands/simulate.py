@@ -96,7 +96,7 @@ def simulate(
         messages_cap: Maximum expected messages per user; for categorical and ordered data.  [5, or
             as many as a bound needs]
         local_cap: Maximum local epsilon of a report, or none.
-        shufflers: Number of shufflers, 1 or 2; two for sageo and sbin.
+        shufflers: Number of shufflers, 1 or 2; two for sageo, sbin and digits with their noise.
         coalition_epsilon: Target epsilon against the analyzer with either of two shufflers.  [4]
         seed: Random seed; the same seed repeats the run.
         by_value: Show the true figure of every value beside its estimates; always shown for few
@@ -134,7 +134,7 @@ def simulate(
     asked = Asked(kind, data, users, _span(value_range), buckets, seed)
     people = simulated.draw(asked)
     _check_protocols(kind, names or ())
-    chained = [row.name for row in PROTOCOLS.values() if row.chained and shufflers > 1]
+    chained = [name for name in protocols_of(kind) if PROTOCOLS[name].chained and shufflers > 1]
     sweep = Sweep(
         population=people,
         protocols=tuple(names or chained or simulated.compared or protocols_of(kind)),

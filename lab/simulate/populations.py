@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
 
-from analyzer.finalize import estimate_result
+from analyzer.finalize import estimate_result, mixture_of
 from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.key_value.pairs import Pairs
@@ -48,7 +48,13 @@ from lab.simulate.baselines import (
     central_errors_of_items,
     central_errors_of_means,
 )
-from lab.simulate.collection import collect, estimate_histogram, few_enough_reports
+from lab.simulate.collection import (
+    CellCounts,
+    collect,
+    estimate_histogram,
+    few_enough_reports,
+    with_noise,
+)
 from user_agent.contribution import encoder_for
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "open", "pairs")
@@ -232,8 +238,9 @@ def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) 
     spec, numbers = spec_as(task.mechanism, RangedSpec), mean_mechanism_of(task)
     table = np.array(people.values, dtype=np.float64).reshape(len(people.values), -1)
     unit = to_unit(table, spec.low, spec.high)
-    cells = numbers.tally(numbers.randomize(unit, rng))
-    result = cast("Means", estimate_result(task, numbers, cells, Mixture(n_real=len(table))))
+    counts = with_noise(task, CellCounts(*numbers.sample_batch(unit, rng)), rng)
+    mixture = mixture_of(task, len(unit), counted=counts.n_reports)
+    result = cast("Means", estimate_result(task, numbers, counts.cells, mixture))
     estimates = {"mse": result.means, "mse_shrunk": result.shrunk}
     return Repeat(
         seconds=time.perf_counter() - started,

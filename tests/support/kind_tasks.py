@@ -1,5 +1,7 @@
 """A small task of every kind except items, and valid values."""
 
+import dataclasses
+import math
 from functools import cache
 from typing import Any, Final
 
@@ -7,6 +9,7 @@ from analyzer.task_builder import complete
 from common.messages.submission import Value
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TextDraft
+from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from common.task.task import Task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from tests.support.tasks import draft
@@ -21,6 +24,15 @@ _FIELDS: Final[dict[Kind, dict[str, Any]]] = {
     "vector": {"domain_size": 5, "numbers": NumberDraft(low=1.0, high=5.0)},
     "key-value": {"domain_size": 6, "pairs": PairDraft(low=0.0, high=5.0)},
 }
+_HIDDEN: Final[dict[str, Any]] = {"local_epsilon": math.inf, "radices": (3, 2)}
+_NOISE: Final = GeometricNoise(peak=150, left_weight=7 * 2**27, right_weight=7 * 2**27, most=320)
+_OWN: Final[dict[str, dict[str, Any]]] = {
+    "digits": {**_HIDDEN, "dummies_per_user": 2.5},
+    "geo-digits": {**_HIDDEN, "shuffler": ShufflerSpec(noise=_NOISE)},
+    "vector-digits": {**_HIDDEN, "dummies_per_user": 7.5},
+    "geo-vector-digits": {**_HIDDEN, "shuffler": ShufflerSpec(noise=_NOISE)},
+}
+"""Fields of protocols that hide true digits."""
 VALUES: Final[dict[Kind, Value]] = {
     "string": "Ohio",
     "open": "café",
@@ -33,12 +45,15 @@ VALUES: Final[dict[Kind, Value]] = {
 
 def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
     """Return the fields of a protocol's draft that others lack or set differently."""
+    own = _FIELDS[protocol_named(protocol).kind] | _OWN.get(protocol, {})
+    if radices := own.pop("radices", ()):
+        own["numbers"] = dataclasses.replace(own["numbers"], radices=radices)
     return {
         "protocol": protocol,
         "buckets": 0,
         "dummies_per_user": 0.0,
         "labels": (),
-        **_FIELDS[protocol_named(protocol).kind],
+        **own,
         **changes,
     }
 

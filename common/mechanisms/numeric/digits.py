@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts, Mixture, Vector
+from common.mechanisms.base import Counts, Mixture, Vector, check_report_bytes
 from common.mechanisms.numeric.number import (
     MeanMechanism,
     Moments,
@@ -56,8 +56,9 @@ class Digits(Views, MeanMechanism):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task."""
+        """Build the mechanism of a task; raise TaskError for reports of another length."""
         spec = spec_as(task.mechanism, DigitSpec)
+        check_report_bytes(spec, cls.report_dtype)
         return cls(views=View.of_task(task), dimensions=spec.numbers)
 
     @cached_property

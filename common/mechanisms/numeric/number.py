@@ -123,6 +123,14 @@ class MeanMechanism(CheckedArguments, Randomizer, ABC):
         """Estimate the means from the result of `tally`. Run by the analyzer."""
 
     @abstractmethod
+    def sample_batch(self, values: Numbers, rng: np.random.Generator) -> tuple[Counts, int]:
+        """
+        Draw the result of `tally` for these users and their dummies, and the number of reports.
+
+        Run by the simulator.
+        """
+
+    @abstractmethod
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated means for these users; (dimensions,)."""
 
@@ -168,6 +176,10 @@ class NumberMechanism(MeanMechanism):
         """Return `estimate`: nobody adds dummies."""
         del mixture
         return self.estimate(cells)
+
+    def sample_batch(self, values: Numbers, rng: np.random.Generator) -> tuple[Counts, int]:
+        """Return the tally of a report of each user."""
+        return self.tally(self.randomize(values, rng)), len(values)
 
     @classmethod
     def specify(cls, draft: NumberDraft, dimensions: int, local_epsilon: float) -> NumberSpec:

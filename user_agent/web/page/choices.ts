@@ -20,6 +20,12 @@ interface Control<T> {
 export function choicesOf(task: Task): Control<Value> {
   const { breakdown, edges, groups } = task;
   const size = task.domainSize / groups;
+  const { numbers: count, low, high } = task.mechanism;
+  if (count > 0) {
+    const numbers = task.labels.join(", ") || quantity(count, "number");
+    const hint = word(count > 1 ? "answer_numbers" : "answer_number", { low, high, unit: "", numbers }); // biome-ignore format: one step
+    return numberInput(hint, "any", count > 1 ? "text" : "number");
+  }
   const answer = edges
     ? numberInput(
         word("answer_number", { low: edges.low, high: edges.high, unit: edges.unit }),
@@ -110,8 +116,8 @@ function searchableList(labels: readonly string[]): Control<number> {
   return { parts: [title, search, count, label, select], read: () => numberIn(select.value) };
 }
 
-function numberInput(hint: string, step: string): Control<string> {
-  const input = element("input", { type: "number", id: "answer", step, autocomplete: "off" });
+function numberInput(hint: string, step: string, type = "number"): Control<string> {
+  const input = element("input", { type, id: "answer", step, autocomplete: "off" });
   const described = element("p", { className: "muted", id: "hint" }, hint);
   input.setAttribute("aria-describedby", "hint");
   const label = element("label", { htmlFor: "answer" }, word("answer"));

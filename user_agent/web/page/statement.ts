@@ -12,7 +12,7 @@ import { percent, quantity, word } from "./words";
 const witnesses = (count: number) => quantity(count, "witness", "witnesses");
 
 /** Say what a report of the task holds. */
-function reported({ mechanism, domainSize, levelSizes, edges }: Task): string {
+function reported({ mechanism, domainSize, viewSizes, edges }: Task): string {
   const { name, trueWeight, otherWeight, buckets } = mechanism;
   const total = trueWeight + BigInt(buckets - 1) * otherWeight;
   const range = edges && word("range");
@@ -25,15 +25,16 @@ function reported({ mechanism, domainSize, levelSizes, edges }: Task): string {
     yes: percent(otherWeight, trueWeight + otherWeight),
     items: quantity(domainSize, "possible answer"),
     groups: quantity(buckets, "group"),
-    levels: levelSizes.length,
+    levels: viewSizes.length,
+    digits: quantity(viewSizes.length, "digit"),
   };
   const key = `${otherWeight ? "report" : "plain"} ${name}`;
   return word(key as "report grr", figures);
 }
 
 /** Say how many dummies are sent beside the reports of the answer. */
-function added({ lengths, levelSizes }: Task): string {
-  const own = Math.max(1, levelSizes.length);
+function added({ lengths, viewSizes }: Task): string {
+  const own = viewSizes.length;
   const [least, most] = [(lengths[0] ?? own) - own, (lengths.at(-1) ?? own) - own];
   if (most === 0) return word("leaves_no_dummies");
   const all = quantity(most, "dummy report");

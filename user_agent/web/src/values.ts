@@ -1,23 +1,42 @@
 /**
- * A person's value as an item of a task: user_agent/contribution.py, common/messages/submission.py.
+ * A person's value as a task's mechanism takes it: user_agent/contribution.py,
+ * common/messages/submission.py.
  *
  * No error repeats a value.
  */
 
 import { ValueRangeError } from "./errors";
+import type { Held } from "./mechanisms/mechanism";
 import { type Breakdown, GROUP_SEPARATOR } from "./task/domain";
 import { normalize } from "./task/readers";
 import type { Task } from "./task/task";
 
-/** An item's number, a number to be put into a bucket, or the text of either. */
-export type Value = number | string;
+/** An item's number, a number or several of them, or the text of either. */
+export type Value = number | string | readonly number[];
 
 const LISTED = 20;
+type One = Exclude<Value, readonly number[]>;
 const ITEM = /^[0-9]{1,20}$/;
 const NUMBER = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
 
-/** Return the item of a value; raise ValueRangeError if it does not fit the task. */
-export function itemOf(task: Task, value: Value): number {
+/** Return a value's item, or its numbers in -1 .. 1; raise ValueRangeError if it does not fit. */
+export function heldOf(task: Task, value: Value): Held {
+  const { numbers: count, low, high } = task.mechanism;
+  if (count === 0) return itemOf(task, value);
+  const parts = typeof value === "string" && task.kind === "vector" ? value.split(",") : [value];
+  const numbers = parts.flat().map((part) => numberFrom(typeof part === "string" ? normalize(part) : part)); // biome-ignore format: one step
+  if (numbers.length !== count) throw new ValueRangeError("number_count", { count });
+  return numbers.map((number) => {
+    if (!Number.isFinite(number)) throw new ValueRangeError("not_a_number");
+    if (!(low <= number && number <= high)) {
+      throw new ValueRangeError("number_outside", { low, high, unit: "" });
+    }
+    return Math.min(Math.max(((number - low) / (high - low)) * 2 - 1, -1), 1);
+  });
+}
+
+function itemOf(task: Task, value: Value): number {
+  if (typeof value === "object") throw new ValueRangeError("not_an_item");
   const { breakdown, edges, domainSize } = task;
   const given = typeof value === "string" ? normalize(value) : value;
   if (!breakdown || !(edges || typeof given === "string")) return placeOf(task, given, domainSize);
@@ -27,7 +46,7 @@ export function itemOf(task: Task, value: Value): number {
 }
 
 /** Return the place of a value among the values of its group, or among all items. */
-function placeOf({ edges, valueLabels }: Task, value: Value, size: number): number {
+function placeOf({ edges, valueLabels }: Task, value: One, size: number): number {
   const named = () => (typeof value === "string" ? namedItem(value, valueLabels, size) : value);
   const place = edges ? edges.bucketOf(numberFrom(value)) : named();
   if (!Number.isInteger(place)) throw new ValueRangeError("not_an_item");
@@ -35,7 +54,7 @@ function placeOf({ edges, valueLabels }: Task, value: Value, size: number): numb
   return place;
 }
 
-function numberFrom(value: Value): number {
+function numberFrom(value: One): number {
   if (typeof value === "number") return value;
   if (!NUMBER.test(value)) throw new ValueRangeError("not_a_number");
   return Number(value);

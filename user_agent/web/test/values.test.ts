@@ -4,7 +4,7 @@ import { knownBase64, knownHex, utf8 } from "../src/bytes";
 import { roundedUp } from "../src/decimal";
 import { StorageError, TaskError, ValueRangeError } from "../src/errors";
 import { parseTask } from "../src/task/task";
-import { itemOf } from "../src/values";
+import { heldOf } from "../src/values";
 import { vectors } from "./vectors";
 
 const text = (name: string): string => vectors(`transcript-${name}`).task;
@@ -21,7 +21,7 @@ test("values are read as numbers, labels, groups and buckets", () => {
     ["hierarchy", "FR / -1", 8],
   ];
   for (const [name, value, item] of cases) {
-    assert.equal(itemOf(parseTask(utf8(text(name))), value), item, `${name}`);
+    assert.equal(heldOf(parseTask(utf8(text(name))), value), item, `${name}`);
   }
 });
 
@@ -45,7 +45,7 @@ test("an error never repeats the value that it refuses", () => {
   for (const [name, value] of cases) {
     const isRefused = (error: Error) =>
       error instanceof ValueRangeError && !/7|secret/.test(error.message);
-    assert.throws(() => itemOf(parseTask(utf8(text(name))), value), isRefused, `${name} ${value}`);
+    assert.throws(() => heldOf(parseTask(utf8(text(name))), value), isRefused, `${name} ${value}`);
   }
 });
 

@@ -15,7 +15,7 @@ const MAX_COUNT = 10 ** 9;
  * Return an upper bound on the δ of a task's claimed central ε for its n_min users.
  *
  * The claim is true if the bound is at most the task's δ. null if this device has no formula: for
- * levels of a hierarchy, negative binomial dummies, noise by both the devices and the shuffler.
+ * several views, negative binomial dummies, noise by both the devices and the shuffler.
  * Cost: at most about a second.
  */
 export function deltaAtClaim(task: Task): number | null {
@@ -25,8 +25,10 @@ export function deltaAtClaim(task: Task): number | null {
     return (-Math.expm1(epsilon - local) / (1 + Math.exp(-local))) * MARGIN; // [KOV15]
   }
   const users = Math.max(1, shareOf(task.nMin, task.assumedHonestFraction));
+  const [noise = [], ...others] = noises;
   const isNoiseless = mechanism.otherWeight === 0n;
-  if (task.row.noise !== "none") return isNoiseless ? noiseDelta(noises, task.keep, epsilon) : null;
+  if (others.length) return null;
+  if (task.row.noise !== "none") return isNoiseless ? noiseDelta(noise, task.keep, epsilon) : null;
   if (dummies instanceof ItemDummies) {
     return eachItemDelta(dummies, dummies.extraWeight / EXTRA_WEIGHT_SUM, users, epsilon);
   }
@@ -50,10 +52,12 @@ export function deltaAtClaim(task: Task): number | null {
   return deltaUpper(reduction, anonymitySet, epsilon);
 }
 
-/** Return an upper bound on δ at the coalition's ε: of the weaker of two noises, alone. */
-export function deltaOfCoalition({ relay, noises, keep, coalitionEpsilon }: Task): number {
+/** Return an upper bound on δ at the coalition's ε: of the weaker of two noises; null as above. */
+export function deltaOfCoalition({ relay, noises, keep, coalitionEpsilon }: Task): number | null {
+  const [noise = [], ...others] = noises;
   if (relay === null) return 0;
-  return Math.max(...noises.map((noise) => noiseDelta([noise], keep, coalitionEpsilon) ?? 1));
+  if (others.length) return null;
+  return Math.max(...noise.map((alone) => noiseDelta([alone], keep, coalitionEpsilon) ?? 1));
 }
 
 /** Return δ of the noise of one shuffler or of two; coins add up. */

@@ -4,9 +4,9 @@ import { ensure } from "../errors";
 import type { MechanismSpec } from "../task/parts";
 import type { Task } from "../task/task";
 import { LocalHashing } from "./hashing";
-import { Hierarchy } from "./hierarchy";
 import { Grr, type Mechanism } from "./mechanism";
 import { UnaryEncoding } from "./unary";
+import { Digits, Hierarchy } from "./views";
 
 /** Build a task's mechanism; raise TaskError if its integers or lengths are wrong. */
 export async function mechanismOf(task: Task): Promise<Mechanism> {
@@ -26,7 +26,9 @@ async function build(task: Task): Promise<Mechanism> {
     case "local-hashing":
       return LocalHashing.of(domainSize, spec, task.nonce);
     case "hierarchy":
-      return new Hierarchy(task.levelSizes, spec.buckets, task.groups);
+      return new Hierarchy(task.viewSizes, spec.buckets, task.groups);
+    case "digits":
+      return new Digits(task.viewSizes, spec);
     default:
       return new UnaryEncoding(domainSize, spec);
   }

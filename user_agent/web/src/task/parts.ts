@@ -4,6 +4,7 @@ import { type Bytes, toInteger } from "../bytes";
 import { PROOF_BYTES } from "../crypto/signing";
 import { TokenKey } from "../crypto/tokens";
 import { ensure } from "../errors";
+import { leastWidth, MAX_BOUND } from "./domain";
 import { MECHANISMS } from "./protocols";
 import * as read from "./readers";
 
@@ -13,26 +14,54 @@ export const RATIO_SUM = 2 ** 30;
 export const MAX_DOMAIN_SIZE = 2 ** 24;
 
 const MAX_REPORT_BYTES = 65_536;
+const MAX_RADIX = 65_536;
+const MAX_RADICES = 16;
+const MAX_NUMBERS = 8192;
 const MAX_PER_ITEM = 2 ** 24;
 const MAX_GEOMETRIC = 2 ** 20;
 const MAX_DRAWS = 2 ** 20;
+/** Bound on the values of all different distributions of noise. */
+const MAX_MOST = 2 ** 25;
 const MAX_SHUFFLER_DUMMIES = 10 ** 9;
 const MAX_SHUFFLER_DRAWS = 10 ** 10;
 
-const MECHANISM = read.table({
+const report_bytes = read.whole(1, MAX_REPORT_BYTES);
+const OF_ITEMS = read.table({
   name: read.choice(...MECHANISMS),
   buckets: read.whole(2, MAX_DOMAIN_SIZE),
   digits: read.whole(1, 24),
   true_weight: read.weight(1n, read.MAX_WEIGHT_SUM),
   /** 0 if and only if reports have no noise of their own. */
   other_weight: read.weight(0n, read.MAX_WEIGHT_SUM),
-  report_bytes: read.whole(1, MAX_REPORT_BYTES),
+  report_bytes,
 });
-/** A mechanism for items, with its integer weights: MechanismSpec of common/task/specs.py. */
-export type MechanismSpec = ReturnType<typeof MECHANISM>;
+const OF_NUMBERS = read.table({
+  name: read.choice("digits"),
+  low: read.double,
+  high: read.double,
+  report_bytes,
+  radices: read.listOf(read.whole(2, MAX_RADIX)),
+  numbers: read.optional(read.whole(1, MAX_NUMBERS), 1),
+});
+/** A mechanism, with its integers: MechanismSpec, or DigitSpec, of common/task/. */
+export type MechanismSpec = ReturnType<typeof OF_ITEMS> &
+  Pick<ReturnType<typeof OF_NUMBERS>, "low" | "high" | "radices" | "numbers">;
+
+/** Read digits of numbers, which are true: the weights are those of reports without noise. */
+function ofNumbers(...json: Parameters<read.Reader<MechanismSpec>>): MechanismSpec {
+  const spec = OF_NUMBERS(...json);
+  const { low, high, radices } = spec;
+  read.checkRange("the number of radices", radices.length, 1, MAX_RADICES);
+  const points = radices.reduce((product, radix) => product * radix, 1);
+  read.checkRange("the product of the radices", points, 2, MAX_DOMAIN_SIZE);
+  const areBounded = [low, high].every((end) => Math.abs(end) < MAX_BOUND);
+  ensure(areBounded && high - low >= leastWidth(low, high), "bad_range");
+  return { ...spec, buckets: radices.at(-1) ?? 0, digits: 1, trueWeight: 1n, otherWeight: 0n };
+}
 
 export const mechanism: read.Reader<MechanismSpec> = (json, name) => {
-  const spec = MECHANISM(json, name);
+  if (json instanceof Map && json.get("name") === "digits") return ofNumbers(json, name);
+  const spec = { ...OF_ITEMS(json, name), low: 0, high: 0, radices: [], numbers: 0 };
   const { trueWeight, otherWeight, buckets } = spec;
   const most = otherWeight === 0n ? 1n : read.MAX_WEIGHT_SUM;
   read.checkRange("true_weight", trueWeight, otherWeight + 1n, most);
@@ -81,13 +110,14 @@ export function chainOf(shufflers: readonly Shuffler[], views: number) {
   const [shuffler, relay = null] = shufflers;
   const value = shufflers.length;
   ensure(shuffler && value <= 2, "shuffler_count", { value });
-  for (const { noise } of shufflers) {
-    const areAlike = new Set(noise.map((one) => JSON.stringify(one))).size === 1;
-    ensure(areAlike && noise.length === views, "noise_of_views");
-  }
+  ensure(
+    shufflers.every(({ noise }) => noise.length === views),
+    "noise_of_views",
+  );
   const own = new Set(shufflers.flatMap(({ name, key }) => [`name ${name}`, `key ${key}`]));
   ensure(value === 1 || (own.size === 4 && !own.has("name ")), "shufflers_alike");
-  const noises = shufflers.map(({ noise }) => noise[0] as Noise);
+  const ofView = (view: number) => shufflers.map(({ noise }) => noise[view] as Noise);
+  const noises = Array.from({ length: views }, (_, view) => ofView(view));
   const keep = Math.min(...shufflers.map(({ keepWeight }) => keepWeight)) / KEEP_SUM;
   return { shuffler, relay, noises, keep };
 }
@@ -118,10 +148,21 @@ export function endOfValidity(proof: Bytes): bigint {
   return toInteger(proof.subarray(0, 8));
 }
 
-/** Check the average number of the shufflers' dummies of all items, and of draws for them. */
-export function checkNoise(noises: readonly Noise[], domainSize: number): void {
+/** Check the average number of the shufflers' dummies of all views, and of draws for them. */
+export function checkNoise(noises: readonly (readonly Noise[])[], sizes: readonly number[]): void {
+  const items = new Map<string, [Noise, number]>();
+  noises.forEach((ofView, view) => {
+    for (const noise of ofView) {
+      const key = JSON.stringify(noise);
+      const [, before] = items.get(key) ?? [noise, 0];
+      items.set(key, [noise, before + (sizes[view] ?? 0)]);
+    }
+  });
+  const sum = (figure: (noise: Noise, count: number) => number) =>
+    [...items.values()].reduce((total, [noise, count]) => total + figure(noise, count), 0);
+  ensure(sum((noise) => ("most" in noise ? noise.most : 0)) <= MAX_MOST, "too_many_draws");
   const ofAll = (figure: (noise: Noise) => number) =>
-    Math.ceil(domainSize * noises.map(figure).reduce((total, one) => total + one));
+    Math.ceil(sum((noise, count) => count * figure(noise)));
   ensure(ofAll(meanOfNoise) <= MAX_SHUFFLER_DUMMIES, "too_many_draws");
   ensure(ofAll(drawsPerItem) <= MAX_SHUFFLER_DRAWS, "too_many_draws");
 }

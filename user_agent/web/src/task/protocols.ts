@@ -7,11 +7,14 @@ export const MECHANISMS = [
   "optimized-unary",
   "local-hashing",
   "hierarchy",
+  "digits",
 ] as const;
 export type MechanismName = (typeof MECHANISMS)[number];
 
 export interface ProtocolRow {
   readonly mechanism: MechanismName;
+  /** Kind of a value; items without edges are categorical. */
+  readonly kind: "ordered" | "mean" | "vector" | "categorical";
   /** Whether reports have local noise of their own. */
   readonly localNoise: "required" | "optional" | "none";
   /** Allowed distributions of the device's dummies; if empty, devices add none. */
@@ -33,6 +36,7 @@ const RANDOM = [...FIXED, "binomial", "negative-binomial"] as const;
 function row(mechanism: MechanismName, own: Partial<ProtocolRow> = {}): ProtocolRow {
   return {
     mechanism,
+    kind: "categorical",
     localNoise: "required",
     dummies: [],
     noise: "none",
@@ -44,6 +48,9 @@ function row(mechanism: MechanismName, own: Partial<ProtocolRow> = {}): Protocol
   };
 }
 
+const VIEWS = [...FIXED, "views"] as const;
+const HIDDEN = { localNoise: "none", dummies: VIEWS } as const;
+const NOISY = { localNoise: "none", noise: "geometric" } as const;
 const LOCAL = { isAmplified: false };
 export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["ldp-warner", row("warner", { ...LOCAL, isBinary: true })],
@@ -58,11 +65,15 @@ export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["ddps", row("warner", { isBinary: true })],
   ["aue", row("grr", { localNoise: "none", dummies: ["each-item"] })],
   ["puredump", row("grr", { localNoise: "none", dummies: FIXED })],
-  ["hierarchy", row("hierarchy", { localNoise: "none", dummies: ["views"] })],
+  ["hierarchy", row("hierarchy", { ...HIDDEN, kind: "ordered" })],
   ["mixdump", row("grr", { dummies: FIXED })],
   ["od-hp", row("local-hashing", { localNoise: "optional", dummies: RANDOM })],
   ["fe1", row("local-hashing", { localNoise: "none", dummies: FIXED })],
   ["sbin", row("grr", { localNoise: "none", noise: "binomial", samples: true })],
-  ["sageo", row("grr", { localNoise: "none", noise: "geometric", samples: true })],
+  ["sageo", row("grr", { ...NOISY, samples: true })],
   ["hybrid", row("grr", { noise: "geometric" })],
+  ["digits", row("digits", { ...HIDDEN, kind: "mean" })],
+  ["geo-digits", row("digits", { ...NOISY, kind: "mean" })],
+  ["vector-digits", row("digits", { ...HIDDEN, kind: "vector" })],
+  ["geo-vector-digits", row("digits", { ...NOISY, kind: "vector" })],
 ]);

@@ -36,7 +36,7 @@ const TASK = read.table({
   version: (json) => ensure(json === 2n, "task_version"),
   protocol: known([...PROTOCOLS.keys()]),
   suite: known(Object.keys(SUITES) as SuiteName[]),
-  kind: read.choice("categorical", "ordered"),
+  kind: read.choice("categorical", "ordered", "mean", "vector"),
   views: read.listOf(read.table({ domain_size: read.whole(1, parts.MAX_DOMAIN_SIZE), dummies })),
   shufflers: read.listOf(parts.shuffler),
   mechanism: parts.mechanism,
@@ -71,18 +71,18 @@ export interface Task extends Stated {
   readonly shuffler: parts.Shuffler;
   /** The second of two shufflers; null if there is one. */
   readonly relay: parts.Shuffler | null;
-  /** The noise of each shuffler, which adds up. */
-  readonly noises: readonly parts.Noise[];
+  /** For each view, the noise of each shuffler, which adds up. */
+  readonly noises: readonly (readonly parts.Noise[])[];
   /** Probability that the shuffler keeps a report. */
   readonly keep: number;
   /** Number of groups of the breakdown; 1 without one. */
   readonly groups: number;
-  /** Number of items: of the last view, which is the finest. */
+  /** Number of items, of the last view, which is the finest; or how many numbers a person has. */
   readonly domainSize: number;
   /** The labels of the values in each group, without the group; empty if there are none. */
   readonly valueLabels: readonly string[];
-  /** Number of nodes of each level of a hierarchy, the coarsest first; empty for other tasks. */
-  readonly levelSizes: readonly number[];
+  /** Number of items of each view. */
+  readonly viewSizes: readonly number[];
   /** The dummies of all views together. */
   readonly dummies: Dummies;
   /** Numbers of sealed reports that a submission may have, ascending. */
@@ -100,11 +100,11 @@ export function parseTask(raw: Uint8Array): Task {
   const stated = TASK(parseCanonical(raw), "task");
   const { views, breakdown, labels, mechanism: spec } = stated;
   const groups = breakdown?.groups.length ?? 1;
-  const domainSize = views.at(-1)?.domainSize ?? 0;
+  const viewSizes = views.map((view) => view.domainSize);
+  const domainSize = spec.numbers || (viewSizes.at(-1) ?? 0);
   const ofGroup = Math.floor(domainSize / groups);
-  const isTree = spec.name === "hierarchy";
-  const levelSizes = isTree ? hierarchySizes(ofGroup, spec.buckets, groups) : [];
-  const dummies = dummiesOfViews(stated, levelSizes.length);
+  checkViews(viewSizes, spec, ofGroup, groups);
+  const dummies = dummiesOfViews(stated);
   const task: Task = {
     ...stated,
     ...parts.chainOf(stated.shufflers, views.length),
@@ -112,9 +112,9 @@ export function parseTask(raw: Uint8Array): Task {
     groups,
     domainSize,
     valueLabels: breakdown ? labels.slice(0, ofGroup).map(withoutGroup) : labels,
-    levelSizes,
+    viewSizes,
     dummies,
-    lengths: dummies.lengths.map((length) => Math.max(1, levelSizes.length) + length),
+    lengths: dummies.lengths.map((length) => views.length + length),
   };
   checkProtocol(task);
   checkDomain(task);
@@ -123,13 +123,26 @@ export function parseTask(raw: Uint8Array): Task {
   return task;
 }
 
-function dummiesOfViews({ views }: Stated, levels: number): Dummies {
-  const count = Math.max(1, levels);
-  ensure(views.length === count, "view_count", { value: views.length, count });
+function checkViews(
+  sizes: readonly number[],
+  { name, buckets, digits, radices, numbers }: parts.MechanismSpec,
+  ofGroup: number,
+  groups: number,
+): void {
+  const isTree = name === "hierarchy";
+  const ofItems = isTree ? hierarchySizes(ofGroup, buckets, groups) : [ofGroup * groups];
+  const needed = numbers ? Array.from({ length: numbers }, () => radices).flat() : ofItems;
+  const count = needed.length;
+  ensure(sizes.length === count, "view_count", { value: sizes.length, count });
+  const areNeeded = needed.every((size, view) => sizes[view] === size);
+  ensure(areNeeded && (!isTree || digits === count), "sizes_of_views");
+}
+
+function dummiesOfViews({ views }: Stated): Dummies {
   const ofViews = views.map((view) => view.dummies);
-  if (levels === 0) return ofViews[0] as Dummies;
+  if (views.length === 1) return ofViews[0] as Dummies;
   const known = ofViews.filter((one) => one instanceof UniformDummies && one.hasAnAverage);
-  ensure(known.length === count, "level_dummies");
+  ensure(known.length === views.length, "dummies_of_views");
   return new ViewDummies(known as UniformDummies[]);
 }
 
@@ -139,27 +152,28 @@ function checkProtocol(task: Task): void {
   ensure(spec.name === row.mechanism || hashesNothing, "mechanism", { protocol });
   const forbidden = spec.otherWeight === 0n ? "required" : "none";
   ensure(row.localNoise !== forbidden, "local_noise", { protocol });
-  const isNone = dummies.distribution === "fixed" && dummies.lengths[0] === 0;
+  const isNone = dummies.lengths[0] === 0 && dummies.lengths.length === 1;
   const fits = row.dummies.length ? row.dummies.includes(dummies.distribution) : isNone;
   ensure(fits, "dummies_of_protocol", { protocol });
   const hidesAlone = row.noise !== "none" && row.localNoise === "none";
   ensure(relay === null || hidesAlone, "chain_of_protocol", { protocol });
-  const areOwn = noises.every((noise) => noise.distribution === row.noise);
+  const areOwn = noises.flat().every((noise) => noise.distribution === row.noise);
   const isKept = task.keep === 1 || (row.samples && relay === null);
   ensure(areOwn && isKept, "shuffler_of_protocol", { protocol });
-  parts.checkNoise(noises, task.domainSize);
+  parts.checkNoise(noises, task.viewSizes);
   const { buckets } = row;
   if (buckets && !hashesNothing) read.checkRange("buckets", spec.buckets, buckets, buckets);
 }
 
 function checkDomain(task: Task): void {
-  const { domainSize: size, row, labels, dummies, groups, levelSizes, views, edges } = task;
-  const { name, buckets, digits } = task.mechanism;
-  const isTree = name === "hierarchy";
-  read.checkRange("domain_size", size, 2, parts.MAX_DOMAIN_SIZE);
+  const { domainSize: size, row, labels, dummies, groups, edges } = task;
+  const { name, buckets, digits, numbers } = task.mechanism;
+  const isMean = row.kind === "mean";
+  read.checkRange("domain_size", size, isMean ? 1 : 2, isMean ? 1 : parts.MAX_DOMAIN_SIZE);
   ensure(!row.isBinary || size === 2, "binary", { protocol: task.protocol });
-  const kind = edges || isTree ? "ordered" : "categorical";
-  ensure(task.kind === kind && (!isTree || edges), "kind");
+  const isItem = row.kind === "categorical" || row.kind === "ordered";
+  ensure(isItem || !(edges || task.breakdown), "kind");
+  ensure(task.kind === (edges ? "ordered" : row.kind) && (edges || row.kind !== "ordered"), "kind");
   ensure(!edges || !(row.isBinary || labels.length > 0), "edges_twice");
   if (dummies instanceof ItemDummies) {
     const { trials } = dummies;
@@ -167,7 +181,7 @@ function checkDomain(task: Task): void {
   }
   const isPlain = name === "grr" || name === "warner";
   const isCovered = name !== "local-hashing" || buckets ** digits >= size;
-  const represents = isPlain ? buckets === size && digits === 1 : isCovered;
+  const represents = isPlain ? buckets === size && digits === 1 : isCovered || numbers > 0;
   ensure(represents, "buckets_of_items", { buckets, digits, size });
   read.checkLabels(labels, size);
   const ofGroup = edges?.size ?? Math.floor(size / groups);
@@ -176,8 +190,6 @@ function checkDomain(task: Task): void {
     task.valueLabels.map((label) => `${group}${GROUP_SEPARATOR}${label}`),
   );
   ensure(!names || labels.every((label, item) => label === names[item]), "labels_of_groups");
-  const areLevels = levelSizes.every((nodes, level) => views[level]?.domainSize === nodes);
-  ensure(areLevels && (!isTree || digits === levelSizes.length), "sizes_of_levels");
 }
 
 function checkClaims(task: Task): void {
