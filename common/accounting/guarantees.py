@@ -30,8 +30,8 @@ from common.accounting.releases import (
     Release,
     WeakestRelease,
 )
-from common.accounting.view_groups import grouped
 from common.accounting.two_items import TwoItemRelease, amplified
+from common.accounting.view_groups import grouped
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of

@@ -102,6 +102,11 @@ class Views(CheckedArguments, Randomizer):
         Raises ValueRangeError if a value is invalid.
         """
 
+    @property
+    def users_per_report(self) -> float:
+        """Most users as which one report, crafted or not, counts in an estimate."""
+        return 1.0
+
     def keeps_promise(self, local_epsilon: float) -> bool:
         """Return whether no local ε is promised: there is no noise."""
         return local_epsilon == self.local_epsilon

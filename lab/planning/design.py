@@ -17,9 +17,10 @@ from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Mechanism, Mixture, Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.registry import mechanism_of
+from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.mechanisms.signed import influence_on
 from common.mechanisms.support import SupportCounting, bernoulli_variance
+from common.mechanisms.views import Views
 from common.task.draft import TaskDraft
 from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
@@ -110,11 +111,14 @@ class Design(ABC):
         negative. With the known total, shared evenly, a report that supports t of d items adds
         (1 - t/d) / (p - q) to these, and takes t/d / (p - q) from others; its user counts 1/d for
         each. A report of a hierarchy moves a sum of buckets by at most 1, since the estimate is a
-        projection. Cost: for a hash family one transform.
+        projection. A mean of digits moves as by users at an end of the range, if all reports, own
+        digits and dummies alike, name the most significant digit. Cost: for a hash family one
+        transform.
         """
         most, size = self.unclaimed.own_reports + self.dummies.maximum, self.target.domain_size
-        if len(self.unclaimed.views) > 1:
-            return most, most
+        randomizer = randomizer_of(self.unclaimed)
+        if isinstance(randomizer, Views):
+            return (most * randomizer.users_per_report,) * 2
         if (clusters := influence_on(self.unclaimed)) is not None:
             return clusters
         support = cast("SupportCounting", self.mechanism)

@@ -13,7 +13,7 @@ from common.messages.guarantee import delta_warnings, rounded_up, sum_upper
 from common.protocols import PROTOCOLS, Kind, protocols_of
 from common.task.cluster_dummies import ClusterDummies
 from common.task.kinds import KINDS
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffled_views import ShuffledViews
 from deploy.tasks.drafts import as_toml, shuffler_table
 from deploy.terminal.tables import (
     add_columns,
@@ -22,7 +22,7 @@ from deploy.terminal.tables import (
     print_whole,
 )
 from lab.planning.design import Design, ItemDesign
-from lab.planning.planner import Plan
+from lab.planning.planner import Plan, family_of
 from lab.planning.value_design import PLANNED_KINDS
 from user_agent.settings import UserAgentSettings
 
@@ -104,10 +104,19 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         "ratio_to_central_gaussian": design.ratio_to_central_gaussian,
         "messages_per_user": design.messages_per_user,
     }
-    if relay := design.draft.relay:
-        common["relay"] = shuffler_table(ShufflerSpec(noise=relay.noise))
+    if design.draft.relay:
+        common["relay"] = _noise_as_json(design.unclaimed.hop(1))
         for claim in ("central_epsilon", "coalition_epsilon"):
             common[claim] = getattr(design.task, claim)
+    dummies = design.dummies
+    if math.isinf(design.local_epsilon) or isinstance(design, ItemDesign):
+        up, down = design.influence
+        common |= {
+            "dummies_per_user": dummies.expected_per_user,
+            "shuffler": _noise_as_json(design.unclaimed.hop(0)),
+            "largest_submission": design.unclaimed.lengths[-1],
+            "influence": {"up": up, "down": down},
+        }
     if not isinstance(design, ItemDesign):
         share = design.smallest_share
         return common | {
@@ -123,19 +132,20 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             **({"smallest_share": share} if share else {}),
             **design.figures,
         }
-    dummies, (up, down) = design.dummies, design.influence
     return common | {
         "mechanism": {
             "name": "local-hashing" if design.draft.buckets else "grr",
             "buckets": design.answers,
             "local_epsilon": design.local_epsilon,
         },
-        "dummies_per_user": dummies.expected_per_user,
-        "shuffler": shuffler_table(design.draft.shuffler),
-        "largest_submission": 1 + dummies.maximum,
         "clusters": asdict(dummies) if isinstance(dummies, ClusterDummies) else None,
-        "influence": {"up": up, "down": down},
     }
+
+
+def _noise_as_json(shuffler: ShuffledViews) -> dict[str, Any]:
+    """Return a shuffler's noise; of several views, a list."""
+    tables = [shuffler_table(view) for view in shuffler.views]
+    return tables[0] if len(tables) == 1 else {"views": tables}
 
 
 def draft(plan: Plan, now: float) -> str:
@@ -285,6 +295,13 @@ def _notes(plan: Plan) -> Iterator[str]:
                 "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
                 "nothing is guaranteed. Where that matters, set --local-cap."
             )
+    elif math.isinf(design.local_epsilon) and not isinstance(design, ItemDesign):
+        yield (
+            f"one dishonest submission can move {PLANNED_KINDS[target.kind].error_of} as much as "
+            f"{rounded_up(max(design.influence))} users with an extreme value."
+        )
+    if beside := family_of(target.kind).beside(target):
+        yield f"{beside}."
     if design.floor:
         yield "the predicted error is a lower bound: decoding many candidates increases it."
     if any(shown.biased for shown in (design, *plan.runners_up)):

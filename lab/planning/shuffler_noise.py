@@ -27,7 +27,7 @@ from common.task.shuffler_spec import (
 )
 from lab.planning.calibration import least_noise, log_excess
 from lab.planning.central_gaussian import gaussian_error, share_square
-from lab.planning.design import ItemDesign, blanket_probability, share_errors
+from lab.planning.design import Design, ItemDesign, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 
 SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
@@ -50,12 +50,12 @@ _MAX_STEP: Final = 0.7
 """Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
 
 
-def design_excess(design: ItemDesign) -> float:
+def design_excess(design: Design) -> float:
     """Return ln(μ / target μ) of a design by exact accounting, with room for rounding claims."""
     parameters, target = design.parameters, design.target
     if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
         return -math.inf
-    release = parameters.release(parameters.anonymity_set(target.n_min))
+    release = parameters.release_of(target.n_min, target.honest, target.honest)
     epsilon = target.central_epsilon / CLAIM_ROOM
     if target.rounds == 1:
         found = (epsilon, release.curve((epsilon,))(epsilon))

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from common.errors import PlanError
-from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
 from common.mechanisms.discovery.prefix_search import BYTES, critical_count, sure_share
@@ -31,13 +30,12 @@ from common.task.draft import TaskDraft, TextDraft
 from common.task.spec_forms import spec_as
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
+from common.task.view_specs import DigitSpec
 from lab.planning.design import Design, share_covariance, share_variances
 from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
 _REL_TOL: Final = 1e-2
 """Relative tolerance of the search for the largest local ε."""
-_WORST: Final = (0.0, 1.0)
-"""Middle and end of the scaled range: at one of them a report has the largest variance."""
 _OWNERS: Final = 0.5
 """Share of owners for which the error of shares is predicted."""
 _OPEN_FORMS: Final = {
@@ -70,7 +68,7 @@ def value_design(protocol: str, target: Requirements) -> ValueDesign:
     Raises PlanError if there is none, TaskError if the requirements break a rule of the protocol's
     tasks. Cost: about ten tasks, tenths of a second each.
     """
-    high = min(target.local_cap, MAX_LOCAL_EPSILON)
+    high = target.noise_cap
     best = _design_at(protocol, high, target)
     if best is not None:
         return best
@@ -187,11 +185,10 @@ def planned_share(spec: OpenSpec, n_users: int) -> float:
 
 
 def _number_errors(task: Task, n_users: int) -> Vector:
-    """Return the error of the mean of values where the noise of their reports is worst."""
-    numbers, mechanism = spec_as(task.mechanism, RangedSpec), mean_mechanism_of(task)
-    half, alike = (numbers.high - numbers.low) / 2, np.ones((1, task.domain_size))
-    per_user = max(mechanism.variance(place * alike).mean() for place in _WORST)
-    return np.array([half**2 * per_user / n_users])
+    """Return the error of the mean of the numbers that give it the largest one."""
+    numbers = spec_as(task.mechanism, RangedSpec)
+    half = (numbers.high - numbers.low) / 2
+    return np.array([half**2 * mean_mechanism_of(task).worst_variance(n_users)])
 
 
 def _pair_errors(task: Task, n_users: int) -> Vector:
@@ -254,6 +251,22 @@ def _text_draft(protocol: str, local_epsilon: float, target: Requirements) -> Ta
 
 def _describe_report(design: Design) -> str:
     return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
+
+
+def _describe_number(design: Design) -> str:
+    task, spec = design.unclaimed, design.unclaimed.mechanism
+    if not isinstance(spec, DigitSpec):
+        return _describe_report(design)
+    alike = slice(len(spec.radices))  # the digits of every number
+    means, of = [view.dummies.expected_per_user for view in task.views[alike]], "per user"
+    if not any(means):
+        means = [noise.moments()[0] for noise in task.shuffler.noises[alike]]
+        of = f"of each value by {'both shufflers' if task.relay else 'the shuffler'}"
+    return (
+        f"{spec.points:,} points, in digits of {', '.join(map(str, spec.radices))} values with "
+        f"{', '.join(f'{mean:.3g}' for mean in means)} dummies {of}; "
+        f"{design.messages_per_user:.4g} messages"
+    )
 
 
 def _describe_open_report(design: Design) -> str:
@@ -323,8 +336,12 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
         *("a rare value's share", _open_errors, _describe_open_report),
         smallest_share=_smallest_share,
     ),
-    "mean": PlannedKind("the mean", _number_errors, largest_error=lambda _: math.inf),
-    "vector": PlannedKind("a mean", _number_errors, largest_error=lambda _: math.inf),
+    "mean": PlannedKind(
+        *("the mean", _number_errors, _describe_number), largest_error=lambda _: math.inf
+    ),
+    "vector": PlannedKind(
+        *("a mean", _number_errors, _describe_number), largest_error=lambda _: math.inf
+    ),
     "key-value": PlannedKind("the share of a key that half of the users own", _pair_errors),
     "table": PlannedKind("a cell after least squares", _table_errors, _describe_tables),
 }

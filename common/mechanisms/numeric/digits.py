@@ -115,6 +115,15 @@ class Digits(Views, MeanMechanism):
         ]
         return self._noise_of_numbers(noise) / n_users**2
 
+    def worst_variance(self, n_users: int) -> float:
+        """Return the variance by the dummies, and by rounding numbers halfway between points."""
+        return float(self.noise_variance(n_users).mean()) + 1 / (self.steps**2 * n_users)
+
+    @property
+    def users_per_report(self) -> float:
+        """Users at an end of the range as which one report of the most significant digit counts."""
+        return float(((self._radices - 1) * self.place_values).max()) / 2
+
     def variance(self, values: Numbers) -> Vector:
         """Return the variance of the estimated means for these users; (dimensions,)."""
         rounding = rounding_variance(values, self.steps).sum(axis=0) / len(values) ** 2

@@ -25,6 +25,8 @@ STEPS: Final = 4096
 """Default number of grid intervals. Rounding adds at most 6e-8 to the variance, far below noise."""
 FRACTION_BITS: Final = 32
 """Random bits used to round a number to a grid point."""
+_WORST: Final = (0.0, 1.0)
+"""Numbers at one of which a report has the largest variance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,6 +133,15 @@ class MeanMechanism(CheckedArguments, Randomizer, ABC):
     @abstractmethod
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated means for these users; (dimensions,)."""
+
+    def worst_variance(self, n_users: int) -> float:
+        """
+        Return the largest variance of n_users' estimated means, averaged over the dimensions.
+
+        By default a report's variance is largest at the middle of the range, or at its ends.
+        """
+        people = np.ones((1, self.dimensions))
+        return max(float(self.variance(place * people).mean()) for place in _WORST) / n_users
 
     def interval(self, moments: Moments, confidence: float) -> Interval | None:  # noqa: ARG002
         """
