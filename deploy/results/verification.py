@@ -1,5 +1,6 @@
 """Check the figures of a result that follow from its signed task. Run by the operator."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -8,9 +9,18 @@ from common.crypto.signing import SignedTask
 from common.errors import WireError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.guarantee import rounded_up
-from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Result
+from common.messages.result import (
+    BitTable,
+    Estimate,
+    FoundValues,
+    KeyValues,
+    Means,
+    Result,
+    ShareTables,
+)
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec
 from common.task.task import Task
+from common.task.view_specs import TableSpec
 
 _MIN_STATED_SHARE: Final = 0.99
 """Minimum ratio of stated to recomputed figures; another version may have tighter bounds."""
@@ -53,6 +63,9 @@ def _estimate_shape(estimate: Estimate) -> str:
             return f"{len(estimate.means)} {'un' * estimate.unbiased}biased means"
         case FoundValues():
             return f"values found at {len(estimate.reports)} levels"
+        case ShareTables():
+            tables = estimate.views, estimate.attributes
+            return _table_shape(*([len(one.shares) for one in each] for each in tables))
     return f"{len(estimate.frequencies)} values"
 
 
@@ -67,7 +80,14 @@ def _task_shape(task: Task) -> str:
             return f"{task.domain_size} {'un' * (not projected)}biased means"
         case OpenSpec() as spec:
             return f"values found at {PrefixHashing.of(spec).levels} levels"
+        case TableSpec() as spec:
+            return _table_shape(spec.view_sizes(), [each.size for each in spec.attributes])
     return f"{task.domain_size} values"
+
+
+def _table_shape(cells: Sequence[int], values: Sequence[int]) -> str:
+    of_cells, of_values = (", ".join(map(str, sizes)) for sizes in (cells, values))
+    return f"tables of {of_cells} cells, and attributes of {of_values} values"
 
 
 def _check_reports(result: Result, task: Task) -> None:

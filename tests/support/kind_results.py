@@ -7,9 +7,20 @@ from typing import Any, Final
 import numpy as np
 
 from common.mechanisms.registry import rappor_of
-from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Owners, Result
+from common.messages.result import (
+    BitTable,
+    Estimate,
+    FoundValues,
+    KeyValues,
+    Means,
+    Owners,
+    Result,
+    ShareTable,
+    ShareTables,
+)
 from common.protocols import Kind
 from common.task.task import Task
+from common.task.view_specs import TableSpec
 from tests.support.kind_tasks import kind_task
 from tests.support.results import released
 
@@ -22,6 +33,7 @@ PROTOCOL_OF: Final[dict[Kind, str]] = {
     "mean": "piecewise",
     "vector": "multi-hm",
     "key-value": "priv-kv",
+    "table": "tables",
 }
 """One protocol of each kind."""
 
@@ -52,7 +64,8 @@ def result_of(task: Task, **changes: Any) -> Result:
     """Return a result of a task; `changes` must contain an estimate."""
     fields: dict[str, Any] = {
         "n_users": N_USERS,
-        "n_reports": N_USERS,
+        "n_reports": N_USERS * task.lengths[0],
+        "n_dummies": N_USERS * task.dummies.lengths[0],
         "published_claim": "no paper states one",
     }
     return released(task, **fields | changes)
@@ -72,6 +85,8 @@ def _estimate(task: Task) -> Estimate:
             least_share=0.0625,
             expected_false=0.5,
         )
+    if isinstance(task.mechanism, TableSpec):
+        return _tables(task.mechanism)
     if task.kind == "key-value":
         return KeyValues(
             means_with_fakes=np.linspace(4.0, 1.5, size),
@@ -89,6 +104,18 @@ def _estimate(task: Task) -> Estimate:
     return Means(
         means=means, standard_errors=errors, shrunk=means - 0.0625, mse_theory=float(errors[0] ** 2)
     )
+
+
+def _tables(spec: TableSpec) -> ShareTables:
+    """Return tables of uniform shares."""
+    of_attributes = [each.size for each in spec.attributes]
+    views, attributes = (
+        tuple(
+            ShareTable(shares=np.full(size, 1 / size), standard_error=error / 8) for size in sizes
+        )
+        for sizes, error in ((spec.view_sizes(), 0.25), (of_attributes, 0.5))
+    )
+    return ShareTables(views=views, attributes=attributes, mse_theory=1 / 1024)
 
 
 def bit_table(task: Task) -> BitTable:
