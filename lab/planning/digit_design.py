@@ -93,7 +93,7 @@ class RadixSearch:
         return [radices for _, radices in sorted(found)]
 
     def first_design(self, design: Callable[[Radices], ValueDesign]) -> ValueDesign:
-        """Return the design of the `best` radices whose design keeps the caps, or raise PlanError."""
+        """Return the first design of the `best` radices that keeps the caps, or raise PlanError."""
         refusal = PlanError("")
         for radices in self.best():
             try:

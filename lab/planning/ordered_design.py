@@ -4,6 +4,8 @@ import dataclasses
 import math
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters
 from common.accounting.view_groups import MAX_DISTINCT_VIEWS
@@ -113,8 +115,8 @@ def quantiles_beside(target: Requirements) -> str:
     noise = float(middles @ shape.hierarchy.covariances_with(middles, middles, mixture))
     ratio = noise * (gaussian_mu(target.central_epsilon, target.delta) * n) ** 2 / 4
     return (
-        f"quantiles beside the mean need ordered data: with {_BUCKETS} buckets, hierarchy has about "
-        f"{shape.messages:.2g} messages per user, and its mean {ratio:.3g} times the error of "
+        f"quantiles beside the mean need ordered data: with {_BUCKETS} buckets, hierarchy has "
+        f"about {shape.messages:.2g} messages per user, and its mean {ratio:.3g} times the error of "
         "central Gaussian noise and a bias of at most half a bucket"
     )
 

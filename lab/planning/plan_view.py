@@ -250,6 +250,26 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         console.print("With one-time tokens (task create --token-key), nobody can make users up.")
 
 
+def _cluster_notes(design: Design) -> Iterator[str]:
+    """Yield warnings about clusters of positive and negative reports."""
+    target = design.target
+    up, down = map(rounded_up, design.influence)
+    yield (
+        f"one dishonest submission can add {up} users to a value, or take {down} away"
+        f"{'; --influence-cap sets a limit' * math.isinf(target.influence_cap)}."
+    )
+    if target.honest_fraction == 1:
+        yield (
+            "users who send no clusters, or tell the analyzer theirs, leave signed with fewer, "
+            "and its guarantee soon fails; plan for them with --honest-fraction."
+        )
+    if math.isinf(design.local_epsilon):
+        yield (
+            "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
+            "nothing is guaranteed. Where that matters, set --local-cap."
+        )
+
+
 def _notes(plan: Plan) -> Iterator[str]:
     """Yield warnings about device limits, too few users, and errors that are not predicted."""
     target, design = plan.target, plan.best
@@ -280,21 +300,7 @@ def _notes(plan: Plan) -> Iterator[str]:
             "--n-min."
         )
     if isinstance(design.dummies, ClusterDummies):
-        up, down = map(rounded_up, design.influence)
-        yield (
-            f"one dishonest submission can add {up} users to a value, or take {down} away"
-            f"{'; --influence-cap sets a limit' * math.isinf(target.influence_cap)}."
-        )
-        if target.honest_fraction == 1:
-            yield (
-                "users who send no clusters, or tell the analyzer theirs, leave signed with fewer, "
-                "and its guarantee soon fails; plan for them with --honest-fraction."
-            )
-        if math.isinf(design.local_epsilon):
-            yield (
-                "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
-                "nothing is guaranteed. Where that matters, set --local-cap."
-            )
+        yield from _cluster_notes(design)
     elif math.isinf(design.local_epsilon) and not isinstance(design, ItemDesign):
         yield (
             f"one dishonest submission can move {PLANNED_KINDS[target.kind].error_of} as much as "

@@ -20,6 +20,7 @@ from common.messages.result import (
 )
 from common.protocols import Kind
 from common.task.task import Task
+from common.task.view_specs import TableSpec
 from tests.support.kind_tasks import kind_task
 from tests.support.results import released
 
@@ -63,7 +64,8 @@ def result_of(task: Task, **changes: Any) -> Result:
     """Return a result of a task; `changes` must contain an estimate."""
     fields: dict[str, Any] = {
         "n_users": N_USERS,
-        "n_reports": N_USERS,
+        "n_reports": N_USERS * task.lengths[0],
+        "n_dummies": N_USERS * task.dummies.lengths[0],
         "published_claim": "no paper states one",
     }
     return released(task, **fields | changes)
@@ -83,6 +85,8 @@ def _estimate(task: Task) -> Estimate:
             least_share=0.0625,
             expected_false=0.5,
         )
+    if isinstance(task.mechanism, TableSpec):
+        return share_tables(task)
     if task.kind == "key-value":
         return KeyValues(
             means_with_fakes=np.linspace(4.0, 1.5, size),

@@ -132,7 +132,8 @@ def test_the_sum_is_rounded_up_by_little(others: int, local_epsilon: float) -> N
             epsilon = min(0.99 * local_epsilon, deviations * reduction.signal / spread)
             counts = (held, others - held, dummies)
             exact = _in_50_digits(reduction.blanket, counts, epsilon)
-            [found] = exact_delta(reduction, *np.array(counts, dtype=float)[:, None], epsilon)
+            of_counts = np.array(counts, dtype=float)[:, None]
+            [found] = exact_delta(reduction, of_counts[0], of_counts[1], of_counts[2], epsilon)
             assert exact <= found <= exact * (1 + 1e-5) + 1e-30
 
 
