@@ -14,7 +14,7 @@ report of a user who holds a target weighs r·q + p - q on average.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,7 @@ from audit.scenario import AuditSubject
 from common.errors import WireError
 from common.mechanisms.base import Counts, Reports, is_null
 from common.mechanisms.discovery.prefix_search import estimates, next_counts
+from common.protocols import Kind
 from lab.simulate.collection import collect, few_enough_reports
 from user_agent.contribution import encoder_for
 
@@ -35,6 +36,8 @@ _FAKE_SHARE: Final = 0.05
 """Share λ of fake users, as in [CJG21]."""
 _MAX_TARGETS: Final = 10
 _MIN_USERS: Final = 100
+_TABLE_USERS: Final = 10_000
+"""Maximum users of a simulated batch for tables; the gain does not depend on their number."""
 _ZIPF: Final = 1.1
 _REL_TOL: Final = 1e-9
 FLOOD_FACTOR: Final = 10
@@ -147,7 +150,7 @@ class Poisoning:
     def __call__(self, subject: AuditSubject, rng: Generator) -> Rows:
         """Simulate the fake users; no findings if reports support no items."""
         if not subject.of_items:
-            yield from _inject(subject, rng)
+            yield from _OTHER_KINDS[subject.task.kind](self, subject, rng)
             return
         task, mechanism, family, checks = subject.task, subject.mechanism, subject.family, Checks()
         if not family.supports_items:
@@ -219,7 +222,42 @@ class Poisoning:
         )
 
 
-def _inject(subject: AuditSubject, rng: Generator) -> Rows:
+def _fill_cell(attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
+    """Send reports of one user that all name the same cell of the first table."""
+    task, mechanism, checks, ports = subject.task, subject.mechanism, Checks(), subject.ports
+    number = attack.submissions * task.lengths[-1] or task.own_reports
+    n_users = max(_MIN_USERS, min(subject.n_users, _TABLE_USERS))
+    people = rng.integers(0, mechanism.attribute_sizes, size=(n_users, task.domain_size))
+    reports = mechanism.randomize(people, rng)
+    dummies = mechanism.sample_dummies(n_users, rng)
+    crafted = np.concatenate([reports, np.repeat(reports[:1], number)])
+    before, after = (
+        mechanism.estimate(ports.tally(mechanism, sent) + dummies, n_users)
+        for sent in (reports, crafted)
+    )
+    rise = n_users * (after.views[0].shares - before.views[0].shares)
+    cell, gain = int(reports["item"][0]), subject.family.gain(0, n_users)
+    checks.require(
+        "the cell rises as calculated, and no other more",
+        math.isclose(rise[cell], number * gain, rel_tol=_REL_TOL) and rise.max() == rise[cell],
+    )
+    if attack.submissions > 1:
+        _require_refusals(checks, subject, number)
+    yield checks.finding(
+        title=attack.row_title.format(number=number),
+        heading="sender disruption",
+        sentence=f"Reports that all name one cell of a table each raise its estimate by {gain:.3g} "
+        "users: a submission moves a cell by at most its number of reports.",
+        known_limit=not attack.refused,
+        coalition="users",
+        theorem="[CJG21]",
+        expected=number * gain,
+        measured=float(rise[cell]),
+        trials=n_users,
+    )
+
+
+def _inject(_attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
     """Craft an open dictionary's reports on one value, whose weight no other report changes."""
     mechanism, checks = subject.mechanism, Checks()
     [value] = encoder_for(subject.task, None)(subject.family.usual_value, rng)
@@ -244,6 +282,12 @@ def _inject(subject: AuditSubject, rng: Generator) -> Rows:
         measured=float(measured),
         trials=len(reports),
     )
+
+
+_OTHER_KINDS: Final[Mapping[Kind, Callable[[Poisoning, AuditSubject, Generator], Rows]]] = {
+    "open": _inject,
+    "table": _fill_cell,
+}
 
 
 def _require_refusals(checks: Checks, subject: AuditSubject, flood: int) -> None:

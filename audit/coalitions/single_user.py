@@ -54,9 +54,9 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
 
 
 def run_pooled(subject: AuditSubject, rng: Generator) -> Rows:
-    """Run the game on one recognized report and, if users add dummies, on all of their messages."""
+    """Run the game on one recognized report and, if users add dummies, on all messages on items."""
     yield _recognized_report(subject, rng)
-    if subject.task.dummies.maximum:
+    if subject.task.dummies.maximum and subject.of_items:
         yield _with_dummies(subject, rng)
 
 
