@@ -156,7 +156,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
             "them together; nothing distinguishes it from other reports.",
         ),
         weakness=weaknesses.CountedTwice(),
-        kinds=(*ITEM_KINDS, "open"),
+        kinds=(*ITEM_KINDS, "open", "table"),
     ),
     Scenario(
         name="dummy-abuse",
@@ -168,7 +168,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
             "for the chosen items; the number of reports in a submission bounds the attack.",
         ),
         weakness=weaknesses.CountedTwice(),
-        kinds=(*ITEM_KINDS, "mean", "vector"),
+        kinds=(*ITEM_KINDS, "mean", "vector", "table"),
     ),
     Scenario(
         name="negative-reports",
@@ -194,6 +194,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
             "grow in proportion; the shuffler refuses every wrong number.",
         ),
         weakness=weaknesses.AnyLength(),
+        kinds=(*ITEM_KINDS, "table"),
     ),
     Scenario(
         name="honest-shuffler",

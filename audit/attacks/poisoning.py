@@ -18,7 +18,7 @@ supports all items alike gains nothing.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,7 @@ from common.errors import WireError
 from common.mechanisms.base import Counts, Reports, Vector, is_null
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.discovery.prefix_search import estimates, next_counts
+from common.protocols import Kind
 from lab.simulate.collection import CellCounts, collect, few_enough_reports, with_noise
 from user_agent.contribution import encoder_for
 
@@ -40,6 +41,8 @@ _FAKE_SHARE: Final = 0.05
 """Share λ of fake users, as in [CJG21]."""
 _MAX_TARGETS: Final = 10
 _MIN_USERS: Final = 100
+_TABLE_USERS: Final = 10_000
+"""Maximum users of a simulated batch for tables; the gain does not depend on their number."""
 _ZIPF: Final = 1.1
 _REL_TOL: Final = 1e-9
 FLOOD_FACTOR: Final = 10
@@ -193,7 +196,7 @@ class Poisoning:
     def __call__(self, subject: AuditSubject, rng: Generator) -> Rows:
         """Simulate the fake users; no findings if reports support no items."""
         if not subject.of_items:
-            yield from (_inject if subject.task.kind == "open" else _move)(subject, rng)
+            yield from _OTHER_KINDS[subject.task.kind](self, subject, rng)
             return
         task, mechanism, family, checks = subject.task, subject.mechanism, subject.family, Checks()
         if not family.supports_items:
@@ -268,7 +271,42 @@ class Poisoning:
         )
 
 
-def _inject(subject: AuditSubject, rng: Generator) -> Rows:
+def _fill_cell(attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
+    """Send reports of one user that all name the same cell of the first table."""
+    task, mechanism, checks, ports = subject.task, subject.mechanism, Checks(), subject.ports
+    number = attack.submissions * task.lengths[-1] or task.own_reports
+    n_users = max(_MIN_USERS, min(subject.n_users, _TABLE_USERS))
+    people = rng.integers(0, mechanism.attribute_sizes, size=(n_users, task.domain_size))
+    reports = mechanism.randomize(people, rng)
+    dummies = mechanism.sample_dummies(n_users, rng)
+    crafted = np.concatenate([reports, np.repeat(reports[:1], number)])
+    before, after = (
+        mechanism.estimate(ports.tally(mechanism, sent) + dummies, n_users)
+        for sent in (reports, crafted)
+    )
+    rise = n_users * (after.views[0].shares - before.views[0].shares)
+    cell, gain = int(reports["item"][0]), subject.family.gain(0, n_users)
+    checks.require(
+        "the cell rises as calculated, and no other more",
+        math.isclose(rise[cell], number * gain, rel_tol=_REL_TOL) and rise.max() == rise[cell],
+    )
+    if attack.submissions > 1:
+        _require_refusals(checks, subject, number)
+    yield checks.finding(
+        title=attack.row_title.format(number=number),
+        heading="sender disruption",
+        sentence=f"Reports that all name one cell of a table each raise its estimate by {gain:.3g} "
+        "users: a submission moves a cell by at most its number of reports.",
+        known_limit=not attack.refused,
+        coalition="users",
+        theorem="[CJG21]",
+        expected=number * gain,
+        measured=float(rise[cell]),
+        trials=n_users,
+    )
+
+
+def _inject(_attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
     """Craft an open dictionary's reports on one value, whose weight no other report changes."""
     mechanism, checks = subject.mechanism, Checks()
     [value] = encoder_for(subject.task, None)(subject.family.usual_value, rng)
@@ -295,7 +333,7 @@ def _inject(subject: AuditSubject, rng: Generator) -> Rows:
     )
 
 
-def _move(subject: AuditSubject, rng: Generator) -> Rows:
+def _move(_attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
     """Fill submissions with one digit of a number; no findings where a user sends one report."""
     task, mechanism, checks = subject.task, subject.mechanism, Checks()
     if (crafted := subject.family.crafted_numbers()) is None:
@@ -326,6 +364,14 @@ def _move(subject: AuditSubject, rng: Generator) -> Rows:
         measured=measured,
         trials=_MIN_USERS + n_fakes,
     )
+
+
+_OTHER_KINDS: Final[Mapping[Kind, Callable[[Poisoning, AuditSubject, Generator], Rows]]] = {
+    "mean": _move,
+    "vector": _move,
+    "open": _inject,
+    "table": _fill_cell,
+}
 
 
 def _require_refusals(checks: Checks, subject: AuditSubject, flood: int) -> None:

@@ -111,10 +111,13 @@ class RadixSearch:
         if self._messages(radices, variances) > self._most_messages:
             return math.inf
         squares = (load**2 / 2 for load in loads)
-        return sum(map(operator.mul, squares, variances)) + self.target.n_users / (points - 1) ** 2
+        return (
+            math.fsum(map(operator.mul, squares, variances))
+            + self.target.n_users / (points - 1) ** 2
+        )
 
     def _messages(self, radices: Radices, variances: Sequence[float]) -> float:
-        dummies = sum(map(operator.mul, radices, variances)) / self.target.n_users
+        dummies = math.fsum(map(operator.mul, radices, variances)) / self.target.n_users
         return self.target.domain_size * (len(radices) + _ROOM * dummies * self.by_users)
 
     @property

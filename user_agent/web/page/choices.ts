@@ -1,6 +1,6 @@
 /** The controls with which a person chooses an answer. */
 
-import { GROUP_SEPARATOR } from "../src/task/domain";
+import { type Attribute, GROUP_SEPARATOR } from "../src/task/domain";
 import type { Task } from "../src/task/task";
 import type { Value } from "../src/values";
 import { element } from "./dom";
@@ -16,22 +16,18 @@ interface Control<T> {
   read(): T | null;
 }
 
-/** Return the controls of a task: of its group, if it has a breakdown, and of its answer. */
+/** Return the controls of a task: of each attribute; or of its answer, and of its group if any. */
 export function choicesOf(task: Task): Control<Value> {
-  const { breakdown, edges, groups } = task;
+  const { breakdown, edges, groups, valueLabels: labels } = task;
   const size = task.domainSize / groups;
-  const { numbers: count, low, high } = task.mechanism;
+  const { numbers: count, low, high, attributes } = task.mechanism;
+  if (attributes.length) return together(attributes);
   if (count > 0) {
     const numbers = task.labels.join(", ") || quantity(count, "number");
     const hint = word(count > 1 ? "answer_numbers" : "answer_number", { low, high, unit: "", numbers }); // biome-ignore format: one step
-    return numberInput(hint, "any", count > 1 ? "text" : "number");
+    return numberInput(word("answer"), "answer", hint, "any", count > 1 ? "text" : "number");
   }
-  const answer = edges
-    ? numberInput(
-        word("answer_number", { low: edges.low, high: edges.high, unit: edges.unit }),
-        "any",
-      )
-    : itemControl(task.valueLabels, size);
+  const answer = answerControl({ name: word("answer"), edges, labels, size }, "answer");
   if (breakdown === null) return answer;
   const { attribute, groups: names } = breakdown;
   const group = groupList(attribute, names);
@@ -46,12 +42,30 @@ export function choicesOf(task: Task): Control<Value> {
   };
 }
 
-function itemControl(labels: readonly string[], size: number): Control<Value> {
-  if (size <= MOST_BUTTONS) {
-    return buttons(Array.from({ length: size }, (_, item) => labels[item] ?? String(item)));
+/** Return the controls of all attributes, each under its name. */
+function together(attributes: readonly Attribute[]): Control<Value> {
+  const controls = attributes.map((one, place) => answerControl(one, `answer${place}`));
+  return {
+    parts: controls.flatMap(({ parts }) => parts),
+    read() {
+      const chosen = controls.flatMap(({ read }) => read() ?? []);
+      return chosen.length < controls.length ? null : chosen;
+    },
+  };
+}
+
+function answerControl(answers: Attribute, id: string): Control<number | string> {
+  const { name, edges, labels, size } = answers;
+  if (edges) {
+    const { low, high, unit } = edges;
+    return numberInput(name, id, word("answer_number", { low, high, unit }), "any");
   }
-  if (labels.length) return searchableList(labels);
-  const { parts, read } = numberInput(word("answer_item", { most: size - 1 }), "1");
+  if (size <= MOST_BUTTONS) {
+    const shown = Array.from({ length: size }, (_, item) => labels[item] ?? String(item));
+    return buttons(name, id, shown);
+  }
+  if (labels.length) return searchableList(name, id, labels);
+  const { parts, read } = numberInput(name, id, word("answer_item", { most: size - 1 }), "1");
   return { parts, read: () => numberIn(read() ?? "") };
 }
 
@@ -59,13 +73,13 @@ function numberIn(text: string): number | null {
   return text === "" ? null : Number(text);
 }
 
-function buttons(labels: readonly string[]): Control<number> {
-  const inputs = labels.map(() => element("input", { type: "radio", name: "answer" }));
+function buttons(title: string, id: string, labels: readonly string[]): Control<number> {
+  const inputs = labels.map(() => element("input", { type: "radio", name: id }));
   const rows = labels.map((label, item) => {
     const name = element("bdi", {}, label || word("answer_empty"));
     return element("label", { className: "choice" }, inputs[item] ?? null, name);
   });
-  const legend = element("legend", {}, word("answer"));
+  const legend = element("legend", {}, title);
   return {
     parts: [element("fieldset", { className: "choices" }, legend, ...rows)],
     read() {
@@ -89,9 +103,9 @@ function groupList(attribute: string, names: readonly string[]): Control<number>
 }
 
 /** A list too long for buttons, narrowed by a text. */
-function searchableList(labels: readonly string[]): Control<number> {
-  const search = element("input", { type: "search", id: "search", autocomplete: "off" });
-  const select = element("select", { id: "answer", size: 8 });
+function searchableList(name: string, id: string, labels: readonly string[]): Control<number> {
+  const search = element("input", { type: "search", id: `${id}-search`, autocomplete: "off" });
+  const select = element("select", { id, size: 8 });
   const count = element("p", { className: "muted", role: "status" });
   const lower = labels.map((label) => label.toLowerCase());
   const show = () => {
@@ -111,15 +125,21 @@ function searchableList(labels: readonly string[]): Control<number> {
   });
   search.addEventListener("input", show);
   show();
-  const title = element("label", { htmlFor: "search" }, word("answer_find"));
-  const label = element("label", { htmlFor: "answer" }, word("answer"));
+  const title = element("label", { htmlFor: search.id }, word("answer_find"));
+  const label = element("label", { htmlFor: id }, name);
   return { parts: [title, search, count, label, select], read: () => numberIn(select.value) };
 }
 
-function numberInput(hint: string, step: string, type = "number"): Control<string> {
-  const input = element("input", { type, id: "answer", step, autocomplete: "off" });
-  const described = element("p", { className: "muted", id: "hint" }, hint);
-  input.setAttribute("aria-describedby", "hint");
-  const label = element("label", { htmlFor: "answer" }, word("answer"));
+function numberInput(
+  name: string,
+  id: string,
+  hint: string,
+  step: string,
+  type = "number",
+): Control<string> {
+  const input = element("input", { type, id, step, autocomplete: "off" });
+  const described = element("p", { className: "muted", id: `${id}-hint` }, hint);
+  input.setAttribute("aria-describedby", described.id);
+  const label = element("label", { htmlFor: id }, name);
   return { parts: [label, described, input], read: () => input.value || null };
 }

@@ -7,21 +7,22 @@
 
 import { ValueRangeError } from "./errors";
 import type { Held } from "./mechanisms/mechanism";
-import { type Breakdown, GROUP_SEPARATOR } from "./task/domain";
+import { type Attribute, type Breakdown, GROUP_SEPARATOR } from "./task/domain";
 import { normalize } from "./task/readers";
 import type { Task } from "./task/task";
 
-/** An item's number, a number or several of them, or the text of either. */
-export type Value = number | string | readonly number[];
+type Part = number | string;
+/** An item's number, a number, or the text of either; or several numbers, or of attributes. */
+export type Value = Part | readonly Part[];
 
 const LISTED = 20;
-type One = Exclude<Value, readonly number[]>;
 const ITEM = /^[0-9]{1,20}$/;
 const NUMBER = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
 
-/** Return a value's item, or its numbers in -1 .. 1; raise ValueRangeError if it does not fit. */
+/** Return a value as mechanisms take it; raise ValueRangeError if it does not fit the task. */
 export function heldOf(task: Task, value: Value): Held {
-  const { numbers: count, low, high } = task.mechanism;
+  const { numbers: count, low, high, attributes } = task.mechanism;
+  if (attributes.length) return placesOf(attributes, value);
   if (count === 0) return itemOf(task, value);
   const parts = typeof value === "string" && task.kind === "vector" ? value.split(",") : [value];
   const numbers = parts.flat().map((part) => numberFrom(typeof part === "string" ? normalize(part) : part)); // biome-ignore format: one step
@@ -37,24 +38,36 @@ export function heldOf(task: Task, value: Value): Held {
 
 function itemOf(task: Task, value: Value): number {
   if (typeof value === "object") throw new ValueRangeError("not_an_item");
-  const { breakdown, edges, domainSize } = task;
+  const { breakdown, edges, domainSize, valueLabels } = task;
   const given = typeof value === "string" ? normalize(value) : value;
-  if (!breakdown || !(edges || typeof given === "string")) return placeOf(task, given, domainSize);
+  const place = (part: Part, size: number) => placeOf({ edges, labels: valueLabels, size }, part);
+  if (!breakdown || !(edges || typeof given === "string")) return place(given, domainSize);
   const [rest, group] = splitGroup(String(given), breakdown);
   const size = domainSize / task.groups;
-  return group * size + placeOf(task, rest, size);
+  return group * size + place(rest, size);
 }
 
-/** Return the place of a value among the values of its group, or among all items. */
-function placeOf({ edges, valueLabels }: Task, value: One, size: number): number {
-  const named = () => (typeof value === "string" ? namedItem(value, valueLabels, size) : value);
+/** Return the place of a value of each attribute, given in order, or as in `DE / flu / 37`. */
+function placesOf(attributes: readonly Attribute[], value: Value): number[] {
+  const given = typeof value === "object" ? value : String(value).split(GROUP_SEPARATOR);
+  const names = attributes.map((one) => one.name).join(GROUP_SEPARATOR);
+  if (given.length !== attributes.length) throw new ValueRangeError("not_attributes", { names });
+  return attributes.map((attribute, place) => {
+    const part = given[place] ?? "";
+    return placeOf(attribute, typeof part === "string" ? normalize(part) : part);
+  });
+}
+
+/** Return the place of a value among buckets, or among labels. */
+function placeOf({ edges, labels, size }: Omit<Attribute, "name">, value: Part): number {
+  const named = () => (typeof value === "string" ? namedItem(value, labels, size) : value);
   const place = edges ? edges.bucketOf(numberFrom(value)) : named();
   if (!Number.isInteger(place)) throw new ValueRangeError("not_an_item");
   if (place < 0 || place >= size) throw new ValueRangeError("item_outside", { most: size - 1 });
   return place;
 }
 
-function numberFrom(value: One): number {
+function numberFrom(value: Part): number {
   if (typeof value === "number") return value;
   if (!NUMBER.test(value)) throw new ValueRangeError("not_a_number");
   return Number(value);

@@ -94,6 +94,15 @@ test("the noise of two shufflers is checked together, and of each alone, within 
   assert.equal(deltaAtClaim(dear), null);
 });
 
+test("the claims of several tables are left to checking witnesses", () => {
+  for (const name of ["tables", "geo-tables", "one-table"]) {
+    const task = parseTask(utf8(vectors(`transcript-${name}`).task));
+    assert.equal(deltaAtClaim(task) !== null, task.views.length === 1, name);
+  }
+  const two = parseTask(utf8(vectors("tasks").accepted["two-geo-tables"].bytes));
+  assert.deepEqual([deltaAtClaim(two), deltaOfCoalition(two)], [null, null]);
+});
+
 test("decimals are summed exactly, and rounded up", () => {
   assert.equal(sumUpper(Array.from({ length: 10 }, () => 0.1)), 1);
   assert.equal(sumUpper([0.1, 0.2]), 0.3);

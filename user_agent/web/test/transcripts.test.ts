@@ -164,7 +164,7 @@ const [answered, others] = [true, false].map((wanted) =>
 ) as [string[], string[]];
 
 test("other protocols are refused by name", async () => {
-  assert.equal(answered.length, 22);
+  assert.equal(answered.length, 25);
   for (const name of others) {
     const { protocol } = JSON.parse(vectors(name).task);
     await assert.rejects(verified(vectors(name)), (error) => {

@@ -19,6 +19,9 @@ test("values are read as numbers, labels, groups and buckets", () => {
     ["edges", "1e2", 5],
     ["edges", ".1", 0],
     ["hierarchy", "FR / -1", 8],
+    ["tables", "DE / n/a / 1e9", [0, 0, 3]],
+    ["tables", ["FR", "#2", 3.5], [1, 2, 1]],
+    ["one-table", [" Fu\u0308ße", "0"], [1, 0]],
     ["digits", " 1.8e1 ", [0.5]],
     ["digits", [24], [1]],
     ["vector-digits", "1, 2 ,4.5,5", [-1, -0.5, 0.75, 1]],
@@ -32,6 +35,12 @@ test("values are read as numbers, labels, groups and buckets", () => {
 test("an error never repeats the value that it refuses", () => {
   const cases: [string, Value][] = [
     ["grr", "secret7"],
+    ["tables", 7],
+    ["tables", "DE / n/a"],
+    ["tables", "DE / n/a / 0 / secret"],
+    ["tables", "secret / n/a / 0"],
+    ["tables", "DE / #4 / 0"],
+    ["tables", ["DE", "n/a", Number.NaN]],
     ["grr", 7777],
     ["grr", 0.777],
     ["grr", Number.NaN],

@@ -11,10 +11,10 @@ import type { MechanismSpec } from "../task/parts";
 /** A report of the mechanism's fixed length: the plaintext of a sealed report. */
 export type Report = Bytes;
 
-/** A valid value: an item, from 0 to domainSize - 1, or numbers in -1 .. 1. */
+/** A valid value: an item, from 0 to domainSize - 1; numbers in -1 .. 1; or of each attribute. */
 export type Held = number | readonly number[];
 
-/** A randomizer of items, or of numbers. */
+/** A randomizer of items, of numbers, or of attributes. */
 export interface Mechanism {
   readonly reportBytes: number;
   /** How often the largest ratio of two values' probabilities has the factor of the weights. */

@@ -5,6 +5,7 @@ import type { MechanismSpec } from "../task/parts";
 import type { Task } from "../task/task";
 import { LocalHashing } from "./hashing";
 import { Grr, type Mechanism } from "./mechanism";
+import { Tables } from "./tables";
 import { UnaryEncoding } from "./unary";
 import { Digits, Hierarchy } from "./views";
 
@@ -29,6 +30,8 @@ async function build(task: Task): Promise<Mechanism> {
       return new Hierarchy(task.viewSizes, spec.buckets, task.groups);
     case "digits":
       return new Digits(task.viewSizes, spec);
+    case "tables":
+      return new Tables(task.viewSizes, spec.attributes, spec.views);
     default:
       return new UnaryEncoding(domainSize, spec);
   }

@@ -1,9 +1,9 @@
-/** How items arise: ordered buckets of a number, and a breakdown; common/task/domain_spec.py. */
+/** How items arise: buckets of a number, a breakdown, attributes; common/task/domain_spec.py. */
 
 import { ensure, ValueRangeError } from "../errors";
 import * as read from "./readers";
 
-/** Between a group's name and a label or a value, as in `DE / flu`. */
+/** Between the parts of a value, such as a group's name and a label: `DE / flu`. */
 export const GROUP_SEPARATOR = " / ";
 
 export function withoutGroup(label: string): string {
@@ -143,10 +143,32 @@ export const breakdown: read.Reader<Breakdown> = (json, name) => {
   const { attribute, groups } = found;
   read.checkRange("the number of groups", groups.length, 2, MAX_GROUPS);
   read.checkLabels(groups, groups.length);
-  const isClear = groups.every(
-    (group) =>
-      group !== "" && group === read.normalize(group) && !`${group} `.includes(GROUP_SEPARATOR),
-  );
-  ensure(isClear && attribute !== "", "bad_groups");
+  ensure(areClear(groups) && attribute !== "", "bad_groups");
   return found;
 };
+
+const ATTRIBUTE = read.table({
+  name: read.printable(MAX_CHARACTERS),
+  labels: read.optional(read.listOf(read.text), []),
+  edges: read.optional(edges, null),
+});
+/** One of several attributes of a person, and its values: labels, or buckets of a number. */
+export type Attribute = ReturnType<typeof ATTRIBUTE> & { readonly size: number };
+
+export const attribute: read.Reader<Attribute> = (json, name) => {
+  const found = ATTRIBUTE(json, name);
+  const { labels, edges } = found;
+  ensure(found.name !== "" && (edges === null) === labels.length > 0, "bad_tables");
+  if (edges) return { ...found, size: edges.size };
+  read.checkRange("the number of labels", labels.length, 2, MAX_GROUPS);
+  read.checkLabels(labels, labels.length);
+  ensure(areClear(labels), "bad_groups");
+  return { ...found, size: labels.length };
+};
+
+/** Whether names are in normal form and free of what separates the parts of a value. */
+function areClear(names: readonly string[]): boolean {
+  return names.every(
+    (name) => name !== "" && name === read.normalize(name) && !`${name} `.includes(GROUP_SEPARATOR),
+  );
+}

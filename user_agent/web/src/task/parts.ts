@@ -4,7 +4,7 @@ import { type Bytes, toInteger } from "../bytes";
 import { PROOF_BYTES } from "../crypto/signing";
 import { TokenKey } from "../crypto/tokens";
 import { ensure } from "../errors";
-import { leastWidth, MAX_BOUND } from "./domain";
+import { attribute, leastWidth, MAX_BOUND } from "./domain";
 import { MECHANISMS } from "./protocols";
 import * as read from "./readers";
 
@@ -14,6 +14,7 @@ export const RATIO_SUM = 2 ** 30;
 export const MAX_DOMAIN_SIZE = 2 ** 24;
 
 const MAX_REPORT_BYTES = 65_536;
+const MAX_ATTRIBUTES = 32;
 const MAX_RADIX = 65_536;
 const MAX_RADICES = 16;
 const MAX_NUMBERS = 8192;
@@ -43,11 +44,23 @@ const OF_NUMBERS = read.table({
   radices: read.listOf(read.whole(2, MAX_RADIX)),
   numbers: read.optional(read.whole(1, MAX_NUMBERS), 1),
 });
-/** A mechanism, with its integers: MechanismSpec, or DigitSpec, of common/task/. */
+const OF_TABLES = read.table({
+  name: read.choice("tables"),
+  attributes: read.listOf(attribute),
+  views: read.listOf(read.listOf(read.whole(0, MAX_ATTRIBUTES - 1))),
+  report_bytes,
+});
+/** A mechanism, with its integers: MechanismSpec, DigitSpec or TableSpec, of common/task/. */
 export type MechanismSpec = ReturnType<typeof OF_ITEMS> &
-  Pick<ReturnType<typeof OF_NUMBERS>, "low" | "high" | "radices" | "numbers">;
+  Pick<ReturnType<typeof OF_NUMBERS>, "low" | "high" | "radices" | "numbers"> &
+  Pick<ReturnType<typeof OF_TABLES>, "attributes" | "views">;
 
-/** Read digits of numbers, which are true: the weights are those of reports without noise. */
+const NO_NUMBERS = { low: 0, high: 0, radices: [], numbers: 0 };
+const NO_TABLES = { attributes: [], views: [] };
+/** Reports are true, without noise. */
+const TRUE = { digits: 1, trueWeight: 1n, otherWeight: 0n };
+
+/** Read digits of numbers. */
 function ofNumbers(...json: Parameters<read.Reader<MechanismSpec>>): MechanismSpec {
   const spec = OF_NUMBERS(...json);
   const { low, high, radices } = spec;
@@ -56,12 +69,39 @@ function ofNumbers(...json: Parameters<read.Reader<MechanismSpec>>): MechanismSp
   read.checkRange("the product of the radices", points, 2, MAX_DOMAIN_SIZE);
   const areBounded = [low, high].every((end) => Math.abs(end) < MAX_BOUND);
   ensure(areBounded && high - low >= leastWidth(low, high), "bad_range");
-  return { ...spec, buckets: radices.at(-1) ?? 0, digits: 1, trueWeight: 1n, otherWeight: 0n };
+  return { ...spec, ...TRUE, ...NO_TABLES, buckets: radices.at(-1) ?? 0 };
+}
+
+/** Read attributes, and tables of one or two of them. */
+function ofTables(...json: Parameters<read.Reader<MechanismSpec>>): MechanismSpec {
+  const spec = OF_TABLES(...json);
+  const { attributes, views } = spec;
+  read.checkRange("the number of attributes", attributes.length, 2, MAX_ATTRIBUTES);
+  const ascend = views.every(
+    ([first = MAX_ATTRIBUTES, second = MAX_ATTRIBUTES, ...more]) => first < second && !more.length,
+  );
+  const used = new Set(views.flat());
+  const areUsed = used.size === attributes.length && Math.max(...used) < attributes.length;
+  const areNamed = new Set(attributes.map((one) => one.name)).size === attributes.length;
+  const differ = new Set(views.map(String)).size === views.length;
+  ensure(ascend && areUsed && areNamed && differ, "bad_tables");
+  const sizes = tableSizes(spec);
+  const cells = sizes.reduce((total, size) => total + size, 0);
+  read.checkRange("the number of all cells", cells, 2, MAX_DOMAIN_SIZE);
+  return { ...spec, ...TRUE, ...NO_NUMBERS, buckets: sizes.at(-1) ?? 0 };
+}
+
+/** Return the number of cells of each table. */
+export function tableSizes(spec: Pick<MechanismSpec, "attributes" | "views">): number[] {
+  const sizeOf = (place: number) => spec.attributes[place]?.size ?? 0;
+  return spec.views.map((view) => view.reduce((total, place) => total * sizeOf(place), 1));
 }
 
 export const mechanism: read.Reader<MechanismSpec> = (json, name) => {
-  if (json instanceof Map && json.get("name") === "digits") return ofNumbers(json, name);
-  const spec = { ...OF_ITEMS(json, name), low: 0, high: 0, radices: [], numbers: 0 };
+  const form = json instanceof Map && json.get("name");
+  if (form === "digits") return ofNumbers(json, name);
+  if (form === "tables") return ofTables(json, name);
+  const spec = { ...OF_ITEMS(json, name), ...NO_NUMBERS, ...NO_TABLES };
   const { trueWeight, otherWeight, buckets } = spec;
   const most = otherWeight === 0n ? 1n : read.MAX_WEIGHT_SUM;
   read.checkRange("true_weight", trueWeight, otherWeight + 1n, most);

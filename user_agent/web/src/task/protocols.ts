@@ -8,13 +8,14 @@ export const MECHANISMS = [
   "local-hashing",
   "hierarchy",
   "digits",
+  "tables",
 ] as const;
 export type MechanismName = (typeof MECHANISMS)[number];
 
 export interface ProtocolRow {
   readonly mechanism: MechanismName;
   /** Kind of a value; items without edges are categorical. */
-  readonly kind: "ordered" | "mean" | "vector" | "categorical";
+  readonly kind: "ordered" | "mean" | "vector" | "table" | "categorical";
   /** Whether reports have local noise of their own. */
   readonly localNoise: "required" | "optional" | "none";
   /** Allowed distributions of the device's dummies; if empty, devices add none. */
@@ -66,6 +67,8 @@ export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["aue", row("grr", { localNoise: "none", dummies: ["each-item"] })],
   ["puredump", row("grr", { localNoise: "none", dummies: FIXED })],
   ["hierarchy", row("hierarchy", { ...HIDDEN, kind: "ordered" })],
+  ["tables", row("tables", { kind: "table", localNoise: "none", dummies: VIEWS })],
+  ["geo-tables", row("tables", { kind: "table", localNoise: "none", noise: "geometric" })],
   ["mixdump", row("grr", { dummies: FIXED })],
   ["od-hp", row("local-hashing", { localNoise: "optional", dummies: RANDOM })],
   ["fe1", row("local-hashing", { localNoise: "none", dummies: FIXED })],

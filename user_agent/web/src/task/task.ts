@@ -36,7 +36,7 @@ const TASK = read.table({
   version: (json) => ensure(json === 2n, "task_version"),
   protocol: known([...PROTOCOLS.keys()]),
   suite: known(Object.keys(SUITES) as SuiteName[]),
-  kind: read.choice("categorical", "ordered", "mean", "vector"),
+  kind: read.choice("categorical", "ordered", "mean", "vector", "table"),
   views: read.listOf(read.table({ domain_size: read.whole(1, parts.MAX_DOMAIN_SIZE), dummies })),
   shufflers: read.listOf(parts.shuffler),
   mechanism: parts.mechanism,
@@ -77,7 +77,7 @@ export interface Task extends Stated {
   readonly keep: number;
   /** Number of groups of the breakdown; 1 without one. */
   readonly groups: number;
-  /** Number of items, of the last view, which is the finest; or how many numbers a person has. */
+  /** Number of items, of the last view, the finest; or of a person's numbers or attributes. */
   readonly domainSize: number;
   /** The labels of the values in each group, without the group; empty if there are none. */
   readonly valueLabels: readonly string[];
@@ -101,7 +101,7 @@ export function parseTask(raw: Uint8Array): Task {
   const { views, breakdown, labels, mechanism: spec } = stated;
   const groups = breakdown?.groups.length ?? 1;
   const viewSizes = views.map((view) => view.domainSize);
-  const domainSize = spec.numbers || (viewSizes.at(-1) ?? 0);
+  const domainSize = spec.numbers || spec.attributes.length || (viewSizes.at(-1) ?? 0);
   const ofGroup = Math.floor(domainSize / groups);
   checkViews(viewSizes, spec, ofGroup, groups);
   const dummies = dummiesOfViews(stated);
@@ -125,13 +125,15 @@ export function parseTask(raw: Uint8Array): Task {
 
 function checkViews(
   sizes: readonly number[],
-  { name, buckets, digits, radices, numbers }: parts.MechanismSpec,
+  spec: parts.MechanismSpec,
   ofGroup: number,
   groups: number,
 ): void {
-  const isTree = name === "hierarchy";
+  const { buckets, digits, radices, numbers, views } = spec;
+  const isTree = spec.name === "hierarchy";
   const ofItems = isTree ? hierarchySizes(ofGroup, buckets, groups) : [ofGroup * groups];
-  const needed = numbers ? Array.from({ length: numbers }, () => radices).flat() : ofItems;
+  const ofNumbers = Array.from({ length: numbers }, () => radices).flat();
+  const needed = views.length ? parts.tableSizes(spec) : numbers ? ofNumbers : ofItems;
   const count = needed.length;
   ensure(sizes.length === count, "view_count", { value: sizes.length, count });
   const areNeeded = needed.every((size, view) => sizes[view] === size);
@@ -167,12 +169,13 @@ function checkProtocol(task: Task): void {
 
 function checkDomain(task: Task): void {
   const { domainSize: size, row, labels, dummies, groups, edges } = task;
-  const { name, buckets, digits, numbers } = task.mechanism;
+  const { name, buckets, digits, numbers, attributes } = task.mechanism;
   const isMean = row.kind === "mean";
   read.checkRange("domain_size", size, isMean ? 1 : 2, isMean ? 1 : parts.MAX_DOMAIN_SIZE);
   ensure(!row.isBinary || size === 2, "binary", { protocol: task.protocol });
   const isItem = row.kind === "categorical" || row.kind === "ordered";
   ensure(isItem || !(edges || task.breakdown), "kind");
+  ensure(!attributes.length || !labels.length, "bad_tables");
   ensure(task.kind === (edges ? "ordered" : row.kind) && (edges || row.kind !== "ordered"), "kind");
   ensure(!edges || !(row.isBinary || labels.length > 0), "edges_twice");
   if (dummies instanceof ItemDummies) {
