@@ -18,6 +18,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from analyzer.task_builder import complete
+from audit.families.family import NotCoveredError
 from audit.harness.analyzer_core import InlineExecutor
 from audit.harness.in_process_run import Device
 from audit.harness.recipient import Recipient
@@ -83,6 +84,8 @@ class ChainRun:
     def __init__(self, path: Path, subject: AuditSubject, rng: Generator) -> None:
         """Reduce the task to a few users; `path`: an empty directory."""
         self.path, self.rng, self.ports = path, rng, subject.ports
+        if len(subject.chain.views) > 1:
+            raise NotCoveredError(f"{subject.chain.mechanism.name} with two shufflers")
         draft = reduced_draft(subject.chain, most_reports=_MAX_REPORTS, n_users=_USERS)
         if draft is None:
             raise ValueError("no small batch of this task has a finite guarantee")

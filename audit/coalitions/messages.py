@@ -81,7 +81,12 @@ def value_worlds(subject: AuditSubject, pair: tuple[Value, Value], rng: Generato
     family, count = subject.family, subject.family.reports_each(subject.sizes.games)
     drawn = [subject.ports.draw_reports(family, value, count, rng) for value in pair]
     first, second = ([family.log_likelihood(value, r) for r in drawn] for value in pair)
-    return [np.nan_to_num(own - other) for own, other in zip(first, second, strict=True)]
+    return [_finite(own - other) for own, other in zip(first, second, strict=True)]
+
+
+def _finite(odds: Vector) -> Vector:
+    """Replace infinite log odds, and those of messages that neither value can produce."""
+    return np.nan_to_num(odds, nan=0.0, posinf=_CERTAIN_SCORE, neginf=-_CERTAIN_SCORE)
 
 
 def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
@@ -108,7 +113,7 @@ def scores(
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             odds = np.log(first) - np.log(last)
-        score += np.nan_to_num(odds, nan=0.0, posinf=_CERTAIN_SCORE, neginf=-_CERTAIN_SCORE)
+        score += _finite(odds)
     return score
 
 

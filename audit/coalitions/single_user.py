@@ -54,9 +54,9 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
 
 
 def run_pooled(subject: AuditSubject, rng: Generator) -> Rows:
-    """Run the game on one recognized report and, if users add dummies, on all messages on items."""
+    """Run the game on a user's own reports and, if there are dummies for items, on all messages."""
     yield _recognized_report(subject, rng)
-    if subject.task.dummies.maximum and subject.of_items:
+    if subject.of_items and subject.task.dummies.maximum:
         yield _with_dummies(subject, rng)
 
 

@@ -121,8 +121,8 @@ class Family(ABC, Generic[AnyRandomizer]):
         return np.concatenate([*draws])
 
     def log_likelihood(self, value: Value, reports: Reports) -> Vector:
-        """Return the log likelihood of each report under a value, up to a constant; shape (n,)."""
-        total = np.zeros(len(reports))
+        """Return the log likelihood of n users' reports under a value, up to a constant; (n,)."""
+        total = np.zeros(len(reports) // self.task.own_reports)
         for part in self.report_parts(value, reports):
             with np.errstate(divide="ignore"):
                 logs = np.log(part.chances)
