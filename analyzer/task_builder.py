@@ -145,16 +145,14 @@ def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
     labels = tuple(map(_KINDS[protocol.kind].label, draft.labels))
     check_new_labels(labels)
     size = len(labels) if labels and draft.domain_size == 1 else draft.domain_size
-    for found, words in (
-        (draft.edges and draft.edges.size, "the edges make {} buckets"),
-        (draft.tables and len(draft.tables.attributes), "there are {} attributes"),
-    ):
-        if found is not None:
-            if size not in {1, found}:
-                raise TaskError(
-                    f"domain_size is {size} and {words.format(found)}; leave domain_size out"
-                )
-            size = found
+    implied, noun = draft.edges.size if draft.edges else 0, "buckets"
+    if draft.tables:
+        implied, noun = len(draft.tables.attributes), "attributes"
+    if implied and size not in {1, implied}:
+        raise TaskError(
+            f"domain_size is {size} and the draft states {implied} {noun}; leave domain_size out"
+        )
+    size = implied or size
     if size < 2 and KINDS[protocol.kind].histogram:  # noqa: PLR2004  # items
         raise TaskError(
             f"there must be at least 2 items{', of each group' * (draft.breakdown is not None)}: "

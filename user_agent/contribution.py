@@ -158,7 +158,9 @@ class _Attributes(Encoder):
     def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
         if not isinstance(value, str) and (not isinstance(value, tuple) or any(self._labels)):
             _refuse("table", value)
-        parts = normalize(value).split(GROUP_SEPARATOR) if isinstance(value, str) else value
+        parts: Sequence[str | float] = value
+        if isinstance(value, str):
+            parts = normalize(value).split(GROUP_SEPARATOR)
         names = GROUP_SEPARATOR.join(each.name for each in self._attributes)
         if len(parts) != len(self._attributes):
             raise ValueRangeError(f"a value must have {len(self._attributes)} parts: {names}")

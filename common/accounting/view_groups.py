@@ -1,13 +1,10 @@
 """
 Stand-ins for views of many sizes, so that a device can check a claim of many tables in time.
 
-Without local noise, δ depends on the number T of dummies of two items, and falls in it: the
-adversary could add a dummy itself. A coin that falls with chance p has the hazard -ln(1 - p). T is
-the number of falls of independent coins, one for each dummy of the view. It is stochastically least,
-for a given sum of hazards, if few coins have it all: of two coins, both falling becomes less likely
-as their hazards move apart, neither stays as likely, and any other pair is reached by such moves. So
-N equal coins of at least the chance of every coin, and of at most the sum of hazards of each of
-several views, have a stochastically smaller T than any of the views (docs/theory/accounting.md).
+Without local noise, δ depends on the number T of dummies of two items, and falls in it. T counts
+the heads of independent coins, one for each dummy of the view. Equal coins, each with at least the
+chance of any other, whose hazards -ln(1 - chance) sum to at most those of another view, show
+stochastically fewer heads; so their δ is at least as large. Proof: docs/theory/accounting.md#views.
 """
 
 import dataclasses
@@ -29,8 +26,8 @@ def grouped(releases: Sequence[Release]) -> tuple[Release, ...]:
     """
     Return releases of at most MAX_DISTINCT_VIEWS kinds that together reveal at least as much.
 
-    The smallest views stay; one stand-in of the others' least size costs them a dummy in about as
-    many as it has items. Views with local noise, or known dummies, stay.
+    The smallest views stay. One stand-in for the others has their least size m, and a share of
+    about 1/m fewer dummies. Views with local noise or known dummies stay.
     """
     kinds, plain = {*releases}, dict[AmplifiedRelease, float]()
     for each in kinds:

@@ -80,8 +80,8 @@ class View:
         """Return the distribution of the dummies of so many items, up to a constant, as a sum."""
         dummies = round(n_users * self.dummies.expected_per_user)
         coins = (Draws.coins(dummies, items / self.size),) if dummies else ()
-        by_shufflers = ((items * number, *rest) for number, *rest in self.noise.summed)
-        return (*coins, *(Draws(*each) for each in by_shufflers if self.noise.most))
+        summed = self.noise.summed if self.noise.most else ()
+        return (*coins, *(Draws(items * n, values, chances) for n, values, chances in summed))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ FORMS: Final[Mapping[str, type[AnySpec]]] = {
 """The class of each mechanism's integers, by the mechanism's name."""
 MECHANISMS: Final = tuple(FORMS)
 """Names of all mechanisms."""
-_WORDS: Final[Mapping[type[AnySpec], str]] = {
+_WORDS: Final[Mapping[type, str]] = {
     MechanismSpec: "items",
     RapporSpec: "texts",
     OpenSpec: "open dictionaries",

@@ -84,7 +84,7 @@ _CODED: Final[Mapping[type[Estimate], tuple[str, Codec[Any, Any]]]] = {
     FoundValues: ("found_values", _FOUND_VALUES),
     ShareTables: ("share_tables", _SHARE_TABLES),
 }
-_NESTED: Final = ("means", "bit_table", *(name for name, _ in _CODED.values()))
+_NESTED: Final = ("means", "bit_table", "key_values", "found_values", "share_tables")
 """Fields of estimates other than histograms."""
 
 

@@ -1,5 +1,6 @@
 """Check the figures of a result that follow from its signed task. Run by the operator."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -63,11 +64,8 @@ def _estimate_shape(estimate: Estimate) -> str:
         case FoundValues():
             return f"values found at {len(estimate.reports)} levels"
         case ShareTables():
-            cells, values = (
-                [len(each.shares) for each in tables]
-                for tables in (estimate.views, estimate.attributes)
-            )
-            return f"tables of {cells} cells, of attributes with {values} values"
+            tables = estimate.views, estimate.attributes
+            return _table_shape(*([len(one.shares) for one in each] for each in tables))
     return f"{len(estimate.frequencies)} values"
 
 
@@ -83,9 +81,13 @@ def _task_shape(task: Task) -> str:
         case OpenSpec() as spec:
             return f"values found at {PrefixHashing.of(spec).levels} levels"
         case TableSpec() as spec:
-            values = [each.size for each in spec.attributes]
-            return f"tables of {[*spec.view_sizes()]} cells, of attributes with {values} values"
+            return _table_shape(spec.view_sizes(), [each.size for each in spec.attributes])
     return f"{task.domain_size} values"
+
+
+def _table_shape(cells: Sequence[int], values: Sequence[int]) -> str:
+    of_cells, of_values = (", ".join(map(str, sizes)) for sizes in (cells, values))
+    return f"tables of {of_cells} cells, and attributes of {of_values} values"
 
 
 def _check_reports(result: Result, task: Task) -> None:

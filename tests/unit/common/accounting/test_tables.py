@@ -14,7 +14,7 @@ from common.errors import AccountingError
 from common.task.domain_spec import AttributeSpec
 from common.task.draft import RelayDraft, TableDraft
 from common.task.named_dummies import ViewDummies
-from common.task.shuffler_spec import ItemNoise
+from common.task.shuffler_spec import GeometricNoise
 from common.task.task import Task, honest_share
 from tests.support.changed_tasks import changed
 from tests.support.exhaustive_delta import averaged, beside, excess, histogram_distribution, summed
@@ -39,7 +39,7 @@ def _task(pairs: tuple[tuple[str, ...], ...], protocol: str = "tables", **change
     return kind_task(protocol, tables=form, n_min=400, target_size=400, **changes)
 
 
-def _with_noise(task: Task, noises: tuple[ItemNoise, ...]) -> Task:
+def _with_noise(task: Task, noises: tuple[GeometricNoise, ...]) -> Task:
     """Give each shuffler less noise than any claim allows, for each table."""
     shufflers = tuple(replace(each, noise=noises) for each in task.shufflers)
     return replace(task, shufflers=shufflers)
@@ -115,9 +115,9 @@ def test_no_bound_by_users_dummies_is_below_the_exact_delta(
             assert bound <= 1.03 * max(exact) + 1e-9
 
 
-def _noisy(own: int, size: int, noises: Sequence[ItemNoise]) -> Law:
+def _noisy(own: int, size: int, noises: Sequence[GeometricNoise]) -> Law:
     """Enumerate a table's histogram under every shuffler's noise on each cell."""
-    chances = [noise.probabilities().tolist() for noise in noises]  # type: ignore[attr-defined]  # geometric
+    chances = [noise.probabilities().tolist() for noise in noises]
     cells = [
         {tuple(z * (cell == at) for at in range(size)): p for z, p in enumerate(each)}
         for cell in range(size)
@@ -131,7 +131,7 @@ def _noisy(own: int, size: int, noises: Sequence[ItemNoise]) -> Law:
     [(_PATH, _NOISES[:1] * 2), ((("a", "b"), ("c",)), _NOISES), (_MARGINS, _NOISES[:1] * 3)],
 )
 def test_no_bound_by_a_shufflers_noise_is_below_the_exact_delta(
-    pairs: tuple[tuple[str, ...], ...], noises: tuple[ItemNoise, ...]
+    pairs: tuple[tuple[str, ...], ...], noises: tuple[GeometricNoise, ...]
 ) -> None:
     """Every table has noise of its own; nobody else needs to be honest, or present."""
     task = _with_noise(_task(pairs, "geo-tables"), noises)

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from common.errors import WireError
-from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners
+from common.messages.result import (
+    MISSES,
+    BitTable,
+    Estimate,
+    IntervalTable,
+    KeyValues,
+    Means,
+    Owners,
+    ShareTable,
+    ShareTables,
+)
 from common.task_digest import TaskDigest
 from common.wire import results
 from deploy.results.export import estimate_as_json
@@ -39,8 +49,23 @@ _ESTIMATES: dict[str, Estimate] = {
             mean_errors=_ONES * 2,
         ),
     ),
+    "tables": ShareTables(
+        views=(ShareTable(shares=np.array([0.5, -0.1, 0.6]), standard_error=0.25),),
+        attributes=(
+            ShareTable(
+                shares=np.array([0.4, 0.6]),
+                standard_error=0.125,
+                table=IntervalTable.alike(np.linspace(0, 9, len(MISSES))),
+            ),
+        ),
+        mse_theory=0.0625,
+    ),
     "bits": BitTable(cohort_sizes=np.array([5, 0]), bit_counts=np.array([[5, 0, 3], [0, 0, 0]])),
 }
+
+
+def _share_table(**changes: Any) -> analyzer_pb2.ShareTable:
+    return analyzer_pb2.ShareTable(**{"shares": [1.0], "standard_error": 0.5, **changes})
 
 
 def _message(estimate: Estimate) -> analyzer_pb2.GetResultResponse:
@@ -80,6 +105,13 @@ def test_a_result_holds_one_estimate() -> None:
         ("pairs", "key_values.reports", [2**40] * 3, "a count is"),
         ("pairs", "key_values.owners.means", [float("inf")] * 3, "means holds inf"),
         ("pairs", "key_values.owners.frequency_errors", [1.0], "different lengths"),
+        ("tables", "share_tables.views", [], "the number of tables is 0"),
+        ("tables", "share_tables.views", [_share_table()] * 529, "the number of tables is 529"),
+        ("tables", "share_tables.attributes", [_share_table()] * 33, "number of attributes is 33"),
+        ("tables", "share_tables.views", [_share_table(shares=[])], "a table's cells is 0"),
+        ("tables", "share_tables.views", [_share_table(shares=[math.nan])], "shares holds nan"),
+        ("tables", "share_tables.views", [_share_table(standard_error=-1.0)], "error is -1.0"),
+        ("tables", "share_tables.views", [_share_table(standard_error=math.inf)], "error is inf"),
         ("bits", "bit_table.bit_counts", [6, 0, 3, 0, 0, 0], "more reports than its cohort has"),
         ("bits", "bit_table.bit_counts", [5, 0, 3], "3 counts of bits for 2 cohorts"),
         ("bits", "bit_table.bit_counts", [], "the number of bits is 0"),
