@@ -15,6 +15,9 @@ from common.task.view_specs import TableSpec
 from deploy.tasks.value_parser import value_of_attributes
 from user_agent.contribution import encoder_for
 
+_UNUSED: Final = np.random.default_rng(0)
+"""Encoding a value of attributes draws nothing."""
+
 
 class CellPerTable(Family[Tables]):
     """True cells of each table, hidden by dummies alone."""
@@ -41,12 +44,13 @@ class CellPerTable(Family[Tables]):
         return np.repeat(each, self.mechanism.sizes)
 
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
-        """Yield the named cells: those of the value, equally often."""
-        numbers = encoder_for(self.task, None)(value, np.random.default_rng(0))
-        own = self.mechanism.randomize(numbers, np.random.default_rng(0))["item"]
-        chances = np.zeros((1, sum(self.mechanism.sizes)))
-        chances[0, own] = 1 / len(own)
-        yield ReportPart(name="cells", cells=reports["item"].astype(np.int64), chances=chances)
+        """Yield each table's cell, relative to all of the table, in the order of a submission."""
+        own = self.mechanism.encode(encoder_for(self.task, None)(value, _UNUSED), _UNUSED)[0]
+        items = reports["item"].astype(np.int64).reshape(-1, len(own)) - self.mechanism.offsets[:-1]
+        for cells, right, size in zip(items.T, own.tolist(), self.mechanism.sizes, strict=True):
+            named = np.where((cells >= 0) & (cells < size), cells, size)  # at the end: none of it
+            chances = (np.arange(size + 1) == right)[np.newaxis].astype(np.float64)
+            yield ReportPart(name="cells", cells=named, chances=chances)
 
     def gain(self, table: int, n_users: int) -> float:
         """

@@ -45,7 +45,8 @@ def demo(
             simulated people for other kinds.
         task_kind: Kind of value to collect: categorical (US states), ordered (sizes of cities),
             string (US states as texts), open (US states that no list holds), mean (hours of
-            sleep), vector (marks on eight questions), key-value (films seen and their stars).
+            sleep), vector (marks on eight questions), key-value (films seen and their stars), table
+            (four attributes, two at a time, through two shufflers).
         two_shufflers: Pass the answers through two shufflers that each add dummies, so that either
             may be dishonest; for categorical and ordered values.
         seed: Seed for choosing the people; the noise is always fresh.
