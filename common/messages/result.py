@@ -22,8 +22,8 @@ from common.limits import (
 )
 from common.messages.batch import UserCount
 from common.messages.guarantee import NONE_WAIVED, Guarantee, Waived, delta_warnings
-from common.task.specs import MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
-from common.task.view_specs import MAX_ATTRIBUTES, MAX_TABLES
+from common.task.specs import MAX_ATTRIBUTES, MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
+from common.task.view_specs import MAX_TABLES
 from common.task_digest import TaskDigest
 
 MAX_FIGURE: Final = 1e30

@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from common.protocols import Kind
-from common.task.specs import MAX_DIMENSIONS, MAX_DOMAIN_SIZE, MAX_KEYS, OPEN_BUCKETS
-from common.task.view_specs import MAX_ATTRIBUTES
+from common.task.specs import (
+    MAX_ATTRIBUTES,
+    MAX_DIMENSIONS,
+    MAX_DOMAIN_SIZE,
+    MAX_KEYS,
+    OPEN_BUCKETS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,6 +181,8 @@ class MechanismSpec:
             )
 
 
+MAX_ATTRIBUTES: Final = 32
+"""Maximum number of attributes of a person."""
 MAX_DIMENSIONS: Final = 8192
 """Maximum number of numbers in one person's value."""
 MAX_BOUND: Final = 1e12

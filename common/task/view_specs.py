@@ -9,6 +9,7 @@ from common.errors import TaskError
 from common.protocols import DigitMechanismName, TableMechanismName
 from common.task.domain_spec import AttributeSpec
 from common.task.specs import (
+    MAX_ATTRIBUTES,
     MAX_DIMENSIONS,
     MAX_DOMAIN_SIZE,
     OtherSpec,
@@ -73,7 +74,6 @@ class DigitSpec(RangedSpec):
         return self.numbers
 
 
-MAX_ATTRIBUTES: Final = 32
 MAX_TABLES: Final = MAX_ATTRIBUTES * (MAX_ATTRIBUTES + 1) // 2
 MAX_VIEW_ATTRIBUTES: Final = 2
 NO_MORE_ATTRIBUTES: Final = (

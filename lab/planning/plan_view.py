@@ -299,13 +299,7 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
             "--n-min."
         )
-    if isinstance(design.dummies, ClusterDummies):
-        yield from _cluster_notes(design)
-    elif math.isinf(design.local_epsilon) and not isinstance(design, ItemDesign):
-        yield (
-            f"one dishonest submission can move {PLANNED_KINDS[target.kind].error_of} as much as "
-            f"{rounded_up(max(design.influence))} users with an extreme value."
-        )
+    yield from _notes_on_liars(plan)
     if beside := family_of(target.kind).beside(target):
         yield f"{beside}."
     if design.floor:
@@ -314,6 +308,18 @@ def _notes(plan: Plan) -> Iterator[str]:
         yield (
             "an error without its bias is of the noise alone: the bias of the projection depends "
             "on the values, and may be larger."
+        )
+
+
+def _notes_on_liars(plan: Plan) -> Iterator[str]:
+    """Yield warnings about dishonest users and, for clusters, about all who depart from them."""
+    target, design = plan.target, plan.best
+    if isinstance(design.dummies, ClusterDummies):
+        yield from _cluster_notes(design)
+    elif math.isinf(design.local_epsilon) and not isinstance(design, ItemDesign):
+        yield (
+            f"one dishonest submission can move {PLANNED_KINDS[target.kind].error_of} as much as "
+            f"{rounded_up(max(design.influence))} users with an extreme value."
         )
 
 

@@ -16,6 +16,14 @@ from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from tests.support.tasks import draft
 
 OTHER_KINDS: Final[tuple[Kind, ...]] = ("string", "open", "mean", "vector", "key-value", "table")
+
+
+def noisy_protocols(kind: Kind) -> tuple[str, ...]:
+    """Return the protocols for a kind of value whose reports have local noise."""
+    return tuple(name for name in protocols_of(kind) if not protocol_named(name).noiseless)
+
+
+NOISY_KINDS: Final = tuple(kind for kind in OTHER_KINDS if noisy_protocols(kind))
 OF_OTHER_KINDS: Final = tuple(name for kind in OTHER_KINDS for name in protocols_of(kind))
 
 ATTRIBUTES: Final = (

@@ -14,7 +14,7 @@ import pytest
 
 from analyzer.task_builder import complete
 from common.errors import PlanError, SettingsError, UsageError
-from common.protocols import Kind, protocols_of
+from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft
 from common.task.task import Task
 from deploy.tasks import drafts as draft_file
@@ -23,7 +23,7 @@ from lab.planning.central_gaussian import gaussian_mse
 from lab.planning.plan_view import default_local_cap, draft, least_sentence, show, to_json
 from lab.planning.planner import Plan, plan
 from tests.support.command_line import shown, shown_json
-from tests.support.kind_tasks import OTHER_KINDS
+from tests.support.kind_tasks import NOISY_KINDS, noisy_protocols
 from tests.support.printing import printed
 from tests.support.requirements import (
     planned_value_design,
@@ -236,7 +236,7 @@ def test_the_task_of_a_draft_keeps_the_plan(
     )
 
 
-@pytest.mark.parametrize("kind", OTHER_KINDS)
+@pytest.mark.parametrize("kind", NOISY_KINDS)
 def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     tmp_path: Path, kind: Kind
 ) -> None:
@@ -249,7 +249,7 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     names = [fields["protocol"], *(other["protocol"] for other in fields["runners_up"])]
     planned, task = planned_value_design(found.best).task, _task(found, tmp_path)
 
-    assert sorted(protocols_of(kind)) == sorted(names)
+    assert sorted(noisy_protocols(kind)) == sorted(names)
     assert (kind, 5000, 4000) == (fields["kind"], fields["users"], fields["n_min"])
     assert {"mechanism", "bytes_per_user", "predicted_mse", "biased", "floor"} <= set(fields)
     expected = fields["predicted_mse"] / gaussian_mse(found.target)
@@ -313,7 +313,12 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
             UsageError,
             "the local cap is 4; with two shufflers reports have no local noise",
         ),
-        (_MEAN, ("--shufflers", "2"), UsageError, "--shufflers is for data of these kinds: "),
+        (
+            _MEAN,
+            ("--task-kind", "string", "--shufflers", "2"),
+            UsageError,
+            "--shufflers is for data of these kinds: ",
+        ),
         (_ITEMS, ("--low", "0"), UsageError, "--low is for data of these kinds: ordered, mean"),
         (
             _ITEMS[:2] + _ITEMS[4:],
