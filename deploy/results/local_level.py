@@ -17,7 +17,7 @@ _COUNTED: Final = (3.0, 0.25)
 """Items that the prior counts as: these, and this share of all."""
 _PASSES: Final = (2, 30)
 """Times that items' weights learn from each other, after every round and after the last."""
-_SURPRISING: Final = (4.5, 4.0)
+_SURPRISING: Final = (4.5, 4.1)
 """Least surprise, in standard deviations, of a value and of the mean of two that is a shift."""
 _UNKNOWN: Final = 1e-300
 """Precision of a level of which nothing is known, where 0 would divide."""
@@ -80,7 +80,7 @@ def smooth(observed: Observations) -> Smoothed:
     includes the spread of the q's levels. The last level is that of the filter.
 
     A value is a shift if it is 4.5 standard deviations from what the filter predicted, or its mean
-    with the next one 4: it begins a new level, for which q stays as learned.
+    with the next one 4.1: it begins a new level, for which q stays as learned.
 
     Pure. Cost: some 40 passes over rounds x items x 19 x parts numbers; memory for four of them.
     """

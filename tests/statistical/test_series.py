@@ -30,7 +30,7 @@ class _Measured(NamedTuple):
         return float(np.mean(self.errors[-1] ** 2)), float(np.mean(self.errors**2))
 
     def spread(self) -> tuple[float, float]:
-        """Return standard errors of the `squares`, and at least those of one item's."""
+        """Return the standard errors of `squares`, of independent items."""
         items = self.errors.shape[1] ** 0.5
         last, every = self.errors[-1] ** 2, np.mean(self.errors**2, axis=0)
         return float(last.std() / items), float(every.std() / items)
@@ -83,17 +83,14 @@ def _fresh_people(series: int, ratio: float, step: float, rng: np.random.Generat
 @pytest.mark.parametrize("step", _LIMITS)
 def test_smoothed_shares_are_as_precise_as_stated(step: float) -> None:
     """
-    Of 600 items, within five standard errors for the last round: the slow test leaves none.
+    Of 600 items, up to five standard errors, which the slow test does not leave.
 
-    Seed 50; each bound fails by chance with probability below 1e-6 over seeds. Half the squared
-    errors of a filter whose q is 10 times too large fail.
+    Seed 50; fails by chance with probability below 1e-6 over seeds.
     """
     found = _simulate(30, np.full(_SERIES, step), np.random.default_rng(50))
-    last, every = _LIMITS[step]
-    spread, _ = found.spread()
+    bounds = zip(found.squares, _LIMITS[step], found.spread(), strict=True)
 
-    assert found.squares[0] < last + 5 * spread
-    assert found.squares[1] < every
+    assert all(square < limit + 5 * error for square, limit, error in bounds)
     assert 0.92 < found.covered.mean() < 0.98
     assert found.flags.sum() < 18  # 3.6 expected at the limit
 
@@ -102,11 +99,11 @@ def test_smoothed_shares_are_as_precise_as_stated(step: float) -> None:
 @pytest.mark.parametrize("step", _LIMITS)
 def test_smoothed_shares_are_as_precise_as_stated_in_many_series(step: float) -> None:
     """
-    Of 16,000 items: errors, bands of the last round and of all, and false flags.
+    Of 32,000 items: errors, bands of the last round and of all, and false flags.
 
     Seed 51; fails by chance with probability below 1e-6 over seeds.
     """
-    found = _simulate(800, np.full(_SERIES, step), np.random.default_rng(51))
+    found = _simulate(1600, np.full(_SERIES, step), np.random.default_rng(51))
     last, every = _LIMITS[step]
 
     assert found.squares[0] < last
@@ -137,29 +134,29 @@ def test_bands_of_the_population_cover_it_with_other_people_in_every_round(
 @pytest.mark.slow
 def test_bands_cover_items_that_differ() -> None:
     """
-    The bands of all items cover 93 to 97 %, those of each third of equal steps 90 to 99.5 %.
+    The bands of all items cover 93 to 97 %, those of each third of equal steps 88 to 99.5 %.
 
-    No prior covers each group: one that is exactly the mixture's has 91 to 99 %. One q for all
-    items would cover 79 % of those that move most. Seed 53; fails by chance with probability below
-    1e-6 over seeds.
+    No prior covers each group by 95 %: the mixture itself as a prior has 91 to 99 %. Seed 53; fails
+    by chance with probability below 1e-6 over seeds.
     """
     found = _simulate(200, np.resize(list(_LIMITS), 21), np.random.default_rng(53))
 
     assert 0.93 < found.covered.mean() < 0.97
+    assert found.flags.mean() < 1.5e-4  # 25 expected at 1e-4, and 5 standard errors
     for place, (last, every) in enumerate(_LIMITS.values()):
         own = _Measured(*(each[:, place::3] for each in found))
-        assert 0.90 < own.covered.mean() < 0.995
+        assert 0.88 < own.covered.mean() < 0.995
         assert own.squares[1] < 1.25 * every
-        assert own.squares[0] < 1.5 * last
+        assert own.squares[0] < 1.75 * last
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("step", "least"), [(0.1, 0.75), (0.01, 0.95), (0.001, 0.95)])
+@pytest.mark.parametrize(("step", "least"), [(0.1, 0.75), (0.01, 0.93), (0.001, 0.93)])
 def test_a_step_of_five_standard_deviations_is_flagged_within_two_rounds(
     step: float, least: float
 ) -> None:
     """
-    Of the noise, in one item of 20, halfway; with these steps the best test sees 90 to 99.9 %.
+    Of the noise, in one item of 20, halfway. With known steps such a test sees 89 to 99.7 %.
 
     Seed 54; fails by chance with probability below 1e-6 over seeds.
     """
