@@ -13,7 +13,6 @@ from common.errors import PlanError
 from common.mechanisms.base import Mixture
 from common.mechanisms.numeric.digits import Digits
 from common.mechanisms.registry import mean_mechanism_of
-from common.task.draft import NumberDraft
 from common.task.named_dummies import ViewDummies
 from common.task.uniform_dummies import averaging
 from lab.planning.digit_design import Radices, RadixSearch, design_of, digit_design
@@ -117,21 +116,6 @@ def test_honest_users_alone_add_the_dummies_that_count() -> None:
     assert of_half.task.central_epsilon <= 1
 
 
-def test_every_number_of_a_vector_has_the_same_digits() -> None:
-    """Three numbers cost three times the error of one, as with central noise; in range units."""
-    fields = {"numbers": NumberDraft(low=1.0, high=5.0)}
-    target = value_requirements("vector", n_users=20_000, draft_fields=fields)
-    found = plan(target)
-    radices = found.best.draft.numbers and found.best.draft.numbers.radices
-    assert radices
-
-    assert ("vector-digits", radices * 3) == (found.best.protocol, found.best.task.view_sizes)
-    assert 1 < ratio_of_mean(found.best) / 4 < 1.05
-    assert found.best.task.central_epsilon <= 0.5
-    assert found.best.messages_per_user <= 21
-    assert min(other.mse for other in found.runners_up) > 10 * found.best.mse
-
-
 def test_a_liar_moves_the_mean_as_the_plan_says() -> None:
     """All reports, dummies included, name the last value of the most significant digit."""
     design = digit_design("digits", _target(10_000, 1.0))
@@ -161,15 +145,6 @@ def test_local_noise_is_left_to_the_other_protocols() -> None:
     assert "digits" == plan(value_requirements(n_users=4000)).best.protocol
     with pytest.raises(PlanError, match=r"digits need 1\.0. messages per user; the caps allow 1"):
         digit_design("digits", _target(10_000, 1.0, messages_cap=1.0))
-
-
-def test_a_bytes_cap_limits_the_digits_and_other_reports() -> None:
-    """Of 240 bytes, three reports remain; of 112, not even one report of laplace."""
-    design = digit_design("digits", _target(10_000, 1.0, bytes_cap=240.0))
-    assert design.bytes_per_user <= 240
-    assert 2 == len(design.task.views)
-    with pytest.raises(PlanError, match="laplace has 120 bytes per user; the bytes cap is 116"):
-        plan(value_requirements(bytes_cap=116.0, local_cap=0.5, n_users=10))
 
 
 def test_a_plan_of_a_mean_names_the_hierarchy_for_quantiles() -> None:
