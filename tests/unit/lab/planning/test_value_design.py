@@ -4,10 +4,11 @@ import dataclasses
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from common.errors import PlanError, TaskError
-from common.mechanisms.registry import randomizer_of
+from common.mechanisms.registry import mean_mechanism_of, randomizer_of
 from common.protocols import Kind, protocol_named
 from common.task.draft import NumberDraft, TextDraft
 from common.task.spec_forms import spec_as
@@ -87,6 +88,18 @@ def test_an_error_is_in_the_units_of_the_range_and_falls_with_the_users() -> Non
 
     assert 144 * predicted_mse(narrow, 5000) == pytest.approx(predicted_mse(wide, 5000))
     assert predicted_mse(narrow, 1000) == pytest.approx(4 * predicted_mse(narrow, 4000))
+
+
+@pytest.mark.parametrize("protocol", [*protocols_of("mean"), "harmony", "mean-est", "multi-hm"])
+def test_the_error_of_a_mean_is_that_of_the_worst_values(protocol: str) -> None:
+    """No value that all users share has a larger one, to the rounding of the numbers."""
+    kind: Kind = "mean" if protocol in protocols_of("mean") else "vector"
+    design = value_design(protocol, value_requirements(kind, local_cap=0.75))
+    mechanism, size = mean_mechanism_of(design.unclaimed), design.target.domain_size
+    places = np.linspace(-1, 1, 101)
+    errors = [mechanism.variance(np.full((1, size), place)).mean() / 5000 for place in places]
+
+    assert max(errors) == pytest.approx(design.mse, rel=1e-5)
 
 
 def _rappor(**changes: Any) -> ValueDesign:
