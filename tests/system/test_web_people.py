@@ -11,21 +11,23 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from analyzer.finalize import estimate_result, mixture_of_result
 from common.crypto.signing import SignedTask
 from common.mechanisms.base import is_null
-from common.mechanisms.registry import mechanism_of
-from common.messages.result import Result
+from common.mechanisms.registry import randomizer_of
+from common.messages.result import Estimate, Histogram, Result, ShareTables
 from common.task.domain_spec import EdgesSpec
 from common.task.task import Task
 from deploy.clients.local_cluster import Cluster, kept_address
+from tests.support.kind_tasks import kind_draft_fields
 from tests.support.node import WEB, install, node
 from tests.support.tasks import draft
 from tests.support.tools import tool
 
 _PEOPLE: Final = int(os.environ.get("SHUFFLEDP_WEB_PEOPLE", "2000"))
-"""Number of people, each of whom answers all five tasks."""
+"""Number of people, each of whom answers all tasks."""
 _SEED: Final = int(os.environ.get("SHUFFLEDP_KILL_SEED", "1"))
 """Seed of the people's draws, and of the times of kills and the killed services."""
 _PATIENCE: Final = 300.0
@@ -49,6 +51,10 @@ _TASKS: Final[tuple[tuple[dict[str, Any], tuple[Any, ...]], ...]] = (
         {"protocol": "hierarchy", "buckets": 3, "edges": _EDGES, **_HIDDEN}
         | {"domain_size": 9, "dummies_per_user": 12.0},
         (0.5, 8.9, 4),
+    ),
+    (
+        kind_draft_fields("tables", dummies_per_user=4.5),
+        ("flu / 37 / no", ["none", 4.5, "#1"], "cold / 90 / yes"),
     ),
 )
 """Drafts, and the values of the people, in turn."""
@@ -142,9 +148,16 @@ async def _answer(cluster: _WebCluster, signed: list[SignedTask], folder: Path) 
     return json.loads(output)
 
 
-def _estimate(task: Task, result: Result, sent: dict[str, int]) -> Any:
+def _shares(estimate: Estimate) -> NDArray[np.float64]:
+    if isinstance(estimate, ShareTables):
+        return np.concatenate([table.shares for table in estimate.views])
+    assert isinstance(estimate, Histogram)
+    return estimate.frequencies
+
+
+def _estimate(task: Task, result: Result, sent: dict[str, int]) -> Estimate:
     """Estimate from the reports that the devices sent, as the analyzer does."""
-    mechanism = mechanism_of(task)
+    mechanism = randomizer_of(task)
     raw = b"".join(bytes.fromhex(report) * times for report, times in sent.items())
     reports = np.frombuffer(raw, dtype=mechanism.report_dtype)
     cells = mechanism.tally(reports[~is_null(reports)])
@@ -153,7 +166,7 @@ def _estimate(task: Task, result: Result, sent: dict[str, int]) -> Any:
 
 @pytest.mark.slow
 async def test_every_answer_of_a_web_device_is_counted_once_under_kills(tmp_path: Path) -> None:
-    """10,000 answers to five protocols: the results are those of the reports that were sent."""
+    """12,000 answers to six protocols: the results are those of the reports that were sent."""
     install()
     async with _WebCluster(tmp_path, _PEOPLE) as cluster:
         signed = [await _publish(cluster, fields) for fields, _ in _TASKS]
@@ -173,6 +186,5 @@ async def test_every_answer_of_a_web_device_is_counted_once_under_kills(tmp_path
             assert sum(told["sent"].values()) == result.n_reports
             assert 0 == sum(result.refused.values())
             expected = _estimate(Task.from_bytes(one.task_bytes), result, told["sent"])
-            np.testing.assert_allclose(
-                expected.frequencies, result.histogram.frequencies, rtol=0, atol=1e-12
-            )
+            stated = _shares(result.estimate)
+            np.testing.assert_allclose(_shares(expected), stated, rtol=0, atol=1e-12)
