@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import chain, combinations, product
 from typing import Any, Final
 
-from common.errors import PlanError
+from common.errors import AccountingError, PlanError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES
 from common.task.draft import NumberDraft
 from common.task.named_dummies import ViewDummies
@@ -28,6 +28,7 @@ from common.task.uniform_dummies import averaging
 from common.task.view_specs import MAX_POINTS, MAX_RADICES, MAX_RADIX
 from lab.planning.calibration import gaussian_mu, least_noise
 from lab.planning.design import within_caps
+from lab.planning.frontier import CLOSE_ENOUGH
 from lab.planning.requirements import Requirements, item_report
 from lab.planning.shuffler_noise import design_excess
 from lab.planning.value_design import ValueDesign
@@ -74,8 +75,9 @@ class RadixSearch:
         Return the radices with the least approximate error, for each number of digits, best first.
 
         A search starts at binary digits and changes one radix or two as long as that helps. Smaller
-        radices come first: they have less noise for their place value. Raises PlanError if the caps
-        allow none. Cost: tenths of a second.
+        radices come first: they have less noise for their place value. Of those close to the best,
+        the one with the fewest digits comes first. Raises PlanError if the caps allow none. Cost:
+        tenths of a second.
         """
         found = list[tuple[float, Radices]]()
         for number in range(1, MAX_RADICES + 1):
@@ -90,15 +92,17 @@ class RadixSearch:
                 f"digits need {self._messages((2,), self.item_variances(loads_of((2,)))):.3g} "
                 f"messages per user; the caps allow {self._most_messages:.3g}"
             )
-        return [radices for _, radices in sorted(found)]
+        least = CLOSE_ENOUGH * min(found)[0]
+        found.sort(key=lambda rated: max(rated[0], least))  # stable: the fewest digits first
+        return [radices for _, radices in found]
 
     def first_design(self, design: Callable[[Radices], ValueDesign]) -> ValueDesign:
-        """Return the design of the `best` radices whose design keeps the caps, or raise PlanError."""
-        refusal = PlanError("")
+        """Return the design of the `best` radices that have one within the caps; raise without."""
+        refusal: Exception = PlanError("there is no design")
         for radices in self.best():
             try:
                 return within_caps(design(radices))
-            except PlanError as error:
+            except (AccountingError, PlanError, TaskError) as error:
                 refusal = error
         raise refusal
 
@@ -110,11 +114,13 @@ class RadixSearch:
         variances = self.item_variances(loads)
         if self._messages(radices, variances) > self._most_messages:
             return math.inf
-        squares = (load**2 / 2 for load in loads)
-        return sum(map(operator.mul, squares, variances)) + self.target.n_users / (points - 1) ** 2
+        rounding = self.target.n_users / (points - 1) ** 2
+        return (
+            math.fsum(map(operator.mul, map(operator.mul, loads, loads), variances)) / 2 + rounding
+        )
 
     def _messages(self, radices: Radices, variances: Sequence[float]) -> float:
-        dummies = sum(map(operator.mul, radices, variances)) / self.target.n_users
+        dummies = math.fsum(map(operator.mul, radices, variances)) / self.target.n_users
         return self.target.domain_size * (len(radices) + _ROOM * dummies * self.by_users)
 
     @property

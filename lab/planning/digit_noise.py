@@ -9,8 +9,7 @@ split with ε ∝ x^(1/2). Splits in between are tried, and scaled with the exac
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from common.accounting.composition import composed_epsilon
 from common.accounting.item_noise import ItemNoiseRelease
@@ -50,7 +49,7 @@ def noisy_digit_design(protocol: str, target: Requirements) -> ValueDesign:
             f"{protocol} needs a shuffler that is trusted to add dummies, and no local cap"
         )
     central, coalition = target.central_epsilon, target.coalition_epsilon
-    alone = (min(central, coalition), coalition) if two else (central,)
+    alone = (coalition, min(central, coalition)) if two else (central,)
 
     def item_variances(loads: Sequence[float]) -> list[float]:
         shares = _shares(loads, _FEW_VIEWS)
@@ -58,13 +57,13 @@ def noisy_digit_design(protocol: str, target: Requirements) -> ValueDesign:
         return [per_square / share**2 for share in shares]
 
     def design(radices: Radices) -> ValueDesign:
-        tried = {tuple(_shares(loads_of(radices), power)) for power in _POWERS}  # one of one digit
-        splits = [_Split(target, shares) for shares in sorted(tried)]
-        fields = [split.two() if two else split.one() for split in splits]
-        found = [design_of(protocol, target, radices, **each) for each in fields if each]
-        if not found:
-            raise PlanError(f"no noise of {protocol} meets a central epsilon of {central:g}")
-        return min(found, key=lambda each: each.mse)
+        split, noise = _best_split(loads_of(radices), alone[0], target)
+        if not two:
+            return design_of(protocol, target, radices, shuffler_views=noise)
+        first = _least(split, coalition, target, second=noise)
+        relay = RelayDraft(name="second", key=UNUSED_RELAY_KEY, views=noise)
+        fields = {"shuffler_views": first, "shuffler_name": "first", "relay": relay}
+        return design_of(protocol, target, radices, **fields)
 
     search = RadixSearch(target=target, item_variances=item_variances, by_users=False)
     return search.first_design(design)
@@ -78,59 +77,59 @@ def _shares(loads: Sequence[float], power: float) -> list[float]:
 def _approximate_total(shares: Sequence[float], epsilon: float, target: Requirements) -> float:
     """Return the sum of the ε of one number's views if all numbers' views together meet ε."""
     squares = target.domain_size * math.fsum(share**2 for share in shares)
-    return max(
-        epsilon / target.domain_size, gaussian_mu(epsilon, target.delta) * math.sqrt(2 / squares)
-    )
+    mu = gaussian_mu(epsilon, target.delta)
+    return max(epsilon / target.domain_size, mu * math.sqrt(2 / squares))
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
-    """A split of ε over the views of a number."""
+def _best_split(
+    loads: Sequence[float], epsilon: float, target: Requirements
+) -> tuple[list[float], _Noises]:
+    """Return the split of ε with the least error, and its noise; raise PlanError without any."""
+    splits = [_shares(loads, power) for power in _POWERS[: None if len(loads) > 1 else 1]]
 
-    target: Requirements
-    shares: tuple[float, ...]
+    def error(found: tuple[list[float], _Noises]) -> float:
+        return sum(
+            load**2 * noise.moments()[1] for load, noise in zip(loads, found[1], strict=False)
+        )
 
-    def one(self) -> dict[str, Any]:
-        """Return the draft's fields of one shuffler with the least noise; empty without one."""
-        noise = self._least(self.target.central_epsilon)
-        return {"shuffler_views": noise} if noise else {}
+    return min(((split, _least(split, epsilon, target)) for split in splits), key=error)
 
-    def two(self) -> dict[str, Any]:
-        """Return the draft's fields of two shufflers with the least noises; empty without them."""
-        second = self._least(self.target.coalition_epsilon)
-        first = self._least(self.target.coalition_epsilon, second) if second else ()
-        if not first:
-            return {}
-        relay = RelayDraft(name="second", key=UNUSED_RELAY_KEY, views=second)
-        return {"shuffler_views": first, "shuffler_name": "first", "relay": relay}
 
-    def _least(self, epsilon: float, second: _Noises = ()) -> _Noises:
-        """Return the least noise that meets ε, and with a second one the central ε; or nothing."""
-        total = _approximate_total(self.shares, epsilon, self.target)
+def _least(
+    shares: Sequence[float], epsilon: float, target: Requirements, second: _Noises = ()
+) -> _Noises:
+    """
+    Return the least noise that meets ε, and together with a second one the central ε.
 
-        def attempt(level: float) -> tuple[_Noises | None, float]:
-            try:
-                noises = self._noises(total * math.exp(level))
-                excess = self._excess(noises, epsilon)
-                if second:
-                    both = tuple(map(sum_of, zip(noises, second, strict=True)))
-                    excess = max(excess, self._excess(both, self.target.central_epsilon))
-            except AccountingError:  # more dummies than a task can have
-                return None, -math.inf
-            return noises, excess
+    Of every number's views. Raises PlanError if there is none.
+    """
+    total = _approximate_total(shares, epsilon, target)
+    delta = _CUT_SHARE * MARGIN * target.delta / (target.domain_size * len(shares))
 
-        best = least_noise(attempt, start=-_SLACK / 2, slack=_SLACK, max_step=_MAX_STEP)
-        return best[0] if best else ()
+    def attempt(level: float) -> tuple[_Noises | None, float]:
+        try:
+            each = [
+                geometric_spec(total * math.exp(level) * share, delta).noise for share in shares
+            ]
+            noises = tuple(each * target.domain_size)
+            excess = _excess(noises, epsilon, target)
+            if second:
+                both = tuple(map(sum_of, zip(noises, second, strict=True)))
+                excess = max(excess, _excess(both, target.central_epsilon, target))
+        except AccountingError:  # more dummies than a task can have
+            return None, -math.inf
+        return noises, excess
 
-    def _noises(self, total: float) -> _Noises:
-        """Return the noise of each view if the ε of one number's views sum to `total`."""
-        numbers = self.target.domain_size
-        delta = _CUT_SHARE * MARGIN * self.target.delta / (numbers * len(self.shares))
-        each = [geometric_spec(total * share, delta).noise for share in self.shares]
-        return tuple(each * numbers)
+    best = least_noise(attempt, start=-_SLACK / 2, slack=_SLACK, max_step=_MAX_STEP)
+    if best is None:
+        raise PlanError(
+            f"no noise that shufflers can add to digits meets an epsilon of {epsilon:g}"
+        )
+    return best[0]
 
-    def _excess(self, noises: _Noises, epsilon: float) -> float:
-        """Return ln(ε of the views' noise / target ε), with room for rounding claims."""
-        releases = [ItemNoiseRelease.of_shuffler(ShufflerSpec(noise=noise)) for noise in noises]
-        found = composed_epsilon(releases, MARGIN * self.target.delta)
-        return math.log(found * CLAIM_ROOM / epsilon)
+
+def _excess(noises: _Noises, epsilon: float, target: Requirements) -> float:
+    """Return ln(ε of the views' noise / target ε), with room for rounding claims."""
+    releases = [ItemNoiseRelease.of_shuffler(ShufflerSpec(noise=noise)) for noise in noises]
+    found = composed_epsilon(releases, MARGIN * target.delta)
+    return math.log(found * CLAIM_ROOM / epsilon)

@@ -268,6 +268,21 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
             "--n-min."
         )
+    yield from _notes_on_liars(plan)
+    if beside := family_of(target.kind).beside(target):
+        yield f"{beside}."
+    if design.floor:
+        yield "the predicted error is a lower bound: decoding many candidates increases it."
+    if any(shown.biased for shown in (design, *plan.runners_up)):
+        yield (
+            "an error without its bias is of the noise alone: the bias of the projection depends "
+            "on the values, and may be larger."
+        )
+
+
+def _notes_on_liars(plan: Plan) -> Iterator[str]:
+    """Yield warnings about dishonest users and, for clusters, about all who depart from them."""
+    target, design = plan.target, plan.best
     if isinstance(design.dummies, ClusterDummies):
         up, down = map(rounded_up, design.influence)
         yield (
@@ -288,15 +303,6 @@ def _notes(plan: Plan) -> Iterator[str]:
         yield (
             f"one dishonest submission can move {PLANNED_KINDS[target.kind].error_of} as much as "
             f"{rounded_up(max(design.influence))} users with an extreme value."
-        )
-    if beside := family_of(target.kind).beside(target):
-        yield f"{beside}."
-    if design.floor:
-        yield "the predicted error is a lower bound: decoding many candidates increases it."
-    if any(shown.biased for shown in (design, *plan.runners_up)):
-        yield (
-            "an error without its bias is of the noise alone: the bias of the projection depends "
-            "on the values, and may be larger."
         )
 
 

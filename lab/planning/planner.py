@@ -19,7 +19,6 @@ from common.errors import AccountingError, PlanError, ShuffleDpError, TaskError
 from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from common.messages.guarantee import Guarantee
 from common.protocols import PROTOCOLS, Kind, protocols_of
-from common.task.kinds import KINDS
 from lab.planning.design import Design, ItemDesign, within_caps
 from lab.planning.digit_design import digit_design
 from lab.planning.digit_noise import noisy_digit_design

@@ -11,7 +11,6 @@ import numpy as np
 
 from analyzer.finalize import mixture_of
 from common.errors import PlanError
-from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing

@@ -242,7 +242,7 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     names = [fields["protocol"], *(other["protocol"] for other in fields["runners_up"])]
     planned, task = planned_value_design(found.best).task, _task(found, tmp_path)
 
-    assert sorted(protocols_of(kind)) == sorted(names)
+    assert sorted(protocols_of(kind)) == sorted([*names, *fields["left_out"]])
     assert (kind, 5000, 4000) == (fields["kind"], fields["users"], fields["n_min"])
     assert {"mechanism", "bytes_per_user", "predicted_mse", "biased", "floor"} <= set(fields)
     assert "analyzer" == fields["guarantees"][0]["coalition"]
@@ -298,7 +298,12 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
         (_ITEMS, ("--coalition-epsilon", "2"), UsageError, "two shufflers; use --shufflers 2"),
         (_ITEMS, ("--shufflers", "3"), UsageError, "shufflers is 3; it must lie between 1 and 2"),
-        (_MEAN, ("--shufflers", "2"), UsageError, "--shufflers is for data of these kinds: "),
+        (
+            [*_MEAN[2:], "--task-kind", "string"],
+            ("--shufflers", "2"),
+            UsageError,
+            "--shufflers is for data of these kinds: ",
+        ),
         (_ITEMS, ("--low", "0"), UsageError, "--low is for data of these kinds: ordered, mean"),
         (
             _ITEMS[:2] + _ITEMS[4:],
