@@ -246,9 +246,10 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
     more: dict[str, Sequence[str | float]] = {"standard error": estimate.standard_errors.tolist()}
     note, parts = f"{_OWN_INTERVAL.format('mean')}.", dict[str, list[float]]()
-    worst = estimate.rounding_error
-    noise = np.sqrt(np.maximum(estimate.standard_errors**2 - worst**2, 0.0))
-    if worst:
+    fields: dict[str, Any] = {}
+    if worst := estimate.rounding_error:
+        noise = np.sqrt(np.maximum(estimate.standard_errors**2 - worst**2, 0.0))
+        fields = {"noise_errors": noise.tolist()}
         parts = {"noise_error": noise.tolist(), "rounding_error": [worst] * size}
         for heading, figures in zip(_ERROR_PARTS, parts.values(), strict=True):
             more[heading] = [f"{figure:.3g}" for figure in figures]
@@ -283,7 +284,7 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
             "shrunk": shrunk,
         },
         warning=_too_wide(table, spec.high - spec.low),
-        fields={"low": spec.low, "high": spec.high, "noise_errors": noise.tolist()},
+        fields={"low": spec.low, "high": spec.high, **fields},
     )
 
 

@@ -13,7 +13,7 @@ BROWSER_PROTOCOLS: Final = frozenset(
     (
         *("ldp-warner", "ldp-grr", "ldp-sue", "ldp-oue", "ldp-blh", "ldp-olh", "sh", "murs"),
         *("hp-sdp", "ddps", "aue", "puredump", "hierarchy", "mixdump", "od-hp", "fe1", "sbin"),
-        *("sageo", "hybrid"),
+        *("sageo", "hybrid", "digits", "geo-digits", "vector-digits", "geo-vector-digits"),
     )
 )
 """What the device in TypeScript answers: user_agent/web/src/task/protocols.ts."""

@@ -20,6 +20,7 @@ from common.messages.submission import Value
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.domain_spec import BreakdownSpec
 from common.task.draft import OpenDraft, TaskDraft
+from common.task.shuffler_spec import GeometricNoise, ShufflerSpec
 from common.task.task import Task
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.user_agent import send
@@ -130,6 +131,16 @@ def _draft(cluster: Cluster, people: SamplePeople, **changes: Any) -> TaskDraft:
     return closing_draft(fields, n_users, now=time.time(), shuffler_key=cluster.shuffler_key)
 
 
+def _digits(protocol: str, people: SamplePeople) -> dict[str, Any]:
+    """Return the fields of a draft whose numbers are sent as digits, among dummies of each."""
+    numbers = dataclasses.replace(people.draft["numbers"], radices=(3, 4))
+    noise = GeometricNoise(peak=150, left_weight=7 * 2**27, right_weight=7 * 2**27, most=320)
+    by: dict[str, Any] = {"dummies_per_user": 7.0}
+    if protocol.startswith("geo"):
+        by = {"shuffler": ShufflerSpec(noise=noise)}
+    return {"local_epsilon": np.inf, "numbers": numbers, **by}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "protocol"),
@@ -140,9 +151,11 @@ async def test_every_other_protocol_estimates_the_truth(
 ) -> None:
     """No unbiased figure is farther from the truth than seven of its own standard errors."""
     # The services draw securely, without a seed; fails by chance with probability below 1e-9.
-    people = _people(kind)
-    draft = _draft(cluster, people, protocol=protocol)
-    task, result = await _collect(cluster, people.values, draft)
+    people, hidden = _people(kind), protocol_named(protocol).noiseless
+    draft = _draft(
+        cluster, people, protocol=protocol, **_digits(protocol, people) if hidden else {}
+    )
+    task, result = await _collect(cluster, people.values, draft, 0 if hidden else 3)
 
     estimate = result.estimate
     if isinstance(estimate, BitTable):

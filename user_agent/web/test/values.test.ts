@@ -4,13 +4,13 @@ import { knownBase64, knownHex, utf8 } from "../src/bytes";
 import { roundedUp } from "../src/decimal";
 import { StorageError, TaskError, ValueRangeError } from "../src/errors";
 import { parseTask } from "../src/task/task";
-import { heldOf } from "../src/values";
+import { heldOf, type Value } from "../src/values";
 import { vectors } from "./vectors";
 
 const text = (name: string): string => vectors(`transcript-${name}`).task;
 
 test("values are read as numbers, labels, groups and buckets", () => {
-  const cases: [string, string | number, number][] = [
+  const cases: [string, Value, number | number[]][] = [
     ["grr", "3", 3],
     ["grr", " #4 ", 4],
     ["mixdump", "#2", 2],
@@ -19,14 +19,18 @@ test("values are read as numbers, labels, groups and buckets", () => {
     ["edges", "1e2", 5],
     ["edges", ".1", 0],
     ["hierarchy", "FR / -1", 8],
+    ["digits", " 1.8e1 ", [0.5]],
+    ["digits", [24], [1]],
+    ["vector-digits", "1, 2 ,4.5,5", [-1, -0.5, 0.75, 1]],
+    ["vector-digits", [3, 3, 3, 3], [0, 0, 0, 0]],
   ];
-  for (const [name, value, item] of cases) {
-    assert.equal(heldOf(parseTask(utf8(text(name))), value), item, `${name}`);
+  for (const [name, value, held] of cases) {
+    assert.deepEqual(heldOf(parseTask(utf8(text(name))), value), held, `${name}`);
   }
 });
 
 test("an error never repeats the value that it refuses", () => {
-  const cases: [string, string | number][] = [
+  const cases: [string, Value][] = [
     ["grr", "secret7"],
     ["grr", 7777],
     ["grr", 0.777],
@@ -41,6 +45,14 @@ test("an error never repeats the value that it refuses", () => {
     ["edges", 777],
     ["edges", Number.POSITIVE_INFINITY],
     ["hierarchy", 7],
+    ["grr", [7]],
+    ["digits", 24.0077],
+    ["digits", "0x7"],
+    ["digits", Number.NaN],
+    ["digits", [7, 7]],
+    ["vector-digits", "1,2,3,7.7"],
+    ["vector-digits", [1, 2, 3]],
+    ["vector-digits", 3.7],
   ];
   for (const [name, value] of cases) {
     const isRefused = (error: Error) =>

@@ -180,6 +180,9 @@ _VIEWS: Final[dict[str, Callable[[], ResultView]]] = {
     "a later iteration has no owners": lambda: _known("key-value", owners=None),
     "a single mean has no number": lambda: _few_means((), 1),
     "a labelled mean": lambda: _few_means(("hours",), 1),
+    # 0.125² = 0.075² + 0.1²
+    "a mean of digits, with both parts of its error": lambda: _view("mean", rounding_error=0.1),
+    "means of digits": lambda: _view("vector", rounding_error=0.1),
     # An interval by itself lies above 0, but no value is distinguishable from none.
     "too few users": lambda: _view("categorical", standard_errors=np.full(30, 0.2)),
     "texts without candidates": lambda: result_view(_estimate("string"), _task("string"), most=5),

@@ -10,7 +10,7 @@ import pytest
 
 from common.errors import UsageError
 from common.messages.submission import Value
-from common.protocols import Kind
+from common.protocols import Kind, protocol_named
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople, people_of, sample_people
 from deploy.datasets.sources import dataset
@@ -109,6 +109,28 @@ def test_measured_errors_agree_with_theory(kind: Kind) -> None:
         assert ("mse_shrunk" in row.errors) == (kind in {"mean", "vector"})
         if row.protocol != "multi-rphm":
             assert 1 / factor < mse / row.as_json()["mse_theory"] < factor
+
+
+@pytest.mark.parametrize("protocol", ["digits", "geo-digits", "geo-vector-digits"])
+def test_digits_are_simulated_with_users_and_shufflers_dummies(protocol: str) -> None:
+    """
+    The error of digits is the exact one for these people, in the units of the range.
+
+    Seed 11; a chi-square variable of 144 degrees of freedom exceeds the factor of two with
+    probability 9e-8, and without dummies the error of rounding alone is less than half.
+    """
+    kind = protocol_named(protocol).kind
+    people = _people(kind)
+    task = kind_task(protocol, domain_size=people.domain_size)
+    if kind == "vector":  # as many as the people's numbers, with a budget for all their views
+        assert len(task.views) == 2 * people.domain_size
+    repeats = [people.repeat(task, (11, 0, n), one_by_one=False) for n in range(144)]
+    mse = np.mean([each.errors["mse"] for each in repeats])
+
+    assert 1 / 2 < mse / repeats[0].mse_theory < 2
+    assert repeats[0].by_value is not None
+    stated = np.mean([np.mean(each.by_value.standard_errors**2) for each in repeats if each.by_value])
+    assert mse < 1.5 * stated
 
 
 def test_central_errors_have_the_units_of_the_values() -> None:
