@@ -13,6 +13,7 @@ from common.errors import PlanError
 from common.mechanisms.base import Mixture
 from common.mechanisms.numeric.digits import Digits
 from common.mechanisms.registry import mean_mechanism_of
+from common.task.draft import NumberDraft
 from common.task.named_dummies import ViewDummies
 from common.task.uniform_dummies import averaging
 from lab.planning.digit_design import Radices, RadixSearch, design_of, digit_design
@@ -98,10 +99,10 @@ def test_no_radices_are_better_than_those_found(seed: int) -> None:
 def test_few_messages_are_preferred_to_hardly_less_error() -> None:
     """A large cap is not used up for a gain of less than .3 %."""
     few, many = (
-        digit_design("digits", _target(10_000, 1.0, messages_cap=cap)) for cap in (11.0, 100.0)
+        digit_design("digits", _target(10_000, 1.0, messages_cap=cap)) for cap in (7.0, 20.0)
     )
 
-    assert many.messages_per_user < 12
+    assert many.messages_per_user < 11
     assert few.mse <= 1.01 * many.mse
 
 
@@ -114,6 +115,23 @@ def test_honest_users_alone_add_the_dummies_that_count() -> None:
         of_half.dummies.expected_per_user, rel=1e-2
     )
     assert of_half.task.central_epsilon <= 1
+
+
+def test_every_number_of_a_vector_has_the_same_digits() -> None:
+    """Their error is that of central noise for all of them, in units of the range."""
+    fields = {"numbers": NumberDraft(low=1.0, high=5.0)}
+    target = value_requirements("vector", n_users=20_000, draft_fields=fields)
+    found = plan(target)
+    radices = found.best.draft.numbers and found.best.draft.numbers.radices
+    assert radices
+
+    assert ("vector-digits", radices * 3) == (found.best.protocol, found.best.task.view_sizes)
+    assert 1 < ratio_of_mean(found.best) / 4 < 1.05
+    assert found.best.task.central_epsilon <= 0.5
+    assert found.best.messages_per_user <= 21
+    others = [each.mse for each in found.runners_up if not each.biased]
+    assert len(others) == 3
+    assert min(others) > 4 * found.best.mse
 
 
 def test_a_liar_moves_the_mean_as_the_plan_says() -> None:
@@ -142,9 +160,19 @@ def test_local_noise_is_left_to_the_other_protocols() -> None:
         assert "digits has no local noise" in found.left_out["digits"]
         assert "trusted to add dummies" in found.left_out["geo-digits"]
         assert found.best.local_epsilon <= most
-    assert "digits" == plan(value_requirements(n_users=4000)).best.protocol
     with pytest.raises(PlanError, match=r"digits need 1\.0. messages per user; the caps allow 1"):
         digit_design("digits", _target(10_000, 1.0, messages_cap=1.0))
+
+
+def test_a_bytes_cap_limits_the_digits_and_other_reports() -> None:
+    """In 240 bytes there are three digits and few dummies; a report of laplace takes 120."""
+    design = digit_design("digits", _target(10_000, 1.0, bytes_cap=240.0))
+    found = plan(value_requirements(bytes_cap=116.0, local_cap=0.5))
+
+    assert 220 <= design.bytes_per_user <= 240
+    assert 3 == len(design.task.views)
+    assert "laplace has 120 bytes per user; the bytes cap is 116" == found.left_out["laplace"]
+    assert found.best.bytes_per_user <= 116
 
 
 def test_a_plan_of_a_mean_names_the_hierarchy_for_quantiles() -> None:
