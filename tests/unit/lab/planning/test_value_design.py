@@ -90,10 +90,10 @@ def test_an_error_is_in_the_units_of_the_range_and_falls_with_the_users() -> Non
     assert predicted_mse(narrow, 1000) == pytest.approx(4 * predicted_mse(narrow, 4000))
 
 
-@pytest.mark.parametrize("protocol", [*protocols_of("mean"), "harmony", "mean-est", "multi-hm"])
+@pytest.mark.parametrize("protocol", [*noisy_protocols("mean"), "harmony", "mean-est", "multi-hm"])
 def test_the_error_of_a_mean_is_that_of_the_worst_values(protocol: str) -> None:
     """No value that all users share has a larger one, to the rounding of the numbers."""
-    kind: Kind = "mean" if protocol in protocols_of("mean") else "vector"
+    kind: Kind = "mean" if protocol in noisy_protocols("mean") else "vector"
     design = value_design(protocol, value_requirements(kind, local_cap=0.75))
     mechanism, size = mean_mechanism_of(design.unclaimed), design.target.domain_size
     places = np.linspace(-1, 1, 101)
