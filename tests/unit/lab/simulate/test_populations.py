@@ -15,6 +15,7 @@ from common.protocols import Kind, protocol_named
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople, people_of, sample_people
 from deploy.datasets.sources import dataset
+from deploy.terminal.json_output import dumps
 from lab.simulate.baselines import central_errors_of_items, central_errors_of_texts
 from lab.simulate.populations import Population
 from lab.simulate.sweep import Sweep, run
@@ -185,7 +186,7 @@ def test_rows_are_printed_and_written_as_json(kind: Kind) -> None:
     assert ("For multi-rphm, there is no theory" in text) == (kind == "vector")
     assert ("theory is a lower bound" in text) == (kind == "string")
     assert people.value_names[int(np.argmax(people.source.truth))] in text
-    json.dumps([row.as_json() for row in rows], allow_nan=False)
+    json.loads(dumps([row.as_json() for row in rows]), parse_constant=pytest.fail)
 
 
 def test_open_dictionaries_are_simulated_on_random_codes() -> None:
