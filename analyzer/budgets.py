@@ -17,7 +17,7 @@ from typing import Final, Self
 from analyzer.storage import ledger, task_table
 from analyzer.storage.store import Store
 from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import claimed_release
+from common.accounting.guarantees import charged_release
 from common.accounting.releases import (
     PermanentRelease,
     Release,
@@ -47,7 +47,7 @@ class BudgetedRelease:
     def of(cls, task: Task, n_users: int, n_refused: int, waived: Waived = NONE_WAIVED) -> Self:
         """Return the release of a batch of `n_users`, with `n_refused` reports not counted."""
         return cls(
-            release=claimed_release(task, n_users, n_refused, waived),
+            release=charged_release(task, n_users, n_refused, waived),
             local_epsilon=task.local_epsilon,
             budget_epsilon=task.budget_epsilon,
             budget_delta=task.budget_delta,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.cluster_noise import ClusterRelease
+from common.accounting.cluster_noise import ClusterRelease, Fineness
 from common.accounting.count_distributions import (
     MAX_COUNT,
     Binomial,
@@ -160,9 +160,11 @@ class DummyEntry(NamedTuple):
     """Return the arrivals of each kind of dummies, from the submissions of each length."""
     total: Callable[[Any, int], CountDistribution] | None = None
     """Return the distribution of the number of users' random uniform dummies; None if none are."""
-    release: Callable[[Any, int, MatchCountReduction], Release] | None = None
-    """Return one round hidden by the draws of dummies that name items."""
-    shown: Callable[[Any, Sequence[tuple[int, float]], MatchCountReduction], Release] | None = None
+    release: Callable[[Any, int, MatchCountReduction, Fineness], Release] | None = None
+    """Return one round hidden by the draws of dummies that name items; see `ClusterRelease.of`."""
+    shown: (
+        Callable[[Any, Sequence[tuple[int, float]], MatchCountReduction, Fineness], Release] | None
+    ) = None
     """Return one round hidden by the rooms that arrived; see `ClusterRelease.of_shown`."""
 
 
@@ -197,7 +199,7 @@ _ENTRIES: Final[Mapping[type[Dummies], DummyEntry]] = {
     BinomialDummies: DummyEntry(_of_uniform, total=_binomial),
     NegativeBinomialDummies: DummyEntry(_of_uniform, total=_negative_binomial),
     ItemDummies: DummyEntry(
-        _of_uniform, release=lambda spec, users, _: each_item_release(spec, users)
+        _of_uniform, release=lambda spec, users, *_: each_item_release(spec, users)
     ),
     ClusterDummies: DummyEntry(
         _of_clusters, release=ClusterRelease.of, shown=ClusterRelease.of_shown

@@ -16,7 +16,7 @@ from typing import Final, Self
 from common.accounting import assumptions as stated
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneRelease
-from common.accounting.cluster_noise import ClusterRelease
+from common.accounting.cluster_noise import OF_BATCHES, OF_CLAIMS, ClusterRelease, Fineness
 from common.accounting.composition import ComposedRelease, composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
 from common.accounting.dummy_entries import Arrivals, arrivals_of, entry_of, uncovered
@@ -82,9 +82,11 @@ class PrivacyParameters:
     """The checks that the batch failed."""
     arrivals: tuple[Arrivals, ...] = ()
     """Dummies of each kind, if they are not counted by their distribution."""
+    fineness: Fineness = OF_CLAIMS
+    """How fine the bounds of clusters are."""
 
     @classmethod
-    def of(cls, task: Task, waived: Waived = NONE_WAIVED) -> Self:
+    def of(cls, task: Task, waived: Waived = NONE_WAIVED, fineness: Fineness = OF_CLAIMS) -> Self:
         """
         Return the parameters of a task for one round; the reduction uses the integer weights.
 
@@ -103,6 +105,7 @@ class PrivacyParameters:
             )
         first = cls(
             waived=waived,
+            fineness=fineness,
             arrivals=arrivals_of(task.dummies, waived.by_length) if by_arrivals else (),
             reduction=randomizer.reduction if task.amplified else None,
             local_epsilon=task.local_epsilon,
@@ -212,7 +215,7 @@ class PrivacyParameters:
             return self.either_alone if self.hops else self.own_release()
         shown, counted = entry_of(self.dummies).shown, self.match_count
         if shown and self.arrivals and counted:
-            return shown(self.dummies, self._arrived(adding, n_refused), counted)
+            return shown(self.dummies, self._arrived(adding, n_refused), counted, self.fineness)
         if not self.views:
             return self.release(self.anonymity_set_of(n_users, honest, adding, n_refused))
         of_views = (view.release_of(n_users, honest, adding, n_refused) for view in self.views)
@@ -260,7 +263,7 @@ class PrivacyParameters:
         if not by_shuffler:
             if named is None:
                 raise uncovered(self.dummies)
-            return named(self.dummies, draws, counted)
+            return named(self.dummies, draws, counted, self.fineness)
         if math.isinf(counted.local_epsilon):
             return ItemNoiseRelease.of_shuffler(self.shuffler)
         return HybridRelease(amplified=amplified(counted, anonymity_set), shuffler=self.shuffler)
@@ -274,16 +277,32 @@ class PrivacyParameters:
 def claimed_release(
     task: Task, n_users: int, n_refused: int = 0, waived: Waived = NONE_WAIVED
 ) -> Release:
-    """Return the release behind a task's claim: the one charged to the privacy budget."""
-    honest = honest_share(n_users, task.assumed_honest_fraction)
-    return PrivacyParameters.of(task, waived).release_of(n_users, honest, honest, n_refused)
+    """Return the release behind a task's claim, as every device can check it."""
+    return _claimed(PrivacyParameters.of(task, waived), n_users, n_refused)
+
+
+def charged_release(
+    task: Task, n_users: int, n_refused: int, waived: Waived = NONE_WAIVED
+) -> Release:
+    """Return the release that a batch costs its population: that of the result's guarantee."""
+    return _claimed(_of_batch(task, waived), n_users, n_refused)
+
+
+def _claimed(parameters: PrivacyParameters, n_users: int, n_refused: int) -> Release:
+    honest = honest_share(n_users, parameters.assumed_honest_fraction)
+    return parameters.release_of(n_users, honest, honest, n_refused)
+
+
+def _of_batch(task: Task, waived: Waived) -> PrivacyParameters:
+    """Return the parameters of a batch that arrived, whose figures no device checks."""
+    return PrivacyParameters.of(task, waived, OF_BATCHES)
 
 
 def guarantees(
     task: Task, n_users: int, n_refused: int, waived: Waived = NONE_WAIVED
 ) -> tuple[Guarantee, ...]:
     """Return every guarantee of a batch that arrived. Errors and cost: see `guarantees_under`."""
-    return guarantees_under(PrivacyParameters.of(task, waived), n_users, n_refused)
+    return guarantees_under(_of_batch(task, waived), n_users, n_refused)
 
 
 def guarantees_under(

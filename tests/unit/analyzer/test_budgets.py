@@ -5,7 +5,7 @@ import pytest
 
 from audit.harness.analyzer_core import chunks_of, part_header
 from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, claimed_release
+from common.accounting.guarantees import PrivacyParameters, charged_release, claimed_guarantee
 from common.errors import (
     BudgetError,
     DamagedStorageError,
@@ -162,7 +162,7 @@ async def test_local_epsilons_bound_releases_without_a_certified_composition(
 async def test_every_earlier_release_counts(core: AnalyzerCore) -> None:
     """Each release is charged the composed cost of all so far."""
     task = Task.from_bytes((await _publish(core, budget_epsilon=19.0)).task_bytes)
-    release = claimed_release(task, _USERS, 0)
+    release = charged_release(task, _USERS, 0)
     for number in range(1, 11):
         await core.release(_USERS, await _publish(core, budget_epsilon=19.0))
         [*_, last] = releases(await core.store.ledger(0))
@@ -174,7 +174,7 @@ async def test_every_earlier_release_counts(core: AnalyzerCore) -> None:
 async def test_an_earlier_budget_holds_at_its_own_delta(core: AnalyzerCore) -> None:
     """The same releases would pass at the later task's larger δ."""
     task = Task.from_bytes((await _publish(core, delta=0.01)).task_bytes)
-    release = claimed_release(task, _USERS, 0)
+    release = charged_release(task, _USERS, 0)
     alone, both = (composed_epsilon([release] * releases, 0.01) for releases in (1, 2))
     budget = (alone + both) / 2
     assert composed_epsilon([release] * 2, 0.3) < budget < both

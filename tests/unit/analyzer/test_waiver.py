@@ -9,7 +9,7 @@ import pytest
 from analyzer.batch_counts import Waiver
 from analyzer.storage import ledger
 from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import claimed_release, guarantees
+from common.accounting.guarantees import charged_release, guarantees
 from common.crypto.signing import SigningIdentity
 from common.errors import SuspectBatchError
 from common.messages.guarantee import NONE_WAIVED, Waived, claimed
@@ -49,8 +49,8 @@ async def test_a_batch_without_its_long_submissions_is_charged_for_what_arrived(
     assert "a batch that failed a check" in result.published_claim
     later = await analyzer.publish(**_SHARED)
     await analyzer.release(_USERS, later)
-    both = [claimed_release(task, _USERS, 0, _SHORT)]
-    both.append(claimed_release(Task.from_bytes(later.task_bytes), _USERS))
+    both = [charged_release(task, _USERS, 0, _SHORT)]
+    both.append(charged_release(Task.from_bytes(later.task_bytes), _USERS, 0))
     entries = await analyzer.store.ledger(0)
     assert composed_epsilon(both, task.delta) == releases(entries)[1].composed_epsilon
     assert await analyzer.store.run(ledger.check) == verify(entries)

@@ -11,16 +11,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from common.accounting.cluster_counts import CountGrid, ItemCounts, Room, _window
 from common.accounting.cluster_noise import (
-    _MAX_CELLS,
+    OF_BATCHES,
+    OF_CLAIMS,
     ClusterRelease,
-    Room,
-    _CountGrid,
-    _ItemCounts,
+    Fineness,
     _Labels,
     _limits,
     _plans,
-    _window,
 )
 from common.errors import AccountingError
 from tests.support.exhaustive_delta import excess, grr_distribution, summed
@@ -166,7 +165,7 @@ def _without_bins(release: ClusterRelease, epsilon: float) -> float:
         room.filled / (release.domain_size * share)
         for room, share in zip(rooms, shares, strict=True)
     ]
-    grid, most = _CountGrid(rooms, fillings, [n] * len(rooms)), 2 * n + 1
+    grid, most = CountGrid(rooms, fillings, [n] * len(rooms)), 2 * n + 1
     # No cluster has more than two reports of a sign.
     chances = [room.shown * share for room, share in zip(rooms, shares, strict=True)] * 2
     total = 0.0
@@ -245,7 +244,9 @@ def test_an_attack_on_the_whole_protocol_comes_close_to_the_bound() -> None:
     """
     law, users, items, epsilon, filled = _VECTORS["laws"][5], 4000, 60, 1.0, 0.1
     room, batches, size = _room(1.0, filled, law["types"]), 1_000_000, 160
-    bound = ClusterRelease(trials=users, domain_size=items, rooms=(room,)).delta(epsilon)
+    bound = ClusterRelease(
+        trials=users, domain_size=items, rooms=(room,), fineness=OF_BATCHES
+    ).delta(epsilon)
     rates = {(i, j): users / items * filled * share for i, j, share in room.types}
     own = np.zeros((size + 1, size))  # the last row, place -1, stays 0
     own[0, 0] = math.exp(-sum(rates.values()))
@@ -287,7 +288,7 @@ def test_tiny_reference_figures_are_met(vector: dict[str, Any]) -> None:
 
 
 def _counts(
-    grid: _CountGrid, numbers: Sequence[int], shape: tuple[int, int]
+    grid: CountGrid, numbers: Sequence[int], shape: tuple[int, int]
 ) -> tuple[NDArray[np.float64], float]:
     """Return the probabilities of positive and negative counts, and their error."""
     found, error = grid.probabilities(numbers)
@@ -309,7 +310,7 @@ def _distribution(
     room: Room, filling: float, n: int, shape: tuple[int, int]
 ) -> tuple[NDArray[np.float64], float]:
     """Return the counts of n labelled rooms, and their error."""
-    return _counts(_CountGrid([room], [filling], [n]), [n], shape)
+    return _counts(CountGrid([room], [filling], [n]), [n], shape)
 
 
 def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
@@ -335,7 +336,7 @@ def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
 )
 def test_a_laws_error_is_within_its_charge(n: int, filling: float) -> None:
     """With one type of cluster, the number of positive reports is binomial."""
-    grid = _CountGrid([Room(1.0, 0.9, ((1, 0, 1.0),))], [filling], [n])
+    grid = CountGrid([Room(1.0, 0.9, ((1, 0, 1.0),))], [filling], [n])
     found, error = grid.probabilities([n])
     axes = list(zip(grid._axes, grid._windows([n]), strict=True))
     [first] = [first for axis, (first, _) in axes if axis[0]]
@@ -406,7 +407,7 @@ def test_one_more_user_never_raises_delta(name: str) -> None:
     Without bounds that end before the charge for rounding rises, δ rises by half at 7,984 trials.
     """
     labels, few = _Labels(2, _RARE[name]), np.geomspace(100, 9_000, 12).astype(int)
-    ends = {end for end, *_ in _limits(labels, _MAX_CELLS) if end < few[-1]}
+    ends = {end for end, *_ in _limits(labels, OF_CLAIMS) if end < few[-1]}
     numbers = sorted({*few.tolist(), 7_795, 7_984, *ends, *(end + 1 for end in ends)})
     releases = [ClusterRelease(trials=n, domain_size=2, rooms=_RARE[name]) for n in numbers]
     for epsilon in (0.5, 1.0):
@@ -420,7 +421,7 @@ def test_one_more_user_never_raises_delta(name: str) -> None:
 def test_fewer_rooms_than_a_bins_edges_are_as_rare_as_stated(name: str) -> None:
     """By SciPy's binomial distribution, for each bin of each kind of bound."""
     labels, rooms = _Labels(915, _RARE[name]), _RARE[name]
-    for trials, fineness, stretch in sorted(_limits(labels, 2**14)):
+    for trials, fineness, stretch in sorted(_limits(labels, Fineness(2**14, 2**6))):
         weights, below = labels.bins(min(trials, 10**6), fineness, stretch)
         stated = math.fsum(weights.values())
         assert stated + below == pytest.approx(1.0, abs=1e-12)
@@ -441,7 +442,7 @@ def test_outcomes_that_tell_the_items_apart_are_charged_once() -> None:
     )
     for epsilon in (0.1, 0.5, 2.0):
         exact = np.maximum(with_report - math.exp(epsilon) * without, 0.0).sum()
-        assert exact == pytest.approx(_ItemCounts(law, 0.0, (1, 0)).delta(epsilon), abs=1e-11)
+        assert exact == pytest.approx(ItemCounts(law, 0.0, (1, 0)).delta(epsilon), abs=1e-11)
 
 
 @pytest.mark.slow
@@ -468,21 +469,24 @@ def test_more_users_never_raise_epsilon(law: int, kind: str, delta: float) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("fineness", [OF_CLAIMS, OF_BATCHES])
 @pytest.mark.parametrize("local_epsilon", [math.inf, 5.5])
-def test_a_device_can_check_the_dearest_clusters(local_epsilon: float) -> None:
+def test_a_device_can_check_the_dearest_clusters(local_epsilon: float, fineness: Fineness) -> None:
     """No grid has more cells than the limit, and axes need not reach the mean."""
     clusters: Types = ((255, 254, 0.3), (1, 0, 0.3), (0, 1, 0.4))
     rooms = tuple(_room(share, 0.95, clusters) for share in (0.3, 0.3, 0.4))
-    release = ClusterRelease(trials=10**9, domain_size=2, rooms=rooms, local_epsilon=local_epsilon)
-    for plan in _plans(release.trials, release.domain_size, release.rooms):
-        assert plan._labels.grid(plan.trials).cells <= _MAX_CELLS
+    release = ClusterRelease(
+        trials=10**9, domain_size=2, rooms=rooms, local_epsilon=local_epsilon, fineness=fineness
+    )
+    for plan in _plans(release.trials, release.domain_size, release.rooms, fineness):
+        assert plan._labels.grid(plan.trials).cells <= fineness.cells
     assert 0 < release.delta(0.5) <= 1
 
 
 def test_axes_follow_clusters_that_nearly_cancel() -> None:
     """Ten positive reports for one negative: the grid is a quarter of the counts' rectangle."""
     room = Room(1.0, 0.9, ((10, 1, 0.9), (1, 0, 0.05), (0, 1, 0.05)))
-    grid = _CountGrid([room], [0.01], [100_000])
+    grid = CountGrid([room], [0.01], [100_000])
     (first, second), numbers = grid._axes, [100_000]
     ends = [_window([room], [0.01], numbers, axis) for axis in ((1, 0), (0, 1))]
     rectangle = math.prod(end - start for start, end in ends)
@@ -491,14 +495,15 @@ def test_axes_follow_clusters_that_nearly_cancel() -> None:
     assert 4 * grid.cells < rectangle
 
 
-def test_trials_beyond_the_largest_grid_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_beyond_the_largest_grid_are_not_counted() -> None:
     """A batch may have many times n_min users: δ stays below that of fewer, and is found."""
-    monkeypatch.setattr("common.accounting.cluster_noise._MAX_CELLS", 2**17)
     law = _VECTORS["laws"][5]
-    rooms = _rooms(law["types"], law["rooms"])
+    plain = replace(
+        _release({"users": 602_325, "items": 915}, _rooms(law["types"], law["rooms"])),
+        fineness=Fineness(2**17, 2**9),
+    )
     deltas = [
-        _release({"users": int(users * 602_325), "items": 915}, rooms).delta(0.9)
-        for users in (0.5, 1, 50, 1500)
+        replace(plain, trials=int(users * plain.trials)).delta(0.9) for users in (0.5, 1, 50, 1500)
     ]
 
     assert deltas[0] > deltas[1] >= max(deltas[2:])
@@ -506,3 +511,20 @@ def test_trials_beyond_the_largest_grid_are_not_counted(monkeypatch: pytest.Monk
     assert 0 < ClusterRelease(trials=10**6, domain_size=2, rooms=widest).delta(1.0) <= 1
     with pytest.raises(AccountingError, match="epsilon is nan"):
         ClusterRelease(trials=9, domain_size=2, rooms=widest).delta(math.nan)
+
+
+def test_a_finer_bound_is_smaller() -> None:
+    """Finer bins gain where rooms are few, and a larger grid where trials exceed it."""
+    room = _room(1.0, 0.1, _VECTORS["laws"][5]["types"])
+    few, many = (
+        [
+            ClusterRelease(
+                trials=trials, domain_size=60, rooms=(room,), fineness=Fineness(*sizes)
+            ).delta(0.5)
+            for sizes in ((2**13, 0), (2**14, 0), (2**14, 2**14))
+        ]
+        for trials in (2000, 100_000)
+    )
+
+    assert few[0] == few[1] > few[2] > 0
+    assert 0.8 * many[0] > many[1] >= many[2] > 0

@@ -14,6 +14,7 @@ from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Conditioned
 from common.accounting.guarantees import (
     PrivacyParameters,
+    charged_release,
     claimed_guarantee,
     claimed_release,
     guarantees,
@@ -55,14 +56,22 @@ _EVERY_KIND: Final = [
 
 @pytest.mark.parametrize("protocol", _EVERY_KIND)
 def test_claims_match_the_guarantees_and_compose(protocol: str) -> None:
-    """They hold at n_min, as the device recomputes; two rounds cost about twice one at most."""
+    """
+    They hold at n_min, as the device recomputes; two rounds cost about twice one at most.
+
+    What a batch is charged is what its result states: for clusters a little less than the claim.
+    """
     task = _task(protocol)
     table = _table(protocol)
-    charged = claimed(table)
+    charged, promised = claimed(table), claimed_guarantee(PrivacyParameters.of(task), 2000)
 
-    assert charged == claimed_guarantee(PrivacyParameters.of(task), 2000)
+    assert charged == dataclasses.replace(promised, epsilon=charged.epsilon)
+    assert 0.98 * promised.epsilon <= charged.epsilon <= promised.epsilon
+    assert (charged.epsilon < promised.epsilon) == (protocol == "signed")
+    cost = composed_epsilon([charged_release(task, 2000, 0)], task.delta)
+    assert charged.epsilon == min(cost, task.local_epsilon)
     assert math.isfinite(charged.epsilon)
-    assert charged.epsilon <= task.central_epsilon <= 1.01 * charged.epsilon
+    assert promised.epsilon <= task.central_epsilon <= 1.01 * promised.epsilon
     assert task.central_epsilon == claimable_epsilon(task)
     assert delta_at_claim(task) <= task.delta
     rows = [row.coalition for row in table]
