@@ -62,8 +62,9 @@ def plan(
     """
     Find the protocol and parameters with the least error under a privacy target.
 
-    --messages-cap, --bytes-cap, --influence-cap, --rounds, --trust, --max-mse, --shufflers and
-    --coalition-epsilon are for categorical and ordered data, --head is for categorical data.
+    --messages-cap, --bytes-cap, --trust, --shufflers and --coalition-epsilon are for categorical
+    and ordered data and for numbers; --influence-cap, --rounds and --max-mse for the former two;
+    --head is for categorical data.
 
     Options:
         users: Expected number of users, for which the error is minimized.
@@ -85,7 +86,7 @@ def plan(
         shufflers: Number of shufflers, 1 or 2. Each of two adds noise, and no local cap applies.
         coalition_epsilon: Target epsilon of a task against the analyzer with either of two
             shufflers.  [4, the default limit of devices]
-        messages_cap: Maximum expected messages per user.  [5 for signed]
+        messages_cap: Maximum expected messages per user.  [5 for signed, 7 a number for digits]
         bytes_cap: Maximum average bytes of a submission.
         influence_cap: Maximum users by which one dishonest submission may move a value.
         rounds: Number of tasks for the same users.
