@@ -67,9 +67,9 @@ def plan(
     """
     Find the protocol and parameters with the least error under a privacy target.
 
-    --messages-cap, --bytes-cap, --influence-cap, --rounds, --trust, --shufflers and
-    --coalition-epsilon are for categorical and ordered data and tables of attributes, --max-mse is
-    for the first two, --head is for categorical data.
+    --messages-cap, --bytes-cap, --trust, --shufflers and --coalition-epsilon are for categorical
+    and ordered data, numbers and tables of attributes; --influence-cap and --rounds for those but
+    numbers, --max-mse for the first two, --head for categorical data.
 
     Options:
         users: Expected number of users, for which the error is minimized.
@@ -97,7 +97,7 @@ def plan(
             own, so a local cap is refused.
         coalition_epsilon: Target epsilon of a task against the analyzer with either of two
             shufflers.  [4, the default limit of devices]
-        messages_cap: Maximum expected messages per user.  [5 for signed]
+        messages_cap: Maximum expected messages per user.  [5 for signed, 7 a number for digits]
         bytes_cap: Maximum average bytes of a submission.
         influence_cap: Maximum users by which one dishonest submission may move a value.
         rounds: Number of tasks for the same users.

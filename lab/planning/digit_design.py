@@ -97,14 +97,15 @@ class RadixSearch:
         return [radices for _, radices in found]
 
     def first_design(self, design: Callable[[Radices], ValueDesign]) -> ValueDesign:
-        """Return the design of the `best` radices that have one within the caps; raise without."""
-        refusal: Exception = PlanError("there is no design")
-        for radices in self.best():
-            try:
-                return within_caps(design(radices))
-            except (AccountingError, PlanError, TaskError) as error:
-                refusal = error
-        raise refusal
+        """Return the best radices' design, or that of fewer digits if it breaks a cap or a rule."""
+        radices, *others = self.best()
+        try:
+            return within_caps(design(radices))
+        except (AccountingError, PlanError, TaskError):
+            fewer = [other for other in others if len(other) < len(radices)]
+            if not fewer:
+                raise
+        return within_caps(design(fewer[0]))
 
     def error(self, radices: Radices) -> float:
         """Return the approximate variance of the sum of n_users' numbers; infinite above a cap."""

@@ -60,7 +60,7 @@ def noisy_digit_design(protocol: str, target: Requirements) -> ValueDesign:
         split, noise = _best_split(loads_of(radices), alone[0], target)
         if not two:
             return design_of(protocol, target, radices, shuffler_views=noise)
-        first = _least(split, coalition, target, second=noise)
+        first = _least(split, alone[1], target, second=noise)
         relay = RelayDraft(name="second", key=RELAY_KEY, views=noise)
         fields = {"shuffler_views": first, "shuffler_name": "first", "relay": relay}
         return design_of(protocol, target, radices, **fields)
@@ -99,9 +99,10 @@ def _least(
     shares: Sequence[float], epsilon: float, target: Requirements, second: _Noises = ()
 ) -> _Noises:
     """
-    Return the least noise that meets ε, and together with a second one the central ε.
+    Return the least noise of every number's views that meets ε.
 
-    Of every number's views. Raises PlanError if there is none.
+    With a second shuffler's noise, it meets the coalition ε alone and the central ε together, and ε
+    is near that of the result. Raises PlanError if there is none.
     """
     total = _approximate_total(shares, epsilon, target)
     delta = _CUT_SHARE * MARGIN * target.delta / (target.domain_size * len(shares))
@@ -112,10 +113,13 @@ def _least(
                 geometric_spec(total * math.exp(level) * share, delta).noise for share in shares
             ]
             noises = tuple(each * target.domain_size)
-            excess = _excess(noises, epsilon, target)
-            if second:
-                both = tuple(map(sum_of, zip(noises, second, strict=True)))
-                excess = max(excess, _excess(both, target.central_epsilon, target))
+            if not second:
+                return noises, _excess(noises, epsilon, target)
+            both = tuple(map(sum_of, zip(noises, second, strict=True)))
+            excess = max(
+                _excess(noises, target.coalition_epsilon, target),
+                _excess(both, target.central_epsilon, target),
+            )
         except AccountingError:  # more dummies than a task can have
             return None, -math.inf
         return noises, excess

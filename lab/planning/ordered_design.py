@@ -116,8 +116,8 @@ def quantiles_beside(target: Requirements) -> str:
     ratio = noise * (gaussian_mu(target.central_epsilon, target.delta) * n) ** 2 / 4
     return (
         f"quantiles beside the mean need ordered data: with {_BUCKETS} buckets, hierarchy has "
-        f"about {shape.messages:.2g} messages per user, and its mean {ratio:.3g} times the error "
-        "of central Gaussian noise and a bias of at most half a bucket"
+        f"about {shape.messages:.3g} messages per user, its mean {ratio:.3g} times the error of "
+        "central Gaussian noise and a bias of at most half a bucket"
     )
 
 

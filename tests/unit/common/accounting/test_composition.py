@@ -9,7 +9,11 @@ from scipy import stats
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.composition import composed_claims, composed_epsilon
+from common.accounting.composition import (
+    ComposedRelease,
+    composed_claims,
+    composed_epsilon,
+)
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -58,6 +62,17 @@ def test_equal_rounds_match_the_product(rounds: int, size: int, local_epsilon: f
         return
     assert _exact_delta(reduction, size, rounds, bound) <= delta
     assert _exact_delta(reduction, size, rounds, 0.98 * bound) > delta
+
+
+def test_one_release_is_not_put_on_a_grid() -> None:
+    """The δ that a device finds for a claim is that of the search for the claim's ε."""
+    anonymity_set = AnonymitySet(users=1, dummies=40)
+    alone = AmplifiedRelease(reduction=of_grr(5, math.inf), anonymity_set=anonymity_set)
+    view = ComposedRelease(releases=(alone,))
+
+    epsilon = view.epsilon(1e-3)
+    assert 0.9e-3 < view.delta(epsilon) <= 1e-3
+    assert alone.delta(epsilon) == view.delta(epsilon)
 
 
 def test_thirty_rounds_match_the_reference() -> None:

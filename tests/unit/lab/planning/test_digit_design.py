@@ -179,7 +179,7 @@ def test_a_plan_of_a_mean_names_the_hierarchy_for_quantiles() -> None:
     """With about twice the error of this plan; with a local cap there is none."""
     text = quantiles_beside(_target(10_000, 1.0))
 
-    assert "with 64 buckets, hierarchy has about 3.9 messages per user" in text
+    assert "with 64 buckets, hierarchy has about 3.92 messages per user" in text
     assert "1.96 times the error of central Gaussian noise" in text
     assert "" == quantiles_beside(_target(10_000, 1.0, local_cap=4.0))
     assert "" == quantiles_beside(_target(10_000, 1.0, messages_cap=1.1))

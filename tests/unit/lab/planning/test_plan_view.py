@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from analyzer.task_builder import complete
+from common.accounting.guarantees import claimed_guarantee
 from common.errors import PlanError, SettingsError, UsageError
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft
@@ -21,7 +22,7 @@ from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
 from lab.planning.central_gaussian import gaussian_mse
 from lab.planning.plan_view import default_local_cap, draft, least_sentence, show, to_json
-from lab.planning.planner import Plan, plan
+from lab.planning.planner import Plan, family_of, plan
 from tests.support.command_line import shown, shown_json
 from tests.support.kind_tasks import NOISY_KINDS, noisy_protocols
 from tests.support.printing import printed
@@ -264,6 +265,40 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     assert ("is a lower bound: decoding" in text) == (kind == "string")
     assert (planned.central_epsilon, planned.mechanism) == (task.central_epsilon, task.mechanism)
     assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
+
+
+@pytest.mark.parametrize(
+    ("changes", "protocol"),
+    [
+        ({}, "digits"),
+        ({"trust": "shuffler-dummies"}, "geo-digits"),
+        ({"shufflers": 2, "coalition_epsilon": 0.5}, "geo-digits"),
+        ({"kind": "vector", "messages_cap": 9.0}, "vector-digits"),
+    ],
+)
+def test_the_task_of_a_draft_of_digits_keeps_the_plan(
+    tmp_path: Path, changes: dict[str, Any], protocol: str
+) -> None:
+    """Radices, dummies and noise are read as written; so are the claims, which are the plan's."""
+    best = family_of(changes.get("kind", "mean")).tight(protocol, value_requirements(**changes))
+    guarantee = claimed_guarantee(best.parameters, best.target.n_min)
+    found = Plan(best=best, runners_up=(), central_guarantee=guarantee)
+    task = _task(found, tmp_path)
+    text = " ".join(printed(partial(show, found, guarantees=False), width=200).split())
+    fields = json.loads(dumps(to_json(found)))
+    radices = fields["mechanism"]["radices"]
+
+    assert (protocol, best.task.views) == (task.protocol, task.views)
+    assert radices * task.domain_size == list(task.view_sizes)
+    assert [each.noise for each in best.task.shufflers] == [each.noise for each in task.shufflers]
+    for claim in ("central_epsilon", "coalition_epsilon", "mechanism"):
+        assert getattr(best.task, claim) == getattr(task, claim)
+    assert fields["influence"]["up"] == pytest.approx(fields["influence"]["down"])
+    assert fields["largest_submission"] == task.lengths[-1]
+    assert f"{math.prod(radices)} points, in digits of" in text
+    assert "one dishonest submission can move" in text
+    alone = "kind" not in changes and "shufflers" not in changes
+    assert ("quantiles beside the mean need ordered data" in text) == alone
 
 
 @pytest.mark.slow
