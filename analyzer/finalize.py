@@ -16,7 +16,7 @@ from common.mechanisms.count_law import Draws
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.discovery.prefix_search import find_codes, spell
 from common.mechanisms.key_value.privkv import PrivKv
-from common.mechanisms.numeric.number import NumberMechanism
+from common.mechanisms.numeric.number import MeanMechanism
 from common.mechanisms.tables import Tables
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import NONE_WAIVED, Waived
@@ -33,7 +33,7 @@ from common.messages.result import (
 )
 from common.protocols import Kind
 from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec
+from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
 
 
@@ -98,7 +98,7 @@ def estimate_result(task: Task, randomizer: Randomizer, cells: Tally, mixture: M
     """
     Estimate a task's result from its randomizer's tally, for every kind of value. Pure.
 
-    The mixture is used for items only: other kinds have no dummies.
+    The mixture is used for items and digits only: other reports have no dummies.
     """
     return _ESTIMATORS[task.kind](task, randomizer, cells, mixture)
 
@@ -114,16 +114,16 @@ def _bit_table(task: Task, _randomizer: Randomizer, cells: Counts, _: Mixture) -
     return BitTable(cohort_sizes=sizes, bit_counts=counts.reshape(spec.cohorts, spec.bits))
 
 
-def _means(task: Task, randomizer: Randomizer, cells: Counts, _: Mixture) -> Means:
+def _means(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) -> Means:
     """
     Return means and errors in the task's units.
 
     An attribute with too few reports gets the middle of the range, and half the range as error: no
     distribution on the range has a larger standard deviation (Popoviciu's inequality [BD00]).
     """
-    spec, mechanism = spec_as(task.mechanism, NumberSpec), cast("NumberMechanism", randomizer)
+    spec, mechanism = spec_as(task.mechanism, RangedSpec), cast("MeanMechanism", randomizer)
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
-    moments = mechanism.estimate(cells)
+    moments = mechanism.moments(cells, mixture)
     known = np.isfinite(moments.variances)
     variances = np.where(known, moments.variances, 1.0)
     means = np.where(known, moments.means, 0.0)
@@ -133,6 +133,7 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts, _: Mixture) -> Mea
         standard_errors=half * np.sqrt(variances),
         shrunk=middle + half * np.clip(shrink_to_zero(filled), -1, 1),
         mse_theory=float(half**2 * variances.mean()),
+        rounding_error=half * moments.rounding**0.5,
         unbiased=moments.unbiased,
     )
 

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 from common.accounting.claims import claimable_coalition_epsilon, claimable_epsilon
 from common.accounting.epsilon_search import MAX_EPSILON
@@ -17,9 +17,9 @@ from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.registry import ITEM_MECHANISMS, NUMBER_MECHANISMS
+from common.mechanisms.registry import ITEM_MECHANISMS, MEAN_MECHANISMS
 from common.mechanisms.tables import Tables
-from common.protocols import Kind, NumberMechanismName, ProtocolRow, protocol_named
+from common.protocols import Kind, ProtocolRow, protocol_named
 from common.task.domain_spec import GROUP_SEPARATOR, group_count
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.kinds import KINDS, TABLES
@@ -31,7 +31,6 @@ from common.task.specs import (
     MAX_DOMAIN_SIZE,
     KeyValueSpec,
     MechanismSpec,
-    NumberSpec,
     OpenSpec,
     RapporSpec,
     check_int_range,
@@ -289,14 +288,13 @@ def _of_tables(draft: TaskDraft, protocol: ProtocolRow) -> tuple[TableSpec, floa
     return Tables.specify(draft.tables), math.inf
 
 
-def _of_numbers(draft: TaskDraft, protocol: ProtocolRow) -> tuple[NumberSpec, float]:
-    _check_noise(draft, protocol)
+def _of_numbers(draft: TaskDraft, protocol: ProtocolRow) -> tuple[AnySpec, float]:
+    if not protocol.noiseless:
+        _check_noise(draft, protocol)
     _check_unhashed(draft, protocol)
-    numbers = draft.numbers or NumberDraft()
-    names: tuple[NumberMechanismName, ...] = get_args(NumberMechanismName)
-    [name] = [name for name in names if name == protocol.mechanism]
-    mechanism = NUMBER_MECHANISMS[name].for_epsilon(draft.domain_size, draft.local_epsilon)
-    return mechanism.spec(numbers.low, numbers.high), draft.local_epsilon
+    numbers, epsilon = draft.numbers or NumberDraft(), draft.local_epsilon
+    specify = MEAN_MECHANISMS[protocol.mechanism].specify
+    return specify(numbers, draft.domain_size, epsilon), epsilon
 
 
 class _Kind(NamedTuple):

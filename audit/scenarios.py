@@ -168,7 +168,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
             "for the chosen items; the number of reports in a submission bounds the attack.",
         ),
         weakness=weaknesses.CountedTwice(),
-        kinds=(*ITEM_KINDS, "table"),
+        kinds=(*ITEM_KINDS, "mean", "vector", "table"),
     ),
     Scenario(
         name="negative-reports",

@@ -34,7 +34,9 @@ OpenMechanismName = Literal["prefix-hashing"]
 NumberMechanismName = Literal[
     "laplace", "duchi", "piecewise", "hybrid", "harmony", "mean-est", "multi-hm", "multi-rphm"
 ]
-"""Mechanisms for one number (the first four) or several numbers."""
+"""Mechanisms with local noise for one number (the first four) or several numbers."""
+DigitMechanismName = Literal["digits"]
+"""Mechanisms without local noise for one number or several."""
 KeyValueMechanismName = Literal["priv-kv"]
 """Mechanisms for key-value pairs."""
 TableMechanismName = Literal["tables"]
@@ -44,6 +46,7 @@ AnyMechanismName = (
     | RapporMechanismName
     | OpenMechanismName
     | NumberMechanismName
+    | DigitMechanismName
     | KeyValueMechanismName
     | TableMechanismName
 )
@@ -144,6 +147,9 @@ class ProtocolRow:
 _FIXED: Final[tuple[DummyDistribution, ...]] = ("fixed", "fractional")
 _RANDOM: Final[tuple[DummyDistribution, ...]] = (*_FIXED, "binomial", "negative-binomial")
 
+_VIEWS: Final[tuple[DummyDistribution, ...]] = (*_FIXED, "views")
+"""Of one view, or of several."""
+
 _ROWS: Final = (
     # Local privacy only, without relying on a shuffler [War65], [WBLJ17], [LWLWLS20].
     ProtocolRow("ldp-warner", "warner", domain="binary", amplified=False),
@@ -183,7 +189,7 @@ _ROWS: Final = (
         "hierarchy",
         "hierarchy",
         local_noise="none",
-        dummy_distributions=("views",),
+        dummy_distributions=_VIEWS,
         kind="ordered",
     ),
     # Randomized response among uniform dummies [LLF+20].
@@ -244,6 +250,42 @@ _ROWS: Final = (
     ProtocolRow("mean-est", "mean-est", kind="vector", refinement=None),
     ProtocolRow("multi-hm", "multi-hm", kind="vector", refinement=None),
     ProtocolRow("multi-rphm", "multi-rphm", kind="vector", refinement=None, biased=True),
+    # The digits of a number, or of several, each hidden by uniform dummies or by the shufflers'
+    # geometric noise (from no paper).
+    ProtocolRow(
+        "digits",
+        "digits",
+        local_noise="none",
+        dummy_distributions=_VIEWS,
+        kind="mean",
+        refinement=None,
+    ),
+    ProtocolRow(
+        "geo-digits",
+        "digits",
+        local_noise="none",
+        shuffler_distribution="geometric",
+        chained=True,
+        kind="mean",
+        refinement=None,
+    ),
+    ProtocolRow(
+        "vector-digits",
+        "digits",
+        local_noise="none",
+        dummy_distributions=_VIEWS,
+        kind="vector",
+        refinement=None,
+    ),
+    ProtocolRow(
+        "geo-vector-digits",
+        "digits",
+        local_noise="none",
+        shuffler_distribution="geometric",
+        chained=True,
+        kind="vector",
+        refinement=None,
+    ),
     # Pairs: the presence of one key, and a sign of its value [YHMZ19].
     ProtocolRow("priv-kv", "priv-kv", kind="key-value", refinement=None),
     # Several attributes: the true cell of each chosen table of one or two of them, hidden by

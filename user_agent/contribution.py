@@ -40,7 +40,7 @@ from common.task.kinds import KINDS
 from common.task.labels import normalize
 from common.task.sealing import report_sealer
 from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec
+from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task.view_specs import TableSpec
 from common.task_digest import TaskDigest
@@ -258,7 +258,7 @@ class _Numbers(Encoder):
 
     def __init__(self, task: Task, _secret: bytes | None) -> None:
         self._kind, self._dimensions = task.kind, task.domain_size
-        self._spec = spec_as(task.mechanism, NumberSpec)
+        self._spec = spec_as(task.mechanism, RangedSpec)
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> Numbers:
         if isinstance(value, str) and self._kind == "vector":

@@ -93,10 +93,11 @@ def estimate(
     debiased = DebiasedShares.of(mechanism, cells, mixture)
     refined = REFINEMENTS[refinement](debiased)
     covariance = ShareCovariance.of_mechanism(mechanism, refined, mixture)
+    shares = covariance.summing_to_one(debiased.shares)
     return Histogram(
-        frequencies=covariance.summing_to_one(debiased.shares),
+        frequencies=shares,
         standard_errors=debiased.standard_errors * np.sqrt(covariance.left()),
         refined=refined,
-        mse_theory=float(covariance.of_shares().mean()),
+        mse_theory=float(covariance.at(shares).of_shares().mean()),
         table=mechanism.interval_table(mixture),
     )

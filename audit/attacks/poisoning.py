@@ -11,6 +11,10 @@ users each send reports that count as c in all and weigh h in all, the sum rises
 
 on average, with f_T the targets' share among the other users. [CJG21] has the case c = 1. The
 report of a user who holds a target weighs r·q + p - q on average.
+
+Published shares are corrected to sum to 1: of what a fake user adds to the sum of all shares beyond
+its own share, the targets lose their weights in the correction, about r/d. So a report that
+supports all items alike gains nothing.
 """
 
 import math
@@ -26,10 +30,11 @@ from audit.families.family import Items
 from audit.finding import Checks, Rows
 from audit.scenario import AuditSubject
 from common.errors import WireError
-from common.mechanisms.base import Counts, Reports, is_null
+from common.mechanisms.base import Counts, Reports, Vector, is_null
+from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.discovery.prefix_search import estimates, next_counts
 from common.protocols import Kind
-from lab.simulate.collection import collect, few_enough_reports
+from lab.simulate.collection import CellCounts, collect, few_enough_reports, with_noise
 from user_agent.contribution import encoder_for
 
 _FAKE_SHARE: Final = 0.05
@@ -54,15 +59,31 @@ class Leverage:
     """Weight subtracted per user: r·q."""
     dummy_floor: float
     """Weight subtracted per further report: r·q_dummy."""
+    items_per_target: float
+    """d/r."""
+    correction: float
+    """Sum of the targets' weights in the correction to the known total."""
     crafted: Reports
     """Report that raises the targets most above the mean of all items, or lowers one; (1,)."""
     weight: float
+    supported: float
+    """Weight for all items."""
 
     @classmethod
     def of(
-        cls, subject: AuditSubject, targets: Items, rng: Generator, *, negative: bool = False
+        cls,
+        subject: AuditSubject,
+        targets: Items,
+        rng: Generator,
+        correction: Vector,
+        *,
+        negative: bool = False,
     ) -> "Leverage | None":
-        """Compute the weights for distinct targets, shape (r,); None if no report is negative."""
+        """
+        Compute the weights for distinct targets, shape (r,); None if no report is negative.
+
+        `correction` has the weights of `ShareCovariance.summing_to_one`, shape (domain_size,).
+        """
         family, mechanism, r = subject.family, subject.mechanism, len(targets)
         report = family.negative(targets) if negative else family.crafted(targets, rng)
         if report is None:
@@ -73,13 +94,22 @@ class Leverage:
             signal=mechanism.p - mechanism.q,
             own_floor=r * mechanism.q,
             dummy_floor=r * expected,
+            items_per_target=mechanism.domain_size / r,
+            correction=float(correction[targets].sum()),
             crafted=report,
             weight=float(family.supported(report, targets)[0]),
+            supported=float(family.supported(report, np.arange(mechanism.domain_size))[0]),
         )
 
-    def answers(self, weight: float, counted: float = 1.0) -> float:
-        """Return how many honest answers raise the targets as much as reports of this weight."""
-        return (weight - self.own_floor - (counted - 1) * self.dummy_floor) / self.signal
+    def answers(self, weight: float, supported: float, counted: float = 1.0) -> float:
+        """
+        Return how many honest answers raise the targets as much as reports of this weight.
+
+        Reports count as `counted` and weigh `supported` for all items.
+        """
+        floor = self.own_floor + (counted - 1) * self.dummy_floor
+        total = (supported - self.items_per_target * floor) / self.signal
+        return (weight - floor) / self.signal - self.correction * (total - 1)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -110,23 +140,39 @@ class _Sent:
             self.n_drawn += len(reports)
             self.excess += weight - counted * mean
 
+    def test(self, checks: Checks) -> None:
+        """Test the weight of the drawn reports."""
+        if self.n_drawn:
+            scale = self.n_drawn * self.subject.family.spread(len(self.targets)) ** 2
+            p_weight = 2 * math.exp(-2 * self.excess**2 / scale)  # [BLM13, Theorem 2.8]
+            checks.test("weight of the drawn reports", min(1.0, p_weight))
+
 
 def answer(
     subject: AuditSubject, lever: Leverage, targets: Items, count: int, rng: Generator
-) -> tuple[Reports, float]:
-    """Answer honestly for a random target; return the reports and their mean weight."""
+) -> tuple[Reports, float, float]:
+    """Answer honestly for a random target."""
     reports = subject.mechanism.randomize(rng.choice(targets, size=count), rng)
-    return reports, lever.own_floor + lever.signal
+    floors = lever.own_floor, lever.items_per_target * lever.own_floor
+    return reports, floors[0] + lever.signal, floors[1] + lever.signal
 
 
 def random_report(
     subject: AuditSubject, _: Leverage, targets: Items, count: int, rng: Generator
-) -> tuple[Reports, float]:
-    """Draw uniform reports; return them and their mean weight."""
-    return subject.family.uniform(count, rng), subject.family.uniform_weight(len(targets))
+) -> tuple[Reports, float, float]:
+    """Draw uniform reports."""
+    family, size = subject.family, subject.task.domain_size
+    return (
+        family.uniform(count, rng),
+        family.uniform_weight(len(targets)),
+        family.uniform_weight(size),
+    )
 
 
-FirstReport = Callable[[AuditSubject, Leverage, Items, int, Generator], tuple[Reports, float]]
+FirstReport = Callable[
+    [AuditSubject, Leverage, Items, int, Generator], tuple[Reports, float, float]
+]
+"""Returns reports, and their mean weights for the targets and for all items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,33 +204,34 @@ class Poisoning:
         users, n_fakes, targets = _users(subject, rng)
         n_honest, n_users = int(users.sum()), int(users.sum()) + n_fakes
         honest = collect(task, mechanism, users, rng, one_by_one=few_enough_reports(task, n_honest))
-        lever = Leverage.of(subject, targets, rng, negative=self.negative)
+        truth, mixture = users / n_honest, mixture_of(task, n_honest, counted=honest.n_reports)
+        covariance = ShareCovariance.of_mechanism(mechanism, truth, mixture)
+        lever = Leverage.of(subject, targets, rng, covariance.correction, negative=self.negative)
         if lever is None:
             return
         r, kept_share = len(targets), task.shuffler.keep_probability
         number = self.submissions * task.lengths[-1] or 1
-        sent, drawn, own = _Sent(subject=subject, targets=targets), [], lever.weight
+        sent, drawn = _Sent(subject=subject, targets=targets), []
+        own, supported = lever.weight, lever.supported
         if self.first is None:
             sent.add(lever.crafted, times=int(rng.binomial(number * n_fakes, kept_share)))
         else:
-            reports, own = self.first(subject, lever, targets, n_fakes, rng)
+            reports, own, supported = self.first(subject, lever, targets, n_fakes, rng)
             drawn.append((reports, own))
         if not self.submissions:
             _, dummies = task.dummies.draw(mechanism, n_fakes, rng)
             drawn.append((dummies[~is_null(dummies)], lever.dummy_floor))
         for reports, mean in drawn:
             sent.add(reports[task.shuffler.draw_kept(len(reports), rng)], mean=mean)
-        if sent.n_drawn:
-            scale = sent.n_drawn * family.spread(r) ** 2
-            p_weight = 2 * math.exp(-2 * sent.excess**2 / scale)  # [BLM13, Theorem 2.8]
-            checks.test("weight of the drawn reports", min(1.0, p_weight))
-        before, after = (
-            float(mechanism.debias(counts, mixture_of(task, among, counted=reports))[targets].sum())
+        sent.test(checks)
+        debiased = [
+            mechanism.debias(counts, mixture_of(task, among, counted=reports))
             for counts, among, reports in (
                 (honest.cells, n_honest, honest.n_reports),
                 (honest.cells + sent.cells, n_users, honest.n_reports + sent.number),
             )
-        )
+        ]
+        before, after = (float(each[targets].sum()) for each in debiased)
         # Both estimates count the same honest reports, so their noise cancels.
         own_counted, scale = kept_share * n_fakes, kept_share * lever.signal
         floors = own_counted * lever.own_floor + (sent.counted - own_counted) * lever.dummy_floor
@@ -198,24 +245,26 @@ class Poisoning:
         if self.submissions > 1:
             _require_refusals(checks, subject, number)
         per_user = task.lengths[-1]
-        extreme = lever.weight if self.negative else family.heaviest(r)
-        most = _answers(lever.answers(per_user * extreme, per_user))
+        extreme = per_user * (lever.weight if self.negative else family.heaviest(r))
+        most = _answers(lever.answers(extreme, extreme, per_user))
         as_many = number * (sent.counted / sent.number if self.submissions else 1.0)
-        # Of a user's reports, on average: what they count as in all, and their weight.
-        mean = sent.counted / own_counted
-        heavy = own * sent.number / own_counted
+        answers = lever.answers(number * own, number * supported, as_many)
+        # Of a user's reports, on average: what they count as in all, and their weights.
+        mean, each = sent.counted / own_counted, sent.number / own_counted
+        heavy = own * each, supported * each
         if not self.submissions:
-            heavy = own + (mean - 1) * lever.dummy_floor
+            floor = (mean - 1) * lever.dummy_floor
+            heavy = own + floor, supported + lever.items_per_target * floor
+        held = float(users[targets].sum() / n_honest)
+        before, after = (float(covariance.summing_to_one(f)[targets].sum()) for f in debiased)
         yield checks.finding(
             title=self.row_title.format(number=number),
             heading="sender disruption",
-            sentence=self.sentence.format(answers=_answers(lever.answers(number * own, as_many))),
+            sentence=self.sentence.format(answers=_answers(answers)),
             known_limit=not self.refused,
             coalition=f"{_FAKE_SHARE:.0%} of the users",
             theorem="[CJG21]",
-            expected=n_fakes
-            / n_users
-            * (lever.answers(heavy, mean) - float(users[targets].sum() / n_honest)),
+            expected=n_fakes / n_users * (lever.answers(*heavy, mean) - held),
             measured=after - before,
             trials=n_users,
             notes=(f"targets: {r} rare items; a submission counts for at most {most}",),
@@ -284,7 +333,42 @@ def _inject(_attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
     )
 
 
+def _move(_attack: Poisoning, subject: AuditSubject, rng: Generator) -> Rows:
+    """Fill submissions with one digit of a number; no findings where a user sends one report."""
+    task, mechanism, checks = subject.task, subject.mechanism, Checks()
+    if (crafted := subject.family.crafted_numbers()) is None:
+        return
+    (report, weight), number = crafted, task.lengths[-1]
+    n_fakes = max(1, round(_FAKE_SHARE * _MIN_USERS))
+    values = rng.uniform(-1, 1, (_MIN_USERS, task.domain_size))
+    honest = with_noise(task, CellCounts(*mechanism.sample_batch(values, rng)), rng)
+    fakes = subject.ports.tally(mechanism, np.repeat(report, number * n_fakes))
+    before, after = (
+        float(n * mechanism.moments(cells, mixture_of(task, n, counted=int(cells.sum()))).means[0])
+        for n, cells in (
+            (_MIN_USERS, honest.cells),
+            (_MIN_USERS + n_fakes, honest.cells + fakes),
+        )
+    )
+    expected, measured = number * weight, (after - before) / n_fakes
+    moves = math.isclose(measured, expected, rel_tol=_REL_TOL)
+    checks.require("the mean moves by the weight of the fake reports", moves)
+    yield checks.finding(
+        title=f"Fake users who craft all {number} reports of a submission",
+        heading="sender disruption",
+        sentence="A user who fills a submission with the largest values of one digit moves the sum "
+        f"of a number by {(expected + 1) / 2:.3g} ranges at most; an honest one, by one range.",
+        known_limit=True,
+        coalition="users",
+        expected=expected,
+        measured=measured,
+        trials=_MIN_USERS + n_fakes,
+    )
+
+
 _OTHER_KINDS: Final[Mapping[Kind, Callable[[Poisoning, AuditSubject, Generator], Rows]]] = {
+    "mean": _move,
+    "vector": _move,
     "open": _inject,
     "table": _fill_cell,
 }

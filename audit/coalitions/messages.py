@@ -137,7 +137,7 @@ def proven_epsilon(parameters: PrivacyParameters, honest: int, adding: int) -> f
         return None
     reduction, among = release.reduction, release.anonymity_set
     if parameters.rounds > 1:
-        if among.random_dummies is not None or reduction.third_value == "none":
+        if among.random_dummies is not None or not reduction.has_third:
             return None
         return epsilon_of_rounds(reduction, among, parameters.rounds, delta)
     if among.random_dummies is not None and honest > FEW_USERS:
@@ -153,8 +153,8 @@ def run_batch_game(
 
     All honest users but the victim hold the same third value. The attack drops reports that support
     it and counts how often the rest support each of the victim's two values. `adding` of the honest
-    users, the victim included, add dummies. Computed, this attack gains nearly the whole claim;
-    measured, it has power only if few users are honest.
+    users, the victim included, add dummies. Computed for the worst third value, this attack gains
+    nearly the whole claim; measured, it has power only if few users are honest.
     """
     task, mechanism = subject.task, subject.mechanism
     messages = rounds * (honest + adding * task.dummies.expected_per_user)

@@ -129,6 +129,14 @@ class Family(ABC, Generic[AnyRandomizer]):
             total += logs[0 if part.which is None else part.which, part.cells]
         return total
 
+    def crafted_numbers(self) -> tuple[Reports, float] | None:
+        """
+        Return the report, shape (1,), of several that moves a mean most, and by how much.
+
+        In half ranges over the number of users. None where a user sends one report.
+        """
+        return None
+
     def less_revealing(self, local_epsilon: str) -> str:
         """Return the change to a task that makes its reports reveal less, as an instruction."""
         del local_epsilon

@@ -1,11 +1,11 @@
 """
 Reports that name an item [KBR16], hold a bit for each or name its hash [WBLJ17].
 
-Reports on ordered items name a place near the item [LWLWLS20], or its node at each level.
+Reports on ordered items name a place near the item [LWLWLS20].
 """
 
 from abc import abstractmethod
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -15,13 +15,11 @@ from common.mechanisms.base import Reports, Vector, reports_of
 from common.mechanisms.bits import pack
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary, UnaryEncoding
 from common.messages.submission import plain_reports
-from common.task.named_dummies import ViewDummies
 
 AnyHash = TypeVar("AnyHash", LocalHashing, StringHashing)
 
@@ -226,38 +224,6 @@ class NearbyPlace(ItemFamily[SquareWave]):
         return places, self.chances_around(self._places, value, self._width)
 
 
-class NodePerLevel(ItemFamily[Hierarchy]):
-    """True nodes at each level, hidden by dummies alone."""
-
-    supports_items = False
-
-    @property
-    def _level_shares(self) -> Vector:
-        """Share of each level among all dummies."""
-        weights = np.array(cast("ViewDummies", self.task.dummies).averages, dtype=np.float64)
-        return np.asarray(weights / weights.sum())
-
-    @property
-    def support(self) -> SupportDistribution:
-        """The first and the last item share no node."""
-        dummy = float(self._level_shares @ (1 / np.array(self.task.view_sizes)))
-        return SupportDistribution(own=1.0, other=0.0, dummy=dummy, far_only=True)
-
-    def place_chances(self, reports: Reports, value: int | None) -> tuple[Items, Vector] | None:
-        """Return the nodes of dummies; users' are all true."""
-        return None if value is not None else (reports["item"].astype(np.int64), self.dummy_places)
-
-    def level_of(self, reports: Reports) -> Items:
-        """Return the level of each node."""
-        return self.mechanism.view_of(reports)
-
-    @property
-    def dummy_places(self) -> Vector:
-        """All nodes of one level are equally likely."""
-        sizes = np.array(self.task.view_sizes)
-        return np.repeat(self._level_shares / sizes, sizes)
-
-
 FAMILIES: Final[Families] = {
     Grr: NamedItem,
     Signed: SignedItem,
@@ -266,5 +232,4 @@ FAMILIES: Final[Families] = {
     LocalHashing: FieldHash,
     StringHashing: StringHash,
     SquareWave: NearbyPlace,
-    Hierarchy: NodePerLevel,
 }

@@ -20,7 +20,7 @@ from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.messages.submission import Value
 from common.task import specs
 from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, NumberSpec
+from common.task.specs import KeyValueSpec, NumberSpec, RangedSpec
 
 _USUAL_NUMBERS: Final = (-0.73, 0.31)
 """Numbers in -1 .. 1 that lie between grid points."""
@@ -37,7 +37,7 @@ class RangeFamily(Family[AnyNumbers]):
 
     @property
     def _range(self) -> tuple[float, float]:
-        spec = cast("KeyValueSpec | NumberSpec", self.task.mechanism)
+        spec = cast("KeyValueSpec | RangedSpec", self.task.mechanism)
         return spec.low, spec.high
 
     def _in_unit(self, number: float) -> float:
@@ -51,8 +51,33 @@ class RangeFamily(Family[AnyNumbers]):
         return [low + (number + 1) / 2 * (high - low) for number in _USUAL_NUMBERS]
 
 
-class RandomizedNumbers(RangeFamily[NumberMechanism]):
-    """One number, or several in one range, by the task's integer weights."""
+class NumberFamily(RangeFamily[AnyNumbers]):
+    """One number, or several in one range."""
+
+    def _value(self, numbers: list[float]) -> Value:
+        """Repeat numbers in the dimensions by turns; a mean is the first."""
+        vector = tuple(numbers[place % len(numbers)] for place in range(self.task.domain_size))
+        return vector[0] if self.task.kind == "mean" else vector
+
+    def unit_numbers(self, value: Value) -> list[float]:
+        """Return a value's numbers in -1 .. 1."""
+        held = value if isinstance(value, tuple) else (cast("float", value),)
+        return [self._in_unit(number) for number in held]
+
+    @property
+    def worst_values(self) -> tuple[tuple[Value, Value], ...]:
+        """Both ends of the range, in every dimension."""
+        low, high = self._range
+        return ((self._value([high]), self._value([low])),)
+
+    @property
+    def usual_value(self) -> Value:
+        """Numbers between grid points."""
+        return self._value(self._usual_numbers)
+
+
+class RandomizedNumbers(NumberFamily[NumberMechanism]):
+    """Numbers that are randomized by the task's integer weights."""
 
     @cached_property
     def _spec(self) -> NumberSpec:
@@ -64,28 +89,17 @@ class RandomizedNumbers(RangeFamily[NumberMechanism]):
 
     @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
-        """Both ends of the range, in every dimension."""
-        low, high = self._range
-        if self.task.kind == "mean":
-            return ((high, low),)
-        up = np.ones(self.task.domain_size, dtype=bool)
-        if self._spec.projected:
-            up = self._projection[:, 0] > 0
+        """Both ends of the range, in every dimension; of a projection, in the first of its own."""
+        if not self._spec.projected:
+            return super().worst_values
+        (low, high), up = self._range, self._projection[:, 0] > 0
         first, second = (np.where(up, *ends).tolist() for ends in ((high, low), (low, high)))
         return ((tuple(first), tuple(second)),)
-
-    @property
-    def usual_value(self) -> Value:
-        """Numbers between grid points."""
-        numbers = self._usual_numbers
-        vector = tuple(numbers[place % 2] for place in range(self.task.domain_size))
-        return vector[0] if self.task.kind == "mean" else vector
 
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
         """Yield the answers; none for mean-est over 8 numbers."""
         spec = self._spec
-        held = value if isinstance(value, tuple) else (cast("float", value),)
-        numbers = np.array([self._in_unit(number) for number in held])
+        numbers = np.array(self.unit_numbers(value))
         if spec.projected:
             numbers = np.clip(numbers @ self._projection, -1, 1)
         names = reports.dtype.names or ()

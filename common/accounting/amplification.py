@@ -23,7 +23,7 @@ from common.accounting.conditional import (
     grid_for,
     two_answers_delta,
 )
-from common.accounting.count_distributions import MAX_COUNT, Binomial, quantile
+from common.accounting.count_distributions import MAX_COUNT, Binomial
 from common.accounting.epsilon_search import (
     MAX_EPSILON,
     check_delta,
@@ -86,7 +86,7 @@ def epsilon_upper(
     cached.
     """
     check_delta(delta)
-    epsilon = _gaussian_guess(reduction, anonymity_set, delta)
+    epsilon = gaussian_guess(reduction, anonymity_set, delta)
     local_epsilon = reduction.local_epsilon
     for tolerance in (_ROUGH_TOLERANCE, _TOLERANCE_PER_LOG_DELTA * -math.log(delta)):
         at = min(epsilon, local_epsilon, MAX_EPSILON)
@@ -195,7 +195,7 @@ def _on_two_items(
     return dataclasses.replace(reduction, answers=2), on_two, share
 
 
-def _gaussian_guess(
+def gaussian_guess(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """
@@ -203,10 +203,8 @@ def _gaussian_guess(
 
     Near 0 the privacy loss is about l(p-q)/M·(H_x - H_x'), and Var(H_x - H_x') = 2M(1-c)/l.
     """
-    random = anonymity_set.random_dummies
-    typical = 0.0 if random is None else quantile(random, 0.5)
-    dummies = max(0.0, anonymity_set.dummies + typical - anonymity_set.known_dummies)
-    blanket_size = 1 + anonymity_set.others * reduction.blanket + dummies
+    others = anonymity_set.others * reduction.blanket
+    blanket_size = 1 + others + anonymity_set.typical_dummies
     distinct = max(1 - reduction.collision, 1e-9)
     mu = reduction.signal * math.sqrt(2 * distinct * reduction.answers / blanket_size)
     return gaussian_epsilon(mu, delta)

@@ -63,6 +63,17 @@ class AnonymitySet:
         """Number of honest users besides the victim."""
         return self.users - 1 - self.colluders
 
+    @property
+    def typical_dummies(self) -> float:
+        """The median number of dummies that the adversary cannot drop."""
+        random = self.random_dummies
+        median = 0.0 if random is None else quantile(random, 0.5)
+        return float(self.hiding_dummies(np.array(median)))
+
+    def hiding_dummies(self, random: Vector) -> Vector:
+        """Return the dummies that the adversary cannot drop, for each number of random ones."""
+        return np.maximum(self.dummies - self.known_dummies + random, 0)
+
 
 _TAIL: Final = 1e-24
 """Maximum probability below the first bin, which is charged to δ."""
@@ -134,9 +145,8 @@ class BlanketSize:
 
     def __init__(self, anonymity_set: AnonymitySet, blanket: float) -> None:
         """Set up the distribution; with probability `blanket` another user's report is uniform."""
+        self._set = anonymity_set
         self._others = Binomial(anonymity_set.others, min(blanket, 1.0))
-        self._least = 1 + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
-        self._lost = max(0, anonymity_set.known_dummies - anonymity_set.dummies)
         self._random = anonymity_set.random_dummies or Binomial(0, 0.0)
 
     def first_bins(self, number: int) -> tuple[Bins, Bins]:
@@ -149,7 +159,7 @@ class BlanketSize:
 
     def _sizes(self, random: Bins) -> Vector:
         """Return M without the others' reports, at the lower edge of each bin of random dummies."""
-        return self._least + np.maximum(random.edges - self._lost, 0)
+        return 1 + self._set.hiding_dummies(random.edges)
 
     def masses(self, bins: Bins, random: Bins) -> tuple[Vector, Vector, float]:
         """

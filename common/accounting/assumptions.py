@@ -1,5 +1,6 @@
 """Theorems and assumptions of guarantees, in words; for sources see docs/theory/accounting.md."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,10 @@ from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 FORMULA_1: Final = (
     "privacy blanket bound, binomial form, rounded up ([BBGN19]; derivation: "
     "docs/theory/accounting.md)"
+)
+TWO_ITEMS: Final = (
+    "randomized response over two items, exact for the worst answers of all others, rounded up "
+    "(from no paper; proof: docs/theory/accounting.md)"
 )
 ITEM_NOISE: Final = (
     "noise on each item's count, exact for the worst case, rounded up ([MSE25], [BC20]; "
@@ -38,6 +43,7 @@ def _composed(noise: str, source: str, known: str = "") -> str:
 
 COMPOSED: Final[Mapping[str, str]] = {
     FORMULA_1: _composed("privacy blanket bound", "[BBGN19],"),
+    TWO_ITEMS: _composed("randomized response over two items, exact", "from no paper;"),
     ITEM_NOISE: _composed("noise on each item's count", "[MSE25],"),
     HYBRID: _composed("randomized response and noise on each item's count", "from no paper;"),
     CLONES: _composed("hiding among clones", "[FMT21],"),
@@ -151,11 +157,15 @@ def shuffler_assumptions(
             f"({spec.keep_weight} in {KEEP_SUM}), drawn independently, and reveals to nobody which"
         )
     if any(view.noise.most for view in views):
-        words = [view.noise.words for view in views]
-        numbers = words[0]
-        if len({*words}) > 1:
-            of_views = (f"of view {view} {each}" for view, each in enumerate(words, start=1))
-            numbers = "; ".join(of_views)
+        alike = defaultdict[str, list[str]](list)
+        for number, view in enumerate(views, start=1):
+            alike[view.noise.words].append(str(number))
+        numbers = views[0].noise.words
+        if len(alike) > 1:
+            numbers = "; ".join(
+                f"of view{'s' * (len(own) > 1)} {', '.join(own)} {words}"
+                for words, own in alike.items()
+            )
         stated.append(
             f"{name} adds dummies that name each item, for each item {numbers}, drawn "
             "independently after the batch has closed, and reveals to nobody which or how many"

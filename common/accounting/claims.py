@@ -4,6 +4,7 @@ from decimal import ROUND_CEILING, Context
 from typing import Final
 
 from common.accounting.guarantees import PrivacyParameters, claimed_release
+from common.accounting.item_noise import check_sums
 from common.accounting.releases import Release
 from common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from common.errors import AccountingError, PolicyError
@@ -108,3 +109,4 @@ def _check_cost(task: Task) -> None:
             f"the shufflers add {number} different distributions of noise to the task's views; a "
             f"device can check the claim of at most {MAX_DISTINCT_VIEWS}"
         )
+    check_sums(task.shuffler.noises)

@@ -100,6 +100,8 @@ class ComposedRelease(Release):
         """Return an upper bound on δ at ε. Cost: about a second for each distinct release."""
         if epsilon >= self.local_epsilon:
             return 0.0
+        if len(self.releases) == 1:
+            return self.releases[0].delta(epsilon)  # exact, as `composed_epsilon`
         curves = _release_curves(self.releases)
         if any(curve.deltas[-1] >= 1 for curve, _ in curves):
             return 1.0  # one of them hides nothing

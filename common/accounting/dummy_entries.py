@@ -8,7 +8,7 @@ docs/theory/accounting.md. Run by the analyzer, by devices, operators and planne
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -91,14 +91,21 @@ def _of_uniform(spec: Dummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]
     return (_arrivals(by_length, fixed, np.ones((len(fixed), 1))),)
 
 
-def _of_levels(spec: ViewDummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
-    """Return the arrivals of each level's dummies."""
-    chances = [each.extra_probability for each in spec.views]
-    trials = [[(level, 1, c), (-1, 0, 1 - c)] for level, c in enumerate(chances)]
-    return tuple(
-        _arrivals(by_length, each.per_user, _numbers_by_length(spec, trials, level))
-        for level, each in enumerate(spec.views)
-    )
+def _of_views(spec: ViewDummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
+    """Return the arrivals of each view's dummies, of which at most one is random."""
+    counted = Counter(spec.views)
+    laws = {each: each.length_probabilities() for each in counted}
+    found = dict[BinomialDummies, Arrivals]()
+    for view, law in laws.items():
+        others = np.ones(1)
+        for each, number in (counted - Counter((view,))).items():
+            for _ in range(number):
+                others = np.convolve(others, laws[each])
+        table = np.zeros((len(spec.lengths), len(law)))
+        for more, chance in enumerate(law):
+            table[more : more + len(others), more] = chance * others
+        found[view] = _arrivals(by_length, view.per_user, table)
+    return tuple(found[view] for view in spec.views)
 
 
 def _of_clusters(spec: ClusterDummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
@@ -195,7 +202,7 @@ _ENTRIES: Final[Mapping[type[Dummies], DummyEntry]] = {
     ClusterDummies: DummyEntry(
         _of_clusters, release=ClusterRelease.of, shown=ClusterRelease.of_shown
     ),
-    ViewDummies: DummyEntry(_of_levels),
+    ViewDummies: DummyEntry(_of_views),
 }
 
 
@@ -213,7 +220,7 @@ def uncovered(dummies: Dummies) -> AccountingError:
 
 def arrivals_of(dummies: Dummies, by_length: Sequence[int]) -> tuple[Arrivals, ...]:
     """
-    Return the arrivals of each kind of dummies: uniform, of each level, or in each room.
+    Return the arrivals of each kind of dummies: uniform, of each view, or in each room.
 
     If `by_length` is empty, lengths follow the task's distribution; only for clusters. Raises
     AccountingError unless there is a number for each of the lengths.

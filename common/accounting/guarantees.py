@@ -30,6 +30,7 @@ from common.accounting.releases import (
     Release,
     WeakestRelease,
 )
+from common.accounting.two_items import TwoItemRelease, amplified
 from common.accounting.view_groups import grouped
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
@@ -90,7 +91,8 @@ class PrivacyParameters:
         Raises AccountingError if the waived lengths are not the task's.
         """
         randomizer, shown = randomizer_of(task), entry_of(task.dummies).shown
-        chain = tuple(enumerate(each.name for each in task.shufflers)) if task.relay else ()
+        chain = [each.name for each in task.shufflers] if task.relay else []
+        together, hops = task.shuffler.views, [task.hop(place).views for place in range(len(chain))]
         by_arrivals = waived.by_length or (shown is not None and "refusals" in waived.checks)
         permanent = None
         if task.lasting:
@@ -105,8 +107,8 @@ class PrivacyParameters:
             reduction=randomizer.reduction if task.amplified else None,
             local_epsilon=task.local_epsilon,
             dummies=task.dummies,
-            shuffler=task.shuffler.views[0],
-            hops=tuple((name, task.hop(place).views[0]) for place, name in chain),
+            shuffler=together[0],
+            hops=tuple((name, hop[0]) for name, hop in zip(chain, hops, strict=True)),
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
             tokens=task.tokens is not None,
@@ -117,8 +119,8 @@ class PrivacyParameters:
                 first,
                 reduction=reduction,
                 dummies=task.views[view].dummies,
-                shuffler=task.shuffler.views[view],
-                hops=tuple((name, task.hop(place).views[view]) for place, name in chain),
+                shuffler=together[view],
+                hops=tuple((name, hop[view]) for name, hop in zip(chain, hops, strict=True)),
                 arrivals=first.arrivals[view : view + 1],
             )
             for view, reduction in enumerate(randomizer.view_reductions)
@@ -248,7 +250,7 @@ class PrivacyParameters:
         if self.dummies.uniform and not by_shuffler:
             if counted is None:
                 return CloneRelease.with_a_coin(self.reduction.local_epsilon, anonymity_set)
-            return AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
+            return amplified(counted, anonymity_set)
         if by_shuffler and not self.dummies.uniform:
             raise AccountingError("no formula covers dummies of each item from both parties")
         if counted is None or counted.collision != 0:
@@ -261,8 +263,7 @@ class PrivacyParameters:
             return named(self.dummies, draws, counted)
         if math.isinf(counted.local_epsilon):
             return ItemNoiseRelease.of_shuffler(self.shuffler)
-        amplified = AmplifiedRelease(reduction=counted, anonymity_set=anonymity_set)
-        return HybridRelease(amplified=amplified, shuffler=self.shuffler)
+        return HybridRelease(amplified=amplified(counted, anonymity_set), shuffler=self.shuffler)
 
     @property
     def local_release(self) -> LocalRelease:
@@ -383,11 +384,13 @@ _THEOREMS: Final[Mapping[type, tuple[str, str]]] = {
     ClusterRelease: (stated.CLUSTERS, stated.COMPOSED[stated.CLUSTERS]),
     HybridRelease: (stated.HYBRID, stated.COMPOSED[stated.HYBRID]),
     ItemNoiseRelease: (stated.ITEM_NOISE, stated.COMPOSED[stated.ITEM_NOISE]),
+    TwoItemRelease: (stated.TWO_ITEMS, stated.COMPOSED[stated.TWO_ITEMS]),
 }
 """The theorem behind the central ε of one round, and of several."""
 
 
-def _theorem(release: Release, rounds: int) -> str:
+def theorem_of(release: Release, rounds: int = 1) -> str:
+    """Return the theorem behind the central ε of so many rounds like this release."""
     if isinstance(release, ComposedRelease):
         of_view, _ = _THEOREMS[type(release.releases[0])]
         return stated.of_views(of_view)
@@ -460,7 +463,7 @@ def _by_release(
         epsilon=central_epsilon(parameters, release),
         delta=parameters.delta,
         neighbouring=REPLACE_ONE,
-        theorem=_theorem(release, parameters.rounds),
+        theorem=theorem_of(release, parameters.rounds),
         assumptions=assumptions,
     )
 

@@ -16,6 +16,7 @@ Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Self
@@ -35,7 +36,13 @@ from common.accounting.releases import Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.task.named_dummies import ItemDummies
-from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ShufflerSpec, SummedNoise
+from common.task.shuffler_spec import (
+    RATIO_SUM,
+    GeometricNoise,
+    ItemNoise,
+    ShufflerSpec,
+    SummedNoise,
+)
 
 _TAIL: Final = 1e-30
 """Maximum probability beyond either side of a window, which is charged to δ."""
@@ -209,21 +216,32 @@ def _summed_classes(spec: SummedNoise, beta: float) -> RatioClasses:
     All products are positive, so that each sum has the relative error of its terms. What a table
     leaves out makes f and g smaller, and is charged once for each of k1 and k2.
     """
-    tables, left_out = list[Vector](), _LOST_TO_UNDERFLOW
-    for part in spec.parts:
-        table = part.probabilities()
-        kept = table > _CUT  # one stretch, since probabilities fall on either side of the peak
-        left_out += float(table[~kept].sum())
-        tables.append(table[kept])
-    lengths = [len(table) for table in tables]
-    if math.prod(lengths) > _MOST_PRODUCTS:
-        raise AccountingError(
-            f"the numbers of dummies of the two shufflers take {' and '.join(map(str, lengths))} "
-            f"likely values; a device can check the sum of at most {_MOST_PRODUCTS:,} pairs"
-        )
-    g = np.convolve(tables[0], tables[1])
-    error = 2 * _TABLE_ERROR + (min(lengths) + _EXTRA_ROUNDINGS) * ROUNDING
+    check_sums([spec])
+    (one, _), (other, _) = tables = [_likely(part) for part in spec.parts]
+    left_out = _LOST_TO_UNDERFLOW + sum(rest for _, rest in tables)
+    g = np.convolve(one, other)
+    error = 2 * _TABLE_ERROR + (min(len(one), len(other)) + _EXTRA_ROUNDINGS) * ROUNDING
     before = np.concatenate([[0.0], g[:-1] / g[1:]])
     order = np.argsort(before)
     certain = (beta * float(g[-1]) + 2 * left_out) * (1 + 4 * error)
     return RatioClasses((1 - beta) + beta * before[order], g[order], certain, error=error)
+
+
+def _likely(part: GeometricNoise) -> tuple[Vector, float]:
+    """Return the probabilities of the likely values, which are one stretch, and of the others."""
+    table = part.probabilities()
+    kept = table > _CUT
+    return table[kept], float(table[~kept].sum())
+
+
+def check_sums(noises: Iterable[ItemNoise]) -> None:
+    """Raise AccountingError if the sums of two numbers among these distributions are too dear."""
+    pairs = 0
+    for each in {*noises}:
+        if isinstance(each, SummedNoise):
+            pairs += math.prod(len(_likely(part)[0]) for part in each.parts)
+    if pairs > _MOST_PRODUCTS:
+        raise AccountingError(
+            f"the numbers of dummies of the two shufflers take {pairs:,} likely pairs of values; a "
+            f"device can check the sums of at most {_MOST_PRODUCTS:,}"
+        )

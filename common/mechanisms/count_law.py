@@ -4,7 +4,8 @@ The exact distribution of the count behind an item's share, and the reaches of i
 Of the reports that support an item, each of the k holders' counts with one probability, each other
 user's with another, and dummies add their own numbers: a sum of independent draws, whose
 distribution is one Fourier transform. An interval consists of all shares at which the estimate is
-not in a tail: shares are tabulated for some k from 0 to all users. Run by the analyzer.
+not in a tail: shares are tabulated for some k from 0 to all users. Shares that sum to 1 lose the
+average of what the shuffler adds to all items. Run by the analyzer.
 """
 
 import math
@@ -23,6 +24,10 @@ _RATIO: Final = 1.5
 """Ratio of successive tabulated numbers of holders: their standard deviations differ by a fifth."""
 _MOST_EXACT: Final = 2**15
 """Largest transform of coins; a count with more places is normal to a hundredth of an error."""
+_MOST_CENTRED: Final = 2**18
+"""Most places of all laws of draws less their average, which are fractions of a count."""
+_REACH: Final = 20
+"""Standard deviations to either side beyond which less than 1e-11 of a sum lies."""
 _NOISE: Final = 1e-13
 """Error of a probability from the transform."""
 
@@ -37,32 +42,53 @@ class Draws(NamedTuple):
     """Probability of each; their sum is at most 1."""
 
     @classmethod
-    def coins(cls, number: int, chance: float) -> Self:
-        """Return tosses of a coin, whose heads count 1."""
-        return cls(number, np.ones(1, dtype=np.int64), np.array([chance]))
+    def coins(cls, number: int, chance: float, value: int = 1) -> Self:
+        """Return tosses of a coin, whose heads count `value`."""
+        return cls(number, np.array([value]), np.array([chance]))
+
+    @property
+    def moments(self) -> tuple[float, float]:
+        """The mean and the variance of the sum."""
+        one = float(self.chances @ self.values)
+        zero = max(0.0, 1 - float(self.chances.sum()))
+        spread = float(self.chances @ (self.values - one) ** 2) + zero * one**2
+        return self.number * one, self.number * spread
 
 
 def interval_table(
-    n_users: float, own: float, other: float, added: tuple[Draws, ...]
+    n_users: float, own: float, other: float, added: tuple[Draws, ...], among: int = 1
 ) -> IntervalTable:
     """
     Tabulate intervals of shares that are estimated from counts.
 
     The report of a holder of an item counts with probability `own`, that of any other user with
-    probability `other`; `added` is what dummies add, up to a constant.
+    probability `other`; `added` is what dummies add, up to a constant, less its average over
+    `among` items, each with draws of its own. If that takes long, the average, then nearly
+    constant, is left out.
     """
     users = max(1, round(n_users))
     noisy = own - other < 1  # otherwise all holders' distributions are that of the dummies
     steps = np.arange(math.ceil(math.log(users, _RATIO)) * noisy)
     holders = np.unique([0, *np.floor(_RATIO**steps), users])
+    if {own, other} <= {0.0, 1.0}:  # all laws are alike
+        holders = holders[[0, -1]]
+    spread = users * max(own * (1 - own), other * (1 - other))
+    deviation = math.sqrt(spread + sum(each.moments[1] for each in added))
+    if 2 * _REACH * among * deviation * len(holders) > _MOST_CENTRED:
+        among = 1
+    if among > 1:
+        others = (
+            Draws((among - 1) * number, -values, chances) for number, values, chances in added
+        )
+        added = *(each._replace(values=(among - 1) * each.values) for each in added), *others
     laws = [
-        _reaches((Draws.coins(held, own), Draws.coins(users - held, other), *added))
+        _reaches((Draws.coins(held, own, among), Draws.coins(users - held, other, among), *added))
         for held in holders.astype(np.int64).tolist()
     ]
     deviations, below, above = map(np.array, zip(*laws, strict=True))
     return IntervalTable(
         shares=holders / users,
-        errors=deviations / (users * (own - other)),
+        errors=deviations / (among * users * (own - other)),
         below=below.ravel(),
         above=above.ravel(),
     )
@@ -70,18 +96,16 @@ def interval_table(
 
 def _reaches(draws: tuple[Draws, ...]) -> tuple[float, Vector, Vector]:
     """Return a sum's standard deviation, and how many of them its tails begin below and above."""
-    mean, variance = 0.0, 0.0
-    for number, values, chances in draws:
-        one = float(chances @ values)
-        mean += number * one
-        zero = max(0.0, 1 - float(chances.sum()))
-        variance += number * (float(chances @ (values - one) ** 2) + zero * one**2)
+    mean, variance = (
+        math.fsum(each) for each in zip(*(each.moments for each in draws), strict=True)
+    )
     if variance < _NOISE:
         return 0.0, np.zeros(len(MISSES)), np.zeros(len(MISSES))
     deviation = math.sqrt(variance)
-    # A single draw is of a geometric law, of which less than 1e-11 lies beyond 20 deviations.
-    largest = max((int(abs(each.values).max()) for each in draws if each.number > 1), default=1)
-    size = scipy.fft.next_fast_len(math.ceil(40 * deviation) + 60 * largest, real=True)
+    # Draws that may be 0 have long tails where they are few; others are of a geometric law.
+    rare = (each for each in draws if each.number and each.chances.sum() < 1 - _NOISE)
+    largest = max((int(abs(each.values).max()) for each in rare), default=1)
+    size = scipy.fft.next_fast_len(math.ceil(2 * _REACH * deviation) + 60 * largest, real=True)
     if size > _MOST_EXACT and all(len(each.values) == 1 for each in draws):
         normal = -special.ndtri(MISSES / 2)
         return deviation, normal, normal

@@ -70,11 +70,11 @@ class ShareCovariance:
     def at(self, shares: Vector) -> Self:
         """Return the covariances at other shares, with the same weights of `summing_to_one`."""
         even = (1 - shares.sum()) / len(shares)
-        return replace(self, shares=shares + even, given_correction=self._correction)
+        return replace(self, shares=shares + even, given_correction=self.correction)
 
     def summing_to_one(self, debiased: Vector) -> Vector:
         """Return the linear estimate of least variance that sums to 1, from debiased shares."""
-        shares: Vector = debiased - self._correction * (debiased.sum() - 1)
+        shares: Vector = debiased - self.correction * (debiased.sum() - 1)
         return shares
 
     @cached_property
@@ -85,10 +85,14 @@ class ShareCovariance:
         return found if found.sum() > least else np.zeros_like(found)
 
     @cached_property
-    def _correction(self) -> Vector:
+    def correction(self) -> Vector:
+        """Part of the sum's distance from 1 that `summing_to_one` takes off each share; sum 1."""
         if self.given_correction is not None:
             return self.given_correction
-        return self._with_total / (self._with_total.sum() or 1.0)
+        total = self._with_total.sum()
+        return (
+            self._with_total / total if total else np.full_like(self.shares, 1 / len(self.shares))
+        )
 
     def _removed(self, with_total: Vector, corrected: Vector) -> Vector:
         """Return what `summing_to_one` takes off variances of sums, from those of T and c."""
@@ -97,7 +101,7 @@ class ShareCovariance:
 
     def of_shares(self) -> Vector:
         """Return the variance of each share, shape (domain_size,)."""
-        removed = self._removed(self._with_total, self._correction)
+        removed = self._removed(self._with_total, self.correction)
         return np.maximum(self._single - removed, 0.0)
 
     @cached_property
@@ -114,7 +118,7 @@ class ShareCovariance:
 
     def left(self) -> Vector:
         """Return the part of each variance that is left where shares sum to 1, 0 .. 1."""
-        removed = self._removed(self._with_total, self._correction)
+        removed = self._removed(self._with_total, self.correction)
         parts = np.divide(removed, self._single, out=np.zeros_like(removed), where=removed > 0)
         left: Vector = np.clip(1 - parts, 0.0, 1.0)
         return left
@@ -129,7 +133,7 @@ class ShareCovariance:
 
         Cost for each group: two transforms for hashed reports, else a few passes over the items.
         """
-        c, total, size = self._correction, self._with_total, len(self.shares) // self.groups
+        c, total, size = self.correction, self._with_total, len(self.shares) // self.groups
         of_c, of_total = (
             np.repeat(each.reshape(self.groups, -1).sum(axis=1), size) for each in (c, total)
         )
@@ -185,7 +189,7 @@ class ShareCovariance:
         """
         found = [
             self._debiased_variance(each)
-            - float(self._removed(self._with_total @ each, self._correction @ each))
+            - float(self._removed(self._with_total @ each, self.correction @ each))
             for each in weights
         ]
         return np.maximum(np.array(found, dtype=np.float64), 0.0)
@@ -201,7 +205,7 @@ class ShareCovariance:
         """
         sums = (
             np.cumsum(each.reshape(self.groups, -1), axis=1).ravel()
-            for each in (self._with_total, self._correction)
+            for each in (self._with_total, self.correction)
         )
         return np.maximum(self._debiased_prefixes() - self._removed(*sums), 0.0)
 

@@ -61,6 +61,8 @@ class Grr(PlaceReports, AnswerCounting):
         """Probability other / W; not (1-p) / (domain_size-1), exactly 0 when p rounds to 1."""
         return self.weights.other / self._total
 
+    support_sizes = (1, 1)
+
     @property
     def reduction(self) -> MatchCountReduction:
         """Match count with collision 0, since no report supports two items."""

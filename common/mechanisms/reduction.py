@@ -11,7 +11,7 @@ MAX_ANSWERS: Final = 10**9
 MIN_LOCAL_EPSILON: Final = 1e-9
 """Limits of the tested range of l and of the local ε."""
 
-ThirdValue = Literal["exclusive", "independent", "none"]
+ThirdValue = Literal["exclusive", "independent", "none", "absent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,10 @@ class MatchCountReduction:
     GRR, 1/l for pairwise independent hashing that can draw every seed. Fewer collisions are less
     private, so 0 gives an upper bound where the probability is unknown."""
     third_value: ThirdValue
-    """How a third value's support depends on that of two others; used by attacks."""
+    """How a third value's support depends on that of two others, if attacks can use it.
+    "exclusive": a report that supports two of the three supports all, as none of GRR does, and as
+    hashing over a field does for values on a line. "absent": each report is one of two answers,
+    which GRR draws with the weights `true` and `other`."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.collision <= 1:
@@ -48,6 +51,16 @@ class MatchCountReduction:
     def match_count(self) -> Self:
         """The reduction itself: the formulas for such counts apply."""
         return self
+
+    @property
+    def two_items(self) -> bool:
+        """True if each report is one of two answers, with noise: a batch shows one count."""
+        return self.third_value == "absent" and self.blanket > 0
+
+    @property
+    def has_third(self) -> bool:
+        """True if attacks can let all others hold a third value."""
+        return self.third_value in {"exclusive", "independent"}
 
     @property
     def pairwise_independent(self) -> bool:
@@ -169,8 +182,10 @@ Reduction = MatchCountReduction | PureReduction
 
 def _relations(answers: int, collision: float | None, *, hashed: bool) -> tuple[float, ThirdValue]:
     """Return `collision` and `third_value`; raise AccountingError for collision without hashing."""
+    third = answers > 2  # noqa: PLR2004  # two items, or a line over two elements, have no third
     if hashed:
-        return 1 / answers if collision is None else collision, "independent"
+        aligned: ThirdValue = "exclusive" if third and collision is None else "independent"
+        return 1 / answers if collision is None else collision, aligned
     if collision is not None:
         raise AccountingError("a collision probability may be stated only for hashing")
-    return 0.0, "exclusive" if answers > 2 else "none"  # noqa: PLR2004  # two have no third
+    return 0.0, "exclusive" if third else "absent"

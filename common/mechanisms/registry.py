@@ -12,9 +12,10 @@ from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm, MultiRphm
+from common.mechanisms.numeric.digits import Digits
 from common.mechanisms.numeric.laplace import Laplace
 from common.mechanisms.numeric.mean_est import MeanEst
-from common.mechanisms.numeric.number import NumberMechanism
+from common.mechanisms.numeric.number import MeanMechanism, NumberMechanism
 from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.rappor.rappor import Rappor
@@ -24,7 +25,7 @@ from common.mechanisms.tables import Tables
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.protocols import DummyDistribution, Kind, MechanismName, NumberMechanismName
 from common.task.spec_forms import spec_as
-from common.task.specs import NumberSpec, OpenSpec, RapporSpec
+from common.task.specs import OpenSpec, RapporSpec
 from common.task.task import Task
 
 ITEM_MECHANISMS: Final[Mapping[MechanismName, type[Mechanism]]] = MappingProxyType(
@@ -57,6 +58,13 @@ NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = 
 )
 
 
+_MEANS: Final[dict[str, type[MeanMechanism]]] = {"digits": Digits}
+MEAN_MECHANISMS: Final[Mapping[str, type[MeanMechanism]]] = MappingProxyType(
+    _MEANS | dict(NUMBER_MECHANISMS.items())
+)
+"""All mechanisms for means."""
+
+
 def mechanism_of(task: Task) -> Mechanism:
     """Build the mechanism of a task that collects items; raise TaskError if the spec is wrong."""
     plain = ITEM_MECHANISMS[task.item_mechanism.name]
@@ -70,9 +78,9 @@ def rappor_of(task: Task) -> Rappor:
     return Rappor.of(spec_as(task.mechanism, RapporSpec), task.labels)
 
 
-def number_mechanism_of(task: Task) -> NumberMechanism:
+def mean_mechanism_of(task: Task) -> MeanMechanism:
     """Build the mechanism of a task that collects numbers; raise TaskError if the spec is wrong."""
-    return NUMBER_MECHANISMS[spec_as(task.mechanism, NumberSpec).name].of(task)
+    return MEAN_MECHANISMS[task.mechanism.name].of(task)
 
 
 def prefix_hashing_of(task: Task) -> PrefixHashing:
@@ -90,8 +98,8 @@ _BUILDERS: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
     "ordered": mechanism_of,
     "string": rappor_of,
     "open": prefix_hashing_of,
-    "mean": number_mechanism_of,
-    "vector": number_mechanism_of,
+    "mean": mean_mechanism_of,
+    "vector": mean_mechanism_of,
     "key-value": PrivKv.of,
     "table": Tables.of,
 }

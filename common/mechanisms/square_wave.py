@@ -261,16 +261,16 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
         """
         Estimate the variance of each debiased share from the counts of places.
 
-        It is that of independent reports, Σ s²π̂ - (Σ sπ̂)², unbiased by n / (n-1); too large by the
-        variance of the users' means, f(1-f)·rise² / n. No smoothed or clipped share hides a peak.
-        Few reports may leave the places that matter empty: so it is at least the exact variance at
-        the shares, clipped to 0 .. 1, and `unseen` is added.
+        It is that of independent reports, Σ s²π̂ - (Σ sπ̂)², unbiased by n / (n-1), less that of the
+        users' means, f(1-f)·rise² / n: see `variance`. No smoothed share hides a peak. Few reports
+        may leave the places that matter empty: so it is at least the exact variance at the shares,
+        clipped to 0 .. 1, and `unseen` is added.
         """
-        n_reports = max(2, int(cells.sum()))
+        n_reports, shares = max(2, int(cells.sum())), np.clip(shares, 0, 1)
         one = self.band.variance(cells / n_reports) * n_reports / (n_reports - 1)
         observed = one * n_reports / (mixture.n_real * self.rise) ** 2
-        least = self.variance(np.clip(shares, 0, 1), mixture)
-        return np.maximum(observed, least) + self.unseen(mixture)
+        observed -= shares * (1 - shares) / mixture.n_real
+        return np.maximum(observed, self.variance(shares, mixture)) + self.unseen(mixture)
 
     def unseen(self, mixture: Mixture) -> float:
         """

@@ -50,6 +50,11 @@ class SupportCounting(CheckedArguments, Mechanism):
     def q_dummy(self) -> float:
         """Probability that a uniform dummy supports a given value."""
 
+    @property
+    def support_sizes(self) -> tuple[int, int]:
+        """Fewest items that a report supports, if any, and most, if not all; or bounds on them."""
+        return 1, self.domain_size - 1
+
     def support_counts(self, cells: Counts) -> Counts:
         """Count the reports that support each item, (domain_size,): by default the cells."""
         return cells
@@ -94,10 +99,16 @@ class SupportCounting(CheckedArguments, Mechanism):
         )
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
-        """Return intervals by the exact distribution of a count of users' and dummies' reports."""
-        added = (Draws.coins(round(mixture.n_dummies), self.q_dummy), *mixture.item_law)
+        """
+        Return intervals by the exact distribution of a count of users' and dummies' reports.
+
+        Shares that sum to 1 lose the average of what the shuffler adds to all items, which changes
+        the shape of the tails. If the shuffler samples too, this is left out.
+        """
         kept = mixture.keep_probability
-        return interval_table(mixture.n_real, kept * self.p, kept * self.q, added)
+        added = (Draws.coins(round(mixture.n_dummies), self.q_dummy), *mixture.item_law)
+        among = 1 if mixture.total_is_known or kept < 1 else self.domain_size
+        return interval_table(mixture.n_real, kept * self.p, kept * self.q, added, among)
 
 
 class IndependentSupport(SupportCounting):

@@ -102,6 +102,11 @@ class Views(CheckedArguments, Randomizer):
         Raises ValueRangeError if a value is invalid.
         """
 
+    @property
+    def users_per_report(self) -> float:
+        """Most users as which one report, crafted or not, counts in an estimate."""
+        return 1.0
+
     def keeps_promise(self, local_epsilon: float) -> bool:
         """Return whether no local ε is promised: there is no noise."""
         return local_epsilon == self.local_epsilon
@@ -159,6 +164,17 @@ class Views(CheckedArguments, Randomizer):
     def by_view(self, cells: Counts) -> list[Vector]:
         """Split the counts of all cells by view."""
         return np.split(cells.astype(np.float64), self.offsets[1:-1])
+
+    def sample_batch(self, values: Any, rng: np.random.Generator) -> tuple[Counts, int]:  # noqa: ANN401  # any kind
+        """
+        Draw the result of `tally` for users with these values, and the number of their reports.
+
+        Run by the simulator.
+        """
+        items = zip(self.encode(values, rng).T, self.sizes, strict=True)
+        own = [np.bincount(column, minlength=size) for column, size in items]
+        cells = np.concatenate(own) + self.sample_dummies(len(values), rng)
+        return cells, int(cells.sum())
 
     def sample_dummies(self, n_users: int, rng: np.random.Generator) -> Counts:
         """Draw the counts of all users' dummies by cell. Run by the simulator."""

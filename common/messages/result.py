@@ -22,8 +22,8 @@ from common.limits import (
 )
 from common.messages.batch import UserCount
 from common.messages.guarantee import NONE_WAIVED, Guarantee, Waived, delta_warnings
-from common.task.specs import MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
-from common.task.view_specs import MAX_ATTRIBUTES, MAX_TABLES
+from common.task.specs import MAX_ATTRIBUTES, MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES
+from common.task.view_specs import MAX_TABLES
 from common.task_digest import TaskDigest
 
 MAX_FIGURE: Final = 1e30
@@ -57,6 +57,7 @@ Errors = Annotated[Numbers, partial(parse_figures, minimum=0, maximum=MAX_FIGURE
 _Counts = Annotated[NDArray[np.int64], parse_counts]
 _Mse = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE**2)]
 _Share = Annotated[float, partial(parse_amount, maximum=1)]
+_Error = Annotated[float, partial(parse_amount, maximum=MAX_FIGURE)]
 _Seconds = Annotated[float, partial(parse_amount, maximum=MAX_UNIX_TIME)]
 Interval = tuple[Figures, Figures]
 
@@ -221,12 +222,16 @@ class Means:
     means: Figures
     """Unbiased means, which may lie outside the range."""
     standard_errors: Errors
-    """Standard errors of `means`, from noise alone. Confidence intervals are around `means`."""
+    """Standard errors of `means`, from noise and random rounding. Confidence intervals are around
+    `means`."""
     shrunk: Figures
     """Means shrunk towards the middle of the range by the noise, and clipped to the range. Usually
     more accurate with many numbers and few people, but biased."""
     mse_theory: _Mse
     """Mean over numbers of the squared standard errors."""
+    rounding_error: _Error = 0.0
+    """The part of each standard error that random rounding has at most: the square of a standard
+    error is the sum of its square and the noise's variance. 0.0 where it is negligible."""
     unbiased: bool = True
     """Whether the means are unbiased; if not (projections), there are no confidence intervals."""
 

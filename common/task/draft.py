@@ -23,6 +23,8 @@ class NumberDraft:
 
     low: float = -1.0
     high: float = 1.0
+    radices: tuple[int, ...] = ()
+    """For digits: the number of values of each, the most significant first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

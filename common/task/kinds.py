@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from common.protocols import Kind
-from common.task.specs import MAX_DIMENSIONS, MAX_DOMAIN_SIZE, MAX_KEYS, OPEN_BUCKETS
-from common.task.view_specs import MAX_ATTRIBUTES
+from common.task.specs import (
+    MAX_ATTRIBUTES,
+    MAX_DIMENSIONS,
+    MAX_DOMAIN_SIZE,
+    MAX_KEYS,
+    OPEN_BUCKETS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +42,8 @@ class KindFacts:
 
 
 _ITEM_TABLES: Final = ("edges", "breakdown")
-_CAPS: Final = ("messages_cap", "bytes_cap", "influence_cap")
-_SHARED_REQUIREMENTS: Final = ("rounds", "trust", "shufflers", "coalition_epsilon", *_CAPS)
-_ITEM_REQUIREMENTS: Final = (*_SHARED_REQUIREMENTS, "max_mse")
+_TRUST: Final = ("trust", "shufflers", "coalition_epsilon", "messages_cap", "bytes_cap")
+_ITEM_REQUIREMENTS: Final = (*_TRUST, "influence_cap", "rounds", "max_mse")
 _RANGE: Final = ("low", "high", "value_range")
 _TWO: Final = "two_shufflers"
 
@@ -75,13 +79,20 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
         tables=("open",),
         options=("encoding", "code_bytes"),
     ),
-    "mean": KindFacts(description="a number", sizes=(1, 1), tables=("numbers",), options=_RANGE),
+    "mean": KindFacts(
+        description="a number",
+        sizes=(1, 1),
+        tables=("numbers",),
+        options=_RANGE,
+        requirements=_TRUST,
+    ),
     "vector": KindFacts(
         description="a list of numbers",
         sizes=(2, MAX_DIMENSIONS),
         counted="the length of a vector",
         tables=("numbers",),
         options=(*_RANGE, "domain_size"),
+        requirements=_TRUST,
     ),
     "key-value": KindFacts(
         description="pairs of a key and a number",
@@ -95,7 +106,7 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
         sizes=(2, MAX_ATTRIBUTES),
         tables=("tables",),
         options=("attribute_sizes", "pairs", "margins", "margin_share"),
-        requirements=(*_SHARED_REQUIREMENTS, "margin_share"),
+        requirements=(*_TRUST, "influence_cap", "rounds", "margin_share"),
     ),
 }
 ITEM_KINDS: Final = tuple(kind for kind, facts in KINDS.items() if facts.histogram)

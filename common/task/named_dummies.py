@@ -204,9 +204,13 @@ class ViewDummies(Dummies):
 
     @property
     def _shown(self) -> str:
-        """The averages by view; one number if all are alike."""
-        numbers = [f"{each.expected_per_user:.4g}" for each in self.views]
-        return f"{numbers[0]} each" if len({*self.averages}) == 1 else ", ".join(numbers)
+        """The averages by view: of the first ones only, if the others repeat them."""
+        size = len(self.averages)
+        period = next(n for n in range(1, size + 1) if self.averages[n:] == self.averages[:-n])
+        numbers = [f"{each.expected_per_user:.4g}" for each in self.views[:period]]
+        if period == 1:
+            return f"{numbers[0]} each"
+        return ", ".join(numbers) + " and so on by turns" * (period < size)
 
     @property
     def words(self) -> str:

@@ -17,6 +17,8 @@ MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Maximum expected number of shuffler dummies in one batch."""
 MAX_SHUFFLER_DRAWS: Final = 10**10
 """Maximum expected number of draws for one batch's shuffler dummies; this many take minutes."""
+_MAX_MOST: Final = 2**25
+"""Bound on the work of a device that computes the moments of every distribution of noise."""
 
 
 def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
@@ -83,6 +85,8 @@ def _check_shuffler(protocol: ProtocolRow, shuffled: ShuffledViews) -> None:
             f"the protocol {protocol.name} keeps every report; keep_weight is "
             f"{shuffled.keep_weight}, and must be {KEEP_SUM}"
         )
+    different = sum(noise.most for noise in {*shuffled.noises})
+    check_int_range("the most dummies of an item, in all different views", different, 0, _MAX_MOST)
     for name, number, most in (
         ("dummies", shuffled.expected_dummies, MAX_SHUFFLER_DUMMIES),
         ("draws", shuffled.expected_draws, MAX_SHUFFLER_DRAWS),

@@ -1,8 +1,8 @@
 """What a task's shufflers drop from a batch and add to it, in all views of its values."""
 
 import math
-import operator
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
@@ -41,21 +41,24 @@ class ShuffledViews(ReportSampling):
     @property
     def expected_dummies(self) -> int:
         """Average number of dummies in one batch, rounded up."""
-        return math.ceil(self._sum(noise.moments()[0] for noise in self.noises))
+        return math.ceil(self._sum(lambda noise: noise.moments()[0]))
 
     @property
     def expected_draws(self) -> int:
         """Average number of draws for the dummies of one batch, rounded up."""
-        return math.ceil(self._sum(noise.draws_per_item for noise in self.noises))
+        return math.ceil(self._sum(lambda noise: noise.draws_per_item))
 
     @property
     def most_dummies(self) -> int:
         """Maximum number of dummies in one batch."""
-        return int(self._sum(noise.most for noise in self.noises))
+        return int(self._sum(lambda noise: noise.most))
 
-    def _sum(self, of_items: Iterable[float]) -> float:
-        """Sum a figure of one item of each view over all items."""
-        return math.fsum(map(operator.mul, self.sizes, of_items))
+    def _sum(self, of_item: Callable[[ItemNoise], float]) -> float:
+        """Sum a figure of one item over the items of all views; each distribution's once."""
+        items = Counter[ItemNoise]()
+        for size, noise in zip(self.sizes, self.noises, strict=True):
+            items[noise] += size
+        return math.fsum(size * of_item(noise) for noise, size in items.items())
 
     def draw_dummies(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """
@@ -77,15 +80,15 @@ class ShuffledViews(ReportSampling):
         """
         if self.only_permutes:
             return sent, sent
-        spread = self._sum(noise.moments()[1] for noise in self.noises)
+        spread = self._sum(lambda noise: noise.moments()[1])
         kept = self.keep_probability
         variance = max(1.0, sent * kept * (1 - kept) + spread)
         exponent = math.log(2 / _FALSE_ALARM)
         steps = np.minimum(_MAX_STEP, math.sqrt(2 * exponent / variance) * _STEP_RATIOS)
-        log_moments = [noise.log_moments() for noise in self.noises]
+        log_moments = {noise: noise.log_moments() for noise in self.noises}
 
         def bound(h: float) -> float:
-            added = self._sum(log_moment(h) for log_moment in log_moments)
+            added = self._sum(lambda noise: log_moments[noise](h))
             return (sent * math.log1p(kept * math.expm1(h)) + added + exponent) / h
 
         minimum = max(bound(-h) for h in steps.tolist())

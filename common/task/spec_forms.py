@@ -5,6 +5,7 @@ from typing import Final, TypeVar, get_args
 
 from common.errors import TaskError
 from common.protocols import (
+    DigitMechanismName,
     KeyValueMechanismName,
     MechanismName,
     NumberMechanismName,
@@ -12,16 +13,24 @@ from common.protocols import (
     RapporMechanismName,
     TableMechanismName,
 )
-from common.task.specs import KeyValueSpec, MechanismSpec, NumberSpec, OpenSpec, RapporSpec
-from common.task.view_specs import TableSpec
+from common.task.specs import (
+    KeyValueSpec,
+    MechanismSpec,
+    NumberSpec,
+    OpenSpec,
+    RangedSpec,
+    RapporSpec,
+)
+from common.task.view_specs import DigitSpec, TableSpec
 
-AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec | TableSpec
+AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | DigitSpec | KeyValueSpec | TableSpec
 
 FORMS: Final[Mapping[str, type[AnySpec]]] = {
     **dict.fromkeys(get_args(MechanismName), MechanismSpec),
     **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
     **dict.fromkeys(get_args(OpenMechanismName), OpenSpec),
     **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
+    **dict.fromkeys(get_args(DigitMechanismName), DigitSpec),
     **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
     **dict.fromkeys(get_args(TableMechanismName), TableSpec),
 }
@@ -32,12 +41,14 @@ _WORDS: Final[Mapping[type, str]] = {
     MechanismSpec: "items",
     RapporSpec: "texts",
     OpenSpec: "open dictionaries",
-    NumberSpec: "numbers",
+    NumberSpec: "numbers with local noise",
+    DigitSpec: "digits of numbers",
+    RangedSpec: "numbers",
     KeyValueSpec: "pairs of a key and a number",
     TableSpec: "several attributes",
 }
 
-S = TypeVar("S", bound=AnySpec)
+S = TypeVar("S", bound=AnySpec | RangedSpec)
 
 
 def spec_as(spec: AnySpec, form: type[S]) -> S:

@@ -85,7 +85,7 @@ def check_printable(name: str, text: str, maximum: int, *, ascii_only: bool = Tr
 MAX_DOMAIN_SIZE: Final = 2**24
 MAX_WEIGHT_SUM: Final = 2**63 - 1
 MAX_REPORT_BYTES: Final = 65536
-_ReportBytes = Annotated[int, whole(1, MAX_REPORT_BYTES)]
+ReportBytes = Annotated[int, whole(1, MAX_REPORT_BYTES)]
 
 
 def hierarchy_sizes(buckets: int, fan_out: int, groups: int = 1) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ class MechanismSpec:
     """Digits of an item in base `buckets` (local hashing); levels of a hierarchy; otherwise 1."""
     true_weight: int
     other_weight: Annotated[int, whole(0, MAX_WEIGHT_SUM)]
-    report_bytes: _ReportBytes
+    report_bytes: ReportBytes
     """Length of a report before sealing."""
 
     def __post_init__(self) -> None:
@@ -181,6 +181,8 @@ class MechanismSpec:
             )
 
 
+MAX_ATTRIBUTES: Final = 32
+"""Maximum number of attributes of a person."""
 MAX_DIMENSIONS: Final = 8192
 """Maximum number of numbers in one person's value."""
 MAX_BOUND: Final = 1e12
@@ -212,9 +214,22 @@ class OtherSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberSpec(OtherSpec):
+class RangedSpec(OtherSpec):
+    """A mechanism for one number, or for several, all in one range."""
+
+    low: float
+    high: float
+    """Upper end of the range low .. high of every number; devices refuse numbers outside it."""
+
+    def __post_init__(self) -> None:
+        check_range(self.low, self.high)
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberSpec(RangedSpec):
     """
-    A mechanism for one number, or for several, all in one range.
+    A mechanism that adds local noise to numbers.
 
     A number is rounded at random, without bias, to one of the two nearest points of a grid that
     divides the range into `steps` intervals. Unused fields are 0, except `sampled`, which is 1.
@@ -223,10 +238,7 @@ class NumberSpec(OtherSpec):
     noiseless: ClassVar[Literal[False]] = False
 
     name: NumberMechanismName
-    low: float
-    high: float
-    """Upper end of the range low .. high of every number; devices refuse numbers outside it."""
-    report_bytes: _ReportBytes
+    report_bytes: ReportBytes
     steps: Annotated[int, whole(0, MAX_STEPS)] = 0
     """Intervals of the grid; even, so that the middle of the range lies on it. If 0, there is no
     grid, and numbers are rounded to one of the ends."""
@@ -246,9 +258,8 @@ class NumberSpec(OtherSpec):
     """Number of dimensions that vectors are first randomly projected to; 0 for no projection."""
 
     def __post_init__(self) -> None:
+        super(NumberSpec, self).__post_init__()  # slots=True made another class
         check_choice("mechanism", self.name, get_args(NumberMechanismName))
-        check_range(self.low, self.high)
-        check_fields(self)
         if self.steps % 2:
             raise TaskError(f"steps is {self.steps}; it must be even")
         check_int_range("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
@@ -319,7 +330,7 @@ class RapporSpec(OtherSpec):
     lasting_question: str = ""
     """Name of a question that may be asked again; a population's tasks share permanent responses
     to it. If empty, the task has its own responses."""
-    report_bytes: _ReportBytes
+    report_bytes: ReportBytes
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(RapporMechanismName))
@@ -411,7 +422,7 @@ class KeyValueSpec(OtherSpec):
     fakes: tuple[float, ...]
     """Values used for keys that are not owned, one per key: the means of the previous iteration
     (PrivKVM). If empty, the middle of the range (PrivKV)."""
-    report_bytes: _ReportBytes
+    report_bytes: ReportBytes
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(KeyValueMechanismName))
@@ -472,7 +483,7 @@ class OpenSpec(OtherSpec):
     code_bytes: int
     most_bytes: Annotated[int, whole(1, MAX_SPELLED_BYTES)]
     """Maximum length of a text that is hashed or spelled, in bytes of UTF-8."""
-    report_bytes: _ReportBytes
+    report_bytes: ReportBytes
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(OpenMechanismName))

@@ -258,15 +258,15 @@ class Task:
         check_local_epsilon(check_float("local_epsilon", self.local_epsilon))
         spec = self.mechanism
         if spec.noiseless != math.isinf(self.local_epsilon):
-            if not isinstance(spec, MechanismSpec):
+            if not spec.noiseless and not isinstance(spec, MechanismSpec):
                 raise TaskError(
                     f"local_epsilon is {self.local_epsilon}; for the mechanism {spec.name} it must "
                     f"be {'in' * spec.noiseless}finite"
                 )
+            noise = "no local noise" if spec.noiseless else "local noise"
             raise TaskError(
-                f"local_epsilon is {self.local_epsilon} and other_weight is "
-                f"{spec.other_weight}; local_epsilon must be infinite if and only if other_weight "
-                "is 0"
+                f"local_epsilon is {self.local_epsilon}, and reports have {noise}; it must be "
+                "infinite if and only if they have none"
             )
         if math.isinf(check_float("central_epsilon", self.central_epsilon)):
             raise TaskError(

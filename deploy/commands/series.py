@@ -187,7 +187,8 @@ def show(
                 task = Task.from_bytes(signed.task_bytes)
                 released[numbers[entry.task_digest]] = (task, result, entry)
         budgets = await budgets_of_task(task_view.preview(series.draft, now=0.0), operator)
-        return SeriesResults.of(rounds, top, dict(sorted(released.items())), budgets)
+        found = dict(sorted(released.items()))
+        return SeriesResults.of(rounds, top, found, budgets, series.people)
 
     results = options.ask(analyzer.connect, read)
     results = replace(results, rounds=mark_expired(results.rounds, shuffler, analyzer.authority))

@@ -33,6 +33,7 @@ def series_page(series: Series, results: SeriesResults) -> str:
         "series.html",
         styles=("releases.css", "series.css"),
         series=series,
+        results=results,
         kind=kind,
         description=KINDS[kind].description,
         budgets=results.budgets,
@@ -64,13 +65,17 @@ def _chart(
 
     every, released = np.arange(1.0, len(level) + 1), np.array([*results.estimates], dtype=float)
     [(_, zero)] = points(np.ones(1), np.zeros(1))
+    shifts = every[results.smoothed.shifts[:, column]]
     whiskers = zip(*(points(released, end) for end in table.ends), strict=True)
     return {
         "name": list(results.shown.values())[column],
         "band": points(every, high) + points(every, low)[::-1],
         "line": points(every, level),
+        "shifts": list(
+            zip(shifts.astype(int).tolist(), points(shifts - 0.5, 0 * shifts), strict=True)
+        ),
         "marks": list(zip(points(released, table.values), whiskers, table.rows, strict=True)),
-        "ends": (table.format(most), table.format(least)),
+        "ends": tuple(map(results.tables[0].format, (most, least))),
         "zero": zero,
         "table": table,
     }

@@ -12,12 +12,12 @@ from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import code_of
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import Moments
-from common.mechanisms.registry import number_mechanism_of, rappor_of
+from common.mechanisms.registry import mean_mechanism_of, rappor_of
 from common.messages import result
 from common.messages.guarantee import claimed, rounded_up
 from common.messages.result import CONFIDENCE
 from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec
+from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec
 from common.task.task import Task
 from deploy.results.decoder import decode
 from deploy.results.distribution import Distribution
@@ -60,6 +60,12 @@ _FAKES_INCLUDED: Final = (
     "interval includes the bias caused by fakes."
 )
 _OWN_TOTAL: Final = "Shares stay as estimated: a user may own any number of keys."
+_ERROR_PARTS: Final = ("noise, exact", "random rounding, at its worst")
+"""Headings of the two parts of a mean's standard error."""
+_ROUNDED: Final = (
+    " The square of its standard error is the sum of the squares of two parts: that of the noise, "
+    "which is exact, and the largest that random rounding can have, which no report shows."
+)
 _OWNERS_MEAN: Final = "Mean of the owners' values"
 _FAKES_REMOVED: Final = (
     "Users without a key sometimes report it with a fake value, which the estimate corrects. Means "
@@ -240,14 +246,22 @@ def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
 def _means(estimate: result.Means, asked: _Asked) -> ResultView:
     task = asked.task
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
-    more = {"standard error": estimate.standard_errors.tolist()}
-    note = f"{_OWN_INTERVAL.format('mean')}."
+    more: dict[str, Sequence[str | float]] = {"standard error": estimate.standard_errors.tolist()}
+    note, parts = f"{_OWN_INTERVAL.format('mean')}.", dict[str, list[float]]()
+    fields: dict[str, Any] = {}
+    if worst := estimate.rounding_error:
+        noise = np.sqrt(np.maximum(estimate.standard_errors**2 - worst**2, 0.0))
+        fields = {"noise_errors": noise.tolist()}
+        parts = {"noise_error": noise.tolist(), "rounding_error": [worst] * size}
+        for heading, figures in zip(_ERROR_PARTS, parts.values(), strict=True):
+            more[heading] = [f"{figure:.3g}" for figure in figures]
+        note += _ROUNDED
     if size >= _SHRUNK_FROM:
         more["shrunk"] = shrunk
         note += " Shrunk means have a smaller total error, but are biased."
     if not estimate.unbiased:
         note = "Means are biased: no interval includes the error of the projection."
-    spec = spec_as(task.mechanism, NumberSpec)
+    spec = spec_as(task.mechanism, RangedSpec)
     table = EstimateTable(
         title=f"Mean of {'a number' if size == 1 else f'each of {size:,} numbers'}",
         name="number",
@@ -264,17 +278,23 @@ def _means(estimate: result.Means, asked: _Asked) -> ResultView:
     labels = _labels(task, size)
     return ResultView(
         tables=(table,),
-        columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
+        columns={
+            "number": range(size),
+            "label": labels,
+            **table.columns(),
+            **parts,
+            "shrunk": shrunk,
+        },
         warning=_too_wide(table, spec.high - spec.low),
-        fields={"low": spec.low, "high": spec.high},
+        fields={"low": spec.low, "high": spec.high, **fields},
     )
 
 
-def _mean_ends(estimate: result.Means, task: Task, spec: NumberSpec) -> result.Interval | None:
+def _mean_ends(estimate: result.Means, task: Task, spec: RangedSpec) -> result.Interval | None:
     """Return the ends of the means' intervals in the task's units; None for normal ones."""
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     means, errors = (estimate.means - middle) / half, estimate.standard_errors / half
-    mechanism = number_mechanism_of(task)
+    mechanism = mean_mechanism_of(task)
     ends = mechanism.interval(Moments(means=means, variances=errors**2), CONFIDENCE)
     return ends and (middle + half * ends[0], middle + half * ends[1])
 

@@ -1,6 +1,5 @@
 """The results of a series' rounds, and their smoothing over time. Run by operators."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,14 +8,12 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from scipy.optimize import minimize_scalar
 
 from common.errors import TaskError
 from common.messages.guarantee import rounded_up
 from common.messages.ledger_entry import LedgerEntry
 from common.messages.result import (
     CONFIDENCE,
-    Figures,
     Histogram,
     Interval,
     Means,
@@ -26,86 +23,49 @@ from common.messages.result import (
 )
 from common.task.task import Task
 from deploy.results.estimate_table import EstimateTable, print_table
+from deploy.results.local_level import Observations, Smoothed, smooth
 from deploy.results.result_view import Columns, result_view
 from deploy.results.verification import check_fits
 from deploy.tasks import population_budgets
 from deploy.tasks.population_budgets import PopulationBudgets
-from deploy.tasks.schedule import SeriesRound
+from deploy.tasks.schedule import People, SeriesRound
 from deploy.terminal.durations import format_times
 from deploy.terminal.tables import add_columns, print_whole
 
-_LEAST_STEP: Final = 1e-6
-"""Smallest variance of a step that is tried, in variances of the most precise estimate."""
-_TINY: Final = 1e-30
-"""Smallest variance of an observation, instead of 0."""
 _COSTS: Final = ("n_users", "epsilon", "composed_epsilon")
-_NOTE: Final = (
-    "Smoothed: the share or mean among those who answered, as if it moved in random steps whose "
-    "variance is estimated from the values shown. Its interval omits the error of that variance."
+
+
+class _Line(NamedTuple):
+    """Whose share or mean a line shows, and what values vary by around it, besides noise."""
+
+    whose: str
+    note: str
+    of_shares: tuple[float, ...]
+    """`parts` of Observations."""
+    of_means: tuple[float, ...]
+
+
+_LINES: Final[Mapping[People, _Line]] = {
+    "other": _Line(
+        "population",
+        "Shown is the population, of which other people answer every round: intervals, those of "
+        "single rounds too, include noise and who answered.",
+        of_shares=(1.0,),
+        # Results state no variance between users; how the means of many rounds scatter tells it.
+        of_means=tuple(2.0**-halved for halved in range(7)),
+    ),
+    "same": _Line(
+        "respondents",
+        "Shown are the respondents, the same people in every round: intervals include noise alone.",
+        of_shares=(0.0,),
+        of_means=(0.0,),
+    ),
+}
+_SMOOTHED: Final = (
+    "Smoothed: as if each value moved in random steps, of a size that all rounds and values shown "
+    "tell. A shift is a change too large for such a step: smoothing starts again there. No budget "
+    "or guarantee relies on smoothing. "
 )
-
-
-class SmoothedSeries(NamedTuple):
-    """Smoothed levels with standard errors, each of shape (rounds, items)."""
-
-    levels: Figures
-    errors: Figures
-    """Infinite for an item that was never observed. They omit the error of `variance`."""
-    variance: float
-    """Estimated variance of a step from one round to the next, of an item of scale 1."""
-
-
-def smooth(values: Figures, errors: Figures, scales: Figures) -> SmoothedSeries:
-    """
-    Smooth each item's estimates over rounds: a Kalman filter, then the fixed-interval smoother.
-
-    The model is the local level [DK12]: an item's level makes normal steps of variance q · scale,
-    and an estimate is the level plus noise of its known variance. q is the maximum of the diffuse
-    likelihood of all items together, so frequent items are not to be pooled with many rare ones.
-    Pure. Cost: some 40 passes over the estimates.
-
-    Args:
-        values: Estimates, shape (rounds, items); 0 where there is none.
-        errors: Their standard errors; infinite where there is no estimate.
-        scales: Relative variances of the items' steps, above 0, shape (items,).
-    """
-    observed = np.isfinite(errors)
-    if not observed.any():
-        return SmoothedSeries(values, errors, 0.0)
-    variances = np.maximum(errors**2, _TINY)
-    precisions, noise = 1 / variances, (variances / scales)[observed]
-    least, most = _LEAST_STEP * noise.min(), noise.max() + np.max(4 * values**2 / scales)
-    best = minimize_scalar(
-        lambda log: -_filter(values, precisions, math.exp(log) * scales)[2],
-        bounds=(math.log(least), math.log(most)),
-        method="bounded",
-    )
-    variance = math.exp(best.x)
-    levels, known, _ = _filter(values, precisions, variance * scales)
-    with np.errstate(divide="ignore"):
-        variances = 1 / known
-    for t in range(len(values) - 2, -1, -1):
-        gain = 1 / (1 + variance * scales * known[t])
-        levels[t] += gain * (levels[t + 1] - levels[t])
-        variances[t] = gain**2 * variances[t + 1] + gain * variance * scales
-    return SmoothedSeries(levels, np.sqrt(variances), variance)
-
-
-def _filter(values: Figures, precisions: Figures, steps: Figures) -> tuple[Figures, Figures, float]:
-    """Return the filtered levels, their precisions (0: unknown), and the log-likelihood."""
-    level, known = np.zeros_like(steps), np.zeros_like(steps)
-    levels, precision, likelihood = np.empty_like(values), np.empty_like(values), 0.0
-    for t, (value, seen) in enumerate(zip(values, precisions, strict=True)):
-        predicted = known / (1 + steps * known)
-        known = predicted + seen
-        gain = np.divide(seen, known, out=np.zeros_like(seen), where=known > 0)
-        inverse = gain * predicted  # of the variance of the surprise; 0 at an item's first estimate
-        surprise = np.where(seen > 0, value - level, 0.0)
-        logs = np.log(inverse, out=np.zeros_like(inverse), where=inverse > 0)
-        likelihood += float(np.sum(logs - inverse * surprise**2)) / 2
-        level = level + gain * surprise
-        levels[t], precision[t] = level, known
-    return levels, precision, likelihood
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,6 +78,9 @@ class SeriesResults:
     costs: Mapping[int, LedgerEntry]
     of_shares: bool
     """Whether estimates are shares of users, and not means."""
+    bounds: tuple[float, float] = (0.0, 1.0)
+    """Ends of the range of one user's number; 0 and 1 for shares."""
+    people: People = "other"
     top: int
     """Number of values to smooth and show: those with the largest means over rounds."""
     budgets: PopulationBudgets | None = None
@@ -130,6 +93,7 @@ class SeriesResults:
         top: int,
         released: Mapping[int, tuple[Task, Result, LedgerEntry]],
         budgets: PopulationBudgets | None = None,
+        people: People = "other",
     ) -> Self:
         """
         Check the released rounds' results against their tasks, and take their estimates.
@@ -137,11 +101,13 @@ class SeriesResults:
         Raises TaskError if two rounds do not estimate the same values; WireError if a result does
         not fit its task.
         """
-        estimates = {}
+        estimates, ends = {}, (0.0, 1.0)
         for number, (task, result, _) in released.items():
             check_fits(result, task)
             if isinstance(result.estimate, Histogram | Means):
-                estimates[number] = result_view(result.estimate, task, most=0).tables[0]
+                view = result_view(result.estimate, task, most=0)
+                estimates[number] = view.tables[0]
+                ends = (view.fields.get("low", 0.0), view.fields.get("high", 1.0))
         names = [table.names for table in estimates.values()]
         if any(others != names[0] for others in names):
             raise TaskError("the rounds of a series must ask about the same values")
@@ -150,6 +116,8 @@ class SeriesResults:
             estimates=estimates,
             costs={number: entry for number, (_, _, entry) in released.items()},
             of_shares=any(isinstance(each.estimate, Histogram) for _, each, _ in released.values()),
+            bounds=ends,
+            people=people,
             top=top,
             budgets=budgets,
         )
@@ -162,26 +130,32 @@ class SeriesResults:
         order = np.argsort(-total, kind="stable")[: self.top]
         return {int(index): tables[0].names[index] for index in order}
 
+    @property
+    def whose(self) -> str:
+        """Whose shares or means are shown: the population's or the respondents'."""
+        return _LINES[self.people].whose
+
     @cached_property
-    def smoothed(self) -> SmoothedSeries:
+    def smoothed(self) -> Smoothed:
         """The smoothed levels of the shown values, in each round up to the last result."""
         shape = (max(self.estimates, default=0), len(self.shown))
-        values, errors = np.zeros(shape), np.full(shape, np.inf)
+        n_users, (values, noise) = np.zeros(shape[0], dtype=np.int64), np.zeros((2, *shape))
         for number, table in self.estimates.items():
             values[number - 1] = table.values[[*self.shown]]
-            errors[number - 1] = table.errors[[*self.shown]]
-        scales = np.ones(shape[1])
-        if self.of_shares:
-            # Frequent values move more, as counts do; the noise bounds the scale of rare ones.
-            noise = np.sum(errors, axis=0, where=np.isfinite(errors))
-            scales = np.maximum(values.sum(axis=0), noise) + _TINY
-        return smooth(values, errors, scales)
+            noise[number - 1] = table.errors[[*self.shown]] ** 2
+            n_users[number - 1] = self.costs[number].n_users
+        line, (low, high) = _LINES[self.people], self.bounds
+        parts = line.of_shares if self.of_shares else line.of_means
+        observed = Observations(
+            values=values, noise=noise, n_users=n_users, low=low, high=high, parts=parts
+        )
+        return smooth(observed)
 
     @cached_property
     def ends(self) -> Interval:
         """Ends of the 95 % intervals of the smoothed levels, each of shape (rounds, shown)."""
-        levels, errors, _ = self.smoothed
-        return interval_around(levels, interval_half_width(CONFIDENCE) * errors)
+        reach = interval_half_width(CONFIDENCE) * self.smoothed.errors
+        return interval_around(self.smoothed.levels, reach)
 
     @cached_property
     def tables(self) -> tuple[EstimateTable, ...]:
@@ -194,17 +168,26 @@ class SeriesResults:
             ).T
             smoothed = (self.smoothed.levels, *self.ends)
             figures = (array[rounds, column].tolist() for array in smoothed)
+            more = dict(zip(("smoothed", f"{ends} low", f"{ends} high"), figures, strict=True))
+            shifts = ["shift" * begins for begins in self.smoothed.shifts[rounds, column].tolist()]
+            # What a round's own interval of those who answered leaves out.
+            sampling = np.sqrt(self.smoothed.sampling[rounds, column])
+            reach = interval_half_width(CONFIDENCE) * sampling
+            value = next(iter(estimates)).value
             table = EstimateTable(
-                title=name,
+                title=f"{name}: {value} of the {self.whose}",
                 name="round",
                 names=[f"{number}" for number in self.estimates],
-                value=next(iter(estimates)).value,
+                value=value,
                 biased=self.biased,
                 values=values,
-                errors=errors,
+                errors=np.hypot(errors, sampling),
                 shown=range(len(rounds)),
-                more=dict(zip(("smoothed", f"{ends} low", f"{ends} high"), figures, strict=True)),
-                given_ends=(low, high),
+                more={**more, "shift": shifts},
+                given_ends=(
+                    values - np.hypot(values - low, reach),
+                    values + np.hypot(high - values, reach),
+                ),
             )
             tables.append(table)
         return tuple(tables)
@@ -215,7 +198,8 @@ class SeriesResults:
         for name, table in zip(self.shown.values(), self.tables, strict=True):
             own: Columns = {"label": [name] * len(table.names), "round": [*self.estimates]}
             own |= {"deadline": [self.rounds[number - 1].deadline for number in self.estimates]}
-            for key, column in (own | table.columns() | dict(table.more)).items():
+            own |= table.columns() | {**table.more, "whose": [self.whose] * len(table.names)}
+            for key, column in own.items():
                 columns.setdefault(key.replace(" ", "_"), []).extend(column)
         return dict(columns)
 
@@ -261,8 +245,10 @@ class SeriesResults:
     @property
     def note(self) -> str:
         """What smoothing assumes, or why there is none."""
+        if not self.tables:
+            return "No round has released shares or means to smooth."
         bias = " ".join(next(iter(self.estimates.values())).notes) + " " if self.biased else ""
-        return bias + _NOTE if self.tables else "No round has released shares or means to smooth."
+        return bias + _SMOOTHED + _LINES[self.people].note
 
     @property
     def biased(self) -> bool:

@@ -18,7 +18,7 @@ from common.messages.result import (
     Result,
     ShareTables,
 )
-from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec
+from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
 from common.task.view_specs import TableSpec
 
@@ -76,8 +76,8 @@ def _task_shape(task: Task) -> str:
             return f"{cohorts} cohorts of {bits} bits"
         case KeyValueSpec(key_true_weight=true, key_other_weight=other):
             return f"{task.domain_size} keys {'with' if true > other else 'without'} owners"
-        case NumberSpec(projected=projected):
-            return f"{task.domain_size} {'un' * (not projected)}biased means"
+        case RangedSpec():
+            return f"{task.domain_size} {'un' * (not task.protocol_row.biased)}biased means"
         case OpenSpec() as spec:
             return f"values found at {PrefixHashing.of(spec).levels} levels"
         case TableSpec() as spec:

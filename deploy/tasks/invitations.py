@@ -13,7 +13,8 @@ BROWSER_PROTOCOLS: Final = frozenset(
     (
         *("ldp-warner", "ldp-grr", "ldp-sue", "ldp-oue", "ldp-blh", "ldp-olh", "sh", "murs"),
         *("hp-sdp", "ddps", "aue", "puredump", "hierarchy", "mixdump", "od-hp", "fe1", "sbin"),
-        *("sageo", "hybrid", "tables", "geo-tables"),
+        *("sageo", "hybrid", "digits", "geo-digits", "vector-digits", "geo-vector-digits"),
+        *("tables", "geo-tables"),
     )
 )
 """What the device in TypeScript answers: user_agent/web/src/task/protocols.ts."""

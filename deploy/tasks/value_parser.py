@@ -10,16 +10,23 @@ from common.errors import UsageError, ValueRangeError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.submission import Value, parse_number
 from common.protocols import Kind
-from common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec, BreakdownSpec, EdgesSpec
+from common.task.domain_spec import (
+    GROUP_SEPARATOR,
+    MAX_GROUPS,
+    AttributeSpec,
+    BreakdownSpec,
+    EdgesSpec,
+)
 from common.task.draft import TableDraft
 from common.task.spec_forms import spec_as
 from common.task.specs import (
     INSTANT_SUM,
     PERMANENT_SUM,
     KeyValueSpec,
-    NumberSpec,
     OpenSpec,
+    RangedSpec,
     RapporSpec,
+    check_int_range,
 )
 from common.task.task import Task
 from common.task.view_specs import TableSpec
@@ -49,14 +56,17 @@ def parse_tables(sizes: str, pairs: str = "", *, margins: bool = False) -> Table
     Attributes and values are named by their numbers, from 1. Raises UsageError.
     """
     try:
-        attributes = tuple(
-            AttributeSpec(name=f"attribute {place}", labels=tuple(map(str, range(1, size + 1))))
-            for place, size in enumerate(map(int, sizes.split(",")), start=1)
-        )
+        numbers = [*map(int, sizes.split(","))]
     except ValueError as error:
         raise UsageError(
             "--attribute-sizes must be the number of values of each attribute, such as 20,20,5"
         ) from error
+    for number in numbers:  # before their names are made
+        check_int_range("an attribute's number of values", number, 2, MAX_GROUPS)
+    attributes = tuple(
+        AttributeSpec(name=f"attribute {place}", labels=tuple(map(str, range(1, size + 1))))
+        for place, size in enumerate(numbers, start=1)
+    )
     names = [pair.split(":") for pair in pairs.split(",") if pair]
     chosen = tuple(tuple(f"attribute {number}" for number in pair) for pair in names)
     return TableDraft(attributes=attributes, pairs=chosen, margins=margins)
@@ -127,7 +137,7 @@ def _draw_pairs(task: Task, rng: np.random.Generator) -> dict[int, float]:
 
 
 def _draw_numbers(task: Task, rng: np.random.Generator) -> tuple[float, ...]:
-    spec = spec_as(task.mechanism, NumberSpec)
+    spec = spec_as(task.mechanism, RangedSpec)
     return tuple(rng.uniform(spec.low, spec.high, task.domain_size).tolist())
 
 
@@ -170,7 +180,7 @@ def _describe_items(task: Task) -> str:
 
 
 def _describe_numbers(task: Task) -> str:
-    spec, size = spec_as(task.mechanism, NumberSpec), task.domain_size
+    spec, size = spec_as(task.mechanism, RangedSpec), task.domain_size
     numbers = "a number" if size == 1 else f"{size:,} numbers, each"
     return f"{numbers} from {spec.low:,.15g} to {spec.high:,.15g}{_labelled(task)}"
 

@@ -13,7 +13,7 @@ _UNITS: Final = ((DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _COARSE: Final = 2
 """Least count of a unit that is shown without the next smaller unit."""
 _YEAR: Final = 365 * DAY
-_DURATION: Final = re.compile(r"(-?[0-9]{1,9}) (day|hour|minute|second)s?")
+_DURATION: Final = re.compile(r"(-?[0-9]{1,9}) (week|day|hour|minute|second)s?")
 
 
 def parse_duration(name: str, text: object) -> int:
@@ -21,9 +21,10 @@ def parse_duration(name: str, text: object) -> int:
     parts = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if parts is None:
         raise TaskError(
-            f'{name} must be a whole number of minutes, hours or days, such as "6 hours"'
+            f'{name} must be a whole number of minutes, hours, days or weeks, such as "6 hours"'
         )
-    return int(parts[1]) * next(size for size, unit in _UNITS if unit == parts[2])
+    units = ((7 * DAY, "week"), *_UNITS)
+    return int(parts[1]) * next(size for size, unit in units if unit == parts[2])
 
 
 def format_time(seconds: float, clock: str = "%H:%M") -> str:

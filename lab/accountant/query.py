@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Final, Self
 
 import scipy
@@ -11,10 +11,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from common.accounting import count_distributions as counts
-from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.assumptions import FORMULA_1
 from common.accounting.binomial import smaller_tail
+from common.accounting.guarantees import theorem_of
+from common.accounting.two_items import amplified
 from common.errors import AccountingError, TaskError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -38,11 +38,25 @@ _OF_EPSILON: Final[Mapping[str, Callable[[float], Subject]]] = {
     "piecewise": randomizers.piecewise,
     "laplace": general_blanket.laplace_pair,
 }
-_BOUNDS: Final[Mapping[type, tuple[Callable[..., float], Callable[..., float]]]] = {
-    MatchCountReduction: (epsilon_upper, delta_upper),
-    general_blanket.BlanketPair: (general_blanket.blanket_epsilon, general_blanket.blanket_delta),
+_Bounds = tuple[Callable[[float], float], Callable[[float], float], str]
+"""Functions for ε at a δ and for δ at an ε, and their theorem."""
+
+
+def _bounds(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> _Bounds:
+    release = amplified(reduction, anonymity_set)
+    return release.epsilon, release.delta, theorem_of(release)
+
+
+def _general_bounds(pair: general_blanket.BlanketPair, anonymity_set: AnonymitySet) -> _Bounds:
+    find = (general_blanket.blanket_epsilon, general_blanket.blanket_delta)
+    epsilon_of, delta_of = (partial(each, pair, anonymity_set) for each in find)
+    return epsilon_of, delta_of, _BLANKET
+
+
+_BOUNDS: Final[Mapping[type, Callable[[Any, AnonymitySet], _Bounds]]] = {
+    MatchCountReduction: _bounds,
+    general_blanket.BlanketPair: _general_bounds,
 }
-"""Functions for ε at a δ and for δ at an ε, by type of the randomizer."""
 MECHANISMS: Final = (*_HASHED, *_OF_EPSILON, "rappor")
 _LARGEST: Final = 1e300
 """Largest number in a query, so that sums stay finite."""
@@ -245,12 +259,12 @@ class Query:
                 "give exactly one of --delta, to compute epsilon, and --central-epsilon, to "
                 "compute delta; in a file, give delta or eps"
             )
-        epsilon_of, delta_of = _BOUNDS[type(subject)]
+        epsilon_of, delta_of, theorem = _BOUNDS[type(subject)](subject, anonymity_set)
         if self.delta is None:
             epsilon = self.eps or 0.0
-            delta = delta_of(subject, anonymity_set, epsilon)
+            delta = delta_of(epsilon)
         else:
-            epsilon = min(epsilon_of(subject, anonymity_set, self.delta), self.local_epsilon)
+            epsilon = min(epsilon_of(self.delta), self.local_epsilon)
             delta = self.delta
         random_dummies = anonymity_set.random_dummies
         honest = anonymity_set.users - anonymity_set.colluders
@@ -268,7 +282,7 @@ class Query:
             epsilon=epsilon,
             delta=delta,
             neighbouring=REPLACE_ONE,
-            theorem=_BLANKET if general else FORMULA_1,
+            theorem=theorem,
             assumptions=tuple(assumptions),
         )
 

@@ -2,10 +2,11 @@
 Lower bounds by attacks: a δ, and so an ε, below which no valid accountant can go.
 
 The first attack, in docs/theory/accounting.md, knows that all other users hold one third value z,
-and drops the messages that support z. Two more help where it is weak. Under hashing all other
-messages support x and x' independently of their senders' values, so none needs to be dropped; this
-is stronger if most reports are uniform anyway. If values exclude each other and all others hold x',
-only blanket reports support x, and one count suffices; this is the attack for two values.
+and drops the messages that support z. It proves most if a message that supports two of x, x' and z
+supports all three. Two more help where it is weak. If z is independent of x and x' instead, the
+others' messages support these like uniform ones, so none needs to be dropped; this is stronger with
+many dummies or a single user. If values exclude each other and all others hold x', only blanket
+reports support x, and one count suffices; this is the attack for two values.
 
 Every figure is a lower bound on the true δ: formula 1's δ falls with M, so bins of N count at their
 upper edge; cells of H_x' count at their mean, by Jensen; tails are omitted.
@@ -64,10 +65,9 @@ def epsilon_lower(
     """
     Return an ε that attacks prove: (ε', δ) holds for no smaller ε'. 0 if no attack succeeds.
 
-    Attacks with a third value need that value's support to be independent of that of x and x'
-    (hashing), or exclusive with it (one histogram). Raises AccountingError if delta is out of
-    range. Cost: about ten times that of `epsilon_upper`; more if the number of dummies varies
-    widely.
+    Attacks with a third value need to know how its support depends on that of x and x': see
+    `MatchCountReduction.third_value`. Raises AccountingError if delta is out of range. Cost: about
+    ten times that of `epsilon_upper`; more if the number of dummies varies widely.
     """
     check_delta(delta)
     top = min(epsilon_upper(reduction, anonymity_set, delta), MAX_EPSILON)
@@ -107,14 +107,14 @@ def _attacks(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> lis
     if isinstance(dummies, Conditioned):
         missing = dummies.missing
         anonymity_set = dataclasses.replace(anonymity_set, random_dummies=dummies.distribution)
-    if 0 < reduction.collision < 1 / reduction.answers:
+    if reduction.third_value == "independent":
         # More collisions are more private, and independent support is much faster to sum.
         reduction = dataclasses.replace(reduction, collision=1 / reduction.answers)
-    if reduction.third_value != "none":
+    if reduction.has_third:
         attacks.extend(_drop_a_third_value(reduction, anonymity_set))
-    if reduction.third_value == "independent":
-        attacks.extend(_count_everything(reduction, anonymity_set))
-    if reduction.collision == 0 and reduction.third_value != "independent":
+        if reduction.pairwise_independent:
+            attacks.extend(_count_everything(reduction, anonymity_set))
+    if reduction.collision == 0:
         attacks.extend(_count_one_value(reduction, anonymity_set))
 
     def conditioned(attack: Attack, epsilon: float) -> float:
@@ -126,7 +126,12 @@ def _attacks(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> lis
 def _drop_a_third_value(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet
 ) -> Iterator[Attack]:
-    """Attack if all others hold z: drop messages for z. Yield nothing if N cannot be tabulated."""
+    """
+    Attack if all others hold z: drop messages for z. Yield nothing if N cannot be tabulated.
+
+    With collision c, a message for x supports z too with probability c. Unless z is independent of
+    x and x', it then supports all three: of the messages left, none supports both x and x'.
+    """
     undropped = 1 - 1 / reduction.answers
     others = _table(_blanket_distributions(reduction, anonymity_set, undropped))
     if others is None:
@@ -134,12 +139,14 @@ def _drop_a_third_value(
     if reduction.third_value == "independent":
         remaining, p_present = reduction, undropped
     else:
-        p_present = reduction.blanket * undropped + reduction.signal
+        distinct = 1 - reduction.collision
+        p_present = reduction.blanket * undropped + reduction.signal * distinct
         remaining = dataclasses.replace(
             reduction,
-            answers=reduction.answers - 1,
+            answers=(reduction.answers - 1) / distinct,
             blanket=reduction.blanket * undropped / p_present,
-            signal=reduction.signal / p_present,
+            signal=reduction.signal * distinct / p_present,
+            collision=0.0,
             third_value="none",
         )
     plus_one, plus_none = others.shifted()
@@ -284,7 +291,9 @@ class _MessagesAttack:
             masses, sizes, presence = self._charged_high(bins)
             values = ConditionalDelta(self._reduction, sizes, COARSE_GRID, presence).lower(epsilon)
             gained = masses * values
-            losses = masses * np.maximum(np.concatenate([values[:1], values[:-1]]) - values, 0)
+            # They fall with N, or rise with the presence.
+            steps = np.abs(np.diff(values, prepend=values[:1], append=values[-1:]))
+            losses = masses * np.maximum(steps[:-1], steps[1:])
             if losses.sum() <= _TOLERANCE * gained.sum() or gained.sum() == 0:
                 break
             bins = bins.refined(losses, _TOLERANCE * float(gained.sum()) / 2)
@@ -327,27 +336,27 @@ def epsilon_of_rounds(
 
     Raises ValueError if the mechanism has no third value.
     """
-    if reduction.third_value == "none":
+    if not reduction.has_third:
         raise ValueError("the others must hold a third value; this mechanism has none")
-    l, collision = reduction.answers, reduction.collision  # noqa: E741  # as in the formula
+    # A message for x supports x' too with the collision probability. A third value that is not
+    # independent is then supported as well, so no message for x or x' alone is dropped.
     independent = reduction.third_value == "independent"
-    undropped = 1 - 1 / l if independent else 1.0
-    # A uniform message supports x alone, or x' alone, each with probability undropped · alone.
-    alone = (1 - collision) / l
+    distinct = (1 - 1 / reduction.answers) ** 2 if independent else 1 - reduction.collision
+    # A uniform message is kept and supports x alone, or x' alone, each with this probability.
+    alone = distinct / reduction.answers
     # The report of the victim, who holds x, supports x alone (plus) or x' alone (minus).
-    p, q = reduction.blanket / l + reduction.signal, reduction.blanket / l
-    plus = undropped * p * (1 - collision) if independent else p
-    minus = undropped * (1 - p) / l if independent else q
+    minus = reduction.blanket * alone
+    plus = minus + reduction.signal * distinct
     n_uniform = anonymity_set.others * reduction.blanket + anonymity_set.dummies
-    variance = 2 * rounds * n_uniform * undropped * alone
+    variance = 2 * rounds * n_uniform * alone
     reach = int(_DEVIATIONS * math.sqrt(variance) + 2 * rounds + _DEVIATIONS)
     size = fft.next_fast_len(2 * reach + 1)
     angle = 2 * np.pi * np.arange(size) / size
-    # The characteristic function of a uniform message's part is 1 - 2·undropped·alone·(1 - cos).
+    # The characteristic function of a uniform message's part is 1 - 2·alone·(1 - cos).
     turn = 1 - np.cos(angle)
     reports, dummies = rounds * anonymity_set.others, rounds * anonymity_set.dummies
-    noise = _power_of_complement(2 * reduction.blanket * undropped * alone * turn, reports)
-    noise *= _power_of_complement(2 * undropped * alone * turn, dummies)
+    noise = _power_of_complement(2 * reduction.blanket * alone * turn, reports)
+    noise *= _power_of_complement(2 * alone * turn, dummies)
     own = 1 - plus - minus + plus * np.exp(-1j * angle) + minus * np.exp(1j * angle)
     holds_x: Vector = np.maximum(np.fft.ifft(noise * own**rounds).real, 0.0)
     holds_other = np.roll(holds_x[::-1], 1)  # the statistic has the other sign

@@ -92,8 +92,9 @@ def plan(
         n_min: Minimum users for which the guarantee must hold.  [all]
         delta: Target delta, for all rounds together.  [the lesser of 1e-6 and 0.1 / --users]
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
-            none.  [4, the default limit of devices]
-        shufflers: Number of shufflers, 1 or 2. Each of two adds noise, and no local cap applies.
+            none.  [4, the default limit of devices; none for two shufflers]
+        shufflers: Number of shufflers, 1 or 2. Each of two adds noise; reports have none of their
+            own, so a local cap is refused.
         coalition_epsilon: Target epsilon of a task against the analyzer with either of two
             shufflers.  [4, the default limit of devices]
         messages_cap: Maximum expected messages per user.  [5 for signed]
@@ -119,7 +120,7 @@ def plan(
     from lab.planning.requirements import Requirements
 
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
-    usual_cap = plan_view.usual_local_cap(task_kind, rounds)
+    usual_cap = plan_view.usual_local_cap(task_kind, rounds) if shufflers == 1 else math.inf
     options.check_kinds(context)
     facts = KINDS[task_kind]
     if facts.counted and domain_size is None:

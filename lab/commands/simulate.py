@@ -100,7 +100,8 @@ def simulate(
         messages_cap: Maximum expected messages per user; for categorical and ordered data.  [5, or
             as many as a bound needs]
         local_cap: Maximum local epsilon of a report, or none.
-        shufflers: Number of shufflers, 1 or 2; two for sageo, sbin and geo-tables.
+        shufflers: Number of shufflers, 1 or 2; two for sageo, sbin, digits and tables with their
+            noise.
         coalition_epsilon: Target epsilon against the analyzer with either of two shufflers.  [4]
         seed: Random seed; the same seed repeats the run.
         by_value: Show the true figure of every value beside its estimates; always shown for few

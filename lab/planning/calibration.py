@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, TypeVar
 
 import scipy
@@ -22,6 +23,7 @@ _Trial = tuple[float, float]
 """A level of noise and the excess of its design; above 0 the target is missed."""
 
 
+@lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return μ with gaussian_delta(μ, ε) = δ, cut to 1e-12 .. 1e6; 0 if δ ≤ 0, ∞ if δ ≥ 1."""
     if delta <= 0:

@@ -2,33 +2,39 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Self, TypeVar, cast
 
 import numpy as np
 
+from analyzer.finalize import mixture_of
 from analyzer.task_builder import with_claims, without_claim
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Mechanism, Mixture, Vector
-from common.mechanisms.registry import mechanism_of
+from common.mechanisms.covariance import ShareCovariance
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.mechanisms.signed import influence_on
 from common.mechanisms.support import SupportCounting, bernoulli_variance
+from common.mechanisms.views import Views
 from common.task.draft import TaskDraft
 from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
 from common.task.named_dummies import ItemDummies
 from common.task.task import Task
-from lab.planning.calibration import gaussian_mu
+from lab.planning.central_gaussian import gaussian_mse
 from lab.planning.requirements import UNUSED_KEY, Requirements
 
 D = TypeVar("D", bound="Design")
 
 USUAL_MESSAGES: Final = 5.0
 """Default cap on messages per user, for protocols that can trade messages for accuracy."""
+_MOST_SEEDS: Final = 2**17
+"""Largest hash family for exact covariances: all designs of a plan then take about a second."""
 _CUT_PROBABILITY: Final = 1e-40
 """Largest probability that any user in a batch needs more dummies than the maximum."""
 _ROUNDING: Final = 1e-6
@@ -101,19 +107,30 @@ class Design(ABC):
         """
         Users by which one dishonest submission can raise an item's count, and lower another's.
 
-        All of its reports support the item, or none do; of clusters, all are negative [CJG21]. A
-        report of a hierarchy moves a sum of buckets by at most 1, since the estimate is a
-        projection.
+        All of its r reports support the fewest items, or the most [CJG21]; of clusters, all are
+        negative. With the known total, shared evenly, a report that supports t of d items adds
+        (1 - t/d) / (p - q) to these, and takes t/d / (p - q) from others; its user counts 1/d for
+        each. A report of a hierarchy moves a sum of buckets by at most 1, since the estimate is a
+        projection. A mean of digits moves as by users at an end of the range, if all reports, own
+        digits and dummies alike, name the most significant digit. Cost: for a hash family one
+        transform.
         """
-        most = self.unclaimed.own_reports + self.dummies.maximum
-        if len(self.unclaimed.views) > 1:
-            return most, most
+        most, size = self.unclaimed.own_reports + self.dummies.maximum, self.target.domain_size
+        randomizer = randomizer_of(self.unclaimed)
+        if isinstance(randomizer, Views):
+            return (most * randomizer.users_per_report,) * 2
         if (clusters := influence_on(self.unclaimed)) is not None:
             return clusters
         support = cast("SupportCounting", self.mechanism)
-        up_to = 1 - support.q + (most - 1) * (1 - support.q_dummy)
-        down_to = support.q + (most - 1) * support.q_dummy
-        return up_to / (support.p - support.q), down_to / (support.p - support.q)
+        fewest, largest = (number / size for number in support.support_sizes)
+        per_report = most / (support.p - support.q)
+        return per_report * (1 - fewest) + 1 / size, per_report * largest - 1 / size
+
+    @property
+    def within_influence_cap(self) -> bool:
+        """Whether the cap, if there is one, allows the influence."""
+        cap = self.target.influence_cap
+        return math.isinf(cap) or max(self.influence) <= cap
 
     @property
     def figures(self) -> Mapping[str, float]:
@@ -129,6 +146,11 @@ class Design(ABC):
     @abstractmethod
     def mse(self) -> float:
         """The predicted mean squared error."""
+
+    @property
+    def ratio_to_central_gaussian(self) -> float:
+        """The predicted mean squared error divided by `gaussian_mse`."""
+        return self.mse / gaussian_mse(self.target)
 
     @property
     def smallest_share(self) -> float:
@@ -159,39 +181,59 @@ class ItemDesign(Design):
         """Number l of possible answers: the buckets of local hashing, or the domain size."""
         return self.draft.buckets or self.target.domain_size
 
-    @property
+    @cached_property
     def mse(self) -> float:
         """The predicted mean squared error of a share, averaged over the values."""
-        size = self.target.domain_size
-        return float(self._variances(np.full(size, 1 / size)).mean())  # any shares of sum 1
-
-    @property
-    def ratio_to_central_gaussian(self) -> float:
-        """
-        The mean squared error divided by the central Gaussian mechanism's in one of T rounds.
-
-        The latter is σ²/n² with σ² = 2T/μ²: counts have sensitivity √2, and the rounds share μ.
-        """
-        target = self.target
-        mu = gaussian_mu(target.central_epsilon, target.delta)
-        return self.mse / (2 * target.rounds / (mu * target.n_users) ** 2)
+        return float(self._variances([]).mean())  # about the same for any shares
 
     def head_errors(self) -> list[float]:
         """Return the predicted squared errors of the most frequent values, the target's `head`."""
-        return list(map(float, self._variances(np.array(self.target.head))))
+        return list(map(float, self._variances(self.target.head)[: len(self.target.head)]))
 
-    def _variances(self, shares: Vector) -> Vector:
-        n_users, shuffler = self.target.n_users, self.unclaimed.shuffler
-        mean, spread = shuffler.noises[-1].moments()
-        added = self.draft.dummies_per_user or self.dummies.expected_per_user
-        mixture = Mixture(
-            n_real=n_users,
-            n_dummies=n_users * added,
-            keep_probability=shuffler.keep_probability,
-            item_mean=mean,
-            item_variance=spread,
-        )
-        return self.mechanism.variance(shares, mixture)
+    def _variances(self, head: Sequence[float]) -> Vector:
+        """Return each share's variance if the first ones are `head`, and the others alike."""
+        size = self.target.domain_size
+        shares = np.full(size, (1 - math.fsum(head)) / max(1, size - len(head)))
+        shares[: len(head)] = head
+        task, n_users = self.unclaimed, self.target.n_users
+        return share_variances(share_covariance(self.mechanism, task, n_users, shares))
+
+
+def share_covariance(
+    mechanism: Mechanism, task: Task, n_users: int, shares: Vector
+) -> ShareCovariance:
+    """Return the covariances of the shares that n_users are expected to have."""
+    sent = n_users * (task.own_reports + task.dummies.expected_per_user)
+    mixture = mixture_of(task, n_users, counted=round(sent))
+    return ShareCovariance.of_mechanism(mechanism, shares, mixture, groups=task.groups)
+
+
+def share_variances(covariance: ShareCovariance) -> Vector:
+    """Return the variance of each share; of large hash families to a percent, evenly corrected."""
+    mechanism, shares = covariance.mechanism, covariance.shares
+    if isinstance(mechanism, LocalHashing) and mechanism.family.seeds > _MOST_SEEDS:
+        variances = mechanism.variance(shares, covariance.mixture)
+        return variances - _variance_of_total(mechanism, covariance.mixture) / len(shares) ** 2
+    return covariance.of_shares()
+
+
+def _variance_of_total(mechanism: LocalHashing, mixture: Mixture) -> float:
+    """
+    Approximate the variance of the sum of all debiased shares of hashed reports, evenly held.
+
+    Only seeds that see no digit but the leading one support whole slices of items: of the others,
+    items are taken as independent.
+    """
+    family, p, size = mechanism.family, mechanism.p, mechanism.domain_size
+    q, slices, leading = 1 / family.q, family.slices, family.q ** (1.0 - family.t)
+    # Probabilities that such a report supports one, or two, given items other than its user's.
+    of_slice = (1 - q) * (p + (1 - p) * (slices - 1) / (family.q - 1)) / slices
+    one, two = p * q + of_slice, p * q + of_slice / slices
+    rest = (q - leading * one) / (1 - leading)
+    covariance = leading * two + (1 - leading) * rest**2 - q**2
+    others = (size - 1) * (q * (1 - q) + (size - 2) * covariance)
+    counted = mixture.n_real * (p * (1 - p) + others) + mixture.n_dummies * size * q * (1 - q)
+    return float(counted / (mixture.n_real * (p - q)) ** 2)
 
 
 def local_design(protocol: str, target: Requirements) -> ItemDesign:
@@ -205,18 +247,20 @@ def local_design(protocol: str, target: Requirements) -> ItemDesign:
 def within_caps(design: D) -> D:
     """Return the design; raise PlanError for too many messages or missing local noise."""
     protocol, messages, target = design.protocol, design.messages_per_user, design.target
-    if math.isinf(design.local_epsilon) and not (target.may_be_plain or design.draft.relay):
+    if math.isinf(design.local_epsilon) and not target.may_be_plain:
         raise PlanError(
             f"{protocol} reports without local noise, so it cannot meet the local cap of "
             f"{target.noise_cap:g}"
         )
-    caps = (
-        ("influence", "users moved by one submission", max(design.influence), target.influence_cap),
-        ("bytes", "bytes per user", design.bytes_per_user, target.bytes_cap),
-    )
-    for name, unit, figure, cap in caps:
-        if figure > cap:
-            raise PlanError(f"{protocol} has {figure:.4g} {unit}; the {name} cap is {cap:g}")
+    if not design.within_influence_cap:
+        raise PlanError(
+            f"{protocol} has {max(design.influence):.4g} users moved by one submission; the "
+            f"influence cap is {target.influence_cap:g}"
+        )
+    if (size := design.bytes_per_user) > target.bytes_cap:
+        raise PlanError(
+            f"{protocol} has {size:,} bytes per user; the bytes cap is {target.bytes_cap:g}"
+        )
     if messages > target.messages_cap + _ROUNDING:
         raise PlanError(
             f"{protocol} needs {messages:.4g} messages per user; the messages cap is "

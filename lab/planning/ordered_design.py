@@ -1,7 +1,8 @@
 """Designs for ordered buckets: flat histograms, and hierarchies whose fan-out is chosen. Pure."""
 
+import dataclasses
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -9,15 +10,17 @@ from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters
 from common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from common.errors import PlanError
+from common.mechanisms.base import Mixture
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.views import View
 from common.task.specs import hierarchy_sizes
 from common.task.task import envelope_bytes
 from lab.planning.calibration import gaussian_mu, least_noise, log_excess
+from lab.planning.central_gaussian import prefix_factor
 from lab.planning.design import within_caps
 from lab.planning.requirements import Progress, Requirements, item_report
 from lab.planning.search import search_protocols, tight_design
-from lab.planning.shuffler_noise import CLAIM_ROOM
+from lab.planning.shuffler_noise import CLAIM_ROOM, design_excess
 from lab.planning.value_design import ValueDesign
 
 _POWERS: Final = (4, 8, 16, 32, 64, 128)
@@ -28,6 +31,8 @@ _MAX_STEP: Final = 0.7
 """Largest step in ln μ: a factor of 4 of the dummies."""
 _WORSE: Final = 2.0
 """Flat histograms are searched if their error may be below this multiple of the hierarchy's."""
+_BUCKETS: Final = 64
+"""Buckets of the hierarchy that a plan of a mean names."""
 _ROOM: Final = 1.02
 """Factor on the dummies of a Gaussian approximation, for a first try that mostly holds."""
 
@@ -50,7 +55,7 @@ def ordered_designs(
         left_out["hierarchy"] = str(error)
     else:
         designs.append(hierarchy)
-        useful_mse = _WORSE * hierarchy.mse / _prefix_factor(target)
+        useful_mse = _WORSE * hierarchy.mse / prefix_factor(target)
     try:
         _, flat, others = search_protocols(target, progress, useful_mse)
     except PlanError as error:
@@ -59,17 +64,6 @@ def ordered_designs(
         return designs, left_out | {"every flat histogram": str(error)}
     designs += [ValueDesign(draft=each.draft, target=target, note=each.note) for each in flat]
     return sorted(designs, key=lambda design: design.mse), left_out | others
-
-
-def _prefix_factor(target: Requirements) -> float:
-    """
-    Return the least ratio of the error of a prefix to that of a bucket, for flat histograms.
-
-    The errors of shares that sum to 1 are negatively correlated: those of i of d shares have a
-    variance of i·(1 - i/d) times one's.
-    """
-    items = np.arange(1.0, target.domain_size // target.groups + 1)
-    return target.prefix_error(items * (1 - items / target.domain_size))
 
 
 def ordered_design(protocol: str, target: Requirements) -> ValueDesign:
@@ -92,26 +86,64 @@ def hierarchy_design(target: Requirements) -> ValueDesign:
         raise PlanError(
             "hierarchy has no local noise, so it needs a shuffler that permutes and no local cap"
         )
-    size = target.domain_size // target.groups
-    regular = {math.ceil(size ** (1 / levels)) for levels in range(1, MAX_DISTINCT_VIEWS + 1)}
-    fan_outs = sorted(each for each in {*regular, *_POWERS} if 2 <= each <= size)  # noqa: PLR2004  # children
-    tried = sorted((*_approximate(fan_out, target), fan_out) for fan_out in fan_outs)
+    tried = _shapes(target)
     refusal = PlanError(
-        f"hierarchy needs {min(need for _, _, need, _ in tried):.3g} messages per user; the caps "
+        f"hierarchy needs {min(shape.messages for shape in tried):.3g} messages per user; the caps "
         f"allow {target.most_messages(hashed=False):.3g}"
     )
-    for error, dummies, _, fan_out in tried:
+    for shape in tried:
         try:
-            if error < math.inf:
-                return within_caps(_calibrated(fan_out, dummies, target))
+            if shape.error < math.inf:
+                return within_caps(_calibrated(shape.fan_out, shape.dummies, target))
         except PlanError as found:
             refusal = found
     raise refusal
 
 
-def _approximate(fan_out: int, target: Requirements) -> tuple[float, float, float]:
+def quantiles_beside(target: Requirements) -> str:
     """
-    Approximate the error of a prefix, and dummies and messages per user, of a fan-out.
+    Return a sentence about hierarchies, for a plan of a mean; empty if the target allows none.
+
+    The mean of buckets is that of their middles, which may be off by half a bucket.
+    """
+    buckets = dataclasses.replace(target, kind="ordered", domain_size=_BUCKETS, draft_fields={})
+    shape = _shapes(buckets)[0]
+    if not target.may_be_plain or target.shufflers > 1 or shape.error == math.inf:
+        return ""
+    middles, n = (2 * np.arange(_BUCKETS) + 1) / _BUCKETS - 1, target.n_users
+    mixture = Mixture(n_real=n, n_dummies=round(n * shape.dummies))
+    noise = float(middles @ shape.hierarchy.covariances_with(middles, middles, mixture))
+    ratio = noise * (gaussian_mu(target.central_epsilon, target.delta) * n) ** 2 / 4
+    return (
+        f"quantiles beside the mean need ordered data: with {_BUCKETS} buckets, hierarchy has "
+        f"about {shape.messages:.2g} messages per user, and its mean {ratio:.3g} times the error "
+        "of central Gaussian noise and a bias of at most half a bucket"
+    )
+
+
+class _Shape(NamedTuple):
+    """A hierarchy by approximation; sorted by its error."""
+
+    error: float
+    """Error of a prefix; infinite above a cap."""
+    fan_out: int
+    dummies: float
+    """Dummies per user."""
+    messages: float
+    hierarchy: Hierarchy
+
+
+def _shapes(target: Requirements) -> list[_Shape]:
+    """Return the hierarchy of each fan-out, the best one first."""
+    size = target.domain_size // target.groups
+    regular = {math.ceil(size ** (1 / levels)) for levels in range(1, MAX_DISTINCT_VIEWS + 1)}
+    fan_outs = [each for each in {*regular, *_POWERS} if 2 <= each <= size]  # noqa: PLR2004  # children
+    return sorted(_shape(fan_out, target) for fan_out in fan_outs)
+
+
+def _shape(fan_out: int, target: Requirements) -> _Shape:
+    """
+    Approximate the hierarchy of a fan-out.
 
     A user changes two counts of each level, of variance d each, in each of T rounds: the loss is
     that of Gaussian noise with μ² = 2·levels·T / d [DRS22].
@@ -125,8 +157,8 @@ def _approximate(fan_out: int, target: Requirements) -> tuple[float, float, floa
     messages = len(sizes) + dummies
     size = envelope_bytes(item_report(hashed=False), math.floor(messages))
     fits = messages <= target.messages_cap and size <= target.bytes_cap
-    error = target.prefix_error(hierarchy.prefix_variances(target.n_users))
-    return (error if fits else math.inf), dummies, messages
+    error = target.prefix_error(hierarchy.prefix_variances(target.n_users)) if fits else math.inf
+    return _Shape(error, fan_out, dummies, messages, hierarchy)
 
 
 def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) -> float:
@@ -153,15 +185,12 @@ def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesi
 
     μ² of an approximately Gaussian loss is inversely proportional to the number of dummies.
     """
-    goal = target.central_epsilon / CLAIM_ROOM
 
     def attempt(level: float) -> tuple[ValueDesign | None, float]:
         many = dummies * math.exp(-2 * level)
         fields = {"local_epsilon": math.inf, "buckets": fan_out, "dummies_per_user": many}
         design = ValueDesign(draft=target.draft("hierarchy", **fields), target=target)
-        release = design.parameters.release_of(target.n_min, target.honest, target.honest)
-        epsilon = composed_epsilon([release] * target.rounds, target.delta)
-        return design, log_excess((epsilon, target.delta), (goal, target.delta))
+        return design, design_excess(design)
 
     start = -_log_excess_of_levels(fan_out, dummies, target) - _SLACK / 2
     best = least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)

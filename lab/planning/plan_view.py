@@ -13,7 +13,7 @@ from common.messages.guarantee import delta_warnings, rounded_up, sum_upper
 from common.protocols import PROTOCOLS, Kind, protocols_of
 from common.task.cluster_dummies import ClusterDummies
 from common.task.kinds import KINDS
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.shuffled_views import ShuffledViews
 from deploy.tasks.drafts import as_toml, shuffler_table
 from deploy.terminal.tables import (
     add_columns,
@@ -22,7 +22,7 @@ from deploy.terminal.tables import (
     print_whole,
 )
 from lab.planning.design import Design, ItemDesign
-from lab.planning.planner import Plan
+from lab.planning.planner import Plan, family_of
 from lab.planning.value_design import PLANNED_KINDS
 from user_agent.settings import UserAgentSettings
 
@@ -101,12 +101,22 @@ def _design_as_json(design: Design) -> dict[str, Any]:
     common = {
         "protocol": design.protocol,
         "predicted_mse": design.mse,
+        "ratio_to_central_gaussian": design.ratio_to_central_gaussian,
         "messages_per_user": design.messages_per_user,
     }
-    if relay := design.draft.relay:
-        common["relay"] = shuffler_table(ShufflerSpec(noise=relay.noise))
+    if design.draft.relay:
+        common["relay"] = _noise_as_json(design.unclaimed.hop(1))
         for claim in ("central_epsilon", "coalition_epsilon"):
             common[claim] = getattr(design.task, claim)
+    dummies = design.dummies
+    if math.isinf(design.local_epsilon) or isinstance(design, ItemDesign):
+        up, down = design.influence
+        common |= {
+            "dummies_per_user": dummies.expected_per_user,
+            "shuffler": _noise_as_json(design.unclaimed.hop(0)),
+            "largest_submission": design.unclaimed.lengths[-1],
+            "influence": {"up": up, "down": down},
+        }
     if not isinstance(design, ItemDesign):
         share = design.smallest_share
         return common | {
@@ -122,20 +132,20 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             **({"smallest_share": share} if share else {}),
             **design.figures,
         }
-    dummies, (up, down) = design.dummies, design.influence
     return common | {
         "mechanism": {
             "name": "local-hashing" if design.draft.buckets else "grr",
             "buckets": design.answers,
             "local_epsilon": design.local_epsilon,
         },
-        "dummies_per_user": dummies.expected_per_user,
-        "shuffler": shuffler_table(design.draft.shuffler),
-        "ratio_to_central_gaussian": design.ratio_to_central_gaussian,
-        "largest_submission": 1 + dummies.maximum,
         "clusters": asdict(dummies) if isinstance(dummies, ClusterDummies) else None,
-        "influence": {"up": up, "down": down},
     }
+
+
+def _noise_as_json(shuffler: ShuffledViews) -> dict[str, Any]:
+    """Return a shuffler's noise; of several views, a list."""
+    tables = [shuffler_table(view) for view in shuffler.views]
+    return tables[0] if len(tables) == 1 else {"views": tables}
 
 
 def draft(plan: Plan, now: float) -> str:
@@ -189,12 +199,13 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     target, best = plan.target, plan.best
     kind = PLANNED_KINDS[target.kind]
     table = Table(title="Best design of each protocol under these requirements")
-    table.caption = "claim: the central epsilon that the task will state, rounded up"
+    table.caption = (
+        f"error: mean squared error of {kind.error_of}; ratio: to that of central Gaussian noise; "
+    )
     if isinstance(best, ItemDesign):
-        table.caption = (
-            "error: mean squared error of a share; ratio: to the central Gaussian mechanism's; one "
-            "liar: users by which one dishonest submission moves a value"
-        )
+        table.caption += "one liar: users by which one dishonest submission moves a value"
+    else:
+        table.caption += "claim: the central epsilon that the task will state, rounded up"
     listed = [best, *plan.runners_up]
     if (two := plan.two_shufflers) is not None:
         table.caption += "; x2: two shufflers, which need a second operator and --shufflers 2"
@@ -239,6 +250,26 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         console.print("With one-time tokens (task create --token-key), nobody can make users up.")
 
 
+def _cluster_notes(design: Design) -> Iterator[str]:
+    """Yield warnings about clusters of positive and negative reports."""
+    target = design.target
+    up, down = map(rounded_up, design.influence)
+    yield (
+        f"one dishonest submission can add {up} users to a value, or take {down} away"
+        f"{'; --influence-cap sets a limit' * math.isinf(target.influence_cap)}."
+    )
+    if target.honest_fraction == 1:
+        yield (
+            "users who send no clusters, or tell the analyzer theirs, leave signed with fewer, "
+            "and its guarantee soon fails; plan for them with --honest-fraction."
+        )
+    if math.isinf(design.local_epsilon):
+        yield (
+            "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
+            "nothing is guaranteed. Where that matters, set --local-cap."
+        )
+
+
 def _notes(plan: Plan) -> Iterator[str]:
     """Yield warnings about device limits, too few users, and errors that are not predicted."""
     target, design = plan.target, plan.best
@@ -268,28 +299,27 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
             "--n-min."
         )
-    if isinstance(design.dummies, ClusterDummies):
-        up, down = map(rounded_up, design.influence)
-        yield (
-            f"one dishonest submission can add {up} users to a value, or take {down} away"
-            f"{'; --influence-cap sets a limit' * math.isinf(target.influence_cap)}."
-        )
-        if target.honest_fraction == 1:
-            yield (
-                "users who send no clusters, or tell the analyzer theirs, leave signed with fewer, "
-                "and its guarantee soon fails; plan for them with --honest-fraction."
-            )
-        if math.isinf(design.local_epsilon):
-            yield (
-                "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
-                "nothing is guaranteed. Where that matters, set --local-cap."
-            )
+    yield from _notes_on_liars(plan)
+    if beside := family_of(target.kind).beside(target):
+        yield f"{beside}."
     if design.floor:
         yield "the predicted error is a lower bound: decoding many candidates increases it."
     if any(shown.biased for shown in (design, *plan.runners_up)):
         yield (
             "an error without its bias is of the noise alone: the bias of the projection depends "
             "on the values, and may be larger."
+        )
+
+
+def _notes_on_liars(plan: Plan) -> Iterator[str]:
+    """Yield warnings about dishonest users and, for clusters, about all who depart from them."""
+    target, design = plan.target, plan.best
+    if isinstance(design.dummies, ClusterDummies):
+        yield from _cluster_notes(design)
+    elif math.isinf(design.local_epsilon) and not isinstance(design, ItemDesign):
+        yield (
+            f"one dishonest submission can move {PLANNED_KINDS[target.kind].error_of} as much as "
+            f"{rounded_up(max(design.influence))} users with an extreme value."
         )
 
 
@@ -306,8 +336,8 @@ def _cells(design: Design) -> dict[str, str]:
     cells |= {
         "bytes": f"{design.bytes_per_user:,}",
         "error": f"{design.mse:.3g}{_WITHOUT_BIAS * design.biased}",
+        "ratio": f"{design.ratio_to_central_gaussian:.3g}",
     }
     if isinstance(design, ItemDesign):
-        cells["ratio"] = f"{design.ratio_to_central_gaussian:.3g}"
         cells["one liar"] = "+{:.3g} / -{:.3g}".format(*design.influence)
     return cells

@@ -19,9 +19,11 @@ from common.errors import AccountingError, PlanError, TaskError
 from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
 from common.messages.guarantee import Guarantee
 from common.protocols import PROTOCOLS, Kind, protocols_of
-from lab.planning.design import Design, ItemDesign
+from lab.planning.design import Design, ItemDesign, within_caps
+from lab.planning.digit_design import digit_design
+from lab.planning.digit_noise import noisy_digit_design
 from lab.planning.frontier import Frontier
-from lab.planning.ordered_design import ordered_design, ordered_designs
+from lab.planning.ordered_design import ordered_design, ordered_designs, quantiles_beside
 from lab.planning.published_design import published_design
 from lab.planning.requirements import Progress, Requirements
 from lab.planning.search import approximate_mse, search_protocols, tight_design
@@ -116,13 +118,11 @@ def plan(target: Requirements, progress: Progress = lambda _: None) -> Plan:
 
 def _two_shufflers(target: Requirements) -> list[Design]:
     """Return designs with two shufflers, the best one first; raise if required and impossible."""
-    refusal: Exception = PlanError(
-        "two shufflers add dummies to items or tables: trust must not be none"
-    )
-    designs, may_add = list[Design](), target.trust != "none"
-    for name in (name for name in protocols_of(target.kind) if may_add and PROTOCOLS[name].chained):
+    refusal: Exception = PlanError("two shufflers add dummies: trust must not be none")
+    designs, names = list[Design](), protocols_of(target.kind) * (target.trust != "none")
+    for name in (name for name in names if PROTOCOLS[name].chained):
         try:
-            wanted = dataclasses.replace(target, shufflers=2)
+            wanted = dataclasses.replace(target, shufflers=2, local_cap=math.inf)
             designs.append(family_of(target.kind).tight(name, wanted))
         except (AccountingError, PlanError, TaskError) as error:
             refusal = error
@@ -183,13 +183,27 @@ def _value_designs(
     for name in protocols_of(target.kind):
         progress(name)
         try:
-            designs.append(find(name, target))
+            designs.append(within_caps(find(name, target)))
         except (AccountingError, PlanError, TaskError) as error:  # such as too many dummies
             errors[name] = error
     if not designs:
         raise next(iter(errors.values()))
     designs.sort(key=lambda design: (design.biased, design.mse))
     return designs, {name: str(error) for name, error in errors.items()}, ()
+
+
+def _value_design(protocol: str, target: Requirements) -> ValueDesign:
+    """Return a protocol's design, by default with the largest local ε."""
+    return _DIGIT_DESIGNS.get(protocol, value_design)(protocol, target)
+
+
+_DIGIT_DESIGNS: Final[Mapping[str, Callable[[str, Requirements], ValueDesign]]] = {
+    "digits": digit_design,
+    "vector-digits": digit_design,
+    "geo-digits": noisy_digit_design,
+    "geo-vector-digits": noisy_digit_design,
+}
+"""Searches for designs without local noise, by protocol."""
 
 
 def _binding(frontier: Frontier, best: ItemDesign) -> tuple[str, ...]:
@@ -268,14 +282,19 @@ class DesignFamily(NamedTuple):
     """Finds a protocol's design, by exact accounting."""
     published: Callable[[str, Requirements], Design]
     """Finds a protocol's design by its published bound, if the kind's protocols have any."""
+    beside: Callable[[Requirements], str] = lambda _: ""
+    """States what another kind of task would give beside the estimate; may be empty."""
 
 
 _FAMILIES: Final[Mapping[Kind, DesignFamily]] = {
     "categorical": DesignFamily(_item_designs, tight_design, published_design),
     "ordered": DesignFamily(_bucket_designs, ordered_design, ordered_design),
+    "mean": DesignFamily(
+        partial(_value_designs, _value_design), _value_design, _value_design, quantiles_beside
+    ),
     "table": DesignFamily(partial(_value_designs, table_design), table_design, table_design),
 }
-_VALUES: Final = DesignFamily(partial(_value_designs, value_design), value_design, value_design)
+_VALUES: Final = DesignFamily(partial(_value_designs, _value_design), _value_design, _value_design)
 
 
 def family_of(kind: Kind) -> DesignFamily:

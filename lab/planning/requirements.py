@@ -71,7 +71,7 @@ class Requirements:
     most_seeds: int = MAX_SEEDS
     """Largest number of seeds of a hash family; refinement takes minutes for 2^24 seeds."""
     shufflers: int = 1
-    """Number of shufflers; two must each add noise, and no local cap applies."""
+    """Number of shufflers; two must each add noise, and reports have no local noise."""
     coalition_epsilon: float = 4.0
     """Target ε of a task against the analyzer with either of two shufflers."""
     max_mse: float = math.inf
@@ -115,6 +115,11 @@ class Requirements:
             if name in _WHOLE:
                 whole = isinstance(value, Integral)
                 _require(whole, f"{name} is {value:.10g}; it must be a whole number")
+        _require(
+            self.shufflers == 1 or math.isinf(self.local_cap),
+            f"the local cap is {self.local_cap:g}; with two shufflers reports have no local noise: "
+            "use --local-cap none, and --coalition-epsilon",
+        )
         _require(
             self.n_min <= self.n_users,
             f"n_min is {self.n_min} and users is {self.n_users}; n_min must be at most users, "

@@ -187,10 +187,7 @@ def search_protocols(
 
 
 def _allowed(design: ItemDesign) -> bool:
-    target = design.target
-    return (
-        max(design.influence) <= target.influence_cap and design.bytes_per_user <= target.bytes_cap
-    )
+    return design.within_influence_cap and design.bytes_per_user <= design.target.bytes_cap
 
 
 def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN401  # requirements

@@ -25,8 +25,9 @@ from common.task.shuffler_spec import (
     ShufflerSpec,
     SummedNoise,
 )
-from lab.planning.calibration import gaussian_mu, least_noise, log_excess
-from lab.planning.design import ItemDesign, blanket_probability, share_errors
+from lab.planning.calibration import least_noise, log_excess
+from lab.planning.central_gaussian import gaussian_error, share_square
+from lab.planning.design import Design, ItemDesign, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
 
 SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
@@ -49,12 +50,12 @@ _MAX_STEP: Final = 0.7
 """Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
 
 
-def design_excess(design: ItemDesign) -> float:
+def design_excess(design: Design) -> float:
     """Return ln(μ / target μ) of a design by exact accounting, with room for rounding claims."""
     parameters, target = design.parameters, design.target
     if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
         return -math.inf
-    release = parameters.release(parameters.anonymity_set(target.n_min))
+    release = parameters.release_of(target.n_min, target.honest, target.honest)
     epsilon = target.central_epsilon / CLAIM_ROOM
     if target.rounds == 1:
         found = (epsilon, release.curve((epsilon,))(epsilon))
@@ -82,13 +83,14 @@ def approximate_shuffler_mse(target: Requirements) -> float:
     if target.trust != "shuffler-dummies":
         return math.inf
     n, rounds, epsilon = target.n_users, target.rounds, target.central_epsilon
-    laplace = 8 * (rounds / (epsilon * n)) ** 2
+    square = rounds * share_square(target.domain_size)
+    laplace = 4 * square * rounds / (epsilon * n) ** 2
     answers, none = np.array(float(target.domain_size)), np.zeros(())
     blanket = blanket_probability(answers, _hybrid_local(target))
     alone = share_errors(target, answers, blanket, none, hashed=False)
     errors = [float(alone + laplace / (1 - blanket) ** 2)]
     if target.may_be_plain:
-        errors += [laplace, 2 * rounds / (gaussian_mu(epsilon, target.delta) * n) ** 2]
+        errors += [laplace, gaussian_error(square, n, epsilon, target.delta)]
     return min(errors)
 
 
@@ -282,7 +284,10 @@ def _least_count(
     def enough(number: int) -> bool:
         if number > MAX_PER_ITEM:
             raise _too_many()
-        return release(number).delta(epsilon) <= delta
+        try:
+            return release(number).delta(epsilon) <= delta
+        except TaskError:  # a flank so short that most of its draws are rejected
+            return False
 
     return least_whole(enough, low)
 

@@ -9,32 +9,33 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyzer.finalize import mixture_of
 from common.errors import PlanError
-from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Vector
-from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
 from common.mechanisms.discovery.prefix_search import BYTES, critical_count, sure_share
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.key_value.estimator import PairEstimates, PairEstimator
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor import bloom
-from common.mechanisms.registry import number_mechanism_of, prefix_hashing_of, rappor_of
+from common.mechanisms.registry import (
+    mean_mechanism_of,
+    mechanism_of,
+    prefix_hashing_of,
+    rappor_of,
+)
 from common.mechanisms.tables import Tables
 from common.messages.guarantee import rounded_up
 from common.protocols import PROTOCOLS, Kind
 from common.task.draft import TaskDraft, TextDraft
 from common.task.spec_forms import spec_as
-from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, OpenSpec, RapporSpec
+from common.task.specs import INSTANT_SUM, PERMANENT_SUM, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
-from lab.planning.design import Design
+from common.task.view_specs import DigitSpec
+from lab.planning.design import Design, share_covariance, share_variances
 from lab.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
 _REL_TOL: Final = 1e-2
 """Relative tolerance of the search for the largest local ε."""
-_SPREAD: Final = np.linspace(-1, 1, 5)
-"""Values for which the error of means is predicted, evenly spaced over the scaled range."""
 _OWNERS: Final = 0.5
 """Share of owners for which the error of shares is predicted."""
 _OPEN_FORMS: Final = {
@@ -67,7 +68,7 @@ def value_design(protocol: str, target: Requirements) -> ValueDesign:
     Raises PlanError if there is none, TaskError if the requirements break a rule of the protocol's
     tasks. Cost: about ten tasks, tenths of a second each.
     """
-    high = min(target.local_cap, MAX_LOCAL_EPSILON)
+    high = target.noise_cap
     best = _design_at(protocol, high, target)
     if best is not None:
         return best
@@ -104,16 +105,14 @@ def prefix_variances(task: Task, n_users: int) -> Vector:
     """
     Return the predicted variance of the share of users up to each bucket of their group.
 
-    Assumes evenly spread values, and for hashed reports independent errors of shares that sum to 1.
+    Assumes evenly spread values, and for hashed reports errors that are alike for all pairs.
     Shape (domain_size,).
     """
     size, items = task.domain_size, np.arange(1.0, task.domain_size // task.groups + 1)
-    sent = n_users * (task.own_reports + task.dummies.expected_per_user)
-    mixture = mixture_of(task, n_users, counted=round(sent))
-    covariance = ShareCovariance.of(task, np.full(size, 1 / size), mixture)
+    covariance = share_covariance(mechanism_of(task), task, n_users, np.full(size, 1 / size))
     if isinstance(covariance.mechanism, LocalHashing):  # exact variances take seconds per design
-        each = covariance.mechanism.variance(covariance.shares, mixture).mean()
-        return np.tile(each * items * (1 - items / size), task.groups)
+        each = share_variances(covariance).mean()
+        return np.tile(each * items * (size - items) / (size - 1), task.groups)
     return covariance.of_prefixes()
 
 
@@ -186,12 +185,10 @@ def planned_share(spec: OpenSpec, n_users: int) -> float:
 
 
 def _number_errors(task: Task, n_users: int) -> Vector:
-    """Return the error of the mean of values spread evenly over the range."""
-    numbers = spec_as(task.mechanism, NumberSpec)
+    """Return the error of the mean of the numbers that give it the largest one."""
+    numbers = spec_as(task.mechanism, RangedSpec)
     half = (numbers.high - numbers.low) / 2
-    people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
-    per_user = number_mechanism_of(task).variance(people) * len(people)
-    return np.array([half**2 * per_user.mean() / n_users])
+    return np.array([half**2 * mean_mechanism_of(task).worst_variance(n_users)])
 
 
 def _pair_errors(task: Task, n_users: int) -> Vector:
@@ -254,6 +251,22 @@ def _text_draft(protocol: str, local_epsilon: float, target: Requirements) -> Ta
 
 def _describe_report(design: Design) -> str:
     return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
+
+
+def _describe_number(design: Design) -> str:
+    task, spec = design.unclaimed, design.unclaimed.mechanism
+    if not isinstance(spec, DigitSpec):
+        return _describe_report(design)
+    alike = slice(len(spec.radices))  # the digits of every number
+    means, of = [view.dummies.expected_per_user for view in task.views[alike]], "per user"
+    if not any(means):
+        means = [noise.moments()[0] for noise in task.shuffler.noises[alike]]
+        of = f"of each value by {'both shufflers' if task.relay else 'the shuffler'}"
+    return (
+        f"{spec.points:,} points, in digits of {', '.join(map(str, spec.radices))} values with "
+        f"{', '.join(f'{mean:.3g}' for mean in means)} dummies {of}; "
+        f"{design.messages_per_user:.4g} messages"
+    )
 
 
 def _describe_open_report(design: Design) -> str:
@@ -323,8 +336,12 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
         *("a rare value's share", _open_errors, _describe_open_report),
         smallest_share=_smallest_share,
     ),
-    "mean": PlannedKind("the mean", _number_errors, largest_error=lambda _: math.inf),
-    "vector": PlannedKind("a mean", _number_errors, largest_error=lambda _: math.inf),
+    "mean": PlannedKind(
+        *("the mean", _number_errors, _describe_number), largest_error=lambda _: math.inf
+    ),
+    "vector": PlannedKind(
+        *("a mean", _number_errors, _describe_number), largest_error=lambda _: math.inf
+    ),
     "key-value": PlannedKind("the share of a key that half of the users own", _pair_errors),
     "table": PlannedKind("a cell after least squares", _table_errors, _describe_tables),
 }

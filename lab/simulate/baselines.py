@@ -9,7 +9,7 @@ from scipy.integrate import quad_vec
 from scipy.special import softmax
 
 from common.mechanisms.base import Counts, Vector
-from lab.planning.calibration import gaussian_mu
+from lab.planning.central_gaussian import gaussian_error, share_square
 
 CENTRAL_NAMES: Final = {
     "laplace_mse": "central Laplace",
@@ -29,14 +29,31 @@ the item selected by permute-and-flip [MS20] or the exponential mechanism [MT07]
 
 
 def central_errors_of_items(counts: Counts, epsilon: float, delta: float) -> CentralErrors:
-    """Return central mechanisms' errors for counts by item; one user changes two counts by 1."""
-    n_users = int(counts.sum())
+    """
+    Return central mechanisms' errors for counts by item; one user changes two counts by 1.
+
+    Shares are corrected to the known total. Laplace noise of two items is that of one count, which
+    determines the other.
+    """
+    n_users, size = int(counts.sum()), len(counts)
     gaps = np.asarray(counts.max() - counts, dtype=np.float64)
+    of_texts = central_errors_of_texts(n_users, epsilon, delta)
+    laplace = of_texts["laplace_mse"] * (1 - 1 / size)
+    if size == 2:  # noqa: PLR2004  # one count
+        laplace = 1 / (2 * (n_users * math.sinh(epsilon / 2)) ** 2)
     return {
-        "laplace_mse": 1 / (2 * (n_users * math.sinh(epsilon / 4)) ** 2),
-        "gaussian_mse": 2 / (gaussian_mu(epsilon, delta) * n_users) ** 2,
+        "laplace_mse": laplace,
+        "gaussian_mse": gaussian_error(share_square(size), n_users, epsilon, delta),
         "regret": float(permute_and_flip(gaps, epsilon) @ gaps) / n_users,
         "exponential_regret": float(exponential_mechanism(gaps, epsilon) @ gaps) / n_users,
+    }
+
+
+def central_errors_of_texts(n_users: int, epsilon: float, delta: float) -> CentralErrors:
+    """Return the central mechanisms' errors for counts of texts, whose total is not known."""
+    return {
+        "laplace_mse": 1 / (2 * (n_users * math.sinh(epsilon / 4)) ** 2),
+        "gaussian_mse": gaussian_error(2.0, n_users, epsilon, delta),
     }
 
 
@@ -44,10 +61,9 @@ def central_errors_of_means(
     n_users: int, size: int, half_range: float, epsilon: float, delta: float
 ) -> CentralErrors:
     """Return the central mechanisms' errors for `size` means of numbers within ±half_range."""
-    scale = 2 * half_range / n_users
     return {
-        "laplace_mse": 2 * (scale * size / epsilon) ** 2,
-        "gaussian_mse": size * (scale / gaussian_mu(epsilon, delta)) ** 2,
+        "laplace_mse": 2 * (2 * half_range / n_users * size / epsilon) ** 2,
+        "gaussian_mse": gaussian_error(size * (2 * half_range) ** 2, n_users, epsilon, delta),
     }
 
 

@@ -42,7 +42,11 @@ def collect(
     are drawn, ignoring the maximum of dummies per user, which is practically never reached.
     """
     simulate = _simulate_reports if one_by_one else _draw
-    counts = simulate(task, mechanism, users, rng)
+    return with_noise(task, simulate(task, mechanism, users, rng), rng)
+
+
+def with_noise(task: Task, counts: CellCounts, rng: np.random.Generator) -> CellCounts:
+    """Add the shufflers' dummies."""
     if task.shuffler.most_dummies == 0:
         return counts
     added = task.shuffler.draw_dummies(rng)

@@ -11,15 +11,15 @@ from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
 
-from analyzer.finalize import estimate_result
+from analyzer.finalize import estimate_result, mixture_of
 from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import to_unit
 from common.mechanisms.registry import (
+    mean_mechanism_of,
     mechanism_of,
-    number_mechanism_of,
     prefix_hashing_of,
     rappor_of,
 )
@@ -30,7 +30,7 @@ from common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
 from common.task.draft import NumberDraft
 from common.task.kinds import KINDS
 from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, NumberSpec
+from common.task.specs import KeyValueSpec, RangedSpec
 from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.names import IPUMS_1940_CITY
@@ -58,8 +58,15 @@ from lab.simulate.baselines import (
     CentralErrors,
     central_errors_of_items,
     central_errors_of_means,
+    central_errors_of_texts,
 )
-from lab.simulate.collection import collect, estimate_histogram, few_enough_reports
+from lab.simulate.collection import (
+    CellCounts,
+    collect,
+    estimate_histogram,
+    few_enough_reports,
+    with_noise,
+)
 from user_agent.contribution import encoder_for
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "open", "pairs", "tables")
@@ -253,11 +260,12 @@ def _repeat_open(task: Task, people: SamplePeople, rng: np.random.Generator) -> 
 
 def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
     started = time.perf_counter()
-    spec, numbers = spec_as(task.mechanism, NumberSpec), number_mechanism_of(task)
+    spec, numbers = spec_as(task.mechanism, RangedSpec), mean_mechanism_of(task)
     table = np.array(people.values, dtype=np.float64).reshape(len(people.values), -1)
     unit = to_unit(table, spec.low, spec.high)
-    cells = numbers.tally(numbers.randomize(unit, rng))
-    result = cast("Means", estimate_result(task, numbers, cells, Mixture(n_real=len(table))))
+    counts = with_noise(task, CellCounts(*numbers.sample_batch(unit, rng)), rng)
+    mixture = mixture_of(task, len(unit), counted=counts.n_reports)
+    result = cast("Means", estimate_result(task, numbers, counts.cells, mixture))
     estimates = {"mse": result.means, "mse_shrunk": result.shrunk}
     return Repeat(
         seconds=time.perf_counter() - started,
@@ -331,9 +339,7 @@ def _errors_of_items(people: Population, epsilon: float, delta: float, seed: int
 
 
 def _errors_of_texts(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
-    """Return the errors of a histogram of texts."""
-    errors = central_errors_of_items(np.array([people.n_users, 0]), epsilon, delta)
-    return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}
+    return central_errors_of_texts(people.n_users, epsilon, delta)
 
 
 def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:

@@ -72,7 +72,6 @@ class SweepRow:
             fields |= {
                 "buckets": task.item_mechanism.buckets,
                 "dummies_per_user": task.dummies.expected_per_user,
-                "messages_per_user": task.own_reports + task.dummies.expected_sent,
                 "shuffler_keeps": task.shuffler.keep_probability,
                 "shuffler_dummies_per_item": mean,
                 "shuffler_dummies_variance": variance,
@@ -86,6 +85,7 @@ class SweepRow:
             fields |= {"shufflers": 2, "coalition_epsilon": task.coalition_epsilon}
         fields |= {
             "mechanism": task.mechanism.name,
+            "messages_per_user": task.own_reports + task.dummies.expected_sent,
             "bytes_per_user": round(task.expected_envelope_bytes),
             "mse_theory": statistics.fmean(run.mse_theory for run in repeats),
             "central_epsilon": task.central_epsilon,

@@ -10,6 +10,7 @@ from randomgen import ChaCha
 from scipy import stats
 
 from common.protocols import PROTOCOLS
+from common.task.kinds import ITEM_KINDS
 from common.task_digest import TaskDigest
 from deploy.tasks.value_parser import value_of
 from tests.support.protocol_tasks import protocol_task
@@ -17,7 +18,8 @@ from user_agent.contribution import Contributor
 
 
 @pytest.mark.parametrize(
-    "name", [row.name for row in PROTOCOLS.values() if row.dummy_distributions]
+    "name",
+    [row.name for row in PROTOCOLS.values() if row.dummy_distributions and row.kind in ITEM_KINDS],
 )
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_submissions_of_every_value_are_equally_long(name: str, step: int) -> None:

@@ -41,8 +41,10 @@ def _hashed_distribution(
 def hashing_distribution(
     value: int, q: int, local_epsilon: float, seeds: Iterable[int]
 ) -> Distribution:
-    """Distribution of local hashing over F_q with one digit: bucket seed·value mod q."""
-    return _hashed_distribution(((seed, seed * value % q) for seed in seeds), q, local_epsilon)
+    """Distribution of local hashing over F_q, of one or two digits: bucket ⟨seed, value⟩ mod q."""
+    high, low = divmod(value, q)
+    hashes = ((seed, (seed // q * high + seed % q * low) % q) for seed in seeds)
+    return _hashed_distribution(hashes, q, local_epsilon)
 
 
 def every_function_distribution(

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from common.mechanisms.registry import rappor_of
+from common.mechanisms.tables import Tables
 from common.messages.result import (
     BitTable,
     Estimate,
@@ -15,7 +16,6 @@ from common.messages.result import (
     Means,
     Owners,
     Result,
-    ShareTable,
     ShareTables,
 )
 from common.protocols import Kind
@@ -86,7 +86,7 @@ def _estimate(task: Task) -> Estimate:
             expected_false=0.5,
         )
     if isinstance(task.mechanism, TableSpec):
-        return _tables(task.mechanism)
+        return share_tables(task)
     if task.kind == "key-value":
         return KeyValues(
             means_with_fakes=np.linspace(4.0, 1.5, size),
@@ -99,6 +99,8 @@ def _estimate(task: Task) -> Estimate:
                 mean_errors=np.full(size, 0.25),
             ),
         )
+    if task.kind == "table":
+        return share_tables(task)
     means = np.linspace(1.5, 4.75, size)
     errors = np.full(size, 0.125)
     return Means(
@@ -106,16 +108,18 @@ def _estimate(task: Task) -> Estimate:
     )
 
 
-def _tables(spec: TableSpec) -> ShareTables:
-    """Return tables of uniform shares."""
-    of_attributes = [each.size for each in spec.attributes]
-    views, attributes = (
-        tuple(
-            ShareTable(shares=np.full(size, 1 / size), standard_error=error / 8) for size in sizes
-        )
-        for sizes, error in ((spec.view_sizes(), 0.25), (of_attributes, 0.5))
-    )
-    return ShareTables(views=views, attributes=attributes, mse_theory=1 / 1024)
+def share_tables(task: Task) -> ShareTables:
+    """
+    Estimate the tables of 4,000 people from counts with the noise of seed 7.
+
+    Half of the people have the same number for every attribute, the others any numbers.
+    """
+    mechanism, rng = Tables.of(task), np.random.default_rng(7)
+    sizes = np.array(mechanism.attribute_sizes)
+    alike = rng.integers(0, sizes.min(), size=(N_USERS // 2, 1)) + np.zeros_like(sizes)
+    people = np.concatenate([alike, rng.integers(0, sizes, size=(N_USERS // 2, len(sizes)))])
+    cells = mechanism.tally(mechanism.randomize(people, rng))
+    return mechanism.estimate(cells + mechanism.sample_dummies(N_USERS, rng), N_USERS)
 
 
 def bit_table(task: Task) -> BitTable:

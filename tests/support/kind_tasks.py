@@ -1,5 +1,7 @@
 """A small task of every kind except items, and valid values."""
 
+import dataclasses
+import math
 from functools import cache
 from typing import Any, Final
 
@@ -14,6 +16,14 @@ from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from tests.support.tasks import draft
 
 OTHER_KINDS: Final[tuple[Kind, ...]] = ("string", "open", "mean", "vector", "key-value", "table")
+
+
+def noisy_protocols(kind: Kind) -> tuple[str, ...]:
+    """Return the protocols for a kind of value whose reports have local noise."""
+    return tuple(name for name in protocols_of(kind) if not protocol_named(name).noiseless)
+
+
+NOISY_KINDS: Final = tuple(kind for kind in OTHER_KINDS if noisy_protocols(kind))
 OF_OTHER_KINDS: Final = tuple(name for kind in OTHER_KINDS for name in protocols_of(kind))
 
 ATTRIBUTES: Final = (
@@ -30,11 +40,17 @@ _FIELDS: Final[dict[Kind, dict[str, Any]]] = {
     "key-value": {"domain_size": 6, "pairs": PairDraft(low=0.0, high=5.0)},
     "table": {"local_epsilon": 0.0, "domain_size": 1, "tables": TableDraft(attributes=ATTRIBUTES)},
 }
+_HIDDEN: Final[dict[str, Any]] = {"local_epsilon": math.inf, "radices": (3, 2)}
+_NOISE: Final = GeometricNoise(peak=150, left_weight=7 * 2**27, right_weight=7 * 2**27, most=320)
 _OWN: Final[dict[str, dict[str, Any]]] = {
+    "digits": {**_HIDDEN, "dummies_per_user": 2.5},
+    "geo-digits": {**_HIDDEN, "shuffler": ShufflerSpec(noise=_NOISE)},
+    "vector-digits": {**_HIDDEN, "dummies_per_user": 7.5},
+    "geo-vector-digits": {**_HIDDEN, "shuffler": ShufflerSpec(noise=_NOISE)},
     "tables": {"dummies_per_user": 12.5},
     "geo-tables": {"shuffler": ShufflerSpec(noise=_GEOMETRIC)},
 }
-"""Fields of one protocol's draft."""
+"""Fields of protocols that hide true answers in several views."""
 VALUES: Final[dict[Kind, Value]] = {
     "string": "Ohio",
     "open": "café",
@@ -48,13 +64,15 @@ VALUES: Final[dict[Kind, Value]] = {
 
 def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
     """Return the fields of a protocol's draft that others lack or set differently."""
+    own = _FIELDS[protocol_named(protocol).kind] | _OWN.get(protocol, {})
+    if radices := own.pop("radices", ()):
+        own["numbers"] = dataclasses.replace(own["numbers"], radices=radices)
     return {
         "protocol": protocol,
         "buckets": 0,
         "dummies_per_user": 0.0,
         "labels": (),
-        **_FIELDS[protocol_named(protocol).kind],
-        **_OWN.get(protocol, {}),
+        **own,
         **changes,
     }
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import Kind
+from lab.planning.calibration import gaussian_mu
 from lab.planning.design import Design, ItemDesign
 from lab.planning.requirements import Requirements
 from lab.planning.value_design import ValueDesign
@@ -58,3 +59,10 @@ def reduction_of(found: Design) -> MatchCountReduction:
     reduction = found.mechanism.reduction
     assert reduction is not None
     return reduction
+
+
+def ratio_of_mean(found: Design) -> float:
+    """Return a design's error of means in -1 .. 1, divided by that of central Gaussian noise."""
+    target = found.target
+    mu = gaussian_mu(target.central_epsilon, target.delta)
+    return found.mse * (mu * target.n_users) ** 2 / (4 * target.domain_size)

@@ -26,7 +26,13 @@ _FIELDS: Final[dict[str, Any]] = {
     "budget_epsilon": 6.0,
     "budget_delta": 1e-5,
 }
-_SCHEDULE: Final = {"first": 1_700_000_000, "every": '"1 day"', "rounds": 30}
+_SCHEDULE: Final[dict[str, Any]] = {
+    "first": 1_700_000_000,
+    "every": '"1 day"',
+    "rounds": 30,
+    "zone": None,
+    "people": None,
+}
 MISSED, OVERDUE, CURRENT = 9, 12, 26
 
 

@@ -16,7 +16,7 @@ from deploy.datasets.sources import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
 from deploy.load.usage import page_from, usage_from
-from deploy.tasks.value_parser import parse_breakdown, parse_range
+from deploy.tasks.value_parser import parse_breakdown, parse_range, parse_tables
 from lab.accountant.query import parse_distribution
 from protos.shuffledp.v1 import shuffler_pb2
 from shuffler.settings import ShufflerSettings
@@ -74,6 +74,7 @@ PARSERS: Final = (
         *("negative-binomial:2,5.5", "groups:2,10,0.5"),
     ),
     typed("breakdown", parse_breakdown, "country=DE,FR", "version=1, 2"),
+    typed("tables", partial(parse_tables, pairs="1:2"), "20,20,5", "2,3"),
     typed("range", parse_range, "18:65", "-1e3:2.5"),
     typed("numbers", parse_numbers, "0.5,0.3,0.7,2"),
     typed("cap", parse_cap, "3", "none", "inf"),

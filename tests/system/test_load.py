@@ -1,11 +1,16 @@
 """The load generator at full size, on child processes."""
 
+import math
 import time
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from rich.console import Console
 
+from common.messages.result import Means
+from common.task.draft import NumberDraft
+from common.task.shuffler_spec import ShufflerSpec
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import LoadPlan
 from deploy.load.report import ProgressBars
@@ -13,7 +18,7 @@ from deploy.load.run import execute
 from deploy.load.sending import Mode
 from deploy.load.target import local
 from deploy.tasks.drafts import as_toml
-from tests.support.chains import chain
+from tests.support.chains import FLANKS, chain
 from tests.support.tasks import draft
 
 
@@ -49,3 +54,42 @@ async def test_a_draft_with_two_shufflers_is_collected_over_both(tmp_path: Path)
     assert [] == [row for row in finished.rows if not row.holds]
     assert {"shuffler", "relay", "analyzer"} <= {*finished.usage}
     assert 0.2 <= (finished.errors["mse_over_theory"] or 0.0) <= 2.5
+
+
+_DIGITS: Final[dict[str, dict[str, Any]]] = {
+    "users' dummies": {"protocol": "digits", "dummies_per_user": 4.0},
+    "one shuffler": {"protocol": "geo-digits", "shuffler": ShufflerSpec(noise=FLANKS)},
+    "two shufflers": chain() | {"protocol": "geo-digits"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _DIGITS)
+async def test_20000_numbers_are_collected_as_digits(name: str, tmp_path: Path) -> None:
+    """Numbers drawn evenly over the range have its middle as their mean; every count is exact."""
+    # Fails by chance with probability below 1e-11: seven standard deviations.
+    users, file, end = 20_000, tmp_path / "draft.toml", int(time.time()) + 3600
+    fields: dict[str, Any] = {
+        "domain_size": 1,
+        "buckets": 0,
+        "dummies_per_user": 0.0,
+        "local_epsilon": math.inf,
+        "numbers": NumberDraft(low=0.0, high=24.0, radices=(3, 3, 3)),
+        "n_min": users // 2,
+        "target_size": 2 * users,
+        "deadline": end,
+    }
+    file.write_text(as_toml(draft(**fields | _DIGITS[name])), encoding="utf-8")
+    plan = LoadPlan(mode="bulk", n_users=users)
+    with ProgressBars(Console(quiet=True)) as bars:
+        finished = await execute(local(plan, file), plan, bars=bars)
+
+    assert finished is not None
+    assert finished.result is not None
+    assert [] == [row for row in finished.rows if not row.holds]
+    means = finished.result.estimate
+    assert isinstance(means, Means)
+    assert users == finished.result.n_users
+    spread = math.hypot(means.standard_errors[0], 24 / math.sqrt(12 * users))
+    assert abs(means.means[0] - 12) <= 7 * spread
+    assert 0 < means.rounding_error < means.standard_errors[0] < 0.2

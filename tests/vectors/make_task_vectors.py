@@ -38,7 +38,8 @@ def accepted_tasks() -> dict[str, Task]:
         for name, task in tasks.items()
     }
     return tasks | {
-        f"two-{name}": _with_two(tasks[name]) for name in ("geo-tables", "sageo", "sbin")
+        f"two-{name}": _with_two(tasks[name])
+        for name in ("geo-digits", "geo-tables", "sageo", "sbin")
     }
 
 
@@ -136,6 +137,30 @@ def _refused(task: Task) -> dict[str, str]:
     }
 
 
+def _refused_digits(task: Task) -> dict[str, str]:
+    """Return bytes of tasks of two digits of a number that every reader must refuse."""
+    fields = json.loads(task.to_bytes())
+    spec, (one, other) = fields["mechanism"], fields["views"]
+
+    def written(views: list[Any] | None = None, **changes: Any) -> str:
+        changed = {"mechanism": spec | changes, "views": views or fields["views"]}
+        return json.dumps(fields | changed, sort_keys=True, separators=(",", ":"))
+
+    assert task == Task.from_bytes(written().encode())
+    return {
+        "digits in the other order": written([other, one]),
+        "a digit too many": written([one, other, other]),
+        "other radices than views": written(radices=[2, 3]),
+        "a digit with one value": written([one, other | {"domain_size": 1}], radices=[3, 1]),
+        "no digits": written(radices=[]),
+        "too many points": written(radices=[2**12, 2**13]),
+        "one number, stated": written(numbers=1),
+        "two numbers of a mean": written(2 * [one, other], numbers=2),
+        "an empty range": written(low=24.0),
+        "weights of digits": written(true_weight="1", other_weight="0"),
+    }
+
+
 def _refused_tables(task: Task) -> dict[str, str]:
     """Return bytes of tasks for tables that every reader must refuse, by the reason."""
     fields = json.loads(task.to_bytes())
@@ -200,6 +225,7 @@ def refused_tasks(tasks: Mapping[str, Task]) -> dict[str, str]:
     return (
         _refused(tasks["mixdump"])
         | _refused_chains(tasks["two-sageo"], others)
+        | _refused_digits(tasks["digits"])
         | _refused_tables(tasks["tables"])
     )
 

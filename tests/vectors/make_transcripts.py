@@ -46,6 +46,7 @@ from common.task.domain_spec import EdgesSpec
 from common.task.draft import RelayDraft
 from common.task.named_dummies import ItemDummies
 from common.task.shuffler_spec import BinomialNoise, GeometricNoise, ShufflerSpec
+from common.task.specs import MechanismSpec
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.task.uniform_dummies import BinomialDummies
@@ -139,8 +140,9 @@ def _seeded(seed: int) -> Callable[[int], int]:
 
 def _edges(task: Task) -> Callable[[int], int]:
     """Draw the ends of ranges, and 16 bits that leave a coin of a unary encoding undecided."""
-    spec, ends = task.item_mechanism, iter(range(10**6))
-    undecided = (spec.other_weight << 16) // (spec.true_weight + spec.other_weight)
+    spec, ends, undecided = task.mechanism, iter(range(10**6)), 0
+    if isinstance(spec, MechanismSpec):
+        undecided = (spec.other_weight << 16) // (spec.true_weight + spec.other_weight)
     return lambda bound: undecided if bound == 2**16 else next(ends) % 2 * (bound - 1)
 
 

@@ -42,12 +42,25 @@ class Case:
 
 FIVE: Final = {"domain_size": 5}
 _TEXT: Final = {"domain_size": 1, "local_epsilon": 0.0}
+_HOURS: Final = NumberDraft(low=0.0, high=24.0)
+_MARKS: Final = NumberDraft(low=1.0, high=5.0)
+_NUMBER: Final = {"domain_size": 1, "numbers": _HOURS}
+_VECTOR: Final = {"domain_size": 4, "numbers": _MARKS}
+_NUMBERS: Final = ("1, 2.5, 4.75, 5", "3, 3, 3, 3")
+_TOO_LARGE: Final = "1, 2, 3, 5.5"
 _FLANKS: Final = GeometricNoise(peak=40, left_weight=2**29, right_weight=2**29, most=90)
+_SLOPES: Final = GeometricNoise(peak=90, left_weight=3 * 2**28, right_weight=2**29, most=200)
 _ATTRIBUTES: Final = (
     AttributeSpec(name="country", labels=("DE", "FR")),
     AttributeSpec(name="shoes", labels=("n/a", "Füße", "2")),
     AttributeSpec(name="length", edges=EdgesSpec(low=0.0, high=8.0, buckets=4, outside="clip")),
 )
+
+
+def _digits(*radices: int) -> dict[str, Any]:
+    return {**HIDDEN, "domain_size": 1, "numbers": dataclasses.replace(_HOURS, radices=radices)}
+
+
 CASES: Final[Mapping[str, Case]] = {
     "ddps": Case("ddps", {"domain_size": 2, "local_epsilon": 1.0}, (0, 1), 2),
     "grr": Case("sh", FIVE, (0, 4), 5, every_twin=True),
@@ -167,19 +180,39 @@ CASES: Final[Mapping[str, Case]] = {
         {
             **HIDDEN,
             **FIVE,
-            "shuffler": ShufflerSpec(
-                noise=GeometricNoise(peak=40, left_weight=2**29, right_weight=2**29, most=90)
-            ),
+            "shuffler": ShufflerSpec(noise=_FLANKS),
         },
         (3,),
         5,
     ),
+    "digits": Case(
+        "digits",
+        {**_digits(3, 2, 2), "dummies_per_user": 12.5},
+        (7.5, "0", 24.0, " 1e1 "),
+        24.5,
+        checked_by_witnesses=True,
+    ),
+    "geo-digits": Case(
+        "geo-digits",
+        {**_digits(5, 4096), "shuffler_views": (_FLANKS, _SLOPES)},
+        (7.1, 23.9),
+        "seven",
+        checked_by_witnesses=True,
+    ),
+    "vector-digits": Case(
+        "vector-digits",
+        {
+            **HIDDEN,
+            **_VECTOR,
+            "numbers": dataclasses.replace(_MARKS, radices=(5, 3)),
+            "dummies_per_user": 25.5,
+        },
+        _NUMBERS,
+        _TOO_LARGE,
+        checked_by_witnesses=True,
+    ),
 }
 """By the name of the file: protocols that the device for browsers answers."""
-_NUMBER: Final = {"domain_size": 1, "numbers": NumberDraft(low=0.0, high=24.0)}
-_VECTOR: Final = {"domain_size": 4, "numbers": NumberDraft(low=1.0, high=5.0)}
-_NUMBERS: Final = ("1, 2.5, 4.75, 5", "3, 3, 3, 3")
-_TOO_LARGE: Final = "1, 2, 3, 5.5"
 _CLUSTERS: Final = ClusterDummies(
     negative_weight=2,
     trials=2,
@@ -303,10 +336,18 @@ CHAINS: Final[Mapping[str, Case]] = {
         aes=False,
         relay=BinomialNoise(trials=300),
     ),
+    "chain-geo-digits": Case(
+        "geo-digits",
+        {**_digits(3, 2), "shuffler_name": "first.example", "shuffler_views": (_FLANKS, _SLOPES)},
+        (7.5,),
+        24.5,
+        checked_by_witnesses=True,
+        relay=_SLOPES,
+    ),
 }
 """With two shufflers: the same fields, and those of the layers."""
 CLAIMS: Final[Sequence[tuple[Case, dict[str, Any]]]] = (
-    *((case, {}) for case in CHAINS.values()),
+    *((CHAINS[name], {}) for name in ("chain-sageo", "chain-sbin")),
     (CHAINS["chain-sageo"], {"central_epsilon": 1.25}),
     *((CHAINS["chain-sageo"], {"coalition_epsilon": each}) for each in (1.75, 2.0625, 3.0, 40.0)),
     (CHAINS["chain-sbin"], {"central_epsilon": 0.40625}),

@@ -290,7 +290,12 @@ def _relays(task: Task, relay: TaskShuffler, good: Mapping[str, Any]) -> Twins:
     noise = {"noise": json.loads(text)["shufflers"][1]["noise"]}
     kept = '"keep_weight":"7",'
     own = json.dumps(noise, separators=(",", ":"), sort_keys=True)[1:-1]
+    checked = not good["checked_by_witnesses"]
+    low = [
+        ("a coalition epsilon 2 % too low", "PolicyError", _changed(task, coalition_epsilon=lower))
+    ]
     return [
+        *low * checked,
         ("a relay's unsigned key", "ProofError", _edited(text, f',"proof":"{proof}"', "")),
         ("a relay's key signed by a stranger", "ProofError", with_proof(stranger)),
         ("a relay's key signed by the first shuffler", "ProofError", with_proof(first)),
@@ -309,7 +314,6 @@ def _relays(task: Task, relay: TaskShuffler, good: Mapping[str, Any]) -> Twins:
         ),
         ("a relay that samples", "TaskError", _edited(text, key, f"{kept}{key}")),
         ("a coalition epsilon of 0", "TaskError", _edited(text, claim, '"coalition_epsilon":0.0')),
-        ("a coalition epsilon 2 % too low", "PolicyError", _changed(task, coalition_epsilon=lower)),
     ]
 
 

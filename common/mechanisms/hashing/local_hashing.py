@@ -3,7 +3,7 @@
 import hashlib
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, Self
 
@@ -237,10 +237,16 @@ class LocalHashing(HashedResponse):
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """Match count with collision 1/g, because every seed can be drawn, 0 included."""
-        return MatchCountReduction.for_weights(
+        """
+        Match count with collision 1/g, because every seed can be drawn, 0 included.
+
+        With more items than lines through one of them, some three lie on a line.
+        """
+        reduction = MatchCountReduction.for_weights(
             answers=self.family.q, weights=self.weights, hashed=True
         )
+        on_a_line = self.domain_size > self.family.rows  # a row for each line, and one for seed 0
+        return reduction if on_a_line else replace(reduction, third_value="independent")
 
     @cached_property
     def _place(self) -> Placement:
@@ -310,6 +316,12 @@ class LocalHashing(HashedResponse):
         Cost: two Fourier transforms of size g^t at most; memory O(g^t).
         """
         return np.rint(self._adjoint(cells.astype(np.float64))).astype(np.int64)
+
+    @cached_property
+    def support_sizes(self) -> tuple[int, int]:
+        """Fewest and most items, but for none and all, that a report supports: one transform."""
+        sizes = np.rint(self._forward(np.ones(self.domain_size))).astype(np.int64)
+        return int(sizes[sizes > 0].min()), int(sizes[sizes < self.domain_size].max())
 
     def channel(self, real_share: float) -> Channel:
         """Return the distribution of a report's cell."""

@@ -106,8 +106,13 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
         the cube, none supports two opposite corners: collision 0. Other inputs mix corners.
         """
         if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit has two
-            return MatchCountReduction.for_weights(
-                answers=2, weights=self.answer.weights, hashed=False
+            weights, total = self.answer.weights, self.answer.weights.total(2)
+            return MatchCountReduction.of_support_sets(
+                answers=2,
+                local_epsilon=weights.local_epsilon,
+                blanket=2 * weights.other / total,
+                signal=(weights.true - weights.other) / total,
+                independent=False,
             )
         return PureReduction(local_epsilon=self.local_epsilon)
 

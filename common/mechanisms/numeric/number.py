@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError, ValueRangeError
 from common.mechanisms.arguments import CheckedArguments, checked_array
-from common.mechanisms.base import Counts, Randomizer, Reports, Vector
+from common.mechanisms.base import Counts, Mixture, Randomizer, Reports, Vector
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import Interval
 from common.protocols import NumberMechanismName
-from common.task.spec_forms import spec_as
+from common.task.draft import NumberDraft
+from common.task.spec_forms import AnySpec, spec_as
 from common.task.specs import NumberSpec
 from common.task.task import Task
 
@@ -24,6 +25,8 @@ STEPS: Final = 4096
 """Default number of grid intervals. Rounding adds at most 6e-8 to the variance, far below noise."""
 FRACTION_BITS: Final = 32
 """Random bits used to round a number to a grid point."""
+_WORST: Final = (0.0, 1.0)
+"""Numbers at one of which a report has the largest variance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,6 +42,9 @@ class Moments:
     """Shape (dimensions,); may be outside -1 .. 1."""
     variances: Vector
     """Variances of those means, estimated from the reports; same shape."""
+    rounding: float = 0.0
+    """The part of each variance that stands for random rounding, at its largest; 0.0 where it is
+    negligible."""
     unbiased: bool = True
     """False if the means are biased: variances omit the bias; there are no confidence intervals."""
 
@@ -87,24 +93,21 @@ def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
     return above * (1 - above) * (2 / steps) ** 2
 
 
-class NumberMechanism(CheckedArguments, Randomizer, ABC):
-    """
-    A randomizer of numbers, its integer parameters in a task, and its estimator. Pure.
-
-    Unused parameters keep their default, so that each mechanism has only one valid description.
-    """
-
-    NAME: ClassVar[NumberMechanismName]
-    ANSWER: ClassVar[type["NumberMechanism"]]
-    """Class of the field `answer`, if there is one: the mechanism of each coordinate."""
+class MeanMechanism(CheckedArguments, Randomizer, ABC):
+    """A randomizer of numbers, and its estimator of their means. Pure."""
 
     dimensions: int
     """Numbers per user."""
 
     @classmethod
     @abstractmethod
-    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the integer parameters for a local ε in 0 .. 20. Run by the analyzer."""
+    def specify(cls, draft: NumberDraft, dimensions: int, local_epsilon: float) -> AnySpec:
+        """Return a task's description of the mechanism, or raise TaskError. Run by the analyzer."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, task: Task) -> Self:
+        """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
 
     @abstractmethod
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
@@ -116,12 +119,29 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
         """
 
     @abstractmethod
-    def estimate(self, cells: Counts) -> Moments:
+    def moments(self, cells: Counts, mixture: Mixture) -> Moments:
         """Estimate the means from the result of `tally`. Run by the analyzer."""
+
+    @abstractmethod
+    def sample_batch(self, values: Numbers, rng: np.random.Generator) -> tuple[Counts, int]:
+        """
+        Draw the result of `tally` for these users and their dummies, and the number of reports.
+
+        Run by the simulator.
+        """
 
     @abstractmethod
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated means for these users; (dimensions,)."""
+
+    def worst_variance(self, n_users: int) -> float:
+        """
+        Return the largest variance of n_users' estimated means, averaged over the dimensions.
+
+        By default a report's variance is largest at the middle of the range, or at its ends.
+        """
+        people = np.ones((1, self.dimensions))
+        return max(float(self.variance(place * people).mean()) for place in _WORST) / n_users
 
     def interval(self, moments: Moments, confidence: float) -> Interval | None:  # noqa: ARG002
         """
@@ -130,6 +150,45 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
         Run by the analyzer's operator.
         """
         return None
+
+
+class NumberMechanism(MeanMechanism):
+    """
+    A randomizer that adds local noise to numbers, and its integer parameters in a task.
+
+    Unused parameters keep their default, so that each mechanism has only one valid description.
+    """
+
+    NAME: ClassVar[NumberMechanismName]
+    ANSWER: ClassVar[type["NumberMechanism"]]
+    """Class of the field `answer`, if there is one: the mechanism of each coordinate."""
+
+    @classmethod
+    @abstractmethod
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
+        """Choose the integer parameters for a local ε in 0 .. 20. Run by the analyzer."""
+
+    @abstractmethod
+    def estimate(self, cells: Counts) -> Moments:
+        """Estimate the means from the result of `tally`, which counts the users too."""
+
+    def moments(self, cells: Counts, mixture: Mixture) -> Moments:
+        """Return `estimate`: nobody adds dummies."""
+        del mixture
+        return self.estimate(cells)
+
+    def sample_batch(self, values: Numbers, rng: np.random.Generator) -> tuple[Counts, int]:
+        """Return the tally of a report of each user."""
+        return self.tally(self.randomize(values, rng)), len(values)
+
+    @classmethod
+    def specify(cls, draft: NumberDraft, dimensions: int, local_epsilon: float) -> NumberSpec:
+        """Return a task's description of the mechanism for a local ε."""
+        if draft.radices:
+            raise TaskError(
+                f"there are {len(draft.radices)} radices; they are for digits, not for {cls.NAME}"
+            )
+        return cls.for_epsilon(dimensions, local_epsilon).spec(draft.low, draft.high)
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
@@ -178,7 +237,7 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
+        """Build a task's mechanism, or raise TaskError."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size)
 
 

@@ -670,8 +670,11 @@ class Means(_message.Message):
     SHRUNK_FIELD_NUMBER: _builtins.int
     MSE_THEORY_FIELD_NUMBER: _builtins.int
     BIASED_FIELD_NUMBER: _builtins.int
+    ROUNDING_ERROR_FIELD_NUMBER: _builtins.int
     mse_theory: _builtins.float
     biased: _builtins.bool
+    rounding_error: _builtins.float
+    """part of each standard error, at most"""
     @_builtins.property
     def means(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
@@ -686,10 +689,11 @@ class Means(_message.Message):
         shrunk: _abc.Iterable[_builtins.float] | None = ...,
         mse_theory: _builtins.float = ...,
         biased: _builtins.bool = ...,
+        rounding_error: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["biased", b"biased", "means", b"means", "mse_theory", b"mse_theory", "shrunk", b"shrunk", "standard_errors", b"standard_errors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["biased", b"biased", "means", b"means", "mse_theory", b"mse_theory", "rounding_error", b"rounding_error", "shrunk", b"shrunk", "standard_errors", b"standard_errors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,7 @@ _NAMES = (
     "ldp-warner ldp-grr ldp-sue ldp-oue ldp-blh ldp-olh ldp-olh-strings ldp-sw "
     "sh murs hp-sdp ddps aue puredump signed hierarchy mixdump od-hp fe1 sbin sageo hybrid "
     "rappor discover laplace duchi piecewise hybrid-mean harmony mean-est multi-hm multi-rphm "
-    "priv-kv"
+    "digits geo-digits vector-digits geo-vector-digits priv-kv tables geo-tables"
 )
 
 

@@ -59,8 +59,8 @@ def _encoded(protocol: str, value: Value, secret: bytes | None = None) -> Any:
 
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
-def test_every_kind_of_value_goes_into_one_report(protocol: str) -> None:
-    """A person sends one report of the task's length, also for values at the edge of the range."""
+def test_every_kind_of_value_goes_into_an_envelope_of_the_tasks_lengths(protocol: str) -> None:
+    """Also values at the edge of the range."""
     task = kind_task(protocol)
     device, rng = Contributor(task, TaskDigest(b"d" * 32)), np.random.default_rng(2)
     values = (VALUES[task.kind], _EDGES[task.kind])

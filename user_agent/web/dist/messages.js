@@ -1,1 +1,1 @@
-import{a}from"./chunk-77IQL7RU.js";export{a as messages};
+import{a}from"./chunk-6PATUEDW.js";export{a as messages};

@@ -18,9 +18,15 @@ interface Control<T> {
 
 /** Return the controls of a task: of each attribute; or of its answer, and of its group if any. */
 export function choicesOf(task: Task): Control<Value> {
-  const { breakdown, edges, groups, valueLabels: labels, mechanism } = task;
-  if (mechanism.attributes) return together(mechanism.attributes);
+  const { breakdown, edges, groups, valueLabels: labels } = task;
   const size = task.domainSize / groups;
+  const { numbers: count, low, high, attributes } = task.mechanism;
+  if (attributes.length) return together(attributes);
+  if (count > 0) {
+    const numbers = task.labels.join(", ") || quantity(count, "number");
+    const hint = word(count > 1 ? "answer_numbers" : "answer_number", { low, high, unit: "", numbers }); // biome-ignore format: one step
+    return numberInput(word("answer"), "answer", hint, "any", count > 1 ? "text" : "number");
+  }
   const answer = answerControl({ name: word("answer"), edges, labels, size }, "answer");
   if (breakdown === null) return answer;
   const { attribute, groups: names } = breakdown;
@@ -124,8 +130,14 @@ function searchableList(name: string, id: string, labels: readonly string[]): Co
   return { parts: [title, search, count, label, select], read: () => numberIn(select.value) };
 }
 
-function numberInput(name: string, id: string, hint: string, step: string): Control<string> {
-  const input = element("input", { type: "number", id, step, autocomplete: "off" });
+function numberInput(
+  name: string,
+  id: string,
+  hint: string,
+  step: string,
+  type = "number",
+): Control<string> {
+  const input = element("input", { type, id, step, autocomplete: "off" });
   const described = element("p", { className: "muted", id: `${id}-hint` }, hint);
   input.setAttribute("aria-describedby", described.id);
   const label = element("label", { htmlFor: id }, name);

@@ -26,14 +26,15 @@ function reported({ mechanism, domainSize, viewSizes, edges }: Task): string {
     items: quantity(domainSize, "possible answer"),
     groups: quantity(buckets, "group"),
     levels: viewSizes.length,
+    digits: quantity(viewSizes.length, "digit"),
   };
   const key = `${otherWeight ? "report" : "plain"} ${name}`;
   return word(key as "report grr", figures);
 }
 
 /** Say how many dummies are sent beside the reports of the answer. */
-function added({ lengths, views }: Task): string {
-  const own = views.length;
+function added({ lengths, viewSizes }: Task): string {
+  const own = viewSizes.length;
   const [least, most] = [(lengths[0] ?? own) - own, (lengths.at(-1) ?? own) - own];
   if (most === 0) return word("leaves_no_dummies");
   const all = quantity(most, "dummy report");

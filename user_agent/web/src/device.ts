@@ -27,7 +27,7 @@ import { SecureUniform, type Uniform } from "./random";
 import type { Store } from "./store/store";
 import { parseTask, type Task } from "./task/task";
 import { Issuer, Shuffler } from "./transport/services";
-import { itemOf, type Value } from "./values";
+import { heldOf, type Value } from "./values";
 
 const CHECK_SECONDS = 3600;
 
@@ -192,7 +192,7 @@ export class Device {
     const { deadline, tokens } = task;
     if (this.#now() >= deadline) throw new PolicyError("deadline_passed");
     if (tokens && !credential.length) throw new SettingsError("no_credential");
-    const item = itemOf(task, value);
+    const held = heldOf(task, value);
     const claim = claimOf(task);
     return this.account.charge(
       toHex(digest),
@@ -205,7 +205,7 @@ export class Device {
           pending: PendingToken.draw(tokens.key, this.#uniform),
           credential,
         };
-        const prepared = await prepare(task, digest, item, this.#uniform);
+        const prepared = await prepare(task, digest, held, this.#uniform);
         return { ...prepared, isSampled: task.keep < 1, deadline, token };
       },
     );

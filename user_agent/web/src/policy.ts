@@ -72,9 +72,9 @@ export async function checkTask(
     throw new PolicyError("false_local_claim", { epsilon: task.localEpsilon });
   }
   const { deltaAtClaim, deltaOfCoalition } = await loadPart(import("./accounting/claims"));
-  const found = deltaAtClaim(task);
+  const [found, alone] = [deltaAtClaim(task), deltaOfCoalition(task)];
   const { protocol, centralEpsilon: epsilon, delta } = task;
-  if (found === null) {
+  if (found === null || alone === null) {
     const needed = policy.checkingQuorum;
     if (needed < 1 || checkedBy < needed) {
       throw new PolicyError("claim_not_checked", { protocol, checkedBy, needed });
@@ -82,8 +82,7 @@ export async function checkTask(
   } else if (!(found <= delta)) {
     throw new PolicyError("false_central_claim", { epsilon, delta, found: roundedUp(found) });
   }
-  const alone = deltaOfCoalition(task);
-  if (!(alone <= delta)) {
+  if (alone !== null && !(alone <= delta)) {
     const figures = { epsilon: task.coalitionEpsilon, delta, found: roundedUp(alone) };
     throw new PolicyError("false_coalition_claim", figures);
   }

@@ -1,29 +1,45 @@
 /**
- * A person's value as an item of a task: user_agent/contribution.py, common/messages/submission.py.
+ * A person's value as a task's mechanism takes it: user_agent/contribution.py,
+ * common/messages/submission.py.
  *
  * No error repeats a value.
  */
 
 import { ValueRangeError } from "./errors";
-import type { Item } from "./mechanisms/mechanism";
+import type { Held } from "./mechanisms/mechanism";
 import { type Attribute, type Breakdown, GROUP_SEPARATOR } from "./task/domain";
 import { normalize } from "./task/readers";
 import type { Task } from "./task/task";
 
 type Part = number | string;
-/** An item's number, a number to be put into a bucket, or the text of either; or of attributes. */
+/** An item's number, a number, or the text of either; or several numbers, or of attributes. */
 export type Value = Part | readonly Part[];
 
 const LISTED = 20;
 const ITEM = /^[0-9]{1,20}$/;
 const NUMBER = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
 
-/** Return the item of a value; raise ValueRangeError if it does not fit the task. */
-export function itemOf(task: Task, value: Value): Item {
-  const { breakdown, edges, domainSize, valueLabels, mechanism } = task;
+/** Return a value as mechanisms take it; raise ValueRangeError if it does not fit the task. */
+export function heldOf(task: Task, value: Value): Held {
+  const { numbers: count, low, high, attributes } = task.mechanism;
+  if (attributes.length) return placesOf(attributes, value);
+  if (count === 0) return itemOf(task, value);
+  const parts = typeof value === "string" && task.kind === "vector" ? value.split(",") : [value];
+  const numbers = parts.flat().map((part) => numberFrom(typeof part === "string" ? normalize(part) : part)); // biome-ignore format: one step
+  if (numbers.length !== count) throw new ValueRangeError("number_count", { count });
+  return numbers.map((number) => {
+    if (!Number.isFinite(number)) throw new ValueRangeError("not_a_number");
+    if (!(low <= number && number <= high)) {
+      throw new ValueRangeError("number_outside", { low, high, unit: "" });
+    }
+    return Math.min(Math.max(((number - low) / (high - low)) * 2 - 1, -1), 1);
+  });
+}
+
+function itemOf(task: Task, value: Value): number {
+  if (typeof value === "object") throw new ValueRangeError("not_an_item");
+  const { breakdown, edges, domainSize, valueLabels } = task;
   const given = typeof value === "string" ? normalize(value) : value;
-  if (mechanism.attributes) return numbersOf(mechanism.attributes, given);
-  if (given instanceof Object) throw new ValueRangeError("not_an_item");
   const place = (part: Part, size: number) => placeOf({ edges, labels: valueLabels, size }, part);
   if (!breakdown || !(edges || typeof given === "string")) return place(given, domainSize);
   const [rest, group] = splitGroup(String(given), breakdown);
@@ -31,13 +47,13 @@ export function itemOf(task: Task, value: Value): Item {
   return group * size + place(rest, size);
 }
 
-/** Return the number of a value of each attribute, given in order, or as in `DE / flu / 37`. */
-function numbersOf(attributes: readonly Attribute[], value: Value): number[] {
-  const parts = value instanceof Object ? value : String(value).split(GROUP_SEPARATOR);
+/** Return the place of a value of each attribute, given in order, or as in `DE / flu / 37`. */
+function placesOf(attributes: readonly Attribute[], value: Value): number[] {
+  const given = typeof value === "object" ? value : String(value).split(GROUP_SEPARATOR);
   const names = attributes.map((one) => one.name).join(GROUP_SEPARATOR);
-  if (parts.length !== attributes.length) throw new ValueRangeError("not_attributes", { names });
+  if (given.length !== attributes.length) throw new ValueRangeError("not_attributes", { names });
   return attributes.map((attribute, place) => {
-    const part = parts[place] ?? "";
+    const part = given[place] ?? "";
     return placeOf(attribute, typeof part === "string" ? normalize(part) : part);
   });
 }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { blanketSizes, deltaUpper } from "../src/accounting/amplification";
 import { binomialDelta, geometricDelta } from "../src/accounting/item_noise";
+import { twoItemsDelta } from "../src/accounting/two_items";
 import { logMass } from "../src/binomial";
 import { RATIO_SUM } from "../src/task/parts";
 import { vectors } from "./vectors";
@@ -43,6 +44,32 @@ for (const each of vectors("accounting").vectors.filter(isClaim).filter(isTested
     assert.ok(found <= delta * 1.001, `${found} is far above ${delta}`);
   });
 }
+
+/** Randomized response over two items with this local ε. */
+function twoItems(local: number) {
+  const odds = Math.exp(-local);
+  const signal = -Math.expm1(-local) / (1 + odds);
+  return { answers: 2, blanket: (2 * odds) / (1 + odds), signal, isHashed: false };
+}
+
+for (const { n, eps_l, M, M_binom = [0, 0], eps, delta, some } of vectors("two_items").vectors) {
+  const [randomDummies, dummyChance] = M_binom;
+  const name = `${n} users, ${M} and ${M_binom} dummies, local ε ${eps_l}, ε ${eps}`;
+  test(`two items are met from above: ${name}`, () => {
+    const set = { others: n - 1, dummies: M, randomDummies, dummyChance };
+    const found = twoItemsDelta(twoItems(eps_l), set, eps);
+    assert.ok(found >= delta * (1 - 1e-9), `${found} is below ${delta}`);
+    assert.ok(found <= delta * (some ? 1.02 : 1.005), `${found} is far above ${delta}`);
+  });
+}
+
+test("two items among many users and a random number of dummies take a second", () => {
+  const random = { randomDummies: 10 ** 7, dummyChance: 0.3 };
+  const start = process.cpuUsage();
+  const found = twoItemsDelta(twoItems(2), { others: 10 ** 7, dummies: 0, ...random }, 0.00144425);
+  assert.ok(found < 1.002e-6 && found > 0.995e-6, `${found}`);
+  assert.ok(process.cpuUsage(start).user < 2e6);
+});
 
 test("the probability of fewer users in the blanket than any bin holds is charged", () => {
   const set = { others: 10 ** 5, dummies: 7, randomDummies: 10 ** 4, dummyChance: 0.3 };

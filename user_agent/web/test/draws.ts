@@ -9,7 +9,7 @@ import { drawReports } from "../src/contribution";
 import { PolicyError } from "../src/errors";
 import { mechanismOf } from "../src/mechanisms/registry";
 import { parseTask, type Task } from "../src/task/task";
-import { itemOf } from "../src/values";
+import { heldOf } from "../src/values";
 import { HashedDraws, hashOf } from "./hashed_draws";
 import { vectorNames, vectors } from "./vectors";
 
@@ -37,7 +37,7 @@ for (const name of vectorNames("transcript-")) {
   const all = createHash("sha256");
   const counts = new Array<number>(CELLS).fill(0);
   for (let at = 0; at < Number(answers); at++) {
-    const item = itemOf(task, values[at % values.length]);
+    const item = heldOf(task, values[at % values.length]);
     const hash = hashOf(...drawReports(task, mechanism, item, uniform));
     all.update(hash);
     const cell = (hash[0] ?? 0) % CELLS;

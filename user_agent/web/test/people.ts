@@ -19,7 +19,7 @@ import { mechanismOf } from "../src/mechanisms/registry";
 import { drawBytes } from "../src/random";
 import { MemoryStore } from "../src/store/store";
 import { SUBMISSION_ID_BYTES, type Task } from "../src/task/task";
-import { itemOf, type Value } from "../src/values";
+import { heldOf, type Value } from "../src/values";
 import { HashedDraws } from "./hashed_draws";
 import { hex } from "./vectors";
 
@@ -118,7 +118,7 @@ async function answerAll(person: number): Promise<void> {
     const { answer } = await persistently(() => device.contribute(hex(digest), value));
     one.arrived += Number(answer.state === "arrived");
     if (task.tokens) PendingToken.draw(task.tokens.key, again);
-    for (const report of drawReports(task, mechanism, itemOf(task, value), again).map(toHex)) {
+    for (const report of drawReports(task, mechanism, heldOf(task, value), again).map(toHex)) {
       sent[report] = (sent[report] ?? 0) + 1;
     }
     drawBytes(again, SUBMISSION_ID_BYTES);

@@ -94,11 +94,11 @@ test("neither of two shufflers may drop reports", () => {
   }
 });
 
-test("chains that protect nobody, and views with unlike noise, are refused by name", () => {
+test("chains that protect nobody, and too few distributions of noise, are refused by name", () => {
   const { task } = vectors("transcript-hierarchy");
   const { shufflers } = JSON.parse(task);
   const [only] = shufflers;
-  const noise = [only.noise[0], { distribution: "binomial", trials: 8 }];
+  const noise = [only.noise[0], { distribution: "binomial", trials: 8 }, only.noise[0]];
   const named = (name: string, key = only.key) => ({
     ...{ key, name },
     noise: only.noise,
@@ -111,7 +111,7 @@ test("chains that protect nobody, and views with unlike noise, are refused by na
     [[only, only], "shufflers_alike"],
     [[only, only, only], "shuffler_count"],
     [[], "shuffler_count"],
-    [[{ ...only, noise }], "shuffler_of_protocol"],
+    [[{ ...only, noise: noise.slice(0, only.noise.length) }], "shuffler_of_protocol"],
     [[{ ...only, noise: noise.slice(0, 1) }], "noise_of_views"],
   ]) {
     const text = task.replace(JSON.stringify(shufflers), JSON.stringify(changed));

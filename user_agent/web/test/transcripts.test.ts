@@ -17,7 +17,7 @@ import { edges as edgesOf } from "../src/task/domain";
 import { PROTOCOLS } from "../src/task/protocols";
 import { parseTask } from "../src/task/task";
 import { inclusionProof, logProof } from "../src/transport/services";
-import { itemOf } from "../src/values";
+import { heldOf } from "../src/values";
 import { open, pairOf } from "./hpke_core";
 import { hex, vectorNames, vectors } from "./vectors";
 
@@ -144,11 +144,11 @@ async function layered(shown: Transcript): Promise<void> {
 const STEPS: Record<string, (shown: Transcript) => unknown> = {
   task: verified,
   log: logged,
-  value: (shown) => void itemOf(parseTask(utf8(shown.task)), shown.value),
+  value: (shown) => void heldOf(parseTask(utf8(shown.task)), shown.value),
   seal: async (shown) => {
     const [{ value, draws }] = shown.answers;
     const task = parseTask(utf8(shown.task));
-    await prepare(task, hex(shown.digest), itemOf(task, value), new RepeatedDraws(draws));
+    await prepare(task, hex(shown.digest), heldOf(task, value), new RepeatedDraws(draws));
   },
   receipt: received,
   inclusion: included,
@@ -164,7 +164,7 @@ const [answered, others] = [true, false].map((wanted) =>
 ) as [string[], string[]];
 
 test("other protocols are refused by name", async () => {
-  assert.equal(answered.length, 21);
+  assert.equal(answered.length, 25);
   for (const name of others) {
     const { protocol } = JSON.parse(vectors(name).task);
     await assert.rejects(verified(vectors(name)), (error) => {
@@ -193,8 +193,8 @@ for (const name of answered) {
       const id = [String(1n << 128n), String(BigInt(`0x${answer.submission_id}`))] as const;
       assert.deepEqual(answer.draws.at(-1), id);
       const uniform = new RepeatedDraws(answer.draws.slice(0, -1));
-      const item = itemOf(task, answer.value);
-      const reports = drawReports(task, mechanism, item, uniform);
+      const held = heldOf(task, answer.value);
+      const reports = drawReports(task, mechanism, held, uniform);
       assert.deepEqual(reports.map(toHex), answer.reports);
       assert.ok(uniform.isUsed);
 

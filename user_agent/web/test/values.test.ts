@@ -3,15 +3,14 @@ import { test } from "node:test";
 import { knownBase64, knownHex, utf8 } from "../src/bytes";
 import { roundedUp } from "../src/decimal";
 import { StorageError, TaskError, ValueRangeError } from "../src/errors";
-import type { Item } from "../src/mechanisms/mechanism";
 import { parseTask } from "../src/task/task";
-import { itemOf, type Value } from "../src/values";
+import { heldOf, type Value } from "../src/values";
 import { vectors } from "./vectors";
 
 const text = (name: string): string => vectors(`transcript-${name}`).task;
 
 test("values are read as numbers, labels, groups and buckets", () => {
-  const cases: [string, Value, Item][] = [
+  const cases: [string, Value, number | number[]][] = [
     ["grr", "3", 3],
     ["grr", " #4 ", 4],
     ["mixdump", "#2", 2],
@@ -23,16 +22,19 @@ test("values are read as numbers, labels, groups and buckets", () => {
     ["tables", "DE / n/a / 1e9", [0, 0, 3]],
     ["tables", ["FR", "#2", 3.5], [1, 2, 1]],
     ["one-table", [" Fu\u0308ße", "0"], [1, 0]],
+    ["digits", " 1.8e1 ", [0.5]],
+    ["digits", [24], [1]],
+    ["vector-digits", "1, 2 ,4.5,5", [-1, -0.5, 0.75, 1]],
+    ["vector-digits", [3, 3, 3, 3], [0, 0, 0, 0]],
   ];
-  for (const [name, value, item] of cases) {
-    assert.deepEqual(itemOf(parseTask(utf8(text(name))), value), item, `${name}`);
+  for (const [name, value, held] of cases) {
+    assert.deepEqual(heldOf(parseTask(utf8(text(name))), value), held, `${name}`);
   }
 });
 
 test("an error never repeats the value that it refuses", () => {
   const cases: [string, Value][] = [
     ["grr", "secret7"],
-    ["grr", ["#1", 7]],
     ["tables", 7],
     ["tables", "DE / n/a"],
     ["tables", "DE / n/a / 0 / secret"],
@@ -52,11 +54,19 @@ test("an error never repeats the value that it refuses", () => {
     ["edges", 777],
     ["edges", Number.POSITIVE_INFINITY],
     ["hierarchy", 7],
+    ["grr", [7]],
+    ["digits", 24.0077],
+    ["digits", "0x7"],
+    ["digits", Number.NaN],
+    ["digits", [7, 7]],
+    ["vector-digits", "1,2,3,7.7"],
+    ["vector-digits", [1, 2, 3]],
+    ["vector-digits", 3.7],
   ];
   for (const [name, value] of cases) {
     const isRefused = (error: Error) =>
       error instanceof ValueRangeError && !/7|secret/.test(error.message);
-    assert.throws(() => itemOf(parseTask(utf8(text(name))), value), isRefused, `${name} ${value}`);
+    assert.throws(() => heldOf(parseTask(utf8(text(name))), value), isRefused, `${name} ${value}`);
   }
 });
 

@@ -19,25 +19,29 @@ _E = math.exp(2.0)
 
 
 @pytest.mark.parametrize(
-    ("protocol", "printed"),
+    ("protocol", "printed", "share"),
     [
-        # [CJG21]: β(1 - f_T) + β(d - r) / (e^ε - 1) for kRR.
-        ("ldp-grr", _SHARE * (1 - _HELD) + _SHARE * (30 - 10) / (_E - 1)),
+        # [CJG21]: β(1 - f_T) + β(d - r) / (e^ε - 1) for kRR, whose shares sum to 1.
+        ("ldp-grr", _SHARE * (1 - _HELD) + _SHARE * (30 - 10) / (_E - 1), 0.0),
+        ("ldp-grr", _SHARE * (1 - _HELD) + _SHARE * (30 - 10) / (_E - 1), 1 / 3),
         # β(2r - f_T) + 2βr / (e^ε - 1) for OUE.
-        ("ldp-oue", _SHARE * (2 * 10 - _HELD) + 2 * _SHARE * 10 / (_E - 1)),
+        ("ldp-oue", _SHARE * (2 * 10 - _HELD) + 2 * _SHARE * 10 / (_E - 1), 0.0),
+        # The targets' third of the correction leaves two thirds of r / (p - q), and r/d.
+        ("ldp-oue", _SHARE * (2 / 3 * 2 * 10 * (1 + 2 / (_E - 1)) + 1 / 3 - _HELD), 1 / 3),
     ],
 )
-def test_the_gain_is_that_of_the_paper(protocol: str, printed: float) -> None:
+def test_the_gain_is_that_of_the_paper(protocol: str, printed: float, share: float) -> None:
     """Computed from p and q, and from ε; users who only lie gain λ·(1 - f_T)."""
     task = protocol_task(protocol)
-    lever = Leverage.of(audited(task), _TARGETS, np.random.default_rng(1))
+    correction = np.full(30, share / len(_TARGETS))
+    lever = Leverage.of(audited(task), _TARGETS, np.random.default_rng(1), correction)
     assert lever is not None
 
-    found = _SHARE * (lever.answers(lever.weight) - _HELD)
+    found = _SHARE * (lever.answers(lever.weight, lever.supported) - _HELD)
     assert printed == pytest.approx(found, rel=1e-6)
-    assert pytest.approx(1) == lever.answers(
-        lever.own_floor + lever.signal + 3 * lever.dummy_floor, 4
-    )
+    honest, dummies = lever.own_floor + 3 * lever.dummy_floor, 3
+    weights = honest + lever.signal, lever.items_per_target * honest + lever.signal
+    assert pytest.approx(1) == lever.answers(*weights, 1 + dummies)
 
 
 @pytest.mark.parametrize("protocol", ["ldp-blh", "murs"])

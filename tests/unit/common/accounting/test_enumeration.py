@@ -84,6 +84,12 @@ def _field(seeds: range, local_epsilon: float) -> _Instance:
     return _uniform(pmfs, of_hashing(3, local_epsilon))
 
 
+def _plane(values: tuple[int, ...], local_epsilon: float) -> _Instance:
+    """Hashing over two digits of the field of three elements; 0, 1 and 2 lie on a line."""
+    pmfs = [hashing_distribution(value, 3, local_epsilon, range(9)) for value in values]
+    return _uniform(pmfs, of_hashing(3, local_epsilon), "plane")
+
+
 def _unary(items: int, p: float, q: float) -> _Instance:
     pmfs = [unary_distribution(value, items, p, q) for value in range(items)]
     return _Instance(pmfs, unary_distribution(None, items, p, q), unary(p, q))
@@ -140,6 +146,7 @@ def _mean_est(dimensions: int) -> _Instance:
         (_functions(3, 2, 3.0), [(1, 0), (3, 0), (2, 1)]),
         (_functions(2, 3, 3.0), [(1, 0), (3, 0), (2, 1)]),
         (_field(range(3), 2.0), [(1, 0), (3, 1)]),
+        (_plane((0, 1, 2, 3), 2.0), [(1, 0), (1, 2), (2, 1), (3, 0)]),
         (_unary(2, 0.75, 0.25), [(1, 0), (2, 1), (4, 0), (2, 2)]),
         (_unary(2, 0.9, 0.5), [(1, 0), (2, 1), (4, 0)]),
         (_unary(3, 0.5, 0.2), [(1, 1), (3, 0)]),
@@ -178,7 +185,7 @@ def test_bounds_and_attacks_enclose_the_exact_delta(
         assert truth <= min(bounds) + _ENUMERATION_ERROR
         if users == 1 and not dummies:
             assert bound == pytest.approx(truth, rel=1e-6)
-        if kind in {"grr", "3 hashed values"}:
+        if kind in {"grr", "plane"}:
             assert delta_lower(reduction, anonymity_set, epsilon) <= truth + _ENUMERATION_ERROR
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -21,9 +20,9 @@ from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import TaskDraft
 from common.task.named_dummies import ViewDummies
 from common.task.task import Task
-from common.task.uniform_dummies import BinomialDummies
 from tests.support.changed_tasks import changed
-from tests.support.exhaustive_delta import averaged, beside, excess, histogram_distribution
+from tests.support.exhaustive_delta import beside, excess
+from tests.support.view_laws import hidden
 
 _KEY: Final = bytes(31) + b"\x09"
 _DRAFT: Final = TaskDraft(
@@ -44,25 +43,15 @@ def _task(**changes: Any) -> Task:
     return complete(dataclasses.replace(_DRAFT, **changes), analyzer_key=_KEY, nonce=bytes(32))
 
 
-def _view(size: int, own: int, spec: BinomialDummies, users: int) -> Mapping[Any, float]:
-    """Enumerate a level's histogram: the victim's node, and every user's dummies."""
-    numbers = range(users + 1 if spec.extra_weight else 1)
-    return averaged(
-        (
-            float(stats.binom.pmf(more, users, spec.extra_probability)),
-            histogram_distribution(own, size, users * spec.per_user + more),
-        )
-        for more in numbers
-    )
-
-
 def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float) -> float:
     """Return δ of replacing one value by another, from all joint views of all levels."""
     assert isinstance(task.dummies, ViewDummies)
     levels = list(enumerate(zip(task.dummies.views, task.view_sizes, strict=True)))
     last = len(levels) - 1  # of a binary tree
     views = [
-        beside(*(_view(size, value >> last - level, spec, users) for level, (spec, size) in levels))
+        beside(
+            *(hidden(value >> last - level, size, spec, users) for level, (spec, size) in levels)
+        )
         for value in values
     ]
     return excess(views, epsilon)

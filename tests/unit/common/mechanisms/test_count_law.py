@@ -78,6 +78,43 @@ def test_dummies_tails_are_those_of_their_distribution() -> None:
     assert above[0] > 1.5 * -stats.norm.ppf(0.025 / 915)
 
 
+@pytest.mark.parametrize("items", [2, 3])
+def test_noise_on_each_item_loses_its_average(items: int) -> None:
+    """
+    What is left of a skewed number has the tails of the numbers' convolution, in parts of a count.
+
+    Of two numbers that is half their difference, which is symmetric.
+    """
+    steps = np.arange(-12, 61)
+    law = np.where(steps < 0, 0.5**-steps, 0.9**steps)
+    law /= law.sum()
+    table = interval_table(5000, 1.0, 0.0, (Draws(1, steps, law),), among=items)
+    own = np.zeros((items - 1) * (len(steps) - 1) + 1)
+    own[:: items - 1] = law
+    for _ in range(items - 1):
+        own = np.convolve(own, law[::-1])
+    values = np.arange(len(own)) - own @ np.arange(len(own))
+    deviation = math.sqrt(own @ values**2)
+    below, above = (each[0] * deviation for each in table.reaches(0.95))
+
+    assert deviation / items / 5000 == pytest.approx(table.errors[0])
+    assert own[values > above].sum() <= 0.025 < own[values >= above - 1].sum()
+    assert own[values < -below].sum() <= 0.025 < own[values <= 1 - below].sum()
+    assert (below == pytest.approx(above)) == (items == 2)  # a difference
+
+
+def test_many_items_lose_no_average_that_takes_long() -> None:
+    """It is nearly constant; the law of one number is scaled."""
+    steps = np.arange(-200, 201)
+    law = math.exp(-0.1) ** np.abs(steps)
+    noise = (Draws(1, steps, law / law.sum()),)
+    alone = interval_table(10**6, 1.0, 0.0, noise)
+    many = interval_table(10**6, 1.0, 0.0, noise, among=10_000)
+
+    assert alone.errors.tolist() == many.errors.tolist()
+    assert alone.above.tolist() == many.above.tolist()
+
+
 def test_many_reports_are_practically_normal() -> None:
     """A transform of their count would be long, and gain less than a hundredth of an error."""
     table = interval_table(10**8, 0.6, 0.2, (Draws.coins(10**8, 0.2),))

@@ -33,7 +33,7 @@ def _covariance(task: Task, users: np.ndarray[tuple[int], np.dtype[np.int64]]) -
 
 def _with_share(covariance: ShareCovariance, item: int) -> Vector:
     """Return each share's covariance with an item's, by the weights of `summing_to_one`."""
-    c, total = covariance._correction, covariance._with_total
+    c, total = covariance.correction, covariance._with_total
     debiased = covariance._debiased_with(np.eye(len(c))[item])
     return np.asarray(debiased - c * total[item] - (total - c * total.sum()) * c[item])
 
@@ -61,6 +61,18 @@ def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
         own = np.kron(np.eye(2), np.ones((size // 2, size // 2)))
         expected = (matrix * own).sum(axis=1)
         assert expected == pytest.approx(grouped.with_group_totals(), rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", ["puredump", "sageo"])
+def test_shares_of_any_sum_are_corrected(name: str) -> None:
+    """Evenly, also if a batch of these reports should sum to 1 without it."""
+    task = protocol_task(name)
+    covariance = _covariance(task, _users(task, 4))
+    shares = np.arange(task.domain_size) / task.domain_size
+
+    corrected = covariance.summing_to_one(shares)
+    assert 1 == pytest.approx(corrected.sum(), rel=1e-12)
+    assert np.ptp(corrected - shares) < 1e-9
 
 
 @pytest.mark.parametrize("mixture", [Mixture(n_real=50), Mixture(n_real=9, n_dummies=4)])

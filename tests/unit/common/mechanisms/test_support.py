@@ -1,7 +1,10 @@
+import math
+
 import numpy as np
 import pytest
 
 from common.mechanisms.base import Mixture
+from common.mechanisms.count_law import Draws
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
 
@@ -30,3 +33,17 @@ def test_q_is_exact_if_p_rounds_to_one() -> None:
 
     assert grr.p == 1.0
     assert grr.q == 1 / (2**62 + 2)
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.5])
+def test_intervals_follow_shares_that_lose_the_average_of_the_noise(kept: float) -> None:
+    """Of two items half the difference of skewed numbers is left, unless the shuffler samples."""
+    law = 0.9 ** np.arange(100)
+    noise = Draws(1, np.arange(100), law / law.sum())
+    mixture = Mixture(
+        n_real=1000, keep_probability=kept, item_law=(noise,), total_is_known=False, item_mean=9.0
+    )
+    plain = Grr(2, ResponseWeights.for_epsilon(math.inf))
+    below, above = plain.interval_table(mixture).reaches(0.95)
+
+    assert (below == pytest.approx(above, rel=1e-6)) == (kept == 1)

@@ -179,7 +179,10 @@ def test_a_breakdown_makes_an_item_of_each_pair() -> None:
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [
-        ({"domain_size": 7, "labels": (), "edges": _EQUAL}, "domain_size is 7 and the draft states 5"),
+        (
+            {"domain_size": 7, "labels": (), "edges": _EQUAL},
+            "domain_size is 7 and the draft states 5",
+        ),
         (
             {"edges": _EQUAL, "labels": tuple("abcde")},
             "5 labels and a table .edges.; leave labels out",

@@ -76,7 +76,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"local_epsilon": math.nan}, "local_epsilon is nan"),
         ({"local_epsilon": 20.5}, "local_epsilon is 20.5; it must be above 0.0 and at most 20.0"),
         ({"central_epsilon": 2.5}, "central_epsilon is 2.5"),
-        ({"local_epsilon": math.inf}, "must be infinite if and only if other_weight is 0"),
+        ({"local_epsilon": math.inf}, "must be infinite if and only if they have none"),
         ({"central_epsilon": math.nan}, "central_epsilon is nan"),
         ({"central_epsilon": math.inf}, "the task would guarantee nothing"),
         ({"central_epsilon": -0.5}, "central_epsilon is -0.5; it must lie between 0"),
@@ -122,7 +122,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"mechanism": dataclasses.replace(_SPEC, digits=1)}, "1 digits in base 13 cannot"),
         (
             {"mechanism": dataclasses.replace(_SPEC, true_weight=1, other_weight=0)},
-            "local_epsilon is 2.0 and other_weight is 0",
+            "local_epsilon is 2.0, and reports have no local noise",
         ),
     ],
 )

@@ -17,6 +17,7 @@ from deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_peopl
 from deploy.tasks.demo_task import closing_draft, with_two_shufflers
 from tests.support.chains import chain
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
+from tests.support.relays import RELAY_KEY
 from user_agent.contribution import encoder_for
 
 _USERS: Final = 300
@@ -33,6 +34,9 @@ def test_the_demos_task_accepts_every_value(kind: Kind) -> None:
     """There are as many values as people; the user agent's code encodes each."""
     people, rng = _people(kind), np.random.default_rng(1)
     draft = closing_draft(people.draft, _USERS, now=2e9, shuffler_key=SHUFFLER_KEY.public_key().raw)
+    if draft.relay:
+        key = RELAY_KEY.public_key().raw
+        draft = replace(draft, relay=replace(draft.relay, key=key))
     task = complete(draft, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(32))
     encode = encoder_for(task, None)
     for value in people.values:

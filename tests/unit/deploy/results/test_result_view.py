@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from analyzer.finalize import estimate_result
 from common.errors import SettingsError
 from common.mechanisms.base import Mixture
-from common.mechanisms.registry import number_mechanism_of, rappor_of
+from common.mechanisms.registry import mean_mechanism_of, rappor_of
 from common.messages.result import BitTable, FoundValues, Histogram, Means
 from common.protocols import Kind
 from common.task.draft import NumberDraft, OpenDraft, TextDraft
@@ -39,6 +39,7 @@ _TRUTHS: Final[dict[Kind, list[float]]] = {
     "mean": [1.5],
     "vector": [1.5, 2.0, 3.0, 4.0, 4.75],
     "key-value": [0.05, 0.2, 0.35, 0.5, 0.65, 0.8],
+    "table": [*[1 / 9] * 9, *[1 / 6] * 12],
 }
 _SHARES: Final = np.array([0.375, 0.5, -0.125, *[0.0] * 26, 0.25])
 _HISTOGRAM: Final = Histogram(
@@ -180,6 +181,9 @@ _VIEWS: Final[dict[str, Callable[[], ResultView]]] = {
     "a later iteration has no owners": lambda: _known("key-value", owners=None),
     "a single mean has no number": lambda: _few_means((), 1),
     "a labelled mean": lambda: _few_means(("hours",), 1),
+    # 0.125² = 0.075² + 0.1²
+    "a mean of digits, with both parts of its error": lambda: _view("mean", rounding_error=0.1),
+    "means of digits": lambda: _view("vector", rounding_error=0.1),
     # An interval by itself lies above 0, but no value is distinguishable from none.
     "too few users": lambda: _view("categorical", standard_errors=np.full(30, 0.2)),
     "texts without candidates": lambda: result_view(_estimate("string"), _task("string"), most=5),
@@ -241,6 +245,13 @@ def test_every_kind_says_if_there_are_too_few_users(kind: Kind) -> None:
         fields = {"owners": owners}
     elif kind == "open":
         fields = {"sure_share": 1.0}
+    elif kind == "table":
+        tables = estimate.views, estimate.attributes
+        views, attributes = (
+            tuple(dataclasses.replace(each, standard_error=9.0) for each in of_one)
+            for of_one in tables
+        )
+        fields = {"views": views, "attributes": attributes}
     elif kind == "string":
         sizes = np.minimum(estimate.cohort_sizes, 1)
         fields = {"cohort_sizes": sizes, "bit_counts": np.minimum(estimate.bit_counts, 0)}
@@ -261,7 +272,7 @@ def test_intervals_of_few_bits_are_asymmetric() -> None:
     """
     numbers = NumberDraft(low=0.0, high=10.0)
     task = kind_task("duchi", local_epsilon=4.0, numbers=numbers)
-    mechanism = number_mechanism_of(task)
+    mechanism = mean_mechanism_of(task)
     found = estimate_result(task, mechanism, np.array([1, 49]), Mixture(n_real=50))
     [table] = result_view(found, task, most=9).tables
     low, high = (float(end[0]) for end in table.ends)

@@ -18,7 +18,7 @@ from common.task.draft import PairDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.results.verification import check_fits, recompute_guarantees
-from tests.support.kind_results import kind_collected, result_of
+from tests.support.kind_results import N_USERS, kind_collected, result_of
 from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import protocol_task
 from tests.support.result_pages import Collected, collected
@@ -75,7 +75,8 @@ def test_a_result_that_its_task_contradicts_is_refused(
 def _check_estimate(task: Task, **changes: Any) -> None:
     """Check a result of another kind than items, with these changes to its estimate."""
     estimate = dataclasses.replace(kind_collected(task.kind).result.estimate, **changes)
-    check_fits(result_of(task, estimate=estimate), task)
+    n_reports = N_USERS * task.lengths[0] + task.shuffler.expected_dummies
+    check_fits(result_of(task, estimate=estimate, n_reports=n_reports), task)
 
 
 @pytest.mark.parametrize(

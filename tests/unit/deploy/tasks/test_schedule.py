@@ -1,9 +1,12 @@
 """Templates of series, and the states of their rounds."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -22,6 +25,8 @@ from tests.support.series import summary, template
 from tests.support.tasks import draft as small_draft
 from tests.support.tokens import TOKENS
 
+_BERLIN: Final = {"zone": '"Europe/Berlin"'}
+
 
 @pytest.mark.parametrize(
     ("changes", "rule"),
@@ -31,7 +36,7 @@ from tests.support.tokens import TOKENS
         ({"first": "2027-01-31T12:00:00"}, "first needs a time zone"),
         ({"every": '"0 days"'}, "every is 0 seconds; it must be positive"),
         ({"every": '"-6 hours"'}, "every is -21600 seconds; it must be positive"),
-        ({"every": 86400}, "every must be a whole number of minutes, hours or days"),
+        ({"every": 86400}, "every must be a whole number of minutes, hours, days or weeks"),
         ({"rounds": 0}, "rounds is 0; it must lie between 1 and 1000"),
         ({"rounds": 1001}, "rounds is 1001; it must lie between 1 and 1000"),
         ({"rounds": "1.5"}, "rounds must be a whole number"),
@@ -39,6 +44,14 @@ from tests.support.tokens import TOKENS
         ({"first": 2**40 - 86400}, "the last deadline is"),
         ({"deadline": 1_900_000_000}, "a series states no deadline"),
         ({"population": None}, "must name its population"),
+        ({"people": '"some"'}, "people is 'some'; it must be one of other, same"),
+        ({"zone": '"Europe/Bern"'}, "zone is 'Europe/Bern', which the time zones of this machine"),
+        ({"zone": '"../zone"'}, "do not include; write one such as"),
+        ({"zone": 1}, "zone is 1, which"),
+        ({"zone": '"UTC"', "every": '"6 hours"'}, "every is 21600 seconds; with a zone it must be"),
+        ({**_BERLIN, "first": "2027-03-28T02:30:00"}, "a local time that clocks in Europe/Berlin"),
+        ({**_BERLIN, "first": "2027-10-31T02:30:00+01:00"}, "the second of two equal local times"),
+        ({"zone": '"Pacific/Apia"', "first": "2011-12-29T09:00:00", "rounds": 3}, "round 2 has no"),
     ],
 )
 def test_a_wrong_template_is_refused(tmp_path: Path, changes: dict[str, Any], rule: str) -> None:
@@ -72,6 +85,39 @@ def test_rounds_meet_end_to_end_and_are_found_by_their_deadlines(tmp_path: Path)
     assert [1_700_086_400, 1_700_172_800] == [series.draft_of(n).deadline for n in (1, 2)]
     rounds = series.rounds(tasks, series.deadline(2))
     assert ["released", "missed", "due", "planned"] == [each.state for each in rounds]
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "every", "lengths"),
+    [
+        ("Europe/Berlin", "2026-03-27T09:00:00", "1 day", [24, 23, 24, 24]),
+        ("Europe/Berlin", "2026-10-23T09:00:00", "1 day", [24, 25, 24, 24]),
+        ("Europe/Berlin", "2026-03-27T02:30:00", "1 day", [24, 24, 23, 24]),
+        ("Europe/Berlin", "2026-10-23T02:30:00", "1 day", [24, 24, 25, 24]),
+        ("America/New_York", "2026-10-19T00:00:00", "1 week", [168, 169, 168, 168]),
+        ("America/New_York", "2027-03-01T23:00:00-05:00", "2 weeks", [335, 336, 336, 336]),
+        ("Australia/Lord_Howe", "2026-10-03T02:15:00", "1 day", [24, 23.5, 24, 24]),
+        ("Asia/Kolkata", "2026-10-23T09:00:00", "1 week", [168] * 4),
+    ],
+)
+def test_rounds_at_a_local_time_are_there_once_when_clocks_change(
+    tmp_path: Path, zone: str, first: str, every: str, lengths: list[float]
+) -> None:
+    """
+    Each opens at the local time of the first, when the one before ends: none is skipped or doubled.
+
+    A local time that is skipped that day is moved on, and of two equal ones it is the first.
+    """
+    given = {"zone": f'"{zone}"', "first": first, "every": f'"{every}"', "rounds": 4}
+    series, local = read_series(template(tmp_path, **given)), ZoneInfo(zone)
+    ends = [series.deadline(number) for number in range(5)]
+    seen = [series.open_round(time) for time in range(ends[0] - 900, ends[-1] + 900, 900)]
+    clocks = [datetime.fromtimestamp(end, local).time() for end in ends]
+
+    assert lengths == [(end - start) / 3600 for start, end in pairwise(ends)]
+    assert [0, *(n for n, hours in enumerate(lengths, 1) for _ in range(int(4 * hours))), 5] == seen
+    assert clocks[0] == clocks[-1]
+    assert 1 >= sum(clock != clocks[0] for clock in clocks)
 
 
 def test_a_named_series_counts_its_rounds(tmp_path: Path) -> None:

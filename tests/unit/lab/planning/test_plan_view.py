@@ -14,15 +14,16 @@ import pytest
 
 from analyzer.task_builder import complete
 from common.errors import PlanError, SettingsError, UsageError
-from common.protocols import Kind, protocols_of
+from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft
 from common.task.task import Task
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
+from lab.planning.central_gaussian import gaussian_mse
 from lab.planning.plan_view import default_local_cap, draft, least_sentence, show, to_json
 from lab.planning.planner import Plan, plan
 from tests.support.command_line import shown, shown_json
-from tests.support.kind_tasks import OTHER_KINDS
+from tests.support.kind_tasks import NOISY_KINDS, noisy_protocols
 from tests.support.printing import printed
 from tests.support.requirements import (
     planned_value_design,
@@ -33,7 +34,13 @@ from tests.support.requirements import (
 _ITEMS: Final = ["--users", "50000", "--domain-size", "5000", "--central-epsilon", "0.5"]
 _MEAN: Final = ["--task-kind", "mean", "--users", "5000", "--central-epsilon", "0.5"]
 _QUICK: Final = ("--local-cap", "4", "--messages-cap", "1")
-_TWO: Final = {"shufflers": 2, "coalition_epsilon": 2.0, "domain_size": 5, "messages_cap": 1.0}
+_TWO: Final = {
+    "shufflers": 2,
+    "coalition_epsilon": 2.0,
+    "local_cap": math.inf,
+    "domain_size": 5,
+    "messages_cap": 1.0,
+}
 """Requirements of a plan with two shufflers, whose plan with one is quick."""
 _NOW: Final = 1_900_000_000.5
 _KEY: Final = bytes(31) + b"\x09"
@@ -115,7 +122,7 @@ def test_a_program_reads_the_plan_as_json() -> None:
 
 
 def test_two_shufflers_are_planned_on_request() -> None:
-    """Table, noises, both claims and JSON; the local cap is only for one shuffler."""
+    """Table, noises, both claims and JSON."""
     found = _plan(**_TWO)
     text = " ".join(printed(partial(show, found, guarantees=False), width=200).split())
     fields = json.loads(dumps(to_json(found)))
@@ -229,7 +236,7 @@ def test_the_task_of_a_draft_keeps_the_plan(
     )
 
 
-@pytest.mark.parametrize("kind", OTHER_KINDS)
+@pytest.mark.parametrize("kind", NOISY_KINDS)
 def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     tmp_path: Path, kind: Kind
 ) -> None:
@@ -242,9 +249,11 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     names = [fields["protocol"], *(other["protocol"] for other in fields["runners_up"])]
     planned, task = planned_value_design(found.best).task, _task(found, tmp_path)
 
-    assert sorted(protocols_of(kind)) == sorted(names)
+    assert sorted(noisy_protocols(kind)) == sorted(names)
     assert (kind, 5000, 4000) == (fields["kind"], fields["users"], fields["n_min"])
     assert {"mechanism", "bytes_per_user", "predicted_mse", "biased", "floor"} <= set(fields)
+    expected = fields["predicted_mse"] / gaussian_mse(found.target)
+    assert expected == pytest.approx(fields["ratio_to_central_gaussian"])
     assert "analyzer" == fields["guarantees"][0]["coalition"]
     assert all(name in text for name in names)
     assert "Guarantees for each of at least 4,000 users" in text
@@ -298,7 +307,18 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
         (_ITEMS, ("--coalition-epsilon", "2"), UsageError, "two shufflers; use --shufflers 2"),
         (_ITEMS, ("--shufflers", "3"), UsageError, "shufflers is 3; it must lie between 1 and 2"),
-        (_MEAN, ("--shufflers", "2"), UsageError, "--shufflers is for data of these kinds: "),
+        (
+            _ITEMS,
+            ("--shufflers", "2", "--local-cap", "4"),
+            UsageError,
+            "the local cap is 4; with two shufflers reports have no local noise",
+        ),
+        (
+            _MEAN,
+            ("--task-kind", "string", "--shufflers", "2"),
+            UsageError,
+            "--shufflers is for data of these kinds: ",
+        ),
         (_ITEMS, ("--low", "0"), UsageError, "--low is for data of these kinds: ordered, mean"),
         (
             _ITEMS[:2] + _ITEMS[4:],

@@ -4,17 +4,18 @@ import dataclasses
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from common.errors import PlanError, TaskError
-from common.mechanisms.registry import randomizer_of
-from common.protocols import Kind, protocol_named, protocols_of
+from common.mechanisms.registry import mean_mechanism_of, randomizer_of
+from common.protocols import Kind, protocol_named
 from common.task.draft import NumberDraft, TextDraft
 from common.task.spec_forms import spec_as
 from common.task.specs import RapporSpec
 from lab.planning.planner import Plan, plan
 from lab.planning.value_design import ValueDesign, predicted_mse, value_design
-from tests.support.kind_tasks import OTHER_KINDS
+from tests.support.kind_tasks import NOISY_KINDS, noisy_protocols
 from tests.support.requirements import planned_value_design, value_requirements
 
 
@@ -32,14 +33,14 @@ def _design(protocol: str, central_epsilon: float) -> ValueDesign:
     return value_design(protocol, target)
 
 
-@pytest.mark.parametrize("kind", OTHER_KINDS)
+@pytest.mark.parametrize("kind", NOISY_KINDS)
 def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
     """The task's claim is for n_min users; unbiased designs come first, then smaller errors."""
     found = _capped(kind)
     predictions = (found.best, *found.runners_up)
     designs = [planned_value_design(each) for each in predictions]
 
-    assert set(protocols_of(kind)) == {design.protocol for design in designs}
+    assert set(noisy_protocols(kind)) == {design.protocol for design in designs}
     for design in designs:
         assert design.task.central_epsilon <= 0.5
         assert 0.7 < design.local_epsilon <= 0.75
@@ -60,7 +61,7 @@ def test_without_a_cap_the_guarantee_is_used_up(protocol: str) -> None:
     assert errors[0] >= errors[1]
 
 
-@pytest.mark.parametrize("kind", OTHER_KINDS)
+@pytest.mark.parametrize("kind", NOISY_KINDS)
 def test_no_design_keeps_an_impossible_guarantee(kind: Kind) -> None:
     """Ten users cannot reach the target; the message says what to change."""
     with pytest.raises(PlanError, match="more users, a larger epsilon or a larger delta"):
@@ -72,7 +73,7 @@ def test_a_protocol_without_a_possible_task_is_skipped() -> None:
     found = plan(value_requirements("vector", domain_size=4000, local_cap=1.0))
     planned = {each.protocol for each in (found.best, *found.runners_up)}
 
-    assert set(protocols_of("vector")) - {"multi-rphm"} == planned
+    assert set(noisy_protocols("vector")) - {"multi-rphm"} == planned
     assert "their product may be at most" in found.left_out["multi-rphm"]
     with pytest.raises(TaskError, match="domain_size is 8193"):
         plan(value_requirements("vector", domain_size=8193))
@@ -87,6 +88,18 @@ def test_an_error_is_in_the_units_of_the_range_and_falls_with_the_users() -> Non
 
     assert 144 * predicted_mse(narrow, 5000) == pytest.approx(predicted_mse(wide, 5000))
     assert predicted_mse(narrow, 1000) == pytest.approx(4 * predicted_mse(narrow, 4000))
+
+
+@pytest.mark.parametrize("protocol", [*noisy_protocols("mean"), "harmony", "mean-est", "multi-hm"])
+def test_the_error_of_a_mean_is_that_of_the_worst_values(protocol: str) -> None:
+    """No value that all users share has a larger one, to the rounding of the numbers."""
+    kind: Kind = "mean" if protocol in noisy_protocols("mean") else "vector"
+    design = value_design(protocol, value_requirements(kind, local_cap=0.75))
+    mechanism, size = mean_mechanism_of(design.unclaimed), design.target.domain_size
+    places = np.linspace(-1, 1, 101)
+    errors = [mechanism.variance(np.full((1, size), place)).mean() / 5000 for place in places]
+
+    assert max(errors) == pytest.approx(design.mse, rel=1e-5)
 
 
 def _rappor(**changes: Any) -> ValueDesign:

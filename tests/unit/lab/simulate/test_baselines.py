@@ -14,6 +14,7 @@ from common.accounting.epsilon_search import gaussian_delta
 from lab.simulate.baselines import (
     central_errors_of_items,
     central_errors_of_means,
+    central_errors_of_texts,
     exponential_mechanism,
     permute_and_flip,
 )
@@ -25,13 +26,28 @@ _2_LN_2: Final = 2 * math.log(2)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.3, 20.0])
 def test_the_errors_of_shares_are_those_of_the_noise(epsilon: float) -> None:
     """Discrete Laplace noise of scale 2/ε is summed; Gaussian noise has its exact δ."""
-    found = central_errors_of_items(np.array([6000, 4000]), epsilon, 1e-6)
+    found = central_errors_of_texts(10_000, epsilon, 1e-6)
     x = np.arange(-5000, 5001)
     weights = np.exp(-np.abs(x) * epsilon / 2)
 
     assert x**2 @ weights / weights.sum() / 1e8 == pytest.approx(found["laplace_mse"], rel=1e-9)
     mu = math.sqrt(2 / found["gaussian_mse"]) / 10_000
     assert gaussian_delta(mu, epsilon) == pytest.approx(1e-6, rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [3, 58])
+def test_the_known_total_takes_the_average_off_the_noise_of_each_item(size: int) -> None:
+    """The variance falls by 1/d; two items have the noise of one count, of half the sensitivity."""
+    texts = central_errors_of_texts(10_000, 1.0, 1e-6)
+    items = central_errors_of_items(np.array([10_000, *[0] * (size - 1)]), 1.0, 1e-6)
+    two = central_errors_of_items(np.array([10_000, 0]), 1.0, 1e-6)
+    projection = np.eye(size) - 1 / size
+
+    left = np.diag(projection @ projection.T)
+    for name in ("laplace_mse", "gaussian_mse"):
+        assert left * texts[name] == pytest.approx(items[name])
+    assert 2 * two["gaussian_mse"] == pytest.approx(texts["gaussian_mse"])
+    assert central_errors_of_texts(10_000, 2.0, 1e-6)["laplace_mse"] == two["laplace_mse"]
 
 
 def test_the_errors_of_means_grow_with_the_numbers() -> None:

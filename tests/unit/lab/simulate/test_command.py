@@ -97,7 +97,7 @@ def test_a_users_file_is_read_for_every_kind(
     ("arguments", "message"),
     [
         (["--coalition-epsilon", "2"], "--coalition-epsilon is for two shufflers"),
-        (["--task-kind", "mean", "--shufflers", "2"], "--shufflers is for data of these kinds"),
+        (["--task-kind", "string", "--shufflers", "2"], "--shufflers is for data of these kinds"),
         (["--protocol", "OD-HP"], "there is no protocol 'OD-HP'"),
         (["--protocol", "duchi"], "the protocol duchi is not for categorical data"),
         (["--accounting", "loose"], "accounting must be published, tight or both"),

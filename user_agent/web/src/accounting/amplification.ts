@@ -34,7 +34,7 @@ export interface AnonymitySet {
 /** Relative width of the bins of M; it raises δ by about ln(1/δ) times half of it. */
 const BIN_SHARE = 6e-5;
 /** Bins of less mass are charged in full. */
-const NEGLIGIBLE = 1e-24;
+export const NEGLIGIBLE = 1e-24;
 
 /**
  * Return an upper bound on δ at ε: 1 if ε is above MAX_EPSILON.
@@ -96,7 +96,7 @@ export function blanketSizes(blanket: number, set: AnonymitySet): Sizes {
 }
 
 /** Sum a window's masses over bins; the mass above the window counts in the last bin. */
-function binned({ masses, above }: Window, width: number): number[] {
+export function binned({ masses, above }: Window, width: number): number[] {
   const bins = new Array<number>(Math.ceil(masses.length / width)).fill(0);
   masses.forEach((mass, at) => {
     bins[Math.floor(at / width)] = (bins[Math.floor(at / width)] ?? 0) + mass;

@@ -7,6 +7,7 @@ import type { Noise } from "../task/parts";
 import type { Task } from "../task/task";
 import { deltaUpper } from "./amplification";
 import { binomialDelta, eachItemDelta, geometricDelta } from "./item_noise";
+import { twoItemsDelta } from "./two_items";
 
 /** Largest number of users, and of dummies, for which the bounds have been checked. */
 const MAX_COUNT = 10 ** 9;
@@ -21,21 +22,20 @@ const MAX_COUNT = 10 ** 9;
 export function deltaAtClaim(task: Task): number | null {
   const { localEpsilon: local, centralEpsilon: epsilon, mechanism, dummies, noises } = task;
   if (epsilon >= local) return 0;
-  if (task.views.length > 1) return null;
   if (!task.row.isAmplified) {
     return (-Math.expm1(epsilon - local) / (1 + Math.exp(-local))) * MARGIN; // [KOV15]
   }
   const users = Math.max(1, shareOf(task.nMin, task.assumedHonestFraction));
+  const [noise = [], ...others] = noises;
   const isNoiseless = mechanism.otherWeight === 0n;
-  const [noise = []] = noises;
+  if (others.length) return null;
   if (task.row.noise !== "none") return isNoiseless ? noiseDelta(noise, task.keep, epsilon) : null;
   if (dummies instanceof ItemDummies) {
     return eachItemDelta(dummies, dummies.extraWeight / EXTRA_WEIGHT_SUM, users, epsilon);
   }
   const hasFormula = dummies instanceof UniformDummies;
   if (!hasFormula || dummies.distribution === "negative-binomial") return null;
-  const { trueWeight, otherWeight } = mechanism;
-  const answers = mechanism.buckets || task.views[0]?.domainSize || 0; // of a single table
+  const { buckets: answers, trueWeight, otherWeight } = mechanism;
   const total = Number(trueWeight + (BigInt(answers) - 1n) * otherWeight);
   const reduction = {
     answers,
@@ -50,18 +50,16 @@ export function deltaAtClaim(task: Task): number | null {
     randomDummies: adding * dummies.trials,
     dummyChance: dummies.extraWeight / EXTRA_WEIGHT_SUM,
   };
-  return deltaUpper(reduction, anonymitySet, epsilon);
+  const isTwoItems = answers === 2 && !reduction.isHashed && !isNoiseless;
+  return (isTwoItems ? twoItemsDelta : deltaUpper)(reduction, anonymitySet, epsilon);
 }
 
-/**
- * Return an upper bound on δ at the coalition's ε: of the weaker of two noises, alone.
- *
- * 0 for several views, whose claims only checking witnesses can check.
- */
-export function deltaOfCoalition({ relay, noises, keep, coalitionEpsilon }: Task): number {
-  const [ofView = [], ...more] = noises;
-  if (relay === null || more.length) return 0;
-  return Math.max(...ofView.map((noise) => noiseDelta([noise], keep, coalitionEpsilon) ?? 1));
+/** Return an upper bound on δ at the coalition's ε: of the weaker of two noises; null as above. */
+export function deltaOfCoalition({ relay, noises, keep, coalitionEpsilon }: Task): number | null {
+  const [noise = [], ...others] = noises;
+  if (relay === null) return 0;
+  if (others.length) return null;
+  return Math.max(...noise.map((alone) => noiseDelta([alone], keep, coalitionEpsilon) ?? 1));
 }
 
 /** Return δ of the noise of one shuffler or of two; coins add up. */

@@ -1,5 +1,5 @@
 /**
- * The mechanisms of items: from an item, or none, to reports; common/mechanisms/.
+ * The mechanisms: from an item or numbers, or nothing, to reports; common/mechanisms/.
  *
  * The draws have the order and the bounds of the Python device.
  */
@@ -11,17 +11,17 @@ import type { MechanismSpec } from "../task/parts";
 /** A report of the mechanism's fixed length: the plaintext of a sealed report. */
 export type Report = Bytes;
 
-/** An item 0 .. domainSize - 1, or the number of a value of each attribute. */
-export type Item = number | readonly number[];
+/** A valid value: an item, from 0 to domainSize - 1; numbers in -1 .. 1; or of each attribute. */
+export type Held = number | readonly number[];
 
-/** A randomizer of items. */
+/** A randomizer of items, of numbers, or of attributes. */
 export interface Mechanism {
   readonly reportBytes: number;
   /** How often the largest ratio of two values' probabilities has the factor of the weights. */
   readonly factors: number;
-  /** Randomize a valid item: one report for each view. */
-  randomize(item: Item, uniform: Uniform): Report[];
-  /** Draw `count` reports without an input, of a view. */
+  /** Randomize a valid value: one report, or one for each view. */
+  randomize(value: Held, uniform: Uniform): Report[];
+  /** Draw `count` reports without an input, of one of several views. */
   dummies(count: number, uniform: Uniform, view: number): Report[];
 }
 

@@ -4,10 +4,10 @@ import { ensure } from "../errors";
 import type { MechanismSpec } from "../task/parts";
 import type { Task } from "../task/task";
 import { LocalHashing } from "./hashing";
-import { Hierarchy } from "./hierarchy";
 import { Grr, type Mechanism } from "./mechanism";
 import { Tables } from "./tables";
 import { UnaryEncoding } from "./unary";
+import { Digits, Hierarchy } from "./views";
 
 /** Build a task's mechanism; raise TaskError if its integers or lengths are wrong. */
 export async function mechanismOf(task: Task): Promise<Mechanism> {
@@ -28,8 +28,10 @@ async function build(task: Task): Promise<Mechanism> {
       return LocalHashing.of(domainSize, spec, task.nonce);
     case "hierarchy":
       return new Hierarchy(task.viewSizes, spec.buckets, task.groups);
+    case "digits":
+      return new Digits(task.viewSizes, spec);
     case "tables":
-      return new Tables(task.viewSizes, spec.attributes ?? [], spec.views ?? []);
+      return new Tables(task.viewSizes, spec.attributes, spec.views);
     default:
       return new UnaryEncoding(domainSize, spec);
   }

@@ -10,7 +10,7 @@ export function withoutGroup(label: string): string {
   return label.split(GROUP_SEPARATOR).slice(1).join(GROUP_SEPARATOR);
 }
 
-const MAX_BOUND = 1e12;
+export const MAX_BOUND = 1e12;
 const MIN_RELATIVE_WIDTH = 1e-6;
 const MAX_GIVEN_EDGES = 65_537;
 const MAX_COMPUTED_BUCKETS = 2 ** 20;
@@ -84,7 +84,7 @@ export class Edges {
   }
 }
 
-function leastWidth(low: number, high: number): number {
+export function leastWidth(low: number, high: number): number {
   return MIN_RELATIVE_WIDTH * Math.max(Math.abs(low), Math.abs(high), MIN_RELATIVE_WIDTH);
 }
 
@@ -118,7 +118,7 @@ function spread(start: number, end: number, intervals: number): number[] {
   return line;
 }
 
-function roundHalfToEven(value: number): number {
+export function roundHalfToEven(value: number): number {
   const below = Math.floor(value);
   const rest = value - below;
   if (rest !== 0.5) return rest < 0.5 ? below : below + 1;

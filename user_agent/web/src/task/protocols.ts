@@ -7,12 +7,15 @@ export const MECHANISMS = [
   "optimized-unary",
   "local-hashing",
   "hierarchy",
+  "digits",
   "tables",
 ] as const;
 export type MechanismName = (typeof MECHANISMS)[number];
 
 export interface ProtocolRow {
   readonly mechanism: MechanismName;
+  /** Kind of a value; items without edges are categorical. */
+  readonly kind: "ordered" | "mean" | "vector" | "table" | "categorical";
   /** Whether reports have local noise of their own. */
   readonly localNoise: "required" | "optional" | "none";
   /** Allowed distributions of the device's dummies; if empty, devices add none. */
@@ -34,6 +37,7 @@ const RANDOM = [...FIXED, "binomial", "negative-binomial"] as const;
 function row(mechanism: MechanismName, own: Partial<ProtocolRow> = {}): ProtocolRow {
   return {
     mechanism,
+    kind: "categorical",
     localNoise: "required",
     dummies: [],
     noise: "none",
@@ -45,6 +49,9 @@ function row(mechanism: MechanismName, own: Partial<ProtocolRow> = {}): Protocol
   };
 }
 
+const VIEWS = [...FIXED, "views"] as const;
+const HIDDEN = { localNoise: "none", dummies: VIEWS } as const;
+const NOISY = { localNoise: "none", noise: "geometric" } as const;
 const LOCAL = { isAmplified: false };
 export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["ldp-warner", row("warner", { ...LOCAL, isBinary: true })],
@@ -59,13 +66,17 @@ export const PROTOCOLS: ReadonlyMap<string, ProtocolRow> = new Map([
   ["ddps", row("warner", { isBinary: true })],
   ["aue", row("grr", { localNoise: "none", dummies: ["each-item"] })],
   ["puredump", row("grr", { localNoise: "none", dummies: FIXED })],
-  ["hierarchy", row("hierarchy", { localNoise: "none", dummies: ["views"] })],
-  ["tables", row("tables", { localNoise: "none", dummies: [...FIXED, "views"] })],
-  ["geo-tables", row("tables", { localNoise: "none", noise: "geometric" })],
+  ["hierarchy", row("hierarchy", { ...HIDDEN, kind: "ordered" })],
+  ["tables", row("tables", { kind: "table", localNoise: "none", dummies: VIEWS })],
+  ["geo-tables", row("tables", { kind: "table", localNoise: "none", noise: "geometric" })],
   ["mixdump", row("grr", { dummies: FIXED })],
   ["od-hp", row("local-hashing", { localNoise: "optional", dummies: RANDOM })],
   ["fe1", row("local-hashing", { localNoise: "none", dummies: FIXED })],
   ["sbin", row("grr", { localNoise: "none", noise: "binomial", samples: true })],
-  ["sageo", row("grr", { localNoise: "none", noise: "geometric", samples: true })],
+  ["sageo", row("grr", { ...NOISY, samples: true })],
   ["hybrid", row("grr", { noise: "geometric" })],
+  ["digits", row("digits", { ...HIDDEN, kind: "mean" })],
+  ["geo-digits", row("digits", { ...NOISY, kind: "mean" })],
+  ["vector-digits", row("digits", { ...HIDDEN, kind: "vector" })],
+  ["geo-vector-digits", row("digits", { ...NOISY, kind: "vector" })],
 ]);

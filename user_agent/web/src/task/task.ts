@@ -36,7 +36,7 @@ const TASK = read.table({
   version: (json) => ensure(json === 2n, "task_version"),
   protocol: known([...PROTOCOLS.keys()]),
   suite: known(Object.keys(SUITES) as SuiteName[]),
-  kind: read.choice("categorical", "ordered", "table"),
+  kind: read.choice("categorical", "ordered", "mean", "vector", "table"),
   views: read.listOf(read.table({ domain_size: read.whole(1, parts.MAX_DOMAIN_SIZE), dummies })),
   shufflers: read.listOf(parts.shuffler),
   mechanism: parts.mechanism,
@@ -71,17 +71,17 @@ export interface Task extends Stated {
   readonly shuffler: parts.Shuffler;
   /** The second of two shufflers; null if there is one. */
   readonly relay: parts.Shuffler | null;
-  /** Of each view, the noise of each shuffler, which adds up. */
-  readonly noises: parts.Noises;
+  /** For each view, the noise of each shuffler, which adds up. */
+  readonly noises: readonly (readonly parts.Noise[])[];
   /** Probability that the shuffler keeps a report. */
   readonly keep: number;
   /** Number of groups of the breakdown; 1 without one. */
   readonly groups: number;
-  /** Number of items, of the last view, which is the finest; or of attributes. */
+  /** Number of items, of the last view, the finest; or of a person's numbers or attributes. */
   readonly domainSize: number;
   /** The labels of the values in each group, without the group; empty if there are none. */
   readonly valueLabels: readonly string[];
-  /** Sizes of a hierarchy's levels, the coarsest first, or of tables; empty for other tasks. */
+  /** Number of items of each view. */
   readonly viewSizes: readonly number[];
   /** The dummies of all views together. */
   readonly dummies: Dummies;
@@ -100,12 +100,11 @@ export function parseTask(raw: Uint8Array): Task {
   const stated = TASK(parseCanonical(raw), "task");
   const { views, breakdown, labels, mechanism: spec } = stated;
   const groups = breakdown?.groups.length ?? 1;
-  const domainSize = spec.attributes?.length ?? views.at(-1)?.domainSize ?? 0;
+  const viewSizes = views.map((view) => view.domainSize);
+  const domainSize = spec.numbers || spec.attributes.length || (viewSizes.at(-1) ?? 0);
   const ofGroup = Math.floor(domainSize / groups);
-  const isTree = spec.name === "hierarchy";
-  const levelSizes = isTree ? hierarchySizes(ofGroup, spec.buckets, groups) : null;
-  const viewSizes = levelSizes ?? parts.tableSizes(spec);
-  const dummies = dummiesOfViews(stated, Math.max(1, viewSizes.length));
+  checkViews(viewSizes, spec, ofGroup, groups);
+  const dummies = dummiesOfViews(stated);
   const task: Task = {
     ...stated,
     ...parts.chainOf(stated.shufflers, views.length),
@@ -124,12 +123,28 @@ export function parseTask(raw: Uint8Array): Task {
   return task;
 }
 
-function dummiesOfViews({ views }: Stated, count: number): Dummies {
-  ensure(views.length === count, "view_count", { value: views.length, count });
+function checkViews(
+  sizes: readonly number[],
+  spec: parts.MechanismSpec,
+  ofGroup: number,
+  groups: number,
+): void {
+  const { buckets, digits, radices, numbers, views } = spec;
+  const isTree = spec.name === "hierarchy";
+  const ofItems = isTree ? hierarchySizes(ofGroup, buckets, groups) : [ofGroup * groups];
+  const ofNumbers = Array.from({ length: numbers }, () => radices).flat();
+  const needed = views.length ? parts.tableSizes(spec) : numbers ? ofNumbers : ofItems;
+  const count = needed.length;
+  ensure(sizes.length === count, "view_count", { value: sizes.length, count });
+  const areNeeded = needed.every((size, view) => sizes[view] === size);
+  ensure(areNeeded && (!isTree || digits === count), "sizes_of_views");
+}
+
+function dummiesOfViews({ views }: Stated): Dummies {
   const ofViews = views.map((view) => view.dummies);
-  if (count === 1) return ofViews[0] as Dummies;
+  if (views.length === 1) return ofViews[0] as Dummies;
   const known = ofViews.filter((one) => one instanceof UniformDummies && one.hasAnAverage);
-  ensure(known.length === count, "level_dummies");
+  ensure(known.length === views.length, "dummies_of_views");
   return new ViewDummies(known as UniformDummies[]);
 }
 
@@ -139,8 +154,7 @@ function checkProtocol(task: Task): void {
   ensure(spec.name === row.mechanism || hashesNothing, "mechanism", { protocol });
   const forbidden = spec.otherWeight === 0n ? "required" : "none";
   ensure(row.localNoise !== forbidden, "local_noise", { protocol });
-  const isFixed = ["fixed", "views"].includes(dummies.distribution);
-  const isNone = isFixed && dummies.lengths.at(-1) === 0;
+  const isNone = dummies.lengths[0] === 0 && dummies.lengths.length === 1;
   const fits = row.dummies.length ? row.dummies.includes(dummies.distribution) : isNone;
   ensure(fits, "dummies_of_protocol", { protocol });
   const hidesAlone = row.noise !== "none" && row.localNoise === "none";
@@ -148,21 +162,21 @@ function checkProtocol(task: Task): void {
   const areOwn = noises.flat().every((noise) => noise.distribution === row.noise);
   const isKept = task.keep === 1 || (row.samples && relay === null);
   ensure(areOwn && isKept, "shuffler_of_protocol", { protocol });
-  const sizes = task.views.map((view) => view.domainSize);
-  parts.checkNoise(noises, sizes);
+  parts.checkNoise(noises, task.viewSizes);
   const { buckets } = row;
   if (buckets && !hashesNothing) read.checkRange("buckets", spec.buckets, buckets, buckets);
 }
 
 function checkDomain(task: Task): void {
-  const { domainSize: size, row, labels, dummies, groups, viewSizes, views, edges } = task;
-  const { name, buckets, digits, attributes } = task.mechanism;
-  const isTree = name === "hierarchy";
-  read.checkRange("domain_size", size, 2, parts.MAX_DOMAIN_SIZE);
+  const { domainSize: size, row, labels, dummies, groups, edges } = task;
+  const { name, buckets, digits, numbers, attributes } = task.mechanism;
+  const isMean = row.kind === "mean";
+  read.checkRange("domain_size", size, isMean ? 1 : 2, isMean ? 1 : parts.MAX_DOMAIN_SIZE);
   ensure(!row.isBinary || size === 2, "binary", { protocol: task.protocol });
-  const kind = edges || isTree ? "ordered" : attributes ? "table" : "categorical";
-  ensure(task.kind === kind && (!isTree || edges), "kind");
-  ensure(!attributes || !(edges || task.breakdown || labels.length), "bad_tables");
+  const isItem = row.kind === "categorical" || row.kind === "ordered";
+  ensure(isItem || !(edges || task.breakdown), "kind");
+  ensure(!attributes.length || !labels.length, "bad_tables");
+  ensure(task.kind === (edges ? "ordered" : row.kind) && (edges || row.kind !== "ordered"), "kind");
   ensure(!edges || !(row.isBinary || labels.length > 0), "edges_twice");
   if (dummies instanceof ItemDummies) {
     const { trials } = dummies;
@@ -170,7 +184,7 @@ function checkDomain(task: Task): void {
   }
   const isPlain = name === "grr" || name === "warner";
   const isCovered = name !== "local-hashing" || buckets ** digits >= size;
-  const represents = isPlain ? buckets === size && digits === 1 : isCovered;
+  const represents = isPlain ? buckets === size && digits === 1 : isCovered || numbers > 0;
   ensure(represents, "buckets_of_items", { buckets, digits, size });
   read.checkLabels(labels, size);
   const ofGroup = edges?.size ?? Math.floor(size / groups);
@@ -179,8 +193,6 @@ function checkDomain(task: Task): void {
     task.valueLabels.map((label) => `${group}${GROUP_SEPARATOR}${label}`),
   );
   ensure(!names || labels.every((label, item) => label === names[item]), "labels_of_groups");
-  const areSizes = viewSizes.every((cells, view) => views[view]?.domainSize === cells);
-  ensure(areSizes && (!isTree || digits === viewSizes.length), "sizes_of_views");
 }
 
 function checkClaims(task: Task): void {

@@ -70,6 +70,23 @@ def test_the_optimal_buckets_are_a_prime_near_e_to_the_epsilon(
     assert buckets == family_for(domain_size, buckets).q
 
 
+@pytest.mark.parametrize(
+    ("domain_size", "buckets", "third_value"),
+    [
+        (58, 53, "exclusive"),
+        (55, 53, "independent"),
+        (123, 3, "exclusive"),
+        (122, 3, "independent"),
+        (915, 2, "independent"),
+    ],
+)
+def test_a_large_domain_has_three_items_on_a_line(
+    domain_size: int, buckets: int, third_value: str
+) -> None:
+    """More items than lines through one: 54 over F_53 with two digits, 121 over F_3 with five."""
+    assert third_value == _hashing(domain_size, buckets).reduction.third_value
+
+
 @pytest.mark.parametrize("case", vectors("placement"), ids=lambda case: f"size {case['size']}")
 def test_placement_matches_the_vectors(case: dict[str, Any]) -> None:
     """Placement must be the same on every version and platform."""

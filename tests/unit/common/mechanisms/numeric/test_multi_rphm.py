@@ -11,7 +11,7 @@ from common.mechanisms.numeric.coordinate_sampling import (
     paper_projected,
     projection,
 )
-from common.mechanisms.registry import number_mechanism_of
+from common.mechanisms.registry import mean_mechanism_of
 from tests.support.changed_tasks import changed
 from tests.support.kind_tasks import kind_task
 from tests.support.mechanisms import NONCE
@@ -92,7 +92,7 @@ def test_a_projection_to_more_dimensions_is_refused() -> None:
 def test_the_projection_follows_from_the_tasks_nonce() -> None:
     """The mechanism of a task has the projection of the task's nonce."""
     task = kind_task("multi-rphm")
-    mechanism = number_mechanism_of(task)
+    mechanism = mean_mechanism_of(task)
 
     assert isinstance(mechanism, MultiRphm)
     assert task.nonce == mechanism.nonce

@@ -1,0 +1,196 @@
+"""
+Designs that report numbers as digits: the search for the radices, and users' dummies. Pure.
+
+Numbers in -1 .. 1 are rounded to N points. The load of a digit with radix r and place value w is
+x = w·√(r(r² - 1)/6). If an item's count in its view has the variance v, the sum of n users' numbers
+has the variance Σ x²·v/2 + n/(N - 1)², where the second term is the rounding at its largest.
+
+With privacy like that of Gaussian noise, uniform dummies of variance v give a view μ² = 2/v. For a
+total of μ² the error is smallest if each view has a share ∝ x. With few dummies a view needs about
+ln(1/δ) more for each item, which a Gaussian approximation omits. The formulas only guide the
+search; stated figures are the exact accountant's (from no paper).
+"""
+
+import dataclasses
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, product
+from typing import Any, Final
+
+from common.errors import AccountingError, PlanError, TaskError
+from common.limits import MAX_ENVELOPE_BYTES
+from common.task.draft import NumberDraft
+from common.task.named_dummies import ViewDummies
+from common.task.task import envelope_bytes
+from common.task.uniform_dummies import averaging
+from common.task.view_specs import MAX_POINTS, MAX_RADICES, MAX_RADIX
+from lab.planning.calibration import gaussian_mu, least_noise
+from lab.planning.design import within_caps
+from lab.planning.frontier import CLOSE_ENOUGH
+from lab.planning.requirements import Requirements, item_report
+from lab.planning.shuffler_noise import design_excess
+from lab.planning.value_design import ValueDesign
+
+Radices = tuple[int, ...]
+
+_USUAL_MESSAGES: Final = 7.0
+"""Default cap on messages per user and number; more would gain little."""
+_FULL: Final = 0.5
+"""Share of the largest envelope that an average submission may fill."""
+_STEPS: Final = (-2, -1, 1, 2)
+"""Changes of one radix, or of two at once, that the search tries."""
+_ROOM: Final = 1.01
+"""Factor on approximate numbers of dummies, for a first try that mostly keeps the caps."""
+_SPARE: Final = 0.8
+"""Dummies of an item beyond those of the Gaussian approximation, in units of ln(1/δ)."""
+_SLACK: Final = 1e-3
+"""The search for the dummies ends when μ is within this share below its target."""
+_MAX_STEP: Final = 0.7
+"""Largest step in ln μ: a factor of 4 of the dummies."""
+
+
+def loads_of(radices: Radices) -> list[float]:
+    """Return the load of each digit, the most significant first."""
+    place, found = 2 / (math.prod(radices) - 1), list[float]()
+    for radix in reversed(radices):
+        found.insert(0, place * math.sqrt(radix * (radix**2 - 1) / 6))
+        place *= radix
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RadixSearch:
+    """Search for radices under the caps of requirements, by an approximation of the noise."""
+
+    target: Requirements
+    item_variances: Callable[[Sequence[float]], list[float]]
+    """Returns the variance of an item's count in each digit's view, from the loads."""
+    by_users: bool
+    """Whether users add the dummies that these variances are those of."""
+
+    def best(self) -> list[Radices]:
+        """
+        Return the radices with the least approximate error, for each number of digits, best first.
+
+        A search starts at binary digits and changes one radix or two as long as that helps. Smaller
+        radices come first: they have less noise for their place value. Of those close to the best,
+        the one with the fewest digits comes first. Raises PlanError if the caps allow none. Cost:
+        tenths of a second.
+        """
+        found = list[tuple[float, Radices]]()
+        for number in range(1, MAX_RADICES + 1):
+            error, radices = math.inf, (2,) * number
+            while (next_ := min(map(self._rated, self._near(radices))))[0] < error:
+                error, radices = next_
+            if error == math.inf:
+                break  # more digits need more messages
+            found.append((error, radices))
+        if not found:
+            raise PlanError(
+                f"digits need {self._messages((2,), self.item_variances(loads_of((2,)))):.3g} "
+                f"messages per user; the caps allow {self._most_messages:.3g}"
+            )
+        least = CLOSE_ENOUGH * min(found)[0]
+        found.sort(key=lambda rated: max(rated[0], least))  # stable: the fewest digits first
+        return [radices for _, radices in found]
+
+    def first_design(self, design: Callable[[Radices], ValueDesign]) -> ValueDesign:
+        """Return the design of the `best` radices that have one within the caps; raise without."""
+        refusal: Exception = PlanError("there is no design")
+        for radices in self.best():
+            try:
+                return within_caps(design(radices))
+            except (AccountingError, PlanError, TaskError) as error:
+                refusal = error
+        raise refusal
+
+    def error(self, radices: Radices) -> float:
+        """Return the approximate variance of the sum of n_users' numbers; infinite above a cap."""
+        points, loads = math.prod(radices), loads_of(radices)
+        if points > MAX_POINTS or radices[-1] > MAX_RADIX:
+            return math.inf
+        variances = self.item_variances(loads)
+        if self._messages(radices, variances) > self._most_messages:
+            return math.inf
+        rounding = self.target.n_users / (points - 1) ** 2
+        return (
+            math.fsum(map(operator.mul, map(operator.mul, loads, loads), variances)) / 2 + rounding
+        )
+
+    def _messages(self, radices: Radices, variances: Sequence[float]) -> float:
+        dummies = math.fsum(map(operator.mul, radices, variances)) / self.target.n_users
+        return self.target.domain_size * (len(radices) + _ROOM * dummies * self.by_users)
+
+    @property
+    def _most_messages(self) -> float:
+        each = envelope_bytes(item_report(hashed=False), 1) - envelope_bytes(0, 0)
+        allowed = self.target.most_messages(hashed=False)
+        if math.isinf(allowed):
+            allowed = _USUAL_MESSAGES * self.target.domain_size
+        return min(allowed, _FULL * MAX_ENVELOPE_BYTES / each)
+
+    def _rated(self, radices: Radices) -> tuple[float, Radices]:
+        return self.error(radices), radices
+
+    def _near(self, radices: Radices) -> Iterator[Radices]:
+        """Yield the radices, and those that differ in one or two of them, in ascending order."""
+        yield radices
+        places = range(len(radices))
+        for changed in chain(combinations(places, 1), combinations(places, 2)):
+            for steps in product(_STEPS, repeat=len(changed)):
+                near = list(radices)
+                for place, step in zip(changed, steps, strict=True):
+                    near[place] += step
+                if min(near) > 1:
+                    yield tuple(sorted(near))
+
+
+def design_of(protocol: str, target: Requirements, radices: Radices, **fields: Any) -> ValueDesign:  # noqa: ANN401  # of a draft
+    """Return the design whose draft has these radices and fields."""
+    draft = target.draft(protocol, local_epsilon=math.inf, **fields)
+    numbers = dataclasses.replace(draft.numbers or NumberDraft(), radices=radices)
+    return ValueDesign(draft=dataclasses.replace(draft, numbers=numbers), target=target)
+
+
+def digit_design(protocol: str, target: Requirements) -> ValueDesign:
+    """
+    Return the design with the least error whose users add uniform dummies of each digit.
+
+    Without a messages cap, 7 messages a number are the cap. Raises PlanError if none meets the
+    target within the caps. Cost: two or three evaluations of ε, tenths of a second for each digit.
+    """
+    if not target.may_be_plain:
+        raise PlanError(
+            f"{protocol} has no local noise, so it needs a shuffler that permutes and no local cap"
+        )
+    mu, numbers = gaussian_mu(target.central_epsilon, target.delta), target.domain_size
+    spare = -_SPARE * math.log(target.delta)
+
+    def item_variances(loads: Sequence[float]) -> list[float]:
+        needed = 2 * numbers * math.fsum(loads) / mu**2
+        return [(needed / load + spare) * target.n_users / target.honest for load in loads]
+
+    def calibrated(radices: Radices) -> ValueDesign:
+        variances = item_variances(loads_of(radices))
+        means = [
+            radix * each / target.n_users for radix, each in zip(radices, variances, strict=True)
+        ]
+
+        def attempt(level: float) -> tuple[ValueDesign | None, float]:
+            dummies = [averaging(mean * math.exp(-2 * level)) for mean in means] * numbers
+            design = design_of(protocol, target, radices, dummies=ViewDummies.of_views(dummies))
+            return design, design_excess(design)
+
+        start = spare / (4 * min(variances))  # half of the spare dummies suffice, mostly
+        best = least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)
+        if best is None:
+            raise PlanError(
+                f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with "
+                f"{target.honest} users"
+            )
+        return best[0]
+
+    search = RadixSearch(target=target, item_variances=item_variances, by_users=True)
+    return search.first_design(calibrated)

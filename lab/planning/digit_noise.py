@@ -1,0 +1,135 @@
+"""
+Designs that report numbers as digits, whose shufflers add geometric noise to each view. Pure.
+
+Noise with a privacy loss of at most ε has a variance of about 8/ε² an item. The losses of a few
+views add up nearly in full, so that a total ε is best split ∝ x^(2/3), by the loads x of
+`lab.planning.digit_design`. Those of many views compose like Gaussian noise of μ² = ε²/2 each, best
+split with ε ∝ x^(1/2). Splits in between are tried, and scaled with the exact accountant.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from common.accounting.composition import composed_epsilon
+from common.accounting.item_noise import ItemNoiseRelease
+from common.errors import AccountingError, PlanError
+from common.task.draft import RelayDraft
+from common.task.shuffler_spec import ItemNoise, ShufflerSpec, sum_of
+from lab.planning.calibration import gaussian_mu, least_noise
+from lab.planning.digit_design import Radices, RadixSearch, design_of, loads_of
+from lab.planning.requirements import Requirements
+from lab.planning.shuffler_noise import CLAIM_ROOM, MARGIN, RELAY_KEY, geometric_spec
+from lab.planning.value_design import ValueDesign
+
+_FEW_VIEWS: Final = 2 / 3
+"""Exponent of the loads x that ε is split by if losses add up."""
+_POWERS: Final = (0.5, 0.55, 0.6, _FEW_VIEWS, 0.7)
+"""Exponents to try."""
+_CUT_SHARE: Final = 0.9
+"""Share of δ for truncating the noise of all views; the rest is for the sum of their losses."""
+_SLACK: Final = 2e-3
+"""The search for the noise ends when μ is within this share below its target."""
+_MAX_STEP: Final = 0.7
+_Noises = tuple[ItemNoise, ...]
+"""The noise of each view."""
+
+
+def noisy_digit_design(protocol: str, target: Requirements) -> ValueDesign:
+    """
+    Return the design with the least error in which one shuffler, or each of two, adds noise.
+
+    The second of two has the least noise that meets the coalition ε; the first has the least that
+    meets it too, and together with the second the central ε. Raises PlanError if no noise meets the
+    target within the caps. Cost: about a second.
+    """
+    two = target.shufflers > 1
+    if not two and not (target.may_be_plain and target.trust == "shuffler-dummies"):
+        raise PlanError(
+            f"{protocol} needs a shuffler that is trusted to add dummies, and no local cap"
+        )
+    central, coalition = target.central_epsilon, target.coalition_epsilon
+    alone = (coalition, min(central, coalition)) if two else (central,)
+
+    def item_variances(loads: Sequence[float]) -> list[float]:
+        shares = _shares(loads, _FEW_VIEWS)
+        per_square = math.fsum(8 / _approximate_total(shares, each, target) ** 2 for each in alone)
+        return [per_square / share**2 for share in shares]
+
+    def design(radices: Radices) -> ValueDesign:
+        split, noise = _best_split(loads_of(radices), alone[0], target)
+        if not two:
+            return design_of(protocol, target, radices, shuffler_views=noise)
+        first = _least(split, coalition, target, second=noise)
+        relay = RelayDraft(name="second", key=RELAY_KEY, views=noise)
+        fields = {"shuffler_views": first, "shuffler_name": "first", "relay": relay}
+        return design_of(protocol, target, radices, **fields)
+
+    search = RadixSearch(target=target, item_variances=item_variances, by_users=False)
+    return search.first_design(design)
+
+
+def _shares(loads: Sequence[float], power: float) -> list[float]:
+    powers = [load**power for load in loads]
+    return [each / math.fsum(powers) for each in powers]
+
+
+def _approximate_total(shares: Sequence[float], epsilon: float, target: Requirements) -> float:
+    """Return the sum of the ε of one number's views if all numbers' views together meet ε."""
+    squares = target.domain_size * math.fsum(share**2 for share in shares)
+    mu = gaussian_mu(epsilon, target.delta)
+    return max(epsilon / target.domain_size, mu * math.sqrt(2 / squares))
+
+
+def _best_split(
+    loads: Sequence[float], epsilon: float, target: Requirements
+) -> tuple[list[float], _Noises]:
+    """Return the split of ε with the least error, and its noise; raise PlanError without any."""
+    splits = [_shares(loads, power) for power in _POWERS[: None if len(loads) > 1 else 1]]
+
+    def error(found: tuple[list[float], _Noises]) -> float:
+        return sum(
+            load**2 * noise.moments()[1] for load, noise in zip(loads, found[1], strict=False)
+        )
+
+    return min(((split, _least(split, epsilon, target)) for split in splits), key=error)
+
+
+def _least(
+    shares: Sequence[float], epsilon: float, target: Requirements, second: _Noises = ()
+) -> _Noises:
+    """
+    Return the least noise that meets ε, and together with a second one the central ε.
+
+    Of every number's views. Raises PlanError if there is none.
+    """
+    total = _approximate_total(shares, epsilon, target)
+    delta = _CUT_SHARE * MARGIN * target.delta / (target.domain_size * len(shares))
+
+    def attempt(level: float) -> tuple[_Noises | None, float]:
+        try:
+            each = [
+                geometric_spec(total * math.exp(level) * share, delta).noise for share in shares
+            ]
+            noises = tuple(each * target.domain_size)
+            excess = _excess(noises, epsilon, target)
+            if second:
+                both = tuple(map(sum_of, zip(noises, second, strict=True)))
+                excess = max(excess, _excess(both, target.central_epsilon, target))
+        except AccountingError:  # more dummies than a task can have
+            return None, -math.inf
+        return noises, excess
+
+    best = least_noise(attempt, start=-_SLACK / 2, slack=_SLACK, max_step=_MAX_STEP)
+    if best is None:
+        raise PlanError(
+            f"no noise that shufflers can add to digits meets an epsilon of {epsilon:g}"
+        )
+    return best[0]
+
+
+def _excess(noises: _Noises, epsilon: float, target: Requirements) -> float:
+    """Return ln(ε of the views' noise / target ε), with room for rounding claims."""
+    releases = [ItemNoiseRelease.of_shuffler(ShufflerSpec(noise=noise)) for noise in noises]
+    found = composed_epsilon(releases, MARGIN * target.delta)
+    return math.log(found * CLAIM_ROOM / epsilon)
