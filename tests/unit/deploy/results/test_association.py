@@ -89,7 +89,7 @@ def test_noise_inflates_the_usual_statistic() -> None:
     for _ in range(200):
         table, _ = _collected(joint, 20_000, 3000.0, rng)
         counts = np.maximum(table.shares.reshape(3, 4) * 20_000, 0.5)
-        rejected += stats.chi2_contingency(counts).pvalue < 0.05
+        rejected += int(stats.chi2_contingency(counts).pvalue < 0.05)
 
     assert rejected > 100
 
