@@ -91,7 +91,6 @@ class TableDesign(ValueDesign):
             "sd_cell": _root_mean(cells, sizes),
             "sd_margin_raw": _root_mean(alone, values),
             "sd_margin": _root_mean(margins, values),
-            "ratio_to_central_gaussian": self.ratio_to_central_gaussian,
         }
 
     @property
@@ -100,8 +99,7 @@ class TableDesign(ValueDesign):
         return (
             "Standard errors in users: a cell of a table {sd_cell_raw:.4g}, after least squares "
             "{sd_cell:.4g}; a value of one attribute {sd_margin_raw:.4g} by one table, after least "
-            "squares {sd_margin:.4g}. Mean squared error of a cell divided by that of central "
-            "Gaussian noise in the same {tables:,} tables: {ratio_to_central_gaussian:.3g}."
+            "squares {sd_margin:.4g}."
         ).format(**self.figures)
 
 

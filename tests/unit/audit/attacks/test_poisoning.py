@@ -1,14 +1,18 @@
 """Crafted reports compared with all reports, and the gain's formula with the paper."""
 
+import dataclasses
 import itertools
 import math
 
 import numpy as np
 import pytest
 
-from audit.attacks.poisoning import Leverage
+from audit.attacks.poisoning import Leverage, Poisoning
+from audit.weaknesses import CountedTwice
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE
+from common.task.draft import TableDraft
 from tests.support.audits import audited
+from tests.support.kind_tasks import ATTRIBUTES, kind_task
 from tests.support.protocol_tasks import protocol_task
 
 _TARGETS = np.arange(20, 30)
@@ -72,3 +76,16 @@ def test_a_crafted_report_supports_as_many_targets_as_possible(protocol: str, he
 
     assert family.mechanism.valid(report).all()
     assert held <= family.supported(report, targets)[0]
+
+
+@pytest.mark.parametrize("pairs", [(), (("illness", "age"), ("smokes",), ("age",))])
+def test_reports_on_one_cell_raise_it_as_calculated(pairs: tuple[tuple[str, ...], ...]) -> None:
+    """The finding's check passes, and fails if the analyzer counts reports twice."""
+    subject = audited(kind_task("tables", tables=TableDraft(attributes=ATTRIBUTES, pairs=pairs)))
+    attack = Poisoning(submissions=1, sentence="")
+    [holds] = attack(subject, np.random.default_rng(1))
+    [broken] = attack(dataclasses.replace(subject, ports=CountedTwice()), np.random.default_rng(1))
+
+    assert (True, False) == (holds.passed, broken.passed)
+    assert holds.measured == pytest.approx(holds.expected)
+    assert 0 < (holds.expected or 0) <= subject.task.lengths[-1]

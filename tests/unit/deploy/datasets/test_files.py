@@ -281,3 +281,32 @@ def test_texts_that_devices_send_alike_are_one(tmp_path: Path, form: str) -> Non
         people = people_of(data, kind, None, 1)
         assert (("\u00e9", "x"), [0.75, 0.25]) == (people.candidates, people.truth.tolist())
     assert {"\u00e9"} == {read(" e\u0301\t", 64) for read in (checked_text, open_text)}
+
+
+_PEOPLE: Final = "region,note,age\nnorth,x,9\n south ,x,10\nnorth,,10\n,x,9\nnorth,y,9\n"
+
+
+def test_several_columns_are_the_attributes_of_people(tmp_path: Path) -> None:
+    """A row needs a value in each; values of an attribute are sorted as numbers, then as texts."""
+    path = tmp_path / "people.csv"
+    path.write_text(_PEOPLE, encoding="utf-8")
+    data = dataset(str(path), column="region,age")
+    people = people_of(data, "table", None, 1)
+    tables = people.draft["tables"]
+
+    assert (1, 4) == (data.missing, data.n_users)
+    assert ["north / 10", "north / 9", "north / 9", "south / 10"] == sorted(map(str, people.values))
+    named = {each.name: each.labels for each in tables.attributes}
+    assert {"region": ("north", "south"), "age": ("9", "10")} == named
+    assert [0.5, 0.25, 0.0, 0.25] == people.truth.tolist()
+
+
+def test_a_value_with_the_separator_is_no_attributes(tmp_path: Path) -> None:
+    """The message names the row, and not the value."""
+    path = tmp_path / "people.csv"
+    path.write_text("region,age\nnorth / east,9\n", encoding="utf-8")
+
+    with pytest.raises(TaskError, match=r"row 1 of people\.csv: a value has 2 parts"):
+        people_of(dataset(str(path), column="region,age"), "table", None, 1)
+    with pytest.raises(TaskError, match="is named size"):
+        dataset(str(path), column="region,size")

@@ -11,6 +11,7 @@ import pytest
 from analyzer.task_builder import complete
 from common.errors import TaskError
 from common.mechanisms.base import Vector
+from common.mechanisms.tables import Tables
 from common.protocols import Kind
 from common.task.kinds import ITEM_KINDS
 from deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_people
@@ -101,6 +102,20 @@ def test_the_truth_of_numbers_and_pairs_is_their_mean() -> None:
         stars = [value[film] for value in pairs if film in value]
         assert len(stars) / _USERS == share
         assert np.mean(stars) == pytest.approx(mean)
+
+
+def test_the_truth_of_tables_is_what_devices_report() -> None:
+    """The shares of all cells, table by table, as encoded and counted."""
+    people, rng = _people("table"), np.random.default_rng(1)
+    fields = {**people.draft, "relay": replace(people.draft["relay"], key=chain()["relay"].key)}
+    draft = closing_draft(fields, _USERS, now=2e9, shuffler_key=SHUFFLER_KEY.public_key().raw)
+    task = complete(draft, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(32))
+    mechanism, encode = Tables.of(task), encoder_for(task, None)
+    numbers = np.concatenate([encode(value, rng) for value in people.values])
+
+    assert (mechanism.tally(mechanism.randomize(numbers, rng)) / _USERS == people.truth).all()
+    assert 0.99 < task.central_epsilon < 1
+    assert task.coalition_epsilon < 4
 
 
 @pytest.mark.parametrize(
