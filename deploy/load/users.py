@@ -23,7 +23,7 @@ from deploy.datasets.sources import dataset, is_file
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
 from deploy.load.plan import LoadPlan
 from deploy.tasks.encoded_values import joined
-from deploy.tasks.value_parser import column_of, sample_value, value_of
+from deploy.tasks.value_parser import sample_value, value_of
 from deploy.terminal.files import atomic_output
 from user_agent.contribution import Contributor, encoder_for
 
@@ -153,7 +153,8 @@ def draw_values(
     of_items = KINDS[task.kind].histogram
     if not (of_items or is_file(name)):
         return [sample_value(task, rng) for _ in kinds], items
-    chosen = dataset(name, people := int(counted.sum()), column_of(task))
+    parts = getattr(task.mechanism, "attributes", ())  # of tables, a column each
+    chosen = dataset(name, people := int(counted.sum()), ",".join(p.name for p in parts) or None)
     drawn = np.zeros(len(kinds), dtype=np.int64)
     drawn[counted] = chosen.draw(people, rng)
     known = np.arange(chosen.domain_size)

@@ -109,13 +109,6 @@ def value_of_attributes(attributes: Sequence[AttributeSpec], numbers: Sequence[i
     )
 
 
-def column_of(task: Task) -> str | None:
-    """Return the columns of a file that hold the parts of a value; None for the usual column."""
-    if not isinstance(task.mechanism, TableSpec):
-        return None
-    return ",".join(each.name for each in task.mechanism.attributes)
-
-
 def sample_value(task: Task, rng: np.random.Generator) -> Value:
     """Draw a random value that the task accepts, for sentinels and load runs."""
     return _VALUES[task.kind].draw(task, rng)
