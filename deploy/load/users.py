@@ -153,7 +153,8 @@ def draw_values(
     of_items = KINDS[task.kind].histogram
     if not (of_items or is_file(name)):
         return [sample_value(task, rng) for _ in kinds], items
-    chosen = dataset(name, people := int(counted.sum()))
+    parts = getattr(task.mechanism, "attributes", ())  # of tables, a column each
+    chosen = dataset(name, people := int(counted.sum()), ",".join(p.name for p in parts) or None)
     drawn = np.zeros(len(kinds), dtype=np.int64)
     drawn[counted] = chosen.draw(people, rng)
     known = np.arange(chosen.domain_size)

@@ -162,6 +162,9 @@ def test_a_files_values_of_other_kinds_are_sent(tmp_path: Path) -> None:
     values, _ = draw_values(str(path), kinds, task, np.random.default_rng(1))
 
     assert ["7", "7", "7.5"] == sorted(map(str, values))
+    path.write_text("age,illness,smokes\n37,flu,no\n90,#2,yes\n,cold,no\n", encoding="utf-8")
+    values, _ = draw_values(str(path), kinds[:2], kind_task("tables"), np.random.default_rng(1))
+    assert ["#2 / 90 / yes", "flu / 37 / no"] == sorted(map(str, values))
     path.write_text("value\n7\n24.5\n25\n24.5\n", encoding="utf-8")
     with pytest.raises(TaskError, match=r"row 2 .* between 0 and 24 .* break a rule: 3"):
         draw_values(str(path), kinds, task, np.random.default_rng(1))
