@@ -144,9 +144,9 @@ def test_two_shufflers_err_as_predicted(protocol: str, central: float, coalition
     errors, stated = [], []
     for _ in range(200):
         counts = collect(task, mechanism, users, rng, one_by_one=False)
-        found, mixture = estimate_histogram(task, mechanism, counts, target.n_users)
+        found, _ = estimate_histogram(task, mechanism, counts, target.n_users)
         errors.append(np.mean((found.frequencies - users / target.n_users) ** 2))
-        stated.append(mechanism.variance(users / target.n_users, mixture).mean())
+        stated.append(found.mse_theory)
 
     assert np.mean(errors) == pytest.approx(design.mse, rel=0.03)
     assert np.mean(stated) == pytest.approx(design.mse, rel=1e-3)
