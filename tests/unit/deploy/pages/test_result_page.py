@@ -173,6 +173,7 @@ def test_two_shufflers_are_named_on_the_page_and_in_print() -> None:
     assert "first.example and then second.example, passed the sealed reports on" in page
     assert "If the analyzer and either shuffler pool what they saw, at most" in page
     assert "as long as the other shuffler is honest." in page
+    assert "as long as the other adds its dummies and forgets which" in page
     for who in ("the first shuffler", "the second shuffler"):
         assert f"The analyzer and {who} together" in page
     assert re.search(r"Discarded the second shuffler discarded it: its layer .* twice \| 3", page)
