@@ -181,8 +181,8 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     mechanism, dummies = task.mechanism, task.dummies
     hashed = f" into {mechanism.hash_buckets:,} buckets" if mechanism.hash_buckets else ""
     if len(task.views) > 1:
-        sizes = ", ".join(f"{size:,}" for size in dict.fromkeys(task.view_sizes))
-        hashed = f" with {len(task.views)} views of {sizes} items"
+        sizes = map("{:,}".format, dict.fromkeys((min(task.view_sizes), max(task.view_sizes))))
+        hashed = f" with {len(task.views)} views of {' to '.join(sizes)} items"
     added, influence = dummies.summary, influence_on(task)
     if influence is not None:
         up, down = map(rounded_up, influence)
