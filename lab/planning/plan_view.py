@@ -319,7 +319,7 @@ def _notes_on_liars(plan: Plan) -> Iterator[str]:
     elif math.isinf(design.local_epsilon) and not isinstance(design, ItemDesign):
         yield (
             f"one dishonest submission can move {PLANNED_KINDS[target.kind].error_of} as much as "
-            f"{rounded_up(max(design.influence))} users with an extreme value."
+            f"{rounded_up(max(design.influence))} honest users can."
         )
 
 
