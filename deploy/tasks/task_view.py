@@ -13,7 +13,7 @@ from common.mechanisms.signed import influence_on
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
 from common.task.draft import TaskDraft
-from common.task.shuffled_views import ShuffledViews
+from common.task.shuffling import Shuffling
 from common.task.task import FOR_PEOPLE, NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
 from deploy.tasks.value_parser import describe_values
@@ -225,7 +225,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     ]
 
 
-def _describe_shuffler(shuffler: ShuffledViews) -> str:
+def _describe_shuffler(shuffler: Shuffling) -> str:
     steps = ["permutes"]
     if shuffler.keep_probability < 1:
         steps.append(

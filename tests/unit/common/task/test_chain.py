@@ -33,8 +33,8 @@ def test_each_shuffler_has_noise_of_its_own_and_together_the_sum() -> None:
     """Coins add up to coins."""
     coins = published(**chain(COINS, BinomialNoise(trials=300))).task
 
-    assert ShufflerSpec(noise=SummedNoise((FLANKS, FLANKS))) == _CASE.task.shuffler.views[0]
-    assert ShufflerSpec(noise=BinomialNoise(trials=500)) == coins.shuffler.views[0]
+    assert ShufflerSpec(noise=SummedNoise((FLANKS, FLANKS))) == _CASE.task.shuffler.by_view[0]
+    assert ShufflerSpec(noise=BinomialNoise(trials=500)) == coins.shuffler.by_view[0]
     assert [200, 300] == [coins.hop(hop).noises[0].most for hop in (0, 1)]
     assert _SECOND == _CASE.task.relay
     assert None is protocol_task("sageo").relay

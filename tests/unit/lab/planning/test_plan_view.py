@@ -296,7 +296,9 @@ def test_the_task_of_a_draft_of_digits_keeps_the_plan(
     assert fields["influence"]["up"] == pytest.approx(fields["influence"]["down"])
     assert fields["largest_submission"] == task.lengths[-1]
     assert f"{math.prod(radices)} points, in digits of" in text
-    assert re.search(r"one dishonest submission can move .* as much as \S+ honest users can\.", text)
+    assert re.search(
+        r"one dishonest submission can move .* as much as \S+ honest users can\.", text
+    )
     alone = "kind" not in changes and "shufflers" not in changes
     assert ("quantiles beside the mean need ordered data" in text) == alone
 
