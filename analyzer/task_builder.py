@@ -84,9 +84,9 @@ def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Tas
     kind = _KINDS[protocol.kind]
     draft = _with_all_items(draft, protocol)
     check_domain_size(draft.domain_size, protocol.kind)
-    if protocol.noiseless:
-        draft = _noiseless(draft)
-    elif not (draft.local_epsilon or kind.implies_epsilon):
+    if protocol.noiseless and not draft.local_epsilon:
+        draft = dataclasses.replace(draft, local_epsilon=math.inf)
+    if not (draft.local_epsilon or kind.implies_epsilon):
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
     spec, local_epsilon = kind.specify(draft, protocol)
     if draft.dummies is not None and draft.dummies_per_user:
@@ -172,19 +172,19 @@ def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
 
 def _shufflers(draft: TaskDraft, views: int) -> tuple[TaskShuffler, ...]:
     """Return the draft's shuffler, and its relay if it has one."""
-    stated = (draft.shuffler.noise, draft.shuffler_views)
+    stated = (draft.shuffler.noise, draft.noises)
     given = [("shuffler", draft.shuffler_name, draft.shuffler_key, *stated)]
     if (relay := draft.relay) is not None:
-        given.append(("relay", relay.name, relay.key, relay.noise, relay.views))
+        given.append(("relay", relay.name, relay.key, relay.noise, relay.noises))
     length, found = suite_named(draft.suite).public_key_bytes, []
     for table, name, signed, of_all, by_view in given:
         if by_view and of_all != NO_NOISE:
             raise TaskError(
                 f"the table [{table}] has keys of noise beside views; state one or the other"
             )
-        noise = by_view or (of_all,) * views
+        noises = by_view or (of_all,) * views
         key = HpkePublicKey(draft.suite, signed[:length]).raw
-        found.append(TaskShuffler(name=name, key=key, proof=signed[length:], noise=noise))
+        found.append(TaskShuffler(name=name, key=key, proof=signed[length:], noises=noises))
     found[0] = dataclasses.replace(found[0], keep_weight=draft.shuffler.keep_weight)
     return tuple(found)
 
@@ -201,16 +201,6 @@ def _views(draft: TaskDraft, spec: AnySpec) -> tuple[TaskView, ...]:
     return tuple(
         TaskView(domain_size=size, dummies=each) for size, each in zip(sizes, of_views, strict=True)
     )
-
-
-def _noiseless(draft: TaskDraft) -> TaskDraft:
-    """Return a draft with the infinite local ε of a protocol without local noise."""
-    if draft.local_epsilon not in {0.0, math.inf}:
-        raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; the protocol {draft.protocol} has no local "
-            "noise: leave it out"
-        )
-    return dataclasses.replace(draft, local_epsilon=math.inf)
 
 
 def _check_noise(draft: TaskDraft, protocol: ProtocolRow) -> None:

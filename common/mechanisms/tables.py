@@ -147,7 +147,7 @@ class Tables(ViewMechanism):
             measured = np.array([each.reshape(-1, size).sum(axis=0) for each in moved])
             margin = precisions[a] @ measured / precisions[a].sum()
             for table, own in zip(moved, measured, strict=True):
-                np.add(table, (margin - own) * size / table.size, out=table)  # a view of counts
+                np.add(table, (margin - own) * size / table.size, out=table)  # part of counts
             best = self.views[places[int(np.argmax(precisions[a]))][0]]
             intervals = law(best, best.size // size)
             attributes.append(_shares(margin, of_margins[a], n_users, intervals))

@@ -320,7 +320,7 @@ class Task:
     def hop(self, *places: int) -> Shuffling:
         """Return what the shufflers at these places drop and add; 0 is the first."""
         chosen = [self.shufflers[place] for place in places]
-        of_views = zip(*(each.noise for each in chosen), strict=True)
+        of_views = zip(*(each.noises for each in chosen), strict=True)
         return Shuffling(
             keep_weight=chosen[0].keep_weight,
             sizes=self.view_sizes,

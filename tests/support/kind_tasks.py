@@ -64,7 +64,7 @@ VALUES: Final[dict[Kind, Value]] = {
 def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
     """Return the fields of a protocol's draft that others lack or set differently."""
     own = _FIELDS[protocol_named(protocol).kind] | _OWN.get(protocol, {})
-    if "shuffler_views" in changes:
+    if "noises" in changes:
         own.pop("shuffler")
     if radices := own.pop("radices", ()):
         own["numbers"] = dataclasses.replace(own["numbers"], radices=radices)

@@ -119,16 +119,16 @@ def test_a_lasting_question_gets_no_amplification() -> None:
         ("priv-kv", {"pairs": PairDraft(key_share=1.0)}, "key_share is 1.0"),
         (
             "geo-digits",
-            {"shuffler_views": (FLANKS, FLANKS), "shuffler": ShufflerSpec(noise=FLANKS)},
+            {"noises": (FLANKS, FLANKS), "shuffler": ShufflerSpec(noise=FLANKS)},
             r"the table \[shuffler\] has keys of noise beside views; state one or the other",
         ),
         (
             "geo-digits",
-            {"relay": RelayDraft(name="b", key=b"", noise=FLANKS, views=(FLANKS, FLANKS))},
+            {"relay": RelayDraft(name="b", key=b"", noise=FLANKS, noises=(FLANKS, FLANKS))},
             r"the table \[relay\] has keys of noise beside views",
         ),
-        ("geo-digits", {"local_epsilon": 2.0}, "geo-digits has no local noise: leave it out"),
-        ("tables", {"local_epsilon": 2.0}, "tables has no local noise: leave it out"),
+        ("geo-digits", {"local_epsilon": 2.0}, "must be infinite if and only if they have none"),
+        ("tables", {"local_epsilon": 2.0}, "must be infinite if and only if they have none"),
     ],
 )
 def test_an_invalid_draft_is_refused_with_the_rule(

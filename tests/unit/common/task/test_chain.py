@@ -88,9 +88,12 @@ def test_a_relays_key_is_signed_for_layers_alone() -> None:
         ((_FIRST, replace(_SECOND, key=b"short")), "the relay's key has 5 bytes; it must have 32"),
         ((_FIRST, replace(_SECOND, proof=b"short")), "the proof of the relay's key has 5 bytes"),
         ((_FIRST, replace(_SECOND, proof=bytes(72))), "the relay signed its key until 1970-01-01"),
-        ((_FIRST, replace(_SECOND, noise=(NO_NOISE,))), "the relay too must add dummies of the"),
-        ((_FIRST, replace(_SECOND, noise=(COINS,))), "dummies of the distribution geometric and"),
-        ((_FIRST, replace(_SECOND, noise=2 * (FLANKS,))), "the relay has 2 distributions of noise"),
+        ((_FIRST, replace(_SECOND, noises=(NO_NOISE,))), "the relay too must add dummies of the"),
+        ((_FIRST, replace(_SECOND, noises=(COINS,))), "dummies of the distribution geometric and"),
+        (
+            (_FIRST, replace(_SECOND, noises=2 * (FLANKS,))),
+            "the relay has 2 distributions of noise",
+        ),
         (
             (_FIRST, replace(_SECOND, keep_weight=KEEP_SUM - 1)),
             "keep every report (keep_weight 4294967296)",
