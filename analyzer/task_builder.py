@@ -26,6 +26,7 @@ from common.task.kinds import KINDS, TABLES
 from common.task.labels import check_new_labels, normalize
 from common.task.named_dummies import ViewDummies
 from common.task.protocol_rules import check_domain_size
+from common.task.shuffler_spec import NO_NOISE
 from common.task.spec_forms import AnySpec
 from common.task.specs import (
     MAX_DOMAIN_SIZE,
@@ -83,6 +84,8 @@ def without_claim(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Tas
     kind = _KINDS[protocol.kind]
     draft = _with_all_items(draft, protocol)
     check_domain_size(draft.domain_size, protocol.kind)
+    if protocol.noiseless and not draft.local_epsilon:
+        draft = dataclasses.replace(draft, local_epsilon=math.inf)
     if not (draft.local_epsilon or kind.implies_epsilon):
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
     spec, local_epsilon = kind.specify(draft, protocol)
@@ -169,15 +172,19 @@ def _with_all_items(draft: TaskDraft, protocol: ProtocolRow) -> TaskDraft:
 
 def _shufflers(draft: TaskDraft, views: int) -> tuple[TaskShuffler, ...]:
     """Return the draft's shuffler, and its relay if it has one."""
-    noise = draft.shuffler_views or (draft.shuffler.noise,) * views
-    given = [(draft.shuffler_name, draft.shuffler_key, noise)]
-    if draft.relay is not None:
-        noise = draft.relay.views or (draft.relay.noise,) * views
-        given.append((draft.relay.name, draft.relay.key, noise))
+    stated = (draft.shuffler.noise, draft.noises)
+    given = [("shuffler", draft.shuffler_name, draft.shuffler_key, *stated)]
+    if (relay := draft.relay) is not None:
+        given.append(("relay", relay.name, relay.key, relay.noise, relay.noises))
     length, found = suite_named(draft.suite).public_key_bytes, []
-    for name, signed, noise in given:
+    for table, name, signed, of_all, by_view in given:
+        if by_view and of_all != NO_NOISE:
+            raise TaskError(
+                f"the table [{table}] has keys of noise beside views; state one or the other"
+            )
+        noises = by_view or (of_all,) * views
         key = HpkePublicKey(draft.suite, signed[:length]).raw
-        found.append(TaskShuffler(name=name, key=key, proof=signed[length:], noise=noise))
+        found.append(TaskShuffler(name=name, key=key, proof=signed[length:], noises=noises))
     found[0] = dataclasses.replace(found[0], keep_weight=draft.shuffler.keep_weight)
     return tuple(found)
 
@@ -280,12 +287,7 @@ def _of_tables(draft: TaskDraft, protocol: ProtocolRow) -> tuple[TableSpec, floa
     _check_unhashed(draft, protocol)
     if draft.tables is None:
         raise TaskError(f"the protocol {protocol.name} needs a table [tables] of attributes")
-    if draft.local_epsilon not in {0.0, math.inf}:
-        raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; the protocol {protocol.name} has no local "
-            "noise: leave it out"
-        )
-    return Tables.specify(draft.tables), math.inf
+    return Tables.specify(draft.tables), draft.local_epsilon
 
 
 def _of_numbers(draft: TaskDraft, protocol: ProtocolRow) -> tuple[AnySpec, float]:
@@ -317,5 +319,5 @@ _KINDS: Final[Mapping[Kind, _Kind]] = {
     "mean": _Kind(_of_numbers),
     "vector": _Kind(_of_numbers),
     "key-value": _Kind(_of_pairs),
-    "table": _Kind(_of_tables, implies_epsilon=True),
+    "table": _Kind(_of_tables),
 }

@@ -387,7 +387,7 @@ class Contributor:
         Cost: one seal per report, two with a relay, and one for the envelope, about 0.1 ms each.
         """
         reports = self._mechanism.randomize(self._encode(value, rng), rng)
-        if self._task.dummies.maximum:  # only tasks about items have dummies
+        if self._task.dummies.maximum:
             _, dummies = self._task.dummies.draw(cast("Mechanism", self._mechanism), 1, rng)
             reports = np.concatenate([reports, dummies]) if len(dummies) else reports
         reports = pad(reports, self._lengths)

@@ -179,7 +179,7 @@ def run_batch_game(
         kept = task.shuffler.draw_kept(len(reports), rng)
         counts = [
             np.bincount(trial[kept & mechanism.supports(reports, compared)], minlength=trials)
-            + task.shuffler.views[0].draw_item_dummies(trials, rng)
+            + task.shuffler.by_view[0].draw_item_dummies(trials, rng)
             for compared in compared_items(mechanism)
         ]
         return np.asarray(counts[0] - counts[1], dtype=np.float64)

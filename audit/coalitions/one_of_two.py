@@ -106,7 +106,7 @@ def _worlds(
     report c times in a batch, a count k of noise with chances g is as likely as g(k-c) / g(k) with
     the report, compared to without.
     """
-    spec, trials = subject.chain.hop(seen.hop).views[0], min(subject.sizes.games, _MOST_TRIALS)
+    spec, trials = subject.chain.hop(seen.hop).by_view[0], min(subject.sizes.games, _MOST_TRIALS)
     tables, chances = [], np.bincount(seen.noise) / len(seen.noise)
     draw: Callable[[int], Any] = partial(rng.choice, seen.noise)
     if deployed:

@@ -151,7 +151,7 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
         local_epsilon=task.local_epsilon,
         delta=_DELTA,
         dummies=dummies,
-        shuffler=dataclasses.replace(task.hop(0).views[0], noise=noises[0]),
+        shuffler=dataclasses.replace(task.hop(0).by_view[0], noise=noises[0]),
         shuffler_name=task.shufflers[0].name,
         relay=relay,
         assumed_honest_fraction=task.assumed_honest_fraction,

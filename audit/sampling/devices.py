@@ -343,7 +343,7 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
         binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, chance)
         checks.cells("number of reports kept in a small batch", batches, binomial)
     hops = [subject.task.hop(place) for place in range(len(subject.task.shufflers))]
-    for view in (view for hop in hops for view in hop.views if spec.most_dummies):
+    for view in (view for hop in hops for view in hop.by_view if spec.most_dummies):
         numbers = subject.ports.draw_item_dummies(view, number, rng)
         chances = noise_chances(view.noise)
         checks.cells(f"the shuffler's {view.noise.distribution} dummies", numbers, chances)

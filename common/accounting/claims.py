@@ -103,7 +103,7 @@ def delta_at_claim(task: Task) -> float:
 
 
 def _check_cost(task: Task) -> None:
-    noises = zip(*(each.noise for each in task.shufflers), strict=True)
+    noises = zip(*(each.noises for each in task.shufflers), strict=True)
     if (number := len({*noises})) > MAX_DISTINCT_VIEWS:
         raise AccountingError(
             f"the shufflers add {number} different distributions of noise to the task's views; a "

@@ -94,7 +94,8 @@ class PrivacyParameters:
         """
         randomizer, shown = randomizer_of(task), entry_of(task.dummies).shown
         chain = [each.name for each in task.shufflers] if task.relay else []
-        together, hops = task.shuffler.views, [task.hop(place).views for place in range(len(chain))]
+        together = task.shuffler.by_view
+        hops = [task.hop(place).by_view for place in range(len(chain))]
         by_arrivals = waived.by_length or (shown is not None and "refusals" in waived.checks)
         permanent = None
         if task.lasting:
@@ -604,7 +605,7 @@ def published_claim(task: Task, n_users: int, n_refused: int, waived: Waived = N
         anonymity_set=parameters.anonymity_set(n_users, n_refused),
         delta=task.delta,
         dummies=task.dummies,
-        shuffler=task.shuffler.views[-1],
+        shuffler=task.shuffler.by_view[-1],
     )
     try:
         epsilon = bound(setting)

@@ -34,7 +34,7 @@ from common.mechanisms.base import (
     check_values,
 )
 from common.mechanisms.count_law import interval_table
-from common.mechanisms.views import View, Views
+from common.mechanisms.views import View, ViewMechanism
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import IntervalTable
 from common.messages.submission import PLAIN_REPORT
@@ -43,7 +43,7 @@ from common.task.task import Task
 
 
 @dataclass(frozen=True)
-class Hierarchy(Views, Mechanism):
+class Hierarchy(ViewMechanism, Mechanism):
     """True nodes of each level: the views are the levels, from the coarsest to the buckets."""
 
     fan_out: int

@@ -31,7 +31,7 @@ from common.errors import TaskError
 from common.mechanisms.arguments import checked_array
 from common.mechanisms.base import Counts, Vector, check_report_bytes, check_value
 from common.mechanisms.count_law import interval_table
-from common.mechanisms.views import View, Views
+from common.mechanisms.views import View, ViewMechanism
 from common.messages.result import MISSES, IntervalTable, ShareTable, ShareTables
 from common.task.draft import TableDraft
 from common.task.spec_forms import spec_as
@@ -40,7 +40,7 @@ from common.task.view_specs import TableSpec
 
 
 @dataclass(frozen=True)
-class Tables(Views):
+class Tables(ViewMechanism):
     """True cells of each table: the views are the tables, in the task's order."""
 
     attribute_sizes: tuple[int, ...]
@@ -147,7 +147,7 @@ class Tables(Views):
             measured = np.array([each.reshape(-1, size).sum(axis=0) for each in moved])
             margin = precisions[a] @ measured / precisions[a].sum()
             for table, own in zip(moved, measured, strict=True):
-                np.add(table, (margin - own) * size / table.size, out=table)  # a view of counts
+                np.add(table, (margin - own) * size / table.size, out=table)  # part of counts
             best = self.views[places[int(np.argmax(precisions[a]))][0]]
             intervals = law(best, best.size // size)
             attributes.append(_shares(margin, of_margins[a], n_users, intervals))

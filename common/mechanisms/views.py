@@ -85,7 +85,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Views(CheckedArguments, Randomizer):
+class ViewMechanism(CheckedArguments, Randomizer):
     """Base class of mechanisms with views; cells are the items of all views, view by view."""
 
     report_dtype: ClassVar[np.dtype[Any]] = PLAIN_REPORT

@@ -38,7 +38,7 @@ from common.runtime.database import Database
 from common.runtime.parts.executor import Executor
 from common.runtime.shared_calls import SharedCalls
 from common.task.chain import MAX_SHUFFLERS
-from common.task.shuffled_views import ShuffledViews
+from common.task.shuffling import Shuffling
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_wire
@@ -334,7 +334,7 @@ class Receiver(ABC, Generic[J]):
         return delivery
 
 
-def check_numbers(manifest: BatchManifest, task: Task, sender: ShuffledViews) -> None:
+def check_numbers(manifest: BatchManifest, task: Task, sender: Shuffling) -> None:
     """
     Raise WireError if a manifest's numbers contradict each other or the task.
 

@@ -7,7 +7,7 @@ The rules are stated for other programs in docs/wire.md.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Final, Literal, NoReturn, get_args, get_origin
 
 from common.errors import TaskError
@@ -69,12 +69,17 @@ def encode(noun: str, value: Any, **more: Any) -> bytes:  # noqa: ANN401  # a da
     return text.encode("ascii")
 
 
+def key_of(field: Field[Any]) -> str:
+    """Return the key of a field in JSON: its name, unless it states another."""
+    return str(field.metadata.get("key", field.name))
+
+
 def to_json(value: Any, name: str = "") -> Any:  # noqa: ANN401  # any value of a task
     """Return the JSON of a value; fields that have their default values are left out."""
     if is_dataclass(value):
-        own = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        own = {key_of(each): getattr(value, each.name) for each in fields(value) if each.init}
         own |= {_TAG: value.distribution} if hasattr(value, _TAG) else {}
-        default = {each.name: each.default for each in fields(value)}
+        default = {key_of(each): each.default for each in fields(value)}
         return {
             key: to_json(each, key)
             for key, each in own.items()
@@ -117,19 +122,20 @@ def from_json(kind: Any, raw: Any, name: str = "") -> Any:  # noqa: ANN401  # of
         if given.get(tag) not in tuple(forms):
             raise TaskError(f"{tag}{of_record} must be one of: {', '.join(forms)}")
         kind = forms[given.pop(tag) if tag == _TAG else given[tag]]
-    own = {each.name: each.default for each in fields(kind) if each.init}
+    own = {key_of(each): each for each in fields(kind) if each.init}
     if unknown := given.keys() - own.keys():
         raise TaskError(unknown_keys(unknown, own, f"key{of_record}", ""))
-    if lacking := [key for key in own.keys() - given.keys() if own[key] is MISSING]:
+    if lacking := [key for key in own.keys() - given.keys() if own[key].default is MISSING]:
         raise TaskError(f"missing key{of_record}: {', '.join(sorted(lacking))}")
-    for key, (form, rule) in stated_rules(kind).items():
+    read, rules = dict[str, Any](), stated_rules(kind)
+    for key, field in own.items():
         if key in given:
-            place = f"{name}.{key}".removeprefix(".")
-            given[key] = _field(form, given[key], place)
+            place, (form, rule) = f"{name}.{key}".removeprefix("."), rules[field.name]
+            read[field.name] = _field(form, given[key], place)
             if rule:
-                rule(place, given[key])
+                rule(place, read[field.name])
     try:
-        return kind(**given)
+        return kind(**read)
     except TaskError as error:
         raise TaskError(f"{name}: {error}".removeprefix(": ")) from error
 

@@ -27,9 +27,9 @@ def check_shufflers(protocol: ProtocolRow, shufflers: Sequence[TaskShuffler], vi
             "or two"
         )
     for name, each in zip(_NAMES, shufflers, strict=False):
-        if len(each.noise) != views:
+        if len(each.noises) != views:
             raise TaskError(
-                f"the {name} has {len(each.noise)} distributions of noise; it must have one "
+                f"the {name} has {len(each.noises)} distributions of noise; it must have one "
                 f"for each of the {views} views"
             )
     if len(shufflers) > 1:
@@ -45,7 +45,7 @@ def _check_chain(protocol: ProtocolRow, shufflers: Sequence[TaskShuffler]) -> No
             f"need a protocol with which each adds noise that hides a user alone: {chained}"
         )
     for name, each in zip(_NAMES, shufflers, strict=True):
-        own = {type(noise) for noise in each.noise} == {NOISES[protocol.shuffler_distribution]}
+        own = {type(noise) for noise in each.noises} == {NOISES[protocol.shuffler_distribution]}
         if not own or each.keep_weight != KEEP_SUM:
             raise TaskError(
                 f"with two shufflers, the {name} too must add dummies of the distribution "

@@ -1,6 +1,6 @@
 """An operator's draft of a task; the analyzer adds weights, claims and its own key."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated
 
@@ -97,7 +97,7 @@ class RelayDraft:
     key: bytes
     """Its key for layers, signed, as in relay.pub; unsigned in simulations."""
     noise: ItemNoise = NO_NOISE
-    views: tuple[ItemNoise, ...] = ()
+    noises: tuple[ItemNoise, ...] = field(default=(), metadata={"key": "views"})
     """Its noise of each view, if they differ; `noise` is then left out."""
 
 
@@ -135,7 +135,7 @@ class TaskDraft:
     """Explicit distribution of the users' dummies; dummies_per_user must then be 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""
-    shuffler_views: tuple[ItemNoise, ...] = ()
+    noises: tuple[ItemNoise, ...] = field(default=(), metadata={"key": "shuffler_views"})
     """The shuffler's dummies of each view, if they differ; `shuffler` then has none."""
     shuffler_name: str = ""
     """Name of the shuffler's operator; a task with a relay must state it."""

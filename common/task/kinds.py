@@ -30,7 +30,7 @@ class KindFacts:
     counted: str = ""
     """Meaning of the domain size; empty if it need not be stated."""
     histogram: bool = False
-    """Whether the result is a histogram of items, which dummies may hide."""
+    """Whether the result is a histogram of items."""
     counted_in_cells: bool = True
     """Whether reports are counted by cell; otherwise the estimator needs the reports themselves."""
     tables: tuple[str, ...] = ()

@@ -120,7 +120,7 @@ class ItemDummies(Dummies):
 
 
 class _ViewMechanism(Protocol):
-    """The part of `common.mechanisms.views.Views` that draws dummies."""
+    """The part of `common.mechanisms.views.ViewMechanism` that draws dummies."""
 
     def view_dummies(self, counts: Sequence[int], rng: Generator) -> NDArray[np.void]:
         """Draw so many uniform dummies of each view."""

@@ -7,8 +7,8 @@ from common.errors import TaskError
 from common.protocols import Kind, ProtocolRow
 from common.task.dummies import Dummies
 from common.task.kinds import KINDS
-from common.task.shuffled_views import ShuffledViews
 from common.task.shuffler_spec import KEEP_SUM
+from common.task.shuffling import Shuffling
 from common.task.spec_forms import AnySpec
 from common.task.specs import check_choice, check_int_range
 from common.task.uniform_dummies import NO_DUMMIES
@@ -30,7 +30,7 @@ def check_protocol_rules(
     protocol: ProtocolRow,
     spec: AnySpec,
     dummies: Dummies,
-    shuffler: ShuffledViews,
+    shuffler: Shuffling,
     *,
     domain_size: int,
     labels: Sequence[str],
@@ -73,7 +73,7 @@ def _check_dummies(protocol: ProtocolRow, dummies: Dummies, domain_size: int) ->
     dummies.check_domain_size(domain_size)
 
 
-def _check_shuffler(protocol: ProtocolRow, shuffled: ShuffledViews) -> None:
+def _check_shuffler(protocol: ProtocolRow, shuffled: Shuffling) -> None:
     for noise in shuffled.noises:
         check_choice(
             "the distribution of this protocol's shuffler",

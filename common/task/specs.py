@@ -122,6 +122,7 @@ class MechanismSpec:
     other_weight: Annotated[int, whole(0, MAX_WEIGHT_SUM)]
     report_bytes: ReportBytes
     """Length of a report before sealing."""
+    attribute_names: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(MechanismName))
@@ -202,6 +203,11 @@ class OtherSpec:
     item_buckets: ClassVar[Literal[0]] = 0
     hash_buckets: ClassVar[int] = 0
     fan_out: ClassVar[Literal[0]] = 0
+
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """The names of a person's attributes; none except of tables."""
+        return ()
 
     def view_sizes(self, domain_size: int, groups: int) -> tuple[int, ...]:
         """Return the number of items of each view: by default of one, the domain's."""

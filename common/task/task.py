@@ -36,8 +36,8 @@ from common.task.kinds import KINDS
 from common.task.labels import check_labels
 from common.task.named_dummies import ViewDummies
 from common.task.protocol_rules import check_domain_size, check_protocol_rules
-from common.task.shuffled_views import ShuffledViews
 from common.task.shuffler_spec import sum_of
+from common.task.shuffling import Shuffling
 from common.task.spec_forms import AnySpec, spec_as
 from common.task.specs import (
     MechanismSpec,
@@ -313,15 +313,15 @@ class Task:
         return _dummies_of(self.views) if len(self.views) > 1 else self.views[0].dummies
 
     @property
-    def shuffler(self) -> ShuffledViews:
+    def shuffler(self) -> Shuffling:
         """What all shufflers together drop, and add to each view."""
         return self.hop(*range(len(self.shufflers)))
 
-    def hop(self, *places: int) -> ShuffledViews:
+    def hop(self, *places: int) -> Shuffling:
         """Return what the shufflers at these places drop and add; 0 is the first."""
         chosen = [self.shufflers[place] for place in places]
-        of_views = zip(*(each.noise for each in chosen), strict=True)
-        return ShuffledViews(
+        of_views = zip(*(each.noises for each in chosen), strict=True)
+        return Shuffling(
             keep_weight=chosen[0].keep_weight,
             sizes=self.view_sizes,
             noises=tuple(map(sum_of, of_views)),

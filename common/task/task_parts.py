@@ -1,6 +1,6 @@
 """The lists of a task: its views, with their dummies, and its shufflers, with their noise."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from common.errors import TaskError
@@ -32,7 +32,7 @@ class TaskShuffler(ReportSampling):
     """A shuffler of a task: its key, and what it drops and adds."""
 
     key: bytes
-    noise: tuple[ItemNoise, ...]
+    noises: tuple[ItemNoise, ...] = field(metadata={"key": "noise"})
     """Distribution of the number of its dummies of each item, for each view."""
     name: str = ""
     proof: bytes = b""

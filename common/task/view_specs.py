@@ -99,7 +99,7 @@ class TableSpec(OtherSpec):
         check_fields(self)
         number = len(self.attributes)
         check_int_range("the number of attributes", number, 2, MAX_ATTRIBUTES)
-        if len({each.name for each in self.attributes}) < number:
+        if len({*self.attribute_names}) < number:
             raise TaskError("two attributes have the same name")
         for view in self.views:
             if len(view) > MAX_VIEW_ATTRIBUTES:
@@ -111,9 +111,14 @@ class TableSpec(OtherSpec):
         if len({*self.views}) < len(self.views):
             raise TaskError("two tables have the same attributes")
         if missing := {*range(number)} - {each for view in self.views for each in view}:
-            name = self.attributes[min(missing)].name
+            name = self.attribute_names[min(missing)]
             raise TaskError(f"no table has the attribute {name}; each must be in one")
         check_int_range("the number of all cells", sum(self.view_sizes()), 2, MAX_DOMAIN_SIZE)
+
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """The names of a person's attributes."""
+        return tuple(each.name for each in self.attributes)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:

@@ -153,8 +153,8 @@ def draw_values(
     of_items = KINDS[task.kind].histogram
     if not (of_items or is_file(name)):
         return [sample_value(task, rng) for _ in kinds], items
-    parts = getattr(task.mechanism, "attributes", ())  # of tables, a column each
-    chosen = dataset(name, people := int(counted.sum()), ",".join(p.name for p in parts) or None)
+    columns = ",".join(task.mechanism.attribute_names) or None
+    chosen = dataset(name, people := int(counted.sum()), columns)
     drawn = np.zeros(len(kinds), dtype=np.int64)
     drawn[counted] = chosen.draw(people, rng)
     known = np.arange(chosen.domain_size)

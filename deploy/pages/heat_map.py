@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-import numpy as np
-
 from common.messages.result import CONFIDENCE, Result, ShareTables
 from common.task.spec_forms import spec_as
 from common.task.task import Task
@@ -22,17 +20,16 @@ MAX_CELLS: Final = 200_000
 def heat_map_fields(
     estimate: ShareTables, result: Result, view: ResultView, task: Task
 ) -> dict[str, Any]:
-    """Return the fields of a page with heat maps; none if no table has two attributes."""
+    """Return the fields of a page on tables: heat maps of all that fit, one by one."""
     spec = spec_as(task.mechanism, TableSpec)
     pairs = [number for number, each in enumerate(spec.views) if len(each) > 1]
-    sizes = np.cumsum([len(estimate.views[number].shares) for number in pairs])
-    held = pairs[: int((sizes <= MAX_CELLS).sum())]
-    if not held:
-        return {}
     drawn = [table for table in view.tables if not table.listed]
-    tables = []
-    for number, table in zip(held, drawn, strict=False):
+    tables, room = list[dict[str, Any]](), MAX_CELLS
+    for number, table in zip(pairs, drawn, strict=True):
         shares = estimate.views[number]
+        if len(shares.shares) > room:
+            continue
+        room -= len(shares.shares)
         low, high = shares.interval(CONFIDENCE)
         tables.append(
             {
@@ -44,7 +41,12 @@ def heat_map_fields(
                 "truth": None if table.truth is None else packed(table.truth, "<f4"),
             }
         )
-    return {
+    fields: dict[str, Any] = {"exact_intervals": True, "size": len(spec.views)}
+    if pairs:
+        fields["heat_map"] = {"held": len(tables), "number": len(pairs)}
+    if not tables:
+        return fields
+    return fields | {
         "scripts": _SCRIPTS,
         "data": {
             "users": result.n_users,
@@ -54,5 +56,4 @@ def heat_map_fields(
             ],
             "tables": tables,
         },
-        "heat_map": {"held": len(held), "number": len(pairs)},
     }

@@ -70,7 +70,7 @@ def result_page(result: Result, task: Task, view: ResultView) -> str:
         claim_room=CLAIM_ROOM_NOTE if task.central_epsilon < task.local_epsilon else "",
         drawn=[plotted(table) for table in view.tables if table.listed],
         curves=_curves(view, task.edges) if task.edges else [],
-        **{"histogram": None, "heat_map": None, **own},
+        **{"histogram": None, "heat_map": None, "exact_intervals": False, "size": view.size, **own},
     )
 
 

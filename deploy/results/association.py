@@ -78,9 +78,9 @@ def _cramers_v(table: "_Table", margins: Sequence[ShareTable]) -> tuple[float, t
     """
     Return Cramér's V and its interval, over frequent values.
 
-    φ² = V²·min(r - 1, c - 1) is the sum of D²/(a·b). What an estimate of it has too much is the
-    trace. Its variance is 2·tr((W·Cov D)²) at 0, and grows about in proportion to φ²; the interval
-    consists of all φ² within 1.96 of its own errors of the estimate, as Wilson's.
+    φ² = V²·min(r - 1, c - 1) is the sum of D²/(a·b). The trace is the bias of this estimate. Its
+    variance is 2·tr((W·Cov D)²) at 0, and grows about in proportion to φ²; the interval consists
+    of all φ² within 1.96 of its own errors of the estimate, as Wilson's.
     """
     weights = [
         (each.shares > _FREQUENT * each.standard_error) * _inverse(shares)

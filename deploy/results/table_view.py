@@ -51,7 +51,7 @@ def names_of(attribute: AttributeSpec) -> Sequence[str]:
 def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None) -> TableView:
     """Return the view of a result, with at most `most` rows in each table."""
     spec = spec_as(task.mechanism, TableSpec)
-    titles, names = [each.name for each in spec.attributes], [*map(names_of, spec.attributes)]
+    titles, names = spec.attribute_names, [*map(names_of, spec.attributes)]
     tables, rows = list[EstimateTable](), list[tuple[str, ...]]()
     for each, own, shares in zip(spec.attributes, names, estimate.attributes, strict=True):
         unit = f" in {each.edges.unit}" if each.edges and each.edges.unit else ""

@@ -119,14 +119,14 @@ def as_toml(draft: TaskDraft) -> str:
         "dummies": draft.dummies and _table(draft.dummies),
         "shuffler": {
             "keep_weight": shuffler.keep_weight,
-            **_noise_table(shuffler.noise, draft.shuffler_views),
+            **_noise_table(shuffler.noise, draft.noises),
         },
-        "relay": relay and {"name": relay.name, **_noise_table(relay.noise, relay.views)},
+        "relay": relay and {"name": relay.name, **_noise_table(relay.noise, relay.noises)},
     }
     own = (field for field in fields(draft) if field.name not in _OF_OTHERS)
     changed = [field.name for field in own if getattr(draft, field.name) != field.default]
-    if "shuffler_views" in changed:  # in the shuffler's table
-        changed[changed.index("shuffler_views")] = "shuffler"
+    if "noises" in changed:  # in the shuffler's table
+        changed[changed.index("noises")] = "shuffler"
     return "\n".join(_lines("", {name: whole[name] for name in changed})) + "\n"
 
 

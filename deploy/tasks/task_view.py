@@ -13,7 +13,7 @@ from common.mechanisms.signed import influence_on
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
 from common.task.draft import TaskDraft
-from common.task.shuffled_views import ShuffledViews
+from common.task.shuffling import Shuffling
 from common.task.task import FOR_PEOPLE, NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
 from deploy.tasks.value_parser import describe_values
@@ -181,8 +181,8 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     mechanism, dummies = task.mechanism, task.dummies
     hashed = f" into {mechanism.hash_buckets:,} buckets" if mechanism.hash_buckets else ""
     if len(task.views) > 1:
-        sizes = ", ".join(f"{size:,}" for size in dict.fromkeys(task.view_sizes))
-        hashed = f" with {len(task.views)} views of {sizes} items"
+        sizes = map("{:,}".format, dict.fromkeys((min(task.view_sizes), max(task.view_sizes))))
+        hashed = f" with {len(task.views)} views of {' to '.join(sizes)} items"
     added, influence = dummies.summary, influence_on(task)
     if influence is not None:
         up, down = map(rounded_up, influence)
@@ -225,7 +225,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     ]
 
 
-def _describe_shuffler(shuffler: ShuffledViews) -> str:
+def _describe_shuffler(shuffler: Shuffling) -> str:
     steps = ["permutes"]
     if shuffler.keep_probability < 1:
         steps.append(

@@ -20,7 +20,7 @@ from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.mechanisms.signed import influence_on
 from common.mechanisms.support import SupportCounting, bernoulli_variance
-from common.mechanisms.views import Views
+from common.mechanisms.views import ViewMechanism
 from common.task.draft import TaskDraft
 from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
@@ -117,7 +117,7 @@ class Design(ABC):
         """
         most, size = self.unclaimed.own_reports + self.dummies.maximum, self.target.domain_size
         randomizer = randomizer_of(self.unclaimed)
-        if isinstance(randomizer, Views):
+        if isinstance(randomizer, ViewMechanism):
             return (most * randomizer.users_per_report,) * 2
         if (clusters := influence_on(self.unclaimed)) is not None:
             return clusters

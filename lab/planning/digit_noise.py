@@ -59,10 +59,10 @@ def noisy_digit_design(protocol: str, target: Requirements) -> ValueDesign:
     def design(radices: Radices) -> ValueDesign:
         split, noise = _best_split(loads_of(radices), alone[0], target)
         if not two:
-            return design_of(protocol, target, radices, shuffler_views=noise)
+            return design_of(protocol, target, radices, noises=noise)
         first = _least(split, alone[1], target, second=noise)
-        relay = RelayDraft(name="second", key=RELAY_KEY, views=noise)
-        fields = {"shuffler_views": first, "shuffler_name": "first", "relay": relay}
+        relay = RelayDraft(name="second", key=RELAY_KEY, noises=noise)
+        fields = {"noises": first, "shuffler_name": "first", "relay": relay}
         return design_of(protocol, target, radices, **fields)
 
     search = RadixSearch(target=target, item_variances=item_variances, by_users=False)

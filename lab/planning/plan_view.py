@@ -13,7 +13,7 @@ from common.messages.guarantee import delta_warnings, rounded_up, sum_upper
 from common.protocols import PROTOCOLS, Kind, protocols_of
 from common.task.cluster_dummies import ClusterDummies
 from common.task.kinds import KINDS
-from common.task.shuffled_views import ShuffledViews
+from common.task.shuffling import Shuffling
 from deploy.tasks.drafts import as_toml, shuffler_table
 from deploy.terminal.tables import (
     add_columns,
@@ -142,9 +142,9 @@ def _design_as_json(design: Design) -> dict[str, Any]:
     }
 
 
-def _noise_as_json(shuffler: ShuffledViews) -> dict[str, Any]:
+def _noise_as_json(shuffler: Shuffling) -> dict[str, Any]:
     """Return a shuffler's noise; of several views, a list."""
-    tables = [shuffler_table(view) for view in shuffler.views]
+    tables = [shuffler_table(view) for view in shuffler.by_view]
     return tables[0] if len(tables) == 1 else {"views": tables}
 
 
@@ -319,7 +319,7 @@ def _notes_on_liars(plan: Plan) -> Iterator[str]:
     elif math.isinf(design.local_epsilon) and not isinstance(design, ItemDesign):
         yield (
             f"one dishonest submission can move {PLANNED_KINDS[target.kind].error_of} as much as "
-            f"{rounded_up(max(design.influence))} users with an extreme value."
+            f"{rounded_up(max(design.influence))} honest users can."
         )
 
 

@@ -206,11 +206,11 @@ def _by_shufflers(*ratios: float) -> _Fields:
 
     def fields(target: Requirements, mu: Vector) -> dict[str, Any]:
         first, *second = (_geometric(target, ratio * both * mu) for ratio in ratios)
-        names: dict[str, Any] = {"shuffler_views": first}
+        names: dict[str, Any] = {"noises": first}
         if np.ptp(mu) == 0:
             names = {"shuffler": ShufflerSpec(noise=first[0])}
         for noises in second:
-            alike = {"noise": noises[0]} if np.ptp(mu) == 0 else {"views": noises}
+            alike = {"noise": noises[0]} if np.ptp(mu) == 0 else {"noises": noises}
             relay = RelayDraft(name="second", key=RELAY_KEY, **alike)
             names |= {"shuffler_name": "first", "relay": relay}
         return names

@@ -55,11 +55,11 @@ def _slopes(ratio: float, peak: int) -> GeometricNoise:
 _NOISE: Final = (_slopes(0.7, 30), _slopes(0.85, 60))
 _PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
     "digits": {"dummies": ViewDummies(averages=(round(0.05 * 2**32), round(0.15 * 2**32)))},
-    "geo-digits": {"shuffler_views": _NOISE},
+    "geo-digits": {"noises": _NOISE},
     "two shufflers": {
-        "shuffler_views": _NOISE,
+        "noises": _NOISE,
         "shuffler_name": "a",
-        "relay": RelayDraft(name="b", key=bytes(31) + b"\x08", views=_NOISE[::-1]),
+        "relay": RelayDraft(name="b", key=bytes(31) + b"\x08", noises=_NOISE[::-1]),
     },
 }
 

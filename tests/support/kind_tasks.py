@@ -1,7 +1,6 @@
 """A small task of every kind except items, and valid values."""
 
 import dataclasses
-import math
 from functools import cache
 from typing import Any, Final
 
@@ -40,7 +39,7 @@ _FIELDS: Final[dict[Kind, dict[str, Any]]] = {
     "key-value": {"domain_size": 6, "pairs": PairDraft(low=0.0, high=5.0)},
     "table": {"local_epsilon": 0.0, "domain_size": 1, "tables": TableDraft(attributes=ATTRIBUTES)},
 }
-_HIDDEN: Final[dict[str, Any]] = {"local_epsilon": math.inf, "radices": (3, 2)}
+_HIDDEN: Final[dict[str, Any]] = {"local_epsilon": 0.0, "radices": (3, 2)}
 _NOISE: Final = GeometricNoise(peak=150, left_weight=7 * 2**27, right_weight=7 * 2**27, most=320)
 _OWN: Final[dict[str, dict[str, Any]]] = {
     "digits": {**_HIDDEN, "dummies_per_user": 2.5},
@@ -65,6 +64,8 @@ VALUES: Final[dict[Kind, Value]] = {
 def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
     """Return the fields of a protocol's draft that others lack or set differently."""
     own = _FIELDS[protocol_named(protocol).kind] | _OWN.get(protocol, {})
+    if "noises" in changes:
+        own.pop("shuffler")
     if radices := own.pop("radices", ()):
         own["numbers"] = dataclasses.replace(own["numbers"], radices=radices)
     return {
@@ -80,7 +81,7 @@ def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
 @cache
 def kind_task(protocol: str, **changes: Any) -> Task:
     """Return a small task of a protocol for a kind other than items."""
-    fields = {"n_min": 1000, "target_size": 5000, **kind_draft_fields(protocol), **changes}
+    fields = {"n_min": 1000, "target_size": 5000, **kind_draft_fields(protocol, **changes)}
     wanted = draft(SHUFFLER_KEY.public_key().raw, **fields)
     key = ANALYZER_KEY.public_key().raw
     return complete(wanted, analyzer_key=key, nonce=bytes(range(32)))

@@ -147,7 +147,7 @@ CASES: Final[Mapping[str, Case]] = {
         {
             **_TEXT,
             "tables": TableDraft(attributes=_ATTRIBUTES, pairs=(("length", "country"), ("shoes",))),
-            "shuffler_views": (_FLANKS, dataclasses.replace(_FLANKS, peak=80, most=130)),
+            "noises": (_FLANKS, dataclasses.replace(_FLANKS, peak=80, most=130)),
         },
         ("DE / n/a / 0", "FR / Füße / 7"),
         "FR / Füße / 7 / 7",
@@ -194,7 +194,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "geo-digits": Case(
         "geo-digits",
-        {**_digits(5, 4096), "shuffler_views": (_FLANKS, _SLOPES)},
+        {**_digits(5, 4096), "noises": (_FLANKS, _SLOPES)},
         (7.1, 23.9),
         "seven",
         checked_by_witnesses=True,
@@ -338,7 +338,7 @@ CHAINS: Final[Mapping[str, Case]] = {
     ),
     "chain-geo-digits": Case(
         "geo-digits",
-        {**_digits(3, 2), "shuffler_name": "first.example", "shuffler_views": (_FLANKS, _SLOPES)},
+        {**_digits(3, 2), "shuffler_name": "first.example", "noises": (_FLANKS, _SLOPES)},
         (7.5,),
         24.5,
         checked_by_witnesses=True,

@@ -26,7 +26,7 @@ from common.mechanisms.numeric.number import (
     rounding_variance,
     to_grid,
 )
-from common.mechanisms.views import View, Views
+from common.mechanisms.views import View, ViewMechanism
 from common.messages.submission import PLAIN_REPORT
 from common.task.draft import NumberDraft
 from common.task.spec_forms import spec_as
@@ -35,7 +35,7 @@ from common.task.view_specs import DigitSpec
 
 
 @dataclass(frozen=True)
-class Digits(Views, MeanMechanism):
+class Digits(ViewMechanism, MeanMechanism):
     """True digits of a random rounding of each number."""
 
     dimensions: int

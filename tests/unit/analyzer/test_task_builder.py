@@ -10,12 +10,14 @@ from common.crypto.hpke import HpkePrivateKey
 from common.errors import TaskError, WireError
 from common.mechanisms.registry import randomizer_of
 from common.protocols import protocol_named
-from common.task.draft import NumberDraft, PairDraft, TextDraft
+from common.task.draft import NumberDraft, PairDraft, RelayDraft, TextDraft
 from common.task.shuffler_spec import BinomialNoise, ShufflerSpec
 from common.task.spec_forms import spec_as
 from common.task.specs import NumberSpec, RapporSpec
 from common.task.task import Task
+from tests.support.chains import FLANKS
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, unclaimed_task
 from tests.support.tasks import SHUFFLER_NOISE, draft, published
 
 
@@ -115,6 +117,18 @@ def test_a_lasting_question_gets_no_amplification() -> None:
         ("priv-kv", {"pairs": PairDraft(fakes=(0.5,))}, "1 fake values and 6 keys"),
         ("priv-kv", {"pairs": PairDraft(low=0.0, fakes=(-0.5,) * 6)}, "a fake value is -0.5"),
         ("priv-kv", {"pairs": PairDraft(key_share=1.0)}, "key_share is 1.0"),
+        (
+            "geo-digits",
+            {"noises": (FLANKS, FLANKS), "shuffler": ShufflerSpec(noise=FLANKS)},
+            r"the table \[shuffler\] has keys of noise beside views; state one or the other",
+        ),
+        (
+            "geo-digits",
+            {"relay": RelayDraft(name="b", key=b"", noise=FLANKS, noises=(FLANKS, FLANKS))},
+            r"the table \[relay\] has keys of noise beside views",
+        ),
+        ("geo-digits", {"local_epsilon": 2.0}, "must be infinite if and only if they have none"),
+        ("tables", {"local_epsilon": 2.0}, "must be infinite if and only if they have none"),
     ],
 )
 def test_an_invalid_draft_is_refused_with_the_rule(
@@ -124,6 +138,16 @@ def test_an_invalid_draft_is_refused_with_the_rule(
     fields = kind_draft_fields(protocol) if protocol != "od-hp" else {"buckets": 0}
     with pytest.raises(TaskError, match=rule):
         complete(draft(**fields | changes), analyzer_key=bytes(31) + b"\x09", nonce=bytes(32))
+
+
+@pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
+def test_a_draft_may_leave_out_the_local_epsilon_of_true_reports(protocol: str) -> None:
+    """Without local noise it is infinite; other protocols need it."""
+    if protocol_named(protocol).noiseless:
+        assert math.inf == unclaimed_task(protocol, local_epsilon=0.0).local_epsilon
+    else:
+        with pytest.raises(TaskError, match="local_epsilon is 0 or left out"):
+            unclaimed_task(protocol, local_epsilon=0.0)
 
 
 def test_a_task_for_numbers_has_no_item_mechanism() -> None:

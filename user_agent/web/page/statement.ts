@@ -7,30 +7,9 @@ import { centralTotal, coalitionTotal, localTotal } from "../src/policy";
 import type { Task } from "../src/task/task";
 import { type Constants, constants } from "./constants.js";
 import { facts, paragraph, section } from "./dom";
-import { percent, quantity, word } from "./words";
+import { quantity, reported, word } from "./words";
 
 const witnesses = (count: number) => quantity(count, "witness", "witnesses");
-
-/** Say what a report of the task holds. */
-function reported({ mechanism, domainSize, viewSizes, edges }: Task): string {
-  const { name, trueWeight, otherWeight, buckets } = mechanism;
-  const total = trueWeight + BigInt(buckets - 1) * otherWeight;
-  const range = edges && word("range");
-  const figures = {
-    it: range ?? word("it"),
-    what: range ?? word("your_answer"),
-    truth: percent(trueWeight, total),
-    lie: percent(total - trueWeight, total),
-    own: percent(trueWeight, trueWeight + otherWeight),
-    yes: percent(otherWeight, trueWeight + otherWeight),
-    items: quantity(domainSize, "possible answer"),
-    groups: quantity(buckets, "group"),
-    levels: viewSizes.length,
-    digits: quantity(viewSizes.length, "digit"),
-  };
-  const key = `${otherWeight ? "report" : "plain"} ${name}`;
-  return word(key as "report grr", figures);
-}
 
 /** Say how many dummies are sent beside the reports of the answer. */
 function added({ lengths, viewSizes }: Task): string {

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Invitations, readFragment } from "../page/invitations";
-import { percent, word } from "../page/words";
+import { percent, reported, word } from "../page/words";
 import { MemoryStore } from "../src/store/store";
+import type { Task } from "../src/task/task";
 
 const DIGEST = "ab".repeat(32);
 
@@ -40,6 +41,21 @@ test("delta is added to what the odds bound, not the chance that they fail to", 
   const figures = { unseen: "", people: "9 honest people", odds: "2", delta: "0.000001" };
   const written = word("protected_central", figures);
   assert.match(written, /at most 2 times as likely .*, plus a probability of at most 0\.000001\.$/);
+});
+
+test("a true answer is hidden by others' reports, or by what the shuffler adds", () => {
+  const hidden = (name: string, noise: string) =>
+    reported({
+      mechanism: { name, trueWeight: 1n, otherWeight: 0n, buckets: 2 },
+      domainSize: 2,
+      viewSizes: [2],
+      edges: null,
+      row: { noise },
+    } as unknown as Task);
+  for (const name of ["digits", "grr", "hierarchy", "tables"]) {
+    assert.match(hidden(name, "none"), /Chance does not .*; the reports of all others do\.$/);
+    assert.match(hidden(name, "geometric"), /; random reports that the shuffler adds do\.$/);
+  }
 });
 
 test("a share is never written as none or all", () => {

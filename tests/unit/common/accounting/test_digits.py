@@ -31,7 +31,7 @@ _ONE_SIDED: Final = GeometricNoise(peak=0, left_weight=1, right_weight=2**29, mo
 
 def _task(radices: tuple[int, ...], **changes: Any) -> Task:
     fields = {
-        "protocol": "geo-digits" if "shuffler_views" in changes else "digits",
+        "protocol": "geo-digits" if "noises" in changes else "digits",
         "local_epsilon": math.inf,
         "numbers": NumberDraft(radices=radices),
         "delta": 0.4,
@@ -41,7 +41,7 @@ def _task(radices: tuple[int, ...], **changes: Any) -> Task:
         "shuffler_key": _KEY,
     }
     draft = TaskDraft(**fields | {"dummies_per_user": 2.0 * ("dummies" not in changes)} | changes)
-    if "shuffler_views" in changes:
+    if "noises" in changes:
         draft = dataclasses.replace(draft, dummies_per_user=0.0)
     return complete(draft, analyzer_key=_KEY, nonce=bytes(32))
 
@@ -126,9 +126,9 @@ def test_no_claim_of_shufflers_noise_is_below_the_exact_delta(
 
     For every pair of points; nearly reached by one that differs in all digits.
     """
-    relay = second and RelayDraft(name="b", key=bytes(31) + b"\x08", views=second)
+    relay = second and RelayDraft(name="b", key=bytes(31) + b"\x08", noises=second)
     names = {"shuffler_name": "a"} if relay else {}
-    task = _task(radices, shuffler_views=first, relay=relay, delta=0.9, **names)
+    task = _task(radices, noises=first, relay=relay, delta=0.9, **names)
     parameters = PrivacyParameters.of(task)
     hops = (first, second) if second else (first,)
     known = [(claimed_release(task, 400, 30), [*zip(*hops, strict=True)])]
@@ -173,7 +173,7 @@ def test_claims_of_digits_are_checked_by_devices() -> None:
     """The central claim, and with two shufflers that against either one."""
     noise = GeometricNoise(peak=60, left_weight=2**29, right_weight=2**29, most=150)
     relay = RelayDraft(name="b", key=bytes(31) + b"\x08", noise=noise)
-    chained = _task((3, 3), shuffler_views=(noise, noise), relay=relay, shuffler_name="a")
+    chained = _task((3, 3), noises=(noise, noise), relay=relay, shuffler_name="a")
     for task in (_task((3, 3), delta=1e-4, dummies_per_user=20.0), chained):
         assert delta_at_claim(task) <= task.delta
     check_coalition_claim(chained)

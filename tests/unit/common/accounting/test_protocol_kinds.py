@@ -201,7 +201,7 @@ def test_published_claims_state_a_figure_rounded_up_or_a_reason(protocol: str) -
             anonymity_set=stated.anonymity_set(10**6),
             delta=task.delta,
             dummies=task.dummies,
-            shuffler=task.shuffler.views[0],
+            shuffler=task.shuffler.by_view[0],
         )
     )
     start, epsilon, _, _, delta = published_claim(task, 10**6, 0).rsplit(" ", 4)

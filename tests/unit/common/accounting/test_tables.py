@@ -41,7 +41,7 @@ def _task(pairs: tuple[tuple[str, ...], ...], protocol: str = "tables", **change
 
 def _with_noise(task: Task, noises: tuple[GeometricNoise, ...]) -> Task:
     """Give each shuffler less noise than any claim allows, for each table."""
-    shufflers = tuple(replace(each, noise=noises) for each in task.shufflers)
+    shufflers = tuple(replace(each, noises=noises) for each in task.shufflers)
     return replace(task, shufflers=shufflers)
 
 
@@ -178,4 +178,4 @@ def test_too_many_kinds_of_noise_are_refused_before_anything_is_computed() -> No
     form = TableDraft(attributes=attributes, pairs=tuple((each.name,) for each in attributes))
     noise = [geometric_noise(1, 0.5, 0.25, 2 + n) for n in range(17)]
     with pytest.raises(AccountingError, match=r"17 different distributions of noise .* at most 16"):
-        kind_task("geo-tables", tables=form, shuffler_views=tuple(noise))
+        kind_task("geo-tables", tables=form, noises=tuple(noise))

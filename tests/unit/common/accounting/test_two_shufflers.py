@@ -163,7 +163,7 @@ def test_a_claim_that_either_noise_does_not_keep_is_refused(fields: dict[str, ob
     with pytest.raises(PolicyError, match="only one of its two shufflers is honest"):
         check_coalition_claim(replace(task, coalition_epsilon=0.999 * task.coalition_epsilon))
     weaker = max(
-        ItemNoiseRelease.of_shuffler(task.hop(hop).views[0]).epsilon(task.delta) for hop in (0, 1)
+        ItemNoiseRelease.of_shuffler(task.hop(hop).by_view[0]).epsilon(task.delta) for hop in (0, 1)
     )
     assert weaker <= task.coalition_epsilon <= weaker * 1.001
 

@@ -33,8 +33,8 @@ def test_each_shuffler_has_noise_of_its_own_and_together_the_sum() -> None:
     """Coins add up to coins."""
     coins = published(**chain(COINS, BinomialNoise(trials=300))).task
 
-    assert ShufflerSpec(noise=SummedNoise((FLANKS, FLANKS))) == _CASE.task.shuffler.views[0]
-    assert ShufflerSpec(noise=BinomialNoise(trials=500)) == coins.shuffler.views[0]
+    assert ShufflerSpec(noise=SummedNoise((FLANKS, FLANKS))) == _CASE.task.shuffler.by_view[0]
+    assert ShufflerSpec(noise=BinomialNoise(trials=500)) == coins.shuffler.by_view[0]
     assert [200, 300] == [coins.hop(hop).noises[0].most for hop in (0, 1)]
     assert _SECOND == _CASE.task.relay
     assert None is protocol_task("sageo").relay
@@ -88,9 +88,12 @@ def test_a_relays_key_is_signed_for_layers_alone() -> None:
         ((_FIRST, replace(_SECOND, key=b"short")), "the relay's key has 5 bytes; it must have 32"),
         ((_FIRST, replace(_SECOND, proof=b"short")), "the proof of the relay's key has 5 bytes"),
         ((_FIRST, replace(_SECOND, proof=bytes(72))), "the relay signed its key until 1970-01-01"),
-        ((_FIRST, replace(_SECOND, noise=(NO_NOISE,))), "the relay too must add dummies of the"),
-        ((_FIRST, replace(_SECOND, noise=(COINS,))), "dummies of the distribution geometric and"),
-        ((_FIRST, replace(_SECOND, noise=2 * (FLANKS,))), "the relay has 2 distributions of noise"),
+        ((_FIRST, replace(_SECOND, noises=(NO_NOISE,))), "the relay too must add dummies of the"),
+        ((_FIRST, replace(_SECOND, noises=(COINS,))), "dummies of the distribution geometric and"),
+        (
+            (_FIRST, replace(_SECOND, noises=2 * (FLANKS,))),
+            "the relay has 2 distributions of noise",
+        ),
         (
             (_FIRST, replace(_SECOND, keep_weight=KEEP_SUM - 1)),
             "keep every report (keep_weight 4294967296)",

@@ -7,7 +7,6 @@ from scipy import signal, stats
 
 from common.errors import TaskError
 from common.task import shuffler_spec
-from common.task.shuffled_views import ShuffledViews
 from common.task.shuffler_spec import (
     KEEP_SUM,
     MAX_PER_ITEM,
@@ -18,6 +17,7 @@ from common.task.shuffler_spec import (
     ItemNoise,
     ShufflerSpec,
 )
+from common.task.shuffling import Shuffling
 from tests.support.mechanisms import Scripted
 
 _FLANKS: Final = GeometricNoise(
@@ -119,7 +119,7 @@ def test_an_honest_batch_is_within_the_bounds(spec: ShufflerSpec, sent: int) -> 
         n_reports = n_kept
         for _ in range(domain_size):
             n_reports = signal.convolve(n_reports, n_dummies, method="direct")
-        views = ShuffledViews(
+        views = Shuffling(
             keep_weight=spec.keep_weight,
             sizes=(1,) * domain_size,
             noises=(spec.noise,) * domain_size,

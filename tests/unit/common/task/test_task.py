@@ -12,7 +12,7 @@ from common.crypto.signing import SigningIdentity, digest_of
 from common.errors import ProofError, TaskError
 from common.limits import stated_rules
 from common.protocols import PROTOCOLS
-from common.task.canonical import INTEGERS_AS_TEXT
+from common.task.canonical import INTEGERS_AS_TEXT, key_of
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import OpenDraft
 from common.task.dummy_forms import DUMMIES
@@ -32,7 +32,7 @@ from tests.vectors.make_task_vectors import FILE, accepted_tasks
 _SMALL = published().task
 _SPEC = _SMALL.item_mechanism
 _WITH_TWO_NOISES = tuple(
-    dataclasses.replace(each, noise=2 * each.noise) for each in _SMALL.shufflers
+    dataclasses.replace(each, noises=2 * each.noises) for each in _SMALL.shufflers
 )
 
 
@@ -371,7 +371,7 @@ def test_the_wires_page_names_everything_in_a_task() -> None:
     """All names of protocols, tables and fields; and the labels of bytes, but for a party's own."""
     forms: set[Any] = {*FORMS.values(), *DUMMIES.values(), *NOISES.values(), TaskShuffler, TaskView}
     forms |= {Task, TokenSpec, EdgesSpec, BreakdownSpec}
-    fields = {row.name for form in forms for row in dataclasses.fields(form) if row.init}
+    fields = {key_of(row) for form in forms for row in dataclasses.fields(form) if row.init}
     names = {*PROTOCOLS, *SUITES, *FORMS, *DUMMIES, *NOISES, *fields}
     folders = ("crypto", "messages", "transparency", "mechanisms")
     code = [path for name in folders for path in (_ROOT / "common" / name).rglob("*.py")]

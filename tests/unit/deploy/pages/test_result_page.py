@@ -24,9 +24,10 @@ from common.messages.result import (
     interval_half_width,
 )
 from common.protocols import Kind, Refinement
-from common.task.draft import PairDraft, TextDraft
+from common.task.draft import PairDraft, TableDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
+from deploy.pages import heat_map
 from deploy.pages import result_page as module
 from deploy.pages.page import fragment, macros
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
@@ -34,8 +35,8 @@ from deploy.results.estimate_table import EstimateTable
 from deploy.results.ledger import LedgerView
 from deploy.results.result_view import ResultView, print_result, result_view
 from tests.support.chains import chain
-from tests.support.kind_results import CANDIDATES, kind_collected, result_of
-from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
+from tests.support.kind_results import CANDIDATES, kind_collected, result_of, share_tables
+from tests.support.kind_tasks import ATTRIBUTES, OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.ledger_entries import decision_entry, first_entry, next_entry, population_budgets
 from tests.support.page_text import of_any_version, page_text
 from tests.support.printing import printed
@@ -172,6 +173,7 @@ def test_two_shufflers_are_named_on_the_page_and_in_print() -> None:
     assert "first.example and then second.example, passed the sealed reports on" in page
     assert "If the analyzer and either shuffler pool what they saw, at most" in page
     assert "as long as the other shuffler is honest." in page
+    assert "as long as the other adds its dummies and forgets which" in page
     for who in ("the first shuffler", "the second shuffler"):
         assert f"The analyzer and {who} together" in page
     assert re.search(r"Discarded the second shuffler discarded it: its layer .* twice \| 3", page)
@@ -217,6 +219,46 @@ def test_each_variant_of_rappor_has_its_story_and_is_cited(
 
     assert snapshot == _story(page)
     assert snapshot == _cited(page)[0].partition(", differentially")[0]
+
+
+def _of_tables(*pairs: tuple[str, ...], **changes: Any) -> str:
+    """Return the text of a page on three attributes: illness, age and smokes."""
+    form = TableDraft(attributes=ATTRIBUTES, pairs=pairs)
+    task = kind_task("tables", tables=form, **changes)
+    return page_text(_page(result_of(task, estimate=share_tables(task)), task))
+
+
+def test_a_page_states_the_dummies_that_a_user_always_adds_to_all_views() -> None:
+    """A mean of 12.5 over tables of 9, 6 and 6 cells: 5, 3 and 3 dummies for certain."""
+    page = _of_tables()
+
+    assert "Dummies that each user always adds | dummies.per_user | 11" in page
+    assert "dummies.averages | 5.357, 3.571, 3.571 per user on average, by view" in page
+
+
+def test_intervals_of_tables_are_exact_with_and_without_pairs() -> None:
+    """A page without a heat map has no associations, and states the number of its tables."""
+    alone, paired = (
+        _of_tables(("illness",), ("age",), ("smokes",)),
+        _of_tables(("illness", "age"), ("smokes",)),
+    )
+
+    for page, number in ((alone, 3), (paired, 2)):
+        assert "Intervals follow the exact distribution of a count" in page
+        assert (page is paired) == ("those of associations are approximate" in page)
+        assert f"Tables | {number}" in page
+
+
+@pytest.mark.parametrize(("most", "held"), [(21, 3), (20, 2), (8, 1), (5, 0)])
+def test_a_page_holds_every_table_that_fits(
+    most: int, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that is too large leaves room for smaller ones, and a notice counts them."""
+    monkeypatch.setattr(heat_map, "MAX_CELLS", most)
+    page = _of_tables()
+
+    assert ("point at one" in page) == (held > 0)
+    assert (f"This page holds {held} of 3 tables." in page) == (held < 3)
 
 
 _NO_CENTRAL: Final = (guarantee("analyzer", np.inf, 1e-6),)

@@ -54,7 +54,7 @@ def test_each_of_two_full_noises_meets_the_target_alone(
     task = design.task
 
     assert ratio_of_mean(design) <= most
-    assert task.shufflers[0].noise == task.shufflers[1].noise
+    assert task.shufflers[0].noises == task.shufflers[1].noises
     assert 0.99 * setting[1] <= task.coalition_epsilon <= setting[1]
     assert task.central_epsilon < 0.85 * setting[1]
     check_central_claim(task)
@@ -107,7 +107,7 @@ def test_many_numbers_share_a_noise_for_each_digit() -> None:
     )
 
     views = len(many.task.views) // 40
-    assert many.task.shufflers[0].noise == many.task.shufflers[0].noise[:views] * 40
+    assert many.task.shufflers[0].noises == many.task.shufflers[0].noises[:views] * 40
     assert many.mse < 0.5 * 20**2 * one.mse
     assert 0.99 <= many.task.central_epsilon <= 1
 

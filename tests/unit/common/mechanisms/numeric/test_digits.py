@@ -188,11 +188,11 @@ def test_noise_may_differ_by_view_and_reports_have_their_length() -> None:
         GeometricNoise(peak=peak, left_weight=7 * 2**27, right_weight=7 * 2**27, most=2 * peak)
         for peak in (150, 170)
     )
-    task = kind_task("geo-digits", shuffler_views=noises)
+    task = kind_task("geo-digits", noises=noises)
     assert noises == task.shuffler.noises
     assert task == Task.from_bytes(task.to_bytes())
     with pytest.raises(TaskError, match="has 3 distributions of noise"):
-        kind_task("geo-digits", shuffler_views=(*noises, noises[0]))
+        kind_task("geo-digits", noises=(*noises, noises[0]))
     longer = dataclasses.replace(task.mechanism, report_bytes=8)
     with pytest.raises(TaskError, match="report_bytes is 8; for this mechanism it must be 4"):
         mean_mechanism_of(dataclasses.replace(task, mechanism=longer))

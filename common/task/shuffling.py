@@ -20,7 +20,7 @@ _MAX_STEP: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffledViews(ReportSampling):
+class Shuffling(ReportSampling):
     """What one shuffler of a task, or several together, drop and add: dummies of every view."""
 
     sizes: tuple[int, ...]
@@ -29,14 +29,14 @@ class ShuffledViews(ReportSampling):
     """Distribution of the number of dummies of each item, for each view."""
 
     @property
-    def views(self) -> tuple[ShufflerSpec, ...]:
+    def by_view(self) -> tuple[ShufflerSpec, ...]:
         """The sampling, and the dummies of each view alone."""
         return tuple(ShufflerSpec(keep_weight=self.keep_weight, noise=n) for n in self.noises)
 
     @property
     def only_permutes(self) -> bool:
         """Whether nothing is dropped or added."""
-        return all(view.only_permutes for view in self.views)
+        return all(view.only_permutes for view in self.by_view)
 
     @property
     def expected_dummies(self) -> int:
@@ -66,7 +66,7 @@ class ShuffledViews(ReportSampling):
 
         Returns counts of shape (sum of sizes,), in the order of the views.
         """
-        drawn = map(ShufflerSpec.draw_item_dummies, self.views, self.sizes, repeat(rng))
+        drawn = map(ShufflerSpec.draw_item_dummies, self.by_view, self.sizes, repeat(rng))
         return np.concatenate(list(drawn))
 
     def batch_reports(self, sent: int) -> tuple[int, int]:
