@@ -156,7 +156,6 @@ class ActiveBatches(Batches):
         """Envelope keys of tasks that are about to get a batch."""
 
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
-        """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
         return self.private_key(batch.task)
 
     def private_key(self, task: Task) -> HpkePrivateKey:
@@ -167,7 +166,7 @@ class ActiveBatches(Batches):
     def _known(self, digest: TaskDigest) -> Found | None:
         return self._unfinished.get(digest) or self._finished.get(digest)
 
-    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> Found:  # noqa: ARG002
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> Found:
         stored = await self.store.get(digest)
         task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
         # Meanwhile the batch may have begun and moved on from the state that was read.

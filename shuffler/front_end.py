@@ -144,7 +144,6 @@ class FrontEndBatches(Batches):
         self._held: dict[TaskDigest, HeldBatch] = {}
 
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
-        """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
         held = self._held.get(batch.digest)
         if held is None:
             raise BatchStateError("the task's batch no longer collects")

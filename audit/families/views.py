@@ -61,7 +61,6 @@ class NodePerLevel(ViewFamily[Hierarchy], ItemFamily[Hierarchy]):
         return None if value is not None else (reports["item"].astype(np.int64), self.dummy_places)
 
     def level_of(self, reports: Reports) -> Items:
-        """Return the level of each node."""
         return self.mechanism.view_of(reports)
 
 

@@ -41,7 +41,6 @@ class InlineExecutor(Executor):
         """Number of parts run so far, by stage."""
 
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
-        """Run a stage for each part, in order."""
         results = [stage(job, part) for part in parts]
         self.parts[stage.__name__] += len(results)
         return results

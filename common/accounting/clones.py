@@ -89,7 +89,7 @@ class CloneRelease:
 
     def curve(
         self,
-        epsilons: Sequence[float] = (),  # noqa: ARG002  # bins do not depend on them
+        epsilons: Sequence[float] = (),  # bins do not depend on them
     ) -> Callable[[float], float]:
         """Return the bound on δ as a function of ε, on one layout of bins."""
         others = Binomial(self.anonymity_set.others, self.chance)

@@ -81,7 +81,6 @@ class TwoItemRelease(AmplifiedRelease):
         return _epsilon(self, delta)
 
     def curve(self, epsilons: Sequence[float]) -> "TwoItemCurve":
-        """Return the bound on δ, with intervals laid out once for the given ε."""
         return TwoItemCurve(self.reduction, self.anonymity_set, epsilons)
 
 

@@ -79,7 +79,6 @@ class Tables(Views):
 
         Run by the user agent. Raises ValueRangeError if a value is out of range.
         """
-        del rng
         numbers = checked_array(values, "iu", "whole numbers").astype(np.int64, copy=False)
         for column, size in zip(numbers.T, self.attribute_sizes, strict=True):
             for end in (column.min(initial=0), column.max(initial=0)):

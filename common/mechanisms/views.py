@@ -128,11 +128,9 @@ class Views(CheckedArguments, Randomizer):
 
     @cached_property
     def view_reductions(self) -> tuple[MatchCountReduction, ...]:
-        """Match count of each of several views' histograms."""
         return tuple(view.reduction for view in self.views) if len(self.views) > 1 else ()
 
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401  # any kind
-        """Return the cell of every view for each value, user by user. Run by the user agent."""
         return plain_reports((self.encode(values, rng) + self.offsets[:-1]).ravel())
 
     def view_dummies(self, counts: Sequence[int], rng: np.random.Generator) -> Reports:

@@ -50,7 +50,6 @@ class MeanEst(OddsOfWeights, NumberMechanism):
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the weights whose ratio is closest to e^ε from below."""
         return cls(dimensions, ResponseWeights.for_epsilon(local_epsilon))
 
     @cached_property
@@ -153,7 +152,6 @@ class MeanEst(OddsOfWeights, NumberMechanism):
         return np.concatenate([np.array([len(reports)], dtype=np.int64), set_bits])
 
     def estimate(self, cells: Counts) -> Moments:
-        """Estimate the means without bias from the result of `tally`. Run by the analyzer."""
         n_reports = int(cells[0])
         count = np.full(self.dimensions, float(n_reports))
         first = (2 * cells[1:] - n_reports).astype(np.float64) * self.scale
