@@ -30,9 +30,9 @@ from common.task_digest import TaskDigest
 from deploy.pages import result_page as module
 from deploy.pages.page import fragment, macros
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
-from deploy.results.estimate_table import EstimateTable
+from deploy.results.estimate_table import EstimateTable, ResultView
 from deploy.results.ledger import LedgerView
-from deploy.results.result_view import ResultView, print_result, result_view
+from deploy.results.result_view import print_result, result_view
 from tests.support.chains import chain
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
