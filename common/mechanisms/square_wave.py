@@ -26,6 +26,7 @@ from common.mechanisms.base import (
     Counts,
     Incidence,
     Linear,
+    Mechanism,
     MechanismRequest,
     Mixture,
     Reports,
@@ -166,7 +167,7 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
+class SquareWave(OddsOfWeights, BandResponse, PlaceReports, Mechanism):
     """Report a place drawn by the band response, and estimate shares of items."""
 
     PLACE: ClassVar[str] = "a place"

@@ -145,8 +145,8 @@ class AnswerCounting(OddsOfWeights, SupportCounting):
         return 1 / self.answers
 
 
-class PlaceReports(CheckedArguments, Mechanism):
-    """Base class of mechanisms whose report is one number: of an item, a place or a node."""
+class PlaceReports(CheckedArguments):
+    """Base class of mechanisms whose report is one number: of an item, a place or a cell."""
 
     PLACE: ClassVar[str]
     """Noun for the number, with its article."""

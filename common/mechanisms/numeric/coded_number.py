@@ -121,7 +121,23 @@ CODES_AT_ONCE: Final = 1 << 18
 """Codes summed at a time, to bound memory."""
 
 
-class CodedNumber(OddsOfWeights, NumberMechanism):
+class SpreadNumber(OddsOfWeights, NumberMechanism):
+    """Base class of mechanisms whose reports represent numbers of a known spread."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> Spread:
+        """Expected square of a report's number."""
+
+    def variance(self, values: Numbers) -> Vector:
+        return self.spread.variance(values, sampling=1.0)
+
+    def interval(self, moments: Moments, confidence: float) -> Interval | None:
+        """Return the interval of `Spread.interval`. Run by the analyzer's operator."""
+        return self.spread.interval(moments, confidence)
+
+
+class CodedNumber(SpreadNumber):
     """Base class of mechanisms that report one number as a code; see also `SampledCoordinates`."""
 
     @property
@@ -133,11 +149,6 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
     @abstractmethod
     def features(self) -> int:
         """Number of integers that each code adds to the sums."""
-
-    @property
-    @abstractmethod
-    def spread(self) -> Spread:
-        """Expected square of a code's number."""
 
     @abstractmethod
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -181,14 +192,6 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
 
     def estimate(self, cells: Counts) -> Moments:
         return self.spread.moments(self.totals(cells[np.newaxis]))
-
-    def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated mean for these users; shape (1,)."""
-        return self.spread.variance(values, sampling=1.0)
-
-    def interval(self, moments: Moments, confidence: float) -> Interval | None:
-        """Return the interval of `Spread.interval`. Run by the analyzer's operator."""
-        return self.spread.interval(moments, confidence)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class _SwappedAttributes(Ports):
 
 def test_cells_of_another_attribute_fail() -> None:
     """Cells are computed from the task, so that no mistake of the mechanism is repeated."""
-    subject = audited(kind_task("table"))
+    subject = audited(kind_task("tables"))
 
     assert _all_hold(run_randomizer(subject, _rng()))
     swapped = dataclasses.replace(subject, ports=_SwappedAttributes())
