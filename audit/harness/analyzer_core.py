@@ -117,7 +117,7 @@ class InProcessAnalyzer(AnalyzerCore, Receiving):
         self.task = Task.from_bytes(self.signed.task_bytes)
         return self.signed
 
-    # --- the shuffler's calls; see shuffler/analyzer_client
+    # --- the shuffler's calls; see shuffler/delivery_client
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Return a published task."""

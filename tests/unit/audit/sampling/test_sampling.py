@@ -83,7 +83,8 @@ class _SwappedAttributes(Ports):
     def draw_reports(
         self, family: Family[Any], value: Value, n: int, rng: np.random.Generator
     ) -> Reports:
-        swapped = _Swapped(**vars(family.mechanism))
+        own = family.mechanism
+        swapped = _Swapped(views=own.views, attribute_sizes=own.attribute_sizes, tables=own.tables)
         return super().draw_reports(dataclasses.replace(family, mechanism=swapped), value, n, rng)
 
 
