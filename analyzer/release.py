@@ -26,19 +26,7 @@ from analyzer.registry import Registry
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.storage import ledger, quarantine, task_table
 from analyzer.storage.store import Store
-from common.errors import (
-    AccountingError,
-    BatchStateError,
-    BudgetError,
-    CallerError,
-    DamagedStorageError,
-    LedgerError,
-    SuspectBatchError,
-    TaskError,
-    UnknownKeyError,
-    UnusableBatchError,
-    WireError,
-)
+from common import errors
 from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import claimed
@@ -68,16 +56,18 @@ class Staging(Receiver[CountJob]):
         """Raise CallerError unless a certificate with these names is its last shuffler's."""
         sender = RELAY if (await self._task(digest)).relay else "shuffler"
         if names is not None and sender not in names:
-            raise CallerError(f"this task's batch is delivered by the {sender}")
+            raise errors.CallerError(f"this task's batch is delivered by the {sender}")
 
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
         """Raise WireError for fewer than n_min users, or numbers that contradict the task."""
         if manifest.n_users < task.n_min:
-            raise WireError(
+            raise errors.WireError(
                 f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
             )
         if manifest.n_discarded and not task.relay:
-            raise WireError(f"{manifest.n_discarded} reports were discarded; the task has no relay")
+            raise errors.WireError(
+                f"{manifest.n_discarded} reports were discarded; the task has no relay"
+            )
         check_numbers(manifest, task, task.shuffler)
 
     async def admit(self, manifest: BatchManifest, task: Task) -> None:
@@ -93,11 +83,11 @@ class Staging(Receiver[CountJob]):
         """
         try:
             await self.budgets.check(task, manifest.n_users, manifest.task_digest)
-        except (TaskError, LedgerError) as error:
-            raise DamagedStorageError(
+        except (errors.TaskError, errors.LedgerError) as error:
+            raise errors.DamagedStorageError(
                 f"the analyzer cannot read its own storage: {error}"
             ) from error
-        except (BudgetError, AccountingError) as error:
+        except (errors.BudgetError, errors.AccountingError) as error:
             await self.store.mark_unusable(manifest, str(error))
             self.metrics.record_unusable(manifest.task_digest, quarantined=False)
             raise
@@ -167,11 +157,16 @@ class Releases:
     async def _release_or_mark_unusable(self, delivered: BatchManifest) -> None:
         try:
             await self._release(delivered)
-        except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
+        except (
+            errors.UnusableBatchError,
+            errors.UnknownKeyError,
+            errors.AccountingError,
+            errors.BudgetError,
+        ) as error:
             # Retrying cannot help: the error follows from the batch, the keys and the ledger.
-            quarantined = isinstance(error, SuspectBatchError)
+            quarantined = isinstance(error, errors.SuspectBatchError)
             await self.store.mark_unusable(delivered, str(error), quarantined=quarantined)
-            n_missing = error.n_missing if isinstance(error, SuspectBatchError) else 0
+            n_missing = error.n_missing if isinstance(error, errors.SuspectBatchError) else 0
             self.metrics.record_unusable(
                 delivered.task_digest, quarantined=quarantined, n_missing=n_missing
             )
@@ -192,7 +187,7 @@ class Releases:
         waiver.run("lengths", check_lengths, batch, task)
         try:
             opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
-        except DamagedStorageError:
+        except errors.DamagedStorageError:
             self.staging.forget_merged(delivered.batch_id)
             raise
         counts = refuse_excess_padding(opened, task, batch)
@@ -308,12 +303,12 @@ class Releases:
         if failure is not None:
             reason, quarantined = failure
             if quarantined:
-                raise SuspectBatchError(
+                raise errors.SuspectBatchError(
                     f"{reason}; the batch is quarantined until its operator decides with "
                     "shuffledp batch release, or batch drop, or until its end date"
                 )
-            raise UnusableBatchError(reason)
-        raise BatchStateError(
+            raise errors.UnusableBatchError(reason)
+        raise errors.BatchStateError(
             "the task's batch has not been released yet; close it with shuffledp task close, or "
             f"see shuffledp task show {digest.hex()}"
         )

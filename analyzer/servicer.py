@@ -34,7 +34,6 @@ class AnalyzerServicer(DeliveryServicer, analyzer_pb2_grpc.AnalyzerServicer):
     async def CreateTask(
         self, request: analyzer_pb2.CreateTaskRequest, _context: object
     ) -> analyzer_pb2.CreateTaskResponse:
-        """Publish and log a task. For operators."""
         signed = await self.core.registry.publish(draft_from_wire(request))
         return analyzer_pb2.CreateTaskResponse(
             task=signed_task_to_wire(signed), witnesses=await self.core.log.publish()
@@ -43,7 +42,6 @@ class AnalyzerServicer(DeliveryServicer, analyzer_pb2_grpc.AnalyzerServicer):
     async def GetLog(
         self, request: log_pb2.GetLogRequest, _context: object
     ) -> log_pb2.GetLogResponse:
-        """Return a page of the log."""
         return log_to_wire(self.core.log.copy, request)
 
     async def GetTask(
@@ -56,7 +54,6 @@ class AnalyzerServicer(DeliveryServicer, analyzer_pb2_grpc.AnalyzerServicer):
     async def RegisterSentinels(
         self, request: analyzer_pb2.RegisterSentinelsRequest, _context: object
     ) -> analyzer_pb2.RegisterSentinelsResponse:
-        """Register sentinels. For operators."""
         digest, sentinels, acknowledged = sentinels_from_wire(request)
         await self.core.registry.register_sentinels(digest, sentinels, acknowledged=acknowledged)
         return analyzer_pb2.RegisterSentinelsResponse()
@@ -64,32 +61,27 @@ class AnalyzerServicer(DeliveryServicer, analyzer_pb2_grpc.AnalyzerServicer):
     async def GetResult(
         self, request: analyzer_pb2.GetResultRequest, _context: object
     ) -> analyzer_pb2.GetResultResponse:
-        """Return a released result. For operators."""
         result = await self.core.releases.result(digest_from_wire(request.task_digest))
         return await asyncio.to_thread(result_to_wire, result)
 
     async def ListTasks(
         self, request: analyzer_pb2.ListTasksRequest, _context: object
     ) -> analyzer_pb2.ListTasksResponse:
-        """List tasks and their states. For operators."""
         summaries = await self.core.registry.tasks(tasks_after_from_wire(request))
         return summaries_to_wire(summaries, self.core.clock.now())
 
     async def DescribeTask(
         self, request: analyzer_pb2.DescribeTaskRequest, _context: object
     ) -> analyzer_pb2.DescribeTaskResponse:
-        """Return a task and its state. For operators."""
         digest = digest_from_wire(request.task_digest)
         return description_to_wire(*await self.core.registry.describe(digest))
 
     async def DecideBatch(
         self, request: analyzer_pb2.DecideBatchRequest, _context: object
     ) -> analyzer_pb2.DecideBatchResponse:
-        """Release a quarantined batch, or drop one without a result. For operators."""
         return decided_to_wire(await self.core.releases.decide(*decision_from_wire(request)))
 
     async def GetLedger(
         self, request: analyzer_pb2.GetLedgerRequest, _context: object
     ) -> analyzer_pb2.GetLedgerResponse:
-        """Return entries of the ledger. For operators."""
         return ledger_to_wire(await self.core.store.ledger(after_from_wire(request)))

@@ -188,7 +188,6 @@ class Weakness(Ports):
 
     def applies(self, subject: AuditSubject) -> bool:
         """Return whether the fault would show on a task, by default on each with findings."""
-        del subject
         return True
 
 

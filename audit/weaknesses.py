@@ -61,7 +61,6 @@ class ColludersCounted(Weakness):
     """The claims count colluding users as honest."""
 
     def analyzer_guarantee(self, parameters: PrivacyParameters, n: int, honest: int) -> Guarantee:
-        del honest
         return guarantees.analyzer_guarantee(parameters, n, n)
 
     def applies(self, subject: AuditSubject) -> bool:
@@ -76,7 +75,6 @@ class SkippersCounted(Weakness):
     """The claims count skipped dummies and a hundred times the users."""
 
     def skippers_guarantee(self, parameters: PrivacyParameters, n: int, adding: int) -> Guarantee:
-        del adding
         return guarantees.skippers_guarantee(parameters, _OVERSTATED * n, _OVERSTATED * n)
 
     def applies(self, subject: AuditSubject) -> bool:
@@ -121,7 +119,6 @@ class SameSeed(Weakness):
     """Devices start their generator from the same seed each time."""
 
     def start_generator(self, rng: Generator) -> Generator:
-        del rng
         return np.random.default_rng(1)
 
 
@@ -228,7 +225,6 @@ class RepeatsKept(Weakness):
     """The second shuffler does not drop repeated layers and reports."""
 
     def shuffler_executor(self, executor: Executor) -> Executor:
-        del executor
         return _RepeatKeeper()
 
 

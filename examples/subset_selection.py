@@ -168,11 +168,9 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
 
     def channel(self, real_share: float) -> None:
         """Return None: there are too many sets to list. Refine by projection."""
-        del real_share
 
     def linear(self, real_share: float) -> None:
         """Return None: covariances follow from pairs of items."""
-        del real_share
 
     def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
         """

@@ -24,7 +24,6 @@ class NamedItems(ItemFamily[SubsetSelection]):
 
     def crafted(self, targets: Items, rng: Generator) -> Reports:
         """Name as many targets as a report holds, and then any other items."""
-        del rng
         others = np.setdiff1d(np.arange(self.task.domain_size), targets)
         items = np.sort(np.concatenate([targets, others])[: self.mechanism.size])
         return reports_of(self.mechanism.report_dtype, items=items[np.newaxis])

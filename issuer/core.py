@@ -12,17 +12,9 @@ from typing import Final
 
 import gmpy2
 
+from common import errors
 from common.crypto.privacy_tokens import TokenKey
 from common.crypto.token_signing import blinded_number
-from common.errors import (
-    BudgetError,
-    ConflictError,
-    CredentialError,
-    SettingsError,
-    ShuffleDpError,
-    UnknownKeyError,
-    WireError,
-)
 from common.runtime.clock import Clock, repeat
 from common.runtime.shared_calls import GroupCommit
 from issuer.entitlements import Entitlements
@@ -37,12 +29,12 @@ _BULK_CALLS: Final = 2
 """Bulk calls that are answered at once; with more, people's own calls would wait for longer."""
 _PART: Final = 16
 """Messages that a thread signs at once."""
-_CAUSES: Final[Mapping[type[ShuffleDpError], TokenOutcome]] = {
-    CredentialError: "credential",
-    ConflictError: "second message",
-    UnknownKeyError: "key",
-    WireError: "malformed",
-    BudgetError: "cap",
+_CAUSES: Final[Mapping[type[errors.ShuffleDpError], TokenOutcome]] = {
+    errors.CredentialError: "credential",
+    errors.ConflictError: "second message",
+    errors.UnknownKeyError: "key",
+    errors.WireError: "malformed",
+    errors.BudgetError: "cap",
 }
 
 
@@ -117,9 +109,9 @@ class Issuance:
             wanted = [await self._wanted(*each) for each in asked]
             for each, settled in zip(wanted, await self._commits.append(wanted), strict=True):
                 if isinstance(settled, Refused):
-                    raise BudgetError(settled.rule)
+                    raise errors.BudgetError(settled.rule)
                 if settled.request != each.request:
-                    raise ConflictError(
+                    raise errors.ConflictError(
                         "this person already has a token of this key, which another device asked "
                         "for"
                     )
@@ -159,12 +151,12 @@ class Issuance:
         """
         known, held = await self.store.keys(), self.keys.held()
         for key_id in held - known.keys():
-            raise SettingsError(
+            raise errors.SettingsError(
                 f"the database does not know token-{key_id}.key: it is lost or an old copy. "
                 "Restore it or, to give up the key's task, remove that file"
             )
         for key_id in {key_id for key_id, must in known.items() if must} - held:
-            raise SettingsError(
+            raise errors.SettingsError(
                 f"token-{key_id}.key is missing in the state directory, and the database knows it: "
                 "put it back or, to give up the key's task, erase the rows of issuer.sqlite with "
                 f"key_id = x'{key_id}'"

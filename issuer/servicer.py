@@ -25,7 +25,6 @@ class IssuerServicer(issuer_pb2_grpc.IssuerServicer):
     async def CreateTokenKey(
         self, request: issuer_pb2.CreateTokenKeyRequest, _context: object
     ) -> issuer_pb2.CreateTokenKeyResponse:
-        """Create a token key. For the operator."""
         end, population = key_terms_from_wire(request)
         key = (await self.issuance.create_key(end, population)).der
         proof = prove_key(self.identity, KeyUse.TOKENS, self.issuer_name, key, end)
@@ -35,14 +34,12 @@ class IssuerServicer(issuer_pb2_grpc.IssuerServicer):
     async def IssueToken(
         self, request: issuer_pb2.IssueTokenRequest, _context: object
     ) -> issuer_pb2.IssueTokenResponse:
-        """Sign a person's blinded message."""
         signature = await self.issuance.issue(*issuance_from_wire(request))
         return issuer_pb2.IssueTokenResponse(blind_signature=signature)
 
     async def IssueTokens(
         self, request: issuer_pb2.IssueTokensRequest, _context: object
     ) -> issuer_pb2.IssueTokensResponse:
-        """Sign several people's blinded messages."""
         signatures = await self.issuance.issue_bulk(bulk_issuance_from_wire(request))
         responses = [issuer_pb2.IssueTokenResponse(blind_signature=each) for each in signatures]
         return issuer_pb2.IssueTokensResponse(responses=responses)

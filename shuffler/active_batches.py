@@ -9,18 +9,10 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from common import errors
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePrivateKey, KeyId, key_id
 from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, check_key
-from common.errors import (
-    BatchStateError,
-    DamagedStorageError,
-    PeerError,
-    PeerRefusalError,
-    SettingsError,
-    TaskError,
-    UnknownTaskError,
-)
 from common.messages.batch import BATCH_ID_BYTES, BatchId, BatchState
 from common.runtime import logs
 from common.runtime.blocks import KEY_FILES, key_file
@@ -156,7 +148,6 @@ class ActiveBatches(Batches):
         """Envelope keys of tasks that are about to get a batch."""
 
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
-        """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
         return self.private_key(batch.task)
 
     def private_key(self, task: Task) -> HpkePrivateKey:
@@ -167,7 +158,7 @@ class ActiveBatches(Batches):
     def _known(self, digest: TaskDigest) -> Found | None:
         return self._unfinished.get(digest) or self._finished.get(digest)
 
-    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> Found:  # noqa: ARG002
+    async def _look_up(self, digest: TaskDigest, *, begin: bool) -> Found:
         stored = await self.store.get(digest)
         task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
         # Meanwhile the batch may have begun and moved on from the state that was read.
@@ -213,7 +204,7 @@ class ActiveBatches(Batches):
         needed = {key_file(batch_id) for batch_id in kept}
         for name in self.state.names(KEY_FILES):
             if name not in known:
-                raise SettingsError(
+                raise errors.SettingsError(
                     f"the shuffler's store has no batch for the key file {name}; it is "
                     "another store, or an old copy. Restore the right one; if it is lost, "
                     "remove the key file"
@@ -229,7 +220,7 @@ class ActiveBatches(Batches):
                 self.unresumed[batch_id] = self._closing_rule(task)
                 self._add(stored, task)
                 del self.unresumed[batch_id]
-            except (BatchStateError, DamagedStorageError, TaskError) as error:
+            except (errors.BatchStateError, errors.DamagedStorageError, errors.TaskError) as error:
                 if states[batch_id] is not BatchState.QUARANTINED:  # it needs no envelope key
                     self._all_resumed = False
                 logs.event(
@@ -278,17 +269,21 @@ class ActiveBatches(Batches):
         signed = await self._fetch(digest)
         task = await self._parse(Task.verified, signed, digest, self.analyzer.identity)
         if len(task.shufflers) <= self.hop:
-            raise TaskError("the task has one shuffler; this one is the second of tasks with two")
+            raise errors.TaskError(
+                "the task has one shuffler; this one is the second of tasks with two"
+            )
         self.private_key(task)
         own, relay = task.shufflers[self.hop], task.relay
         check_key(self.own_identity, self.use, task.suite, own.key, own.proof)
         if relay is not None and relay is not own:
             if self.relay is None:
-                raise TaskError("the task has two shufflers; this one's setting relay is missing")
+                raise errors.TaskError(
+                    "the task has two shufflers; this one's setting relay is missing"
+                )
             check_key(self.relay.identity, KeyUse.LAYERS, task.suite, relay.key, relay.proof)
         expected = task.hop(self.hop).expected_dummies
         if expected > self.most_dummies:
-            raise TaskError(
+            raise errors.TaskError(
                 f"the task expects {expected} dummies from the shuffler; "
                 f"most_dummies is {self.most_dummies}"
             )
@@ -303,11 +298,11 @@ class ActiveBatches(Batches):
         """Fetch a task from the analyzer, unverified; raise UnknownTaskError if it has none."""
         try:
             return await self.analyzer.client.get_task(digest)
-        except PeerRefusalError as error:
-            if error.status == UnknownTaskError.status:
-                raise UnknownTaskError("there is no task with this digest") from error
+        except errors.PeerRefusalError as error:
+            if error.status == errors.UnknownTaskError.status:
+                raise errors.UnknownTaskError("there is no task with this digest") from error
             raise
-        except PeerError as error:
+        except errors.PeerError as error:
             logs.event("analyzer does not answer", {"error": type(error).__name__}, level="WARNING")
             raise
 
@@ -316,7 +311,7 @@ class ActiveBatches(Batches):
 
         def create() -> bytes:
             if stored.state is not BatchState.COLLECTING or stored.n_users:
-                raise BatchStateError("the key of this unfinished batch is missing")
+                raise errors.BatchStateError("the key of this unfinished batch is missing")
             return BatchKey.generate()
 
         return BatchKey(self.state.secret(key_file(stored.batch_id), create))
@@ -331,7 +326,7 @@ class CollectingBatches(ActiveBatches):
     async def _look_up(self, digest: TaskDigest, *, begin: bool) -> Found:
         try:
             return await super()._look_up(digest, begin=False)
-        except UnknownTaskError:
+        except errors.UnknownTaskError:
             if not begin:
                 raise
             return await self._begin(digest)

@@ -8,18 +8,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from common import errors
 from common.crypto.hpke import envelope_context
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.privacy_tokens import nonce_of
 from common.crypto.signing import SignedTask
-from common.errors import (
-    BatchStateError,
-    ConflictError,
-    CredentialError,
-    ShuffleDpError,
-    TokenUsedError,
-    WireError,
-)
 from common.messages.batch import BatchProgress
 from common.messages.submission import REFUSALS, Outcome
 from common.task.task import Task, listed
@@ -34,18 +27,18 @@ from shuffler.storage.submission_store import SubmissionStore
 _CALLS_AHEAD: Final = 3
 """Bulk calls admitted per worker: one being opened, one waiting, one being stored."""
 
-_ERRORS: Final[Mapping[Outcome, tuple[type[ShuffleDpError], str]]] = MappingProxyType(
+_ERRORS: Final[Mapping[Outcome, tuple[type[errors.ShuffleDpError], str]]] = MappingProxyType(
     {
         Outcome.MALFORMED: (
-            WireError,
+            errors.WireError,
             "the envelope does not open: it was changed, or sealed to another key or task",
         ),
-        Outcome.CONFLICT: (ConflictError, "this submission id was used with other bytes"),
+        Outcome.CONFLICT: (errors.ConflictError, "this submission id was used with other bytes"),
         Outcome.TOKEN_USED: (
-            TokenUsedError,
+            errors.TokenUsedError,
             "this token was used for this task, with another submission",
         ),
-        Outcome.CLOSED: (BatchStateError, "the task's batch no longer collects"),
+        Outcome.CLOSED: (errors.BatchStateError, "the task's batch no longer collects"),
     }
 )
 """Errors that `submit` raises for refused submissions; `submit_bulk` returns the outcomes."""
@@ -110,7 +103,7 @@ class Collection(BatchOperations):
             check_length(envelope, batch.task)
         check = _token_check(batch)
         if outcome is Outcome.UNAUTHENTICATED and check is not None:
-            raise CredentialError(check.explain(token))
+            raise errors.CredentialError(check.explain(token))
         if outcome in _ERRORS:
             error, message = _ERRORS[outcome]
             raise error(message)
@@ -188,7 +181,7 @@ class Collection(BatchOperations):
             return outcomes
         try:
             opened = await self._open(batch, [envelopes[index] for index in fitting], here=here)
-        except BatchStateError:  # it was permuted while this call waited
+        except errors.BatchStateError:  # it was permuted while this call waited
             return [Outcome.CLOSED] * len(envelopes)
         indices = [[fitting[index] for index in of_group] for _, of_group in opened]
         group_tokens = [[tokens[index] for index in of_group] for of_group in indices]
@@ -283,7 +276,7 @@ def _token_check(batch: ActiveBatch | FinishedBatch) -> TokenCheck | None:
 def check_length(envelope: bytes, task: Task) -> None:
     """Raise WireError unless an envelope has one of the task's lengths."""
     if len(envelope) not in task.envelope_sizes:
-        raise WireError(
+        raise errors.WireError(
             f"the envelope has {len(envelope)} bytes; a submission of this task, of "
             f"{listed(task.lengths)} reports, has {listed(task.envelope_sizes)}"
         )

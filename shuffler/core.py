@@ -135,6 +135,5 @@ class ShufflerCore(FrontEndCore, BatchCore):
         self.metrics.refusals = self.refusals.of
 
     async def resume(self) -> None:
-        """Resume the work of an earlier run."""
         await self.refusals.load()
         await super().resume()

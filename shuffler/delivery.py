@@ -12,13 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Final
 
-from common.errors import (
-    DamagedStorageError,
-    PeerError,
-    PeerRefusalError,
-    SettingsError,
-    ShuffleDpError,
-)
+from common import errors
 from common.messages.batch import (
     CONTENT_HASH_BYTES,
     MAX_REASON_CHARACTERS,
@@ -161,10 +155,10 @@ class Deliveries:
             self.store.changed.set()  # to wait for no longer than the pause
             fields = logs.batch_fields(batch.digest, batch.batch_id)
             fields["error"] = type(error).__name__
-            if isinstance(error, PeerError):  # only the next party is called
+            if isinstance(error, errors.PeerError):  # only the next party is called
                 fields["reason"] = self._keep_reason(batch, error)
             self.metrics.record_attempt(len(self._pauses), error)
-            level: logs.Level = "WARNING" if isinstance(error, ShuffleDpError) else "ERROR"
+            level: logs.Level = "WARNING" if isinstance(error, errors.ShuffleDpError) else "ERROR"
             self._failures.failed(batch.digest, "batch cannot move on yet", fields, level=level)
         else:
             self._failures.ended(batch.digest)
@@ -172,7 +166,7 @@ class Deliveries:
             self._not_before.pop(batch.digest, None)
             self.metrics.record_attempt(len(self._pauses))
 
-    def _keep_reason(self, batch: ActiveBatch, error: ShuffleDpError) -> str:
+    def _keep_reason(self, batch: ActiveBatch, error: errors.ShuffleDpError) -> str:
         """Keep the next party's reason not to take a batch, which names public numbers only."""
         reason = str(error)[:MAX_REASON_CHARACTERS]
         self.batches.untaken[batch.digest] = self.receiver(batch.task).name, reason
@@ -263,7 +257,7 @@ class Deliveries:
         if task.relay is None or self.batches.hop:
             return self.batches.analyzer
         if self.batches.relay is None:
-            raise SettingsError("the task has two shufflers; the setting relay is missing")
+            raise errors.SettingsError("the task has two shufflers; the setting relay is missing")
         return self.batches.relay
 
     async def _deliver(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> Event:
@@ -295,7 +289,7 @@ class Deliveries:
                 return event
             commitment = await receiver.client.finish_delivery(batch.digest)
             self.batches.untaken.pop(batch.digest, None)
-        except PeerRefusalError as error:
+        except errors.PeerRefusalError as error:
             name = f"batch refused by the {receiver.name}"
             fields |= {"status": error.status, "reason": self._keep_reason(batch, error)}
             logs.event(name, fields, level="ERROR")
@@ -315,7 +309,9 @@ class Deliveries:
             await self.inclusions.keep(
                 *(manifest, batch.task, commitment, job), executor=self.executor, receiver=receiver
             )
-        except DamagedStorageError as error:  # the receiver has the batch: its key is destroyed
+        except (
+            errors.DamagedStorageError
+        ) as error:  # the receiver has the batch: its key is destroyed
             loss = "inclusion proof lost: the delivered batch cannot be read"
             logs.event(loss, {**fields, "error": type(error).__name__}, level="ERROR")
         return Event.DELIVER
@@ -357,7 +353,7 @@ async def deliver_parts(
             )
             start = number * CONTENT_HASH_BYTES
             if hashes and part.content_hash != hashes[start : start + CONTENT_HASH_BYTES]:
-                raise DamagedStorageError(f"part {number} is not the one that was recorded")
+                raise errors.DamagedStorageError(f"part {number} is not the one that was recorded")
             await receiver.deliver_part(part, chunks_of_part(content, size))
 
     if not staged:

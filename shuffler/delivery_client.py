@@ -1,7 +1,7 @@
 """Calls from a shuffler to the party that it delivers to: the analyzer, or a relay."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, FreshChannel, reply
 from common.task_digest import TaskDigest
+from common.transparency.checkpoint import SignedCheckpoint
 from common.wire.batches import (
     arrived_from_wire,
     commitment_from_wire,
@@ -21,7 +22,8 @@ from common.wire.batches import (
     wants_reports,
 )
 from common.wire.tasks import signed_task_from_wire
-from protos.shuffledp.v1 import analyzer_pb2, relay_pb2_grpc
+from common.wire.transparency import log_from_wire
+from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2, relay_pb2_grpc
 
 T = TypeVar("T")
 
@@ -139,3 +141,15 @@ class DeliveryClient:
             if error.status == CallerError.status:
                 raise PeerError(f"the {self.party} refuses this shuffler's certificate") from error
             raise
+
+
+class AnalyzerClient(DeliveryClient):
+    """Client of the analyzer."""
+
+    party = "analyzer"
+    stub = analyzer_pb2_grpc.AnalyzerStub
+
+    async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
+        """Fetch a page of the log's leaves, and its checkpoints, unverified."""
+        request = log_pb2.GetLogRequest(after=after)
+        return log_from_wire(await self._answer(self._stub.GetLog(request, timeout=SHORT_DEADLINE)))

@@ -4,16 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from common import errors
 from common.crypto.batch_key import KEY_BYTES, BatchKey
 from common.crypto.hpke import PRIVATE_KEY_BYTES, HpkePrivateKey
 from common.crypto.signing import IDENTITY_BYTES, SigningIdentity
-from common.errors import (
-    BatchStateError,
-    CallerError,
-    PeerError,
-    PeerRefusalError,
-    UnknownTaskError,
-)
 from common.limits import parse_fixed
 from common.messages.batch import BATCH_ID_BYTES, BatchId
 from common.runtime.clock import repeat
@@ -79,11 +73,13 @@ class CoordinatorClient:
         request = coordinator_pb2.GetBatchRequest(task_digest=digest, begin=begin)
         try:
             answer = await reply(self._stub.GetBatch(request, timeout=SHORT_DEADLINE), _PEER)
-        except PeerRefusalError as error:
-            if error.status == UnknownTaskError.status:
-                raise UnknownTaskError(str(error)) from error
-            if error.status == CallerError.status:  # not the device's fault
-                raise PeerError("the coordinator refuses this front-end's certificate") from error
+        except errors.PeerRefusalError as error:
+            if error.status == errors.UnknownTaskError.status:
+                raise errors.UnknownTaskError(str(error)) from error
+            if error.status == errors.CallerError.status:  # not the device's fault
+                raise errors.PeerError(
+                    "the coordinator refuses this front-end's certificate"
+                ) from error
             raise
         return batch_from_wire(digest, answer)
 
@@ -144,10 +140,9 @@ class FrontEndBatches(Batches):
         self._held: dict[TaskDigest, HeldBatch] = {}
 
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
-        """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
         held = self._held.get(batch.digest)
         if held is None:
-            raise BatchStateError("the task's batch no longer collects")
+            raise errors.BatchStateError("the task's batch no longer collects")
         return held.envelope_key
 
     def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:

@@ -34,9 +34,8 @@ from protos.shuffledp.v1 import (
     relay_pb2_grpc,
     shuffler_pb2_grpc,
 )
-from shuffler.analyzer_client import AnalyzerClient
 from shuffler.core import BatchCore, FrontEndCore, ShufflerCore
-from shuffler.delivery_client import DeliveryClient, ReceivingParty
+from shuffler.delivery_client import AnalyzerClient, DeliveryClient, ReceivingParty
 from shuffler.front_end import CoordinatorClient, FrontEndBatches
 from shuffler.metrics import METRICS
 from shuffler.relay.relay_core import RelayCore

@@ -90,7 +90,6 @@ class ShufflerServicer(OperationsServicer, shuffler_pb2_grpc.ShufflerServicer):
     async def FetchTask(
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
     ) -> shuffler_pb2.FetchTaskResponse:
-        """Return a published task and, if the device wants it, its place in the log."""
         digest, log_size = task_question_from_wire(request)
         signed = await self.core.collection.fetch_task(digest)
         answer = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
@@ -102,7 +101,6 @@ class ShufflerServicer(OperationsServicer, shuffler_pb2_grpc.ShufflerServicer):
     async def Submit(
         self, request: shuffler_pb2.SubmitRequest, context: _Call
     ) -> shuffler_pb2.SubmitResponse:
-        """Store one submission."""
         digest, envelope, token = envelope_from_wire(request)
         outcome = await self.core.collection.submit(digest, envelope, token, peer=context.peer())
         return shuffler_pb2.SubmitResponse(
@@ -113,7 +111,6 @@ class ShufflerServicer(OperationsServicer, shuffler_pb2_grpc.ShufflerServicer):
     async def SubmitBulk(
         self, request: shuffler_pb2.SubmitBulkRequest, context: _Call
     ) -> shuffler_pb2.SubmitBulkResponse:
-        """Store many submissions."""
         digest, envelopes, tokens = envelopes_from_wire(request)
         outcomes = await self.core.collection.submit_bulk(
             digest, envelopes, tokens, peer=context.peer()
@@ -124,21 +121,18 @@ class ShufflerServicer(OperationsServicer, shuffler_pb2_grpc.ShufflerServicer):
     async def GetBatchProgress(
         self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
     ) -> shuffler_pb2.GetBatchProgressResponse:
-        """Return a batch's progress, even while it collects. For the operator."""
         digest = digest_from_wire(request.task_digest)
         return progress_to_wire(await self.core.collection.progress(digest))
 
     async def CloseBatch(
         self, request: shuffler_pb2.CloseBatchRequest, _context: object
     ) -> shuffler_pb2.CloseBatchResponse:
-        """Close a batch early. For the operator."""
         await self.core.collection.close(digest_from_wire(request.task_digest))
         return shuffler_pb2.CloseBatchResponse()
 
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object
     ) -> shuffler_pb2.GetInclusionResponse:
-        """Return the next party's commitment and, if a prefix is given, one bucket of leaves."""
         return proof_to_wire(*await self.core.inclusions.relay(*prefix_from_wire(request)))
 
 
@@ -151,7 +145,6 @@ class RelayServicer(OperationsServicer, DeliveryServicer, relay_pb2_grpc.RelaySe
     async def GetTask(
         self, request: analyzer_pb2.GetTaskRequest, _context: object
     ) -> analyzer_pb2.GetTaskResponse:
-        """Return a task that this relay takes part in."""
         signed = await self.core.batches.get_task(digest_from_wire(request.task_digest))
         return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
 

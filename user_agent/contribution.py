@@ -60,7 +60,6 @@ class Encoder(ABC):
 
     def text_hash(self, value: Value) -> bytes:
         """Return a hash of a lasting answer's text, keyed by its scope's secret; else nothing."""
-        del value
         return b""
 
 

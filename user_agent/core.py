@@ -16,19 +16,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from common import errors
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import is_valid_receipt
-from common.errors import (
-    BudgetError,
-    CredentialError,
-    PeerError,
-    PeerRefusalError,
-    PolicyError,
-    SettingsError,
-    ShuffleDpError,
-    UnknownTaskError,
-    WireError,
-)
 from common.messages.submission import Value
 from common.runtime import logs
 from common.runtime.clock import Clock, repeat
@@ -45,7 +35,7 @@ from user_agent.task_log import DeviceLog, all_evidence
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between retries of pending answers."""
-_PASSING_REFUSALS: Final = frozenset({CredentialError.status, BudgetError.status})
+_PASSING_REFUSALS: Final = frozenset({errors.CredentialError.status, errors.BudgetError.status})
 """Refusals of the issuer that another credential, or a later time, can change."""
 _MAX_CONFIRMED: Final = 256
 """Maximum number of tasks whose confirmed central claim is remembered."""
@@ -92,9 +82,9 @@ class Agent:
 
     def __post_init__(self) -> None:
         if self.policy.permanent_responses and self.secrets is None:
-            raise SettingsError("permanent responses require the device's permanent secret")
+            raise errors.SettingsError("permanent responses require the device's permanent secret")
         if self.policy.issuer_identity is not None and None in (self.issuer, self.credentials):
-            raise SettingsError("a pinned issuer requires its address and a credential")
+            raise errors.SettingsError("a pinned issuer requires its address and a credential")
         self.monitor = InclusionMonitor(
             shuffler=self.shuffler,
             store=self.store,
@@ -154,7 +144,7 @@ class Agent:
         self._check_person(person)
         saved = await self.store.find(person, digest)
         if saved is None:
-            raise UnknownTaskError("this person has not answered a task with this digest")
+            raise errors.UnknownTaskError("this person has not answered a task with this digest")
         return saved
 
     async def log_evidence(self) -> list[LogEvidence]:
@@ -163,9 +153,11 @@ class Agent:
 
     def _check_person(self, person: str) -> None:
         if person and not self.several_persons:
-            raise WireError("this agent answers for one person; it takes no name")
+            raise errors.WireError("this agent answers for one person; it takes no name")
         if self.several_persons and not person:
-            raise WireError("this agent answers for several people; name the person (--person)")
+            raise errors.WireError(
+                "this agent answers for several people; name the person (--person)"
+            )
 
     async def task(self, digest: TaskDigest) -> Task:
         """Fetch a task, check that this device may answer it, and remember its confirmed claim."""
@@ -206,11 +198,11 @@ class Agent:
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
             if latest is not None and latest.state is SubmissionState.REFUSED:
-                raise PolicyError(
+                raise errors.PolicyError(
                     "the answer was refused, and is not sent again; what it spends stays spent"
                 )
             if saved.envelope is None:
-                raise PolicyError(
+                raise errors.PolicyError(
                     "this device answered the task before its store was restored from a backup; "
                     "it answers no task twice"
                 )
@@ -218,9 +210,9 @@ class Agent:
             token = await self._token(saved)
             try:
                 receipt = await self.shuffler.submit(saved.task_digest, saved.envelope, token)
-            except PeerRefusalError as error:
+            except errors.PeerRefusalError as error:
                 # A shuffler that misjudges the token may be mended: the answer stays pending.
-                if error.status != CredentialError.status:
+                if error.status != errors.CredentialError.status:
                     await self.store.mark_refused(saved)
                 raise
             self._verify(saved.task_digest, saved.envelope, receipt)
@@ -234,13 +226,15 @@ class Agent:
             return kept
         if self.clock.now() >= saved.deadline:
             await self.store.mark_refused(saved)
-            raise PolicyError("the task's deadline has passed, and the answer has no token")
+            raise errors.PolicyError("the task's deadline has passed, and the answer has no token")
         if self.issuer is None or self.credentials is None:
-            raise SettingsError("the answer needs a token; set issuer in this device's settings")
+            raise errors.SettingsError(
+                "the answer needs a token; set issuer in this device's settings"
+            )
         credential = self.credentials.of(saved.person)
         try:
             token = await request_token(self.issuer, kept, credential)
-        except PeerRefusalError as error:
+        except errors.PeerRefusalError as error:
             if error.status not in _PASSING_REFUSALS:
                 await self.store.mark_refused(saved)
             raise
@@ -254,7 +248,7 @@ class Agent:
     def _verify(self, digest: TaskDigest, envelope: bytes, receipt: bytes) -> None:
         if not is_valid_receipt(self.policy.shuffler_identity, digest, envelope, receipt):
             logs.event("receipt does not verify", {"task_digest": digest.hex()}, level="ERROR")
-            raise PeerError(
+            raise errors.PeerError(
                 "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
             )
 
@@ -265,7 +259,7 @@ class Agent:
                 continue
             try:
                 await self._submit(saved)
-            except ShuffleDpError as error:  # one failure must not delay other submissions
+            except errors.ShuffleDpError as error:  # one failure must not delay other submissions
                 self._failures.failed(
                     (saved.person, saved.task_digest),
                     "submission not sent",
@@ -284,5 +278,5 @@ def _explain_failure(consequence: str) -> Iterator[None]:
     """Append `consequence` to the message of a PeerError."""
     try:
         yield
-    except PeerError as error:
+    except errors.PeerError as error:
         raise type(error)(f"{error}. {consequence}") from error

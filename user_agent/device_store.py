@@ -226,7 +226,6 @@ class DeviceStore(Database):
         await self._counter.run(count, [submission.charge])
 
     def close(self) -> None:
-        """Finish all queued transactions, and close both files."""
         try:
             super().close()
         finally:

@@ -18,14 +18,12 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     async def GetQuestion(
         self, request: user_agent_pb2.GetQuestionRequest, _context: object
     ) -> user_agent_pb2.GetQuestionResponse:
-        """Return what a task asks, if this device may answer it."""
         task = await self.agent.task(digest_from_wire(request.task_digest))
         return user_agent_pb2.GetQuestionResponse(texts=task.texts)
 
     async def Contribute(
         self, request: user_agent_pb2.ContributeRequest, _context: object
     ) -> user_agent_pb2.ContributeResponse:
-        """Randomize, seal and submit one value."""
         digest, value, person = contribution_from_wire(request)
         outcome = await self.agent.contribute(digest, value, person)
         return user_agent_pb2.ContributeResponse(**asdict(outcome))
@@ -33,7 +31,6 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     async def GetReceipt(
         self, request: user_agent_pb2.GetReceiptRequest, _context: object
     ) -> user_agent_pb2.GetReceiptResponse:
-        """Return the record of an answer."""
         saved = await self.agent.record(*receipt_request_from_wire(request))
         return user_agent_pb2.GetReceiptResponse(
             state=saved.state,
@@ -46,5 +43,4 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     async def GetLogEvidence(
         self, _request: user_agent_pb2.GetLogEvidenceRequest, _context: object
     ) -> user_agent_pb2.GetLogEvidenceResponse:
-        """Return what this device saw of the log."""
         return evidence_to_wire(await self.agent.log_evidence())

@@ -239,7 +239,6 @@ class ChainRun:
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Acknowledge an envelope."""
-        del token
         return sign_receipt(self.first, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:

@@ -102,7 +102,6 @@ class Family(ABC, Generic[AnyRandomizer]):
 
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
         """Yield the independent parts of reports on one value; none if they are too many."""
-        del value, reports
         raise self._unknown()
 
     def reports_each(self, games: int) -> int:
@@ -139,7 +138,6 @@ class Family(ABC, Generic[AnyRandomizer]):
 
     def less_revealing(self, local_epsilon: str) -> str:
         """Return the change to a task that makes its reports reveal less, as an instruction."""
-        del local_epsilon
         return "Lower local_epsilon"
 
     def _unknown(self) -> NotCoveredError:
@@ -175,7 +173,6 @@ class ItemFamily(Family[AnyMechanism]):
 
         The value None stands for dummies. None if reports name no place, or all of them the same.
         """
-        del reports, value
         return None
 
     def chances_around(self, places: int, first: int | None, width: int = 1) -> Vector:
@@ -198,11 +195,9 @@ class ItemFamily(Family[AnyMechanism]):
 
     @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
-        """The first and the last item."""
         return ((0, self.task.domain_size - 1),)
 
     def less_revealing(self, local_epsilon: str) -> str:
-        """Name the ε now and a lower one."""
         current = rounded_up(self.task.local_epsilon)
         return f"Lower local_epsilon, for example from {current} to {local_epsilon}"
 
@@ -210,12 +205,10 @@ class ItemFamily(Family[AnyMechanism]):
 
     def crafted(self, targets: Items, rng: Generator) -> Reports:
         """Return the report, shape (1,), that raises targets most above the mean of all items."""
-        del targets, rng
         raise self._unknown()
 
     def negative(self, targets: Items) -> Reports | None:
         """Return the report, shape (1,), that lowers a target most; None if none lowers any."""
-        del targets
         return None
 
     def uniform(self, count: int, rng: Generator) -> Reports:

@@ -34,21 +34,15 @@ class NamedItem(ItemFamily[Grr]):
 
     @property
     def support(self) -> SupportDistribution:
-        """Of randomized response."""
         return SupportDistribution.of_response(self.power, self.task.domain_size)
 
     def place_chances(self, reports: Reports, value: int | None) -> tuple[Items, Vector]:
-        """Return the named items."""
         return reports["item"].astype(np.int64), self.chances_around(self.task.domain_size, value)
 
     def crafted(self, targets: Items, rng: Generator) -> Reports:
-        """Name one target."""
-        del rng
         return plain_reports(targets[:1])
 
     def heaviest(self, r: int) -> float:
-        """One item, however many targets there are."""
-        del r
         return 1.0
 
 
@@ -58,12 +52,9 @@ class SignedItem(NamedItem):
     mechanism: Signed
 
     def negative(self, targets: Items) -> Reports:
-        """Name one target negatively."""
         return plain_reports(targets[:1] + self.task.domain_size)
 
     def spread(self, r: int) -> float:
-        """Return the range of a cluster's weight."""
-        del r
         clusters = self.mechanism.clusters
         return float(max(i + clusters.negative_weight * j for i, j, _ in clusters.clusters))
 
@@ -73,7 +64,6 @@ class SignedItem(NamedItem):
         return np.where(negative, -float(self.mechanism.clusters.negative_weight), 1.0)
 
     def supported(self, reports: Reports, targets: Items) -> Vector:
-        """Return what each report counts as if it names a target."""
         named = np.isin(reports["item"] % self.task.domain_size, targets)
         return named * self.counted(reports)
 
@@ -96,8 +86,6 @@ class BitPerItem(ItemFamily[UnaryEncoding]):
         return reports_of(self.mechanism.report_dtype, bits=pack(bits))
 
     def crafted(self, targets: Items, rng: Generator) -> Reports:
-        """Set the bits of all targets."""
-        del rng
         bits = np.zeros((1, self.task.domain_size), dtype=np.uint8)
         bits[0, targets] = 1
         return self._packed(bits)
@@ -108,7 +96,6 @@ class BitPerItem(ItemFamily[UnaryEncoding]):
         return self._packed(rng.integers(0, 2, size=size, dtype=np.uint8))
 
     def uniform_weight(self, r: int) -> float:
-        """Half of the targets."""
         return r / 2
 
 
@@ -164,7 +151,6 @@ class FieldHash(HashedItem[LocalHashing]):
         Seed 0 raises all items equally. Rows follow the canonical seeds, with leading nonzero digit
         1.
         """
-        del rng
         mechanism, family = self.mechanism, self.mechanism.family
         values = np.full(mechanism.domain_size, -len(targets) / mechanism.domain_size)
         values[targets] += 1.0
@@ -181,7 +167,6 @@ class StringHash(HashedItem[StringHashing]):
 
     @property
     def n_seeds(self) -> int:
-        """Every integer of 64 bits."""
         return 2**64
 
     @property
@@ -219,7 +204,6 @@ class NearbyPlace(ItemFamily[SquareWave]):
         return SupportDistribution(own=own, other=far, dummy=width / places, far_only=True)
 
     def place_chances(self, reports: Reports, value: int | None) -> tuple[Items, Vector]:
-        """Return the places."""
         places = reports["item"].astype(np.int64)
         return places, self.chances_around(self._places, value, self._width)
 

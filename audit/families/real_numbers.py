@@ -66,13 +66,11 @@ class NumberFamily(RangeFamily[AnyNumbers]):
 
     @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
-        """Both ends of the range, in every dimension."""
         low, high = self._range
         return ((self._value([high]), self._value([low])),)
 
     @property
     def usual_value(self) -> Value:
-        """Numbers between grid points."""
         return self._value(self._usual_numbers)
 
 
@@ -173,7 +171,6 @@ class RandomizedPairs(RangeFamily[PrivKv]):
 
     @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
-        """All keys at the upper end, all at the lower, and none."""
         low, high = self._range
         keys = range(self.task.domain_size)
         everything, least = dict.fromkeys(keys, high), dict.fromkeys(keys, low)
@@ -181,7 +178,6 @@ class RandomizedPairs(RangeFamily[PrivKv]):
 
     @property
     def usual_value(self) -> Value:
-        """The first and the last key, with numbers between grid points."""
         first, second = self._usual_numbers
         return {0: second, self.task.domain_size - 1: first}
 

@@ -78,7 +78,6 @@ class NoisyBits(Family[Rappor]):
         return bits
 
     def reports_each(self, games: int) -> int:
-        """Return the number of reports to draw on each text."""
         return max(_MIN_REPORTS, games // _DIVISOR) // self._spec.hashes
 
     def draw(self, value: Value, count: int, rng: Generator) -> Reports:
@@ -88,8 +87,6 @@ class NoisyBits(Family[Rappor]):
         return self.mechanism.randomize(responses, rng)
 
     def less_revealing(self, local_epsilon: str) -> str:
-        """Name the three probabilities."""
-        del local_epsilon
         return "Raise permanent or unset, or lower set: they determine what a report reveals"
 
 

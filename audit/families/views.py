@@ -1,13 +1,13 @@
-"""True reports to several views of a value, hidden by dummies alone: nodes of levels, or digits."""
+"""True reports to several views of a value, hidden by dummies alone: nodes, digits, or cells."""
 
 import math
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Final, TypeVar
 
 import numpy as np
 
 from audit.families.family import (
-    AnyRandomizer,
     Families,
     Family,
     ItemFamily,
@@ -19,12 +19,20 @@ from audit.families.real_numbers import NumberFamily
 from common.mechanisms.base import Reports, Vector
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.numeric.digits import Digits
+from common.mechanisms.tables import Tables
+from common.mechanisms.views import Views
 from common.messages.submission import Value, plain_reports
 from common.task.spec_forms import spec_as
-from common.task.view_specs import DigitSpec
+from common.task.view_specs import DigitSpec, TableSpec
+from deploy.tasks.value_parser import value_of_attributes
+from user_agent.contribution import encoder_for
+
+AnyViews = TypeVar("AnyViews", bound=Views)
+_UNUSED: Final = np.random.default_rng(0)
+"""Encoding a value of attributes draws nothing."""
 
 
-class ViewFamily(Family[AnyRandomizer]):
+class ViewFamily(Family[AnyViews]):
     """Reports to views whose dummies are uniform."""
 
     @property
@@ -42,7 +50,11 @@ class ViewFamily(Family[AnyRandomizer]):
     @property
     def firsts(self) -> Items:
         """Number of the first item of each view."""
-        return np.cumsum([0, *self.task.view_sizes[:-1]])
+        return self.mechanism.offsets[:-1]
+
+    def items(self, reports: Reports) -> Items:
+        """Return the items of each user, view by view, relative to the view: (n, views)."""
+        return reports["item"].astype(np.int64).reshape(-1, len(self.firsts)) - self.firsts
 
 
 class NodePerLevel(ViewFamily[Hierarchy], ItemFamily[Hierarchy]):
@@ -61,7 +73,6 @@ class NodePerLevel(ViewFamily[Hierarchy], ItemFamily[Hierarchy]):
         return None if value is not None else (reports["item"].astype(np.int64), self.dummy_places)
 
     def level_of(self, reports: Reports) -> Items:
-        """Return the level of each node."""
         return self.mechanism.view_of(reports)
 
 
@@ -81,8 +92,7 @@ class DigitPerView(ViewFamily[Digits], NumberFamily[Digits]):
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
         """Yield each number's point: beyond the two around it, one of the two, or beyond them."""
         spec, steps = self._spec, self._spec.points - 1
-        items = reports["item"].astype(np.int64).reshape(-1, len(self.firsts)) - self.firsts
-        digits = items.reshape(-1, spec.numbers, len(spec.radices))
+        digits = self.items(reports).reshape(-1, spec.numbers, len(spec.radices))
         inside = ((digits >= 0) & (digits < np.array(spec.radices))).all(axis=2)
         points = np.where(inside, digits @ self._places, -1)
         for number, held in enumerate(self.unit_numbers(value)):
@@ -102,4 +112,65 @@ class DigitPerView(ViewFamily[Digits], NumberFamily[Digits]):
         return report, float(weights[heaviest])
 
 
-FAMILIES: Final[Families] = {Hierarchy: NodePerLevel, Digits: DigitPerView}
+class CellPerTable(ViewFamily[Tables]):
+    """True cells of each table of attributes."""
+
+    def _value(self, numbers: Sequence[int]) -> Value:
+        attributes, sizes = self._spec.attributes, self.mechanism.attribute_sizes
+        held = [number % size for number, size in zip(numbers, sizes, strict=True)]
+        return value_of_attributes(attributes, held)
+
+    @property
+    def _spec(self) -> TableSpec:
+        return spec_as(self.task.mechanism, TableSpec)
+
+    @property
+    def worst_values(self) -> tuple[tuple[Value, Value], ...]:
+        """Two values without a common cell; attributes differ, so that none stands for another."""
+        number = len(self._spec.attributes)
+        return ((self._value(range(number)), self._value(range(1, number + 1))),)
+
+    @property
+    def usual_value(self) -> Value:
+        """A value that differs between attributes that `worst_values` do not tell apart."""
+        sizes = self.mechanism.attribute_sizes
+        return self._value([number // size for number, size in enumerate(sizes)])
+
+    def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
+        """Yield each table's cell, relative to all of the table, in the order of a submission."""
+        held = encoder_for(self.task, None)(value, _UNUSED)[0].tolist()
+        counts = [each.size for each in self._spec.attributes]
+        tables = zip(self._spec.views, self.task.view_sizes, self.items(reports).T, strict=True)
+        for view, size, cells in tables:
+            right = reduce(lambda cell, a: cell * counts[a] + held[a], view, 0)
+            named = np.where((cells >= 0) & (cells < size), cells, size)  # at the end: none of it
+            chances = (np.arange(size + 1) == right)[np.newaxis].astype(np.float64)
+            yield ReportPart(name="cells", cells=named, chances=chances)
+
+    def gain(self, table: int, n_users: int) -> float:
+        """
+        Return the users by which one more report on a cell of a table raises the cell's estimate.
+
+        With Q = 1 - 1/r: the report's share Q·Q of what no margin explains, and of each margin the
+        table's weight among all tables that have the attribute, by inverse variances.
+        """
+        mechanism = self.mechanism
+        names, cells = mechanism.tables[table], mechanism.sizes[table]
+        sizes = [mechanism.attribute_sizes[each] for each in names]
+        gain = math.prod(1 - 1 / size for size in sizes) if len(names) > 1 else 0.0
+        for name, size in zip(names, sizes, strict=True):
+            precisions = {
+                place: 1 / (view.size * view.item_variance(n_users))
+                for place, view in enumerate(mechanism.views)
+                if name in mechanism.tables[place]
+            }
+            weight = precisions[table] / math.fsum(precisions.values())
+            gain += weight * (1 - 1 / size) * size / cells
+        return gain
+
+
+FAMILIES: Final[Families] = {
+    Hierarchy: NodePerLevel,
+    Digits: DigitPerView,
+    Tables: CellPerTable,
+}

@@ -41,7 +41,6 @@ class InlineExecutor(Executor):
         """Number of parts run so far, by stage."""
 
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
-        """Run a stage for each part, in order."""
         results = [stage(job, part) for part in parts]
         self.parts[stage.__name__] += len(results)
         return results
@@ -118,7 +117,7 @@ class InProcessAnalyzer(AnalyzerCore, Receiving):
         self.task = Task.from_bytes(self.signed.task_bytes)
         return self.signed
 
-    # --- the shuffler's calls; see shuffler/analyzer_client
+    # --- the shuffler's calls; see shuffler/delivery_client
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Return a published task."""

@@ -2,10 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from common.messages.guarantee import CheckName, rounded_up
+from common.messages.guarantee import rounded_up
 from common.task.dummies import Dummies
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 
@@ -77,43 +76,6 @@ BY_LENGTH: Final = (
     "somebody may have kept submissions from the shuffler by their length: only dummies that the "
     "lengths of those that arrived show are counted, and dishonest users may have sent the most"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waivable:
-    """A check that an operator can waive, and what that costs."""
-
-    passes: str
-    """What holds for a batch that passes."""
-    removes: tuple[str, ...]
-    """Assumptions that no guarantee of a batch that failed it states."""
-    figure: str
-    """How the guarantees against the analyzer are computed instead."""
-
-
-WAIVABLE: Final[Mapping[CheckName, Waivable]] = {
-    "sentinels": Waivable(
-        passes="acknowledged sentinels arrive, at the rate of the task's sampling and in random "
-        "order",
-        removes=(HONEST_SHUFFLER,),
-        figure="the one against shuffler and analyzer together: the local ε, or what the device's "
-        "own fixed dummies give; infinite if reports carry no noise",
-    ),
-    "lengths": Waivable(
-        passes="honest users' draws explain the number of long submissions",
-        removes=(NOBODY_DROPS,),
-        figure="as usual, with the dummies that the lengths which arrived show, of the assumed "
-        "honest users with the fewest",
-    ),
-    "refusals": Waivable(
-        passes="at most `most_refused_share` of the reports are refused",
-        removes=(),
-        figure="as for every batch, one honest user and their dummies less for each refused "
-        "report; of clusters, one room less, whichever it was",
-    ),
-}
-"""Every check of a batch; docs/operators/monitoring.md shows this table."""
-
 SYBILS: Final = (
     "nobody submits twice or makes up users: the task has no tokens, so anybody may submit any "
     "number of times, and the analyzer could make up every answer but yours"

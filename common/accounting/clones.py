@@ -1,19 +1,15 @@
 """
 Hiding among clones: amplification by shuffling for any randomizer with a known local ε.
 
-With some probability each other user becomes a *clone* of the victim: its report is drawn from one
-of two distributions Q and Q', chosen by a fair coin. The victim's report is drawn from Q or Q' with
-odds p : 1 or 1 : p, depending on the victim's value. Reveal all else; the adversary sees the number
-J of draws from Q' among m = 1 + Bin(n_h, chance). With s = (p-1)/(p+1) the two worlds weight
-J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
+The adversary sees the number J of draws from Q' among m = 1 + Bin(n_h, chance) draws from Q or Q'
+(docs/theory/accounting.md), the victim's with odds p : 1 or 1 : p. With s = (p-1)/(p+1) the two
+worlds weight J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
 
     δ(ε | m) = 2s(1+e^ε)/m · E[(u - J)_+],   u = m(p - e^ε)/((p-1)(1+e^ε)),   δ = E_m[δ(ε | m)].
 
-Reductions [FMT21], [FMT23] differ in the probability of a clone and the odds. Every δ
-here is an upper bound on that expectation: δ(ε | m) falls with m (J/m is a reverse martingale),
-bins of m are charged at their lower edge, and no tail is omitted.
-
-Used where no other reduction is known. Formula 1 is tighter where it applies.
+Every δ here is an upper bound on that expectation: δ(ε | m) falls with m (J/m is a reverse
+martingale), bins of m are charged at their lower edge, and no tail is omitted. Used where no other
+reduction is known; formula 1 is tighter where it applies.
 """
 
 import math
@@ -93,7 +89,7 @@ class CloneRelease:
 
     def curve(
         self,
-        epsilons: Sequence[float] = (),  # noqa: ARG002  # bins do not depend on them
+        epsilons: Sequence[float] = (),  # bins do not depend on them
     ) -> Callable[[float], float]:
         """Return the bound on δ as a function of ε, on one layout of bins."""
         others = Binomial(self.anonymity_set.others, self.chance)

@@ -1,32 +1,19 @@
 """
 Privacy from clusters of positive and negative reports: the protocol `signed`.
 
-Each of N honest trials shows room k with probability s_k, and a shown room is filled with
-probability f_k: it then holds a cluster of i positive and j negative reports of a uniform item. The
-adversary sees all lengths, so every shown room. Label each shown room: v or v' if it holds a
-cluster of these items, o if of another, and v or v' by a fair coin if it is empty. Labels do not
-depend on values. A room is labelled v with probability
+With the distributions L_m and L_m' of the counts on the victim's two values v and v', given the
+numbers m_k and m'_k of rooms labelled v and v',
 
-    g_k = f_k/d + (1 - f_k)/2,   and then holds a cluster with probability  a_k = f_k / (d·g_k).
+    δ(ε) ≤ E[ Σ (L_m(c1 - 1)·L_m'(c2) - e^ε·L_m(c1)·L_m'(c2 - 1))_+ ].
 
-Given the numbers m_k and m'_k of rooms labelled v and v', the counts on v and v' are independent
-and have the distributions L_m and L_m', with generating functions Π (1 - a_k + a_k·ψ_k)^m_k where
-ψ_k generates the types of room k. The victim adds one positive report to one of them, so
-
-    δ(ε) ≤ E[ Σ (L_m(c1 - 1)·L_m'(c2) - e^ε·L_m(c1)·L_m'(c2 - 1))_+ ],
-
-where c - 1 has one positive report less. More rooms cannot help the adversary, who could add them,
-so δ falls in every m_k.
-
-If a user's own report is randomized by GRR, which tells the truth beyond a uniform item with
-probability s, the pair of distributions is a mixture of this one and of a uniform report that is
-the same for both values, and by advanced joint convexity [BBG18] δ is at most s times the above at
-ln(1 + (e^ε - 1) / s). The proofs are in docs/theory/accounting.md.
+A room k, shown with chance s_k and filled with chance f_k, is labelled v with probability
+g_k = f_k/d + (1 - f_k)/2, and then holds a cluster with probability a_k = f_k / (d·g_k). If GRR
+tells the truth beyond a uniform item with probability s, δ is at most s times the above at
+ln(1 + (e^ε - 1) / s) [BBG18]. docs/theory/accounting.md has the model, notation and proofs.
 
 Every figure is an upper bound: numbers of rooms are charged at the low edges of bins, everything
-below the last one is charged in full, and `cluster_counts` rounds up.
-
-Run by the analyzer, the user agent and the planner. Replace-one neighbours.
+below the last one is charged in full, and `cluster_counts` rounds up. Run by the analyzer, the user
+agent and the planner. Replace-one neighbours.
 """
 
 import math

@@ -93,7 +93,6 @@ class ComposedRelease(Release):
 
     @property
     def local_epsilon(self) -> float:
-        """Sum of the local ε."""
         return sum_upper(release.local_epsilon for release in self.releases)
 
     def delta(self, epsilon: float) -> float:

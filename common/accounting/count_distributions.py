@@ -136,7 +136,7 @@ class Conditioned:
         bound: Vector = self.distribution.probabilities(outcome) / (1 - self.missing)
         return bound
 
-    def thinned(self, share: float) -> None:  # noqa: ARG002
+    def thinned(self, share: float) -> None:
         """Return None, since the event may depend on which units are kept."""
         return
 

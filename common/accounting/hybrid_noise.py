@@ -1,10 +1,7 @@
 """
 Randomized response combined with the shuffler's noise on each item. No paper states a bound.
 
-K ~ Bin(n_h, 2q) blanket reports name x or x', and J is the distribution of (H + z, K - H + z'),
-H ~ Bin(K, 1/2), with the shuffler's dummies z and z'. The victim's report shifts J right (A), up
-(B) or not (C); in the last case u is the likelihood ratio of what it adds to the noise on the other
-items. With w' = 1 - p - q, and by the proof in docs/theory/accounting.md,
+With the notation and by the proof of docs/theory/accounting.md, and w' = 1 - p - q,
 
     δ(ε | K) = E_u Σ (s·A - t·B - u·w·C)_+,   s = p - e^ε·q,  t = e^ε·p - q,  w = (e^ε - 1)·w'.
 
@@ -16,9 +13,9 @@ quantile, or by 0 for rarer values. And
   With geometric noise A/B is next to e^ε in a quarter of the cells, so below a δ of about 1e-12
   this margin dominates, and another bound is smaller.
 
-Formula 1 without the noise, the noise alone, and the local ε bound δ too; the least is returned.
-Only these three remain if the scale of the noise is above about 80 (a central ε of .025): the sum
-has too many cells. If only K is too large, a smaller K is counted.
+Formula 1 without the noise, the noise alone, and the local ε bound δ too; the least is returned,
+and these three alone if the scale of the noise is above about 80: the sum has too many cells. If
+only K is too large, a smaller K is counted.
 """
 
 import math

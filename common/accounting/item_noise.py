@@ -7,11 +7,8 @@ f = (1-β)·g + β·g(· - 1),
     δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+.
 
 Sorted ratios and cumulative sums of f and g make the cost O(K log K) for K outcomes. Every figure
-is an upper bound (docs/theory/accounting.md): r has a closed form, so masses of g may be rounded
-up; the sums get a margin of (2K + 64)·ROUNDING; the threshold e^ε·r is lowered by some roundings,
-so no positive term is omitted; outcomes outside the window are charged in full: their f as k1,
-their g as k2.
-
+is an upper bound (docs/theory/accounting.md): masses, ratios and sums have margins for rounding,
+the threshold e^ε·r is lowered by some roundings, and outcomes outside the window count in full.
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 

@@ -42,7 +42,6 @@ class Release(Protocol):
 
         It is fast to evaluate, and accurate at `epsilons`; by default it is `delta` itself.
         """
-        del epsilons
         return self.delta
 
 
@@ -88,7 +87,7 @@ class LocalRelease(Release):
         rest = -math.expm1(epsilon - self.local_epsilon)
         return rest / (1 + math.exp(-self.local_epsilon))
 
-    def epsilon(self, delta: float) -> float:  # noqa: ARG002  # pure ε holds at every δ
+    def epsilon(self, delta: float) -> float:  # pure ε holds at every δ
         """Return the local ε, which holds at every δ."""
         return self.local_epsilon
 

@@ -1,16 +1,13 @@
 """
 Randomized response over two items: δ of one count, at the worst values of all others.
 
-A report names the user's own item with probability p, and the other one with q = 1 - p. If j of the
-N other users hold x, and there are D uniform dummies, let u be the distribution of the number of
-these reports that name x: Bin(j, p) + Bin(N-j, q) + Bin(D, 1/2). Then
+If j of the N other users hold x, u is the distribution of the number of reports of theirs and of D
+uniform dummies that name x: Bin(j, p) + Bin(N-j, q) + Bin(D, 1/2), with q = 1 - p. Then
 
     δ(ε | j) = Σ_k (a·u(k-1) - b·u(k))_+,   a = p - e^ε·q,  b = e^ε·p - q,   δ(ε) = max_j δ(ε | j).
 
-The worst j may lie anywhere. Intervals of j are bounded, and halved until the largest bound is
-close to the maximum. No term is approximated: errors are bounded and added. The proofs are in
-docs/theory/accounting.md. Run by the analyzer, the user agent and the planner. Replace-one
-neighbours.
+An upper bound, since intervals of j are bounded and all errors added (docs/theory/accounting.md).
+Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
 import dataclasses
@@ -84,7 +81,6 @@ class TwoItemRelease(AmplifiedRelease):
         return _epsilon(self, delta)
 
     def curve(self, epsilons: Sequence[float]) -> "TwoItemCurve":
-        """Return the bound on δ, with intervals laid out once for the given ε."""
         return TwoItemCurve(self.reduction, self.anonymity_set, epsilons)
 
 

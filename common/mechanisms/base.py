@@ -72,7 +72,6 @@ class Randomizer(Protocol):
 
     def unexplained(self, cells: Tally, n_users: int) -> tuple[str, ...]:
         """Return warnings of counts that no honest users cause, or none. Run by the analyzer."""
-        del cells, n_users
         return ()
 
 
@@ -243,7 +242,6 @@ class Mechanism(Randomizer, Protocol):
 
     def observed_variance(self, cells: Counts, shares: Vector, mixture: Mixture) -> Vector:
         """Estimate the variance of each debiased share; by default at shares clipped to 0 .. 1."""
-        del cells
         return self.variance(np.clip(shares, 0, 1), mixture)
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
@@ -267,12 +265,10 @@ class Mechanism(Randomizer, Protocol):
 
     def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector | None:
         """Return variances of sums up to each item of its group; None, by default: covariances."""
-        del shares, mixture, groups
         return None
 
     def unseen(self, mixture: Mixture) -> float:
         """Return the variance of a sum of shares that few reports may not show; 0 by default."""
-        del mixture
         return 0.0
 
     def channel(self, real_share: float) -> Channel | None:
@@ -281,7 +277,6 @@ class Mechanism(Randomizer, Protocol):
 
         Of all reports, a share real_share are users' own; the others are uniform dummies.
         """
-        del real_share
         return None
 
 

@@ -3,17 +3,14 @@ Covariances of debiased shares, and so exact variances of weighted sums such as 
 
 Every estimator of shares f is linear in the counts of cells: f = (B·counts - constant) / (n·κ·s),
 for n users whose reports are kept with probability κ. A report in cell c contributes the column
-B_c. Given the user's item x it does so on average by b + s·e_x, with the unit vector e_x; a uniform
-dummy contributes u on average. For independent reports, N in all with cells drawn from π,
+B_c: on average b + s·e_x given the user's item x, with the unit vector e_x, and u for a uniform
+dummy. For independent reports, N in all with cells drawn from π,
 
     Cov(B·counts) = N·B·diag(π)·Bᵀ - n·κ²·Σ_x f_x (b + s·e_x)(b + s·e_x)ᵀ - M·u·uᵀ + Cov(z)
 
-with M dummies and the numbers z of dummies that name each item. z is independent by item if the
-shuffler draws it. If its total is known (`each-item`, `clusters`), items share what is over, and
-two items have the covariance -Var z / (d - 1).
-
-All of this is linear in f: at unbiased shares, negative ones included, it is unbiased. At smoothed
-or clipped shares it is not: where one item has most users it is too small.
+with M dummies and the numbers z of dummies that name each item, independent by item if the shuffler
+draws them. If their total is known (`each-item`, `clusters`), items share what is over, and two
+items have the covariance -Var z / (d - 1). All of this is linear in f: unbiased at unbiased shares.
 
 The true shares sum to 1. Where the estimates do not, because reports support many items at once,
 f - Σ1·(1ᵀf - 1) / 1ᵀΣ1 is the linear estimate of least variance that does, with the covariance

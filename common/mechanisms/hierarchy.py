@@ -63,7 +63,6 @@ class Hierarchy(ViewMechanism, Mechanism):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task."""
         views = View.of_task(task)
         return cls(views=views, fan_out=task.mechanism.fan_out, groups=task.groups)
 
@@ -91,17 +90,13 @@ class Hierarchy(ViewMechanism, Mechanism):
         return np.array(nodes)
 
     def encode(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return the node of every level that holds each value. Run by the user agent."""
-        del rng
         return self._paths(check_values(values, self.domain_size)).T
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports name a node that holds an item. Run by auditors."""
         return np.isin(reports["item"], self._paths(np.array([item]))[:, 0] + self.offsets[:-1])
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """Count the nodes of `users`, and draw all their dummies; n_dummies is 0."""
-        del n_dummies
         paths = self._paths(np.arange(self.domain_size))
         own = [
             np.bincount(nodes, weights=users, minlength=size).astype(np.int64)
@@ -135,7 +130,6 @@ class Hierarchy(ViewMechanism, Mechanism):
         return combined
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
-        """Estimate each bucket's share without bias, shape (domain_size,)."""
         own = self._node_variances(mixture.n_real)
         combined = self._combined_variances(mixture.n_real)
         levels = self.by_view(cells)
@@ -153,7 +147,6 @@ class Hierarchy(ViewMechanism, Mechanism):
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the variance of each share; it does not depend on the true shares."""
-        del shares
         combined = self._combined_variances(mixture.n_real)
         final: Vector = np.zeros(1)
         for level, parents in enumerate(self._parents):
@@ -179,7 +172,6 @@ class Hierarchy(ViewMechanism, Mechanism):
         A node's children with weights w and variances s give it the weight Σ ws / Σ s. A child's
         covariance is its share of its parent's, plus s times the excess of its weight.
         """
-        del shares
         combined, nodes = self._combined_variances(mixture.n_real), [weights]
         for level in range(len(self.sizes) - 1, -1, -1):
             each = combined[level]
@@ -194,11 +186,9 @@ class Hierarchy(ViewMechanism, Mechanism):
 
     def linear(self, real_share: float) -> None:
         """Return None: levels are separate histograms."""
-        del real_share
 
     def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
         """Return `prefix_variances`, which do not depend on the shares."""
-        del shares, groups
         return self.prefix_variances(mixture.n_real)
 
     def prefix_variances(self, n_users: float) -> Vector:

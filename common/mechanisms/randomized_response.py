@@ -38,7 +38,6 @@ class Grr(PlaceReports, AnswerCounting):
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Compute the weights; there are as many answers as items."""
         mechanism = cls(request.domain_size, ResponseWeights.for_epsilon(request.local_epsilon))
         return request.spec(
             mechanism.weights, buckets=mechanism.domain_size, dtype=mechanism.report_dtype
@@ -51,7 +50,6 @@ class Grr(PlaceReports, AnswerCounting):
 
     @property
     def answers(self) -> int:
-        """Number of items."""
         return self.domain_size
 
     places = answers
@@ -71,16 +69,13 @@ class Grr(PlaceReports, AnswerCounting):
         )
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Return one item for each value, field item (uint32). Run by the user agent."""
         values = check_values(values, self.domain_size)
         return plain_reports(self.weights.respond(values, self.domain_size, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw `count` uniform items, the blanket of GRR. Run by the user agent."""
         return plain_reports(rng.integers(0, self.domain_size, size=count, dtype=np.int64))
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports name an item. Run by auditors."""
         named: NDArray[np.bool_] = reports["item"] == item
         return named
 
@@ -92,7 +87,6 @@ class Grr(PlaceReports, AnswerCounting):
         return np.asarray(truthful + uniform, dtype=np.int64)
 
     def channel(self, real_share: float) -> Channel:
-        """Return the distribution of a report's cell, which is its item."""
         return Channel(
             incidence=Incidence(lambda theta: theta, lambda weights: weights),
             scale=np.ones(self.domain_size),

@@ -82,7 +82,6 @@ class Signed(Grr):
         return cells
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
-        """Estimate each item's share without bias, shape (domain_size,). Run by the analyzer."""
         positive, negative = np.split(cells, 2)
         counts = positive - self.clusters.negative_weight * negative
         own: Any = counts - (counts.sum() - mixture.n_real) / self.domain_size  # fractions
@@ -120,7 +119,6 @@ class Signed(Grr):
         return up / (self.p - self.q), down / (self.p - self.q)
 
     def unexplained(self, cells: Counts, n_users: int) -> tuple[str, ...]:
-        """Return a warning for each total, positive or negative, that no honest users send."""
         found = []
         trials = n_users * self.clusters.trials
         for sign, name, own in ((0, "positive", n_users), (1, "negative", 0)):

@@ -26,6 +26,7 @@ from common.mechanisms.base import (
     Counts,
     Incidence,
     Linear,
+    Mechanism,
     MechanismRequest,
     Mixture,
     Reports,
@@ -166,7 +167,7 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
+class SquareWave(OddsOfWeights, BandResponse, PlaceReports, Mechanism):
     """Report a place drawn by the band response, and estimate shares of items."""
 
     PLACE: ClassVar[str] = "a place"
@@ -182,7 +183,6 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task; any reach is valid."""
         reach = max(0, task.item_mechanism.buckets - task.domain_size) // 2
         check_answers(task.item_mechanism, task.domain_size + 2 * reach)
         return cls(task.domain_size, reach, ResponseWeights.of(task.item_mechanism))
@@ -198,16 +198,13 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
         return plain_reports(self.respond(values, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw `count` uniform places: the blanket. Run by the user agent."""
         return plain_reports(rng.integers(0, self.places, size=count, dtype=np.int64))
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports name a place in the band of an item. Run by auditors."""
         places = reports["item"].astype(np.int64)
         return (item <= places) & (places < item + self.width)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
-        """Draw bands of truthful reports, of probability `signal`, and all uniform ones at once."""
         truthful = rng.binomial(users, self.signal)
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
         near = values + rng.integers(0, self.width, size=len(values), dtype=np.int64)
@@ -282,7 +279,6 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
         return (self.width > 1) / (mixture.n_real * self.rise) ** 2
 
     def linear(self, real_share: float) -> Linear:
-        """Return the least-squares estimator."""
         level = self.band.solve(np.ones(self.places))
         return Linear(
             gather=self.band.solve,
@@ -294,7 +290,6 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
         )
 
     def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
-        """Return the exact variances of prefixes; see `variance`."""
         size = self.domain_size // groups
         return self.variance(shares, mixture, np.repeat(np.arange(groups) * size, size) - 1)
 
@@ -310,7 +305,6 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
         return interval_table(mixture.n_real, self.floor + self.rise, self.floor, (dummies,))
 
     def channel(self, real_share: float) -> Channel:
-        """Return the distribution of a report's cell, which is its place."""
         return Channel(
             incidence=Incidence(self.band.forward, self.band.adjoint),
             scale=np.ones(self.places),

@@ -73,7 +73,6 @@ class SupportCounting(CheckedArguments, Mechanism):
         return (counts - noise) / (own * (self.p - self.q))
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the exact variance of each debiased share; see `bernoulli_variance`."""
         return bernoulli_variance(
             shares,
             n_real=mixture.n_real,
@@ -116,10 +115,8 @@ class IndependentSupport(SupportCounting):
 
     def linear(self, real_share: float) -> None:
         """Return None: covariances need no cells."""
-        del real_share
 
     def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
-        """Return sums of variances."""
         return np.cumsum(self.variance(shares, mixture).reshape(groups, -1), axis=1).ravel()
 
 
@@ -148,8 +145,8 @@ class AnswerCounting(OddsOfWeights, SupportCounting):
         return 1 / self.answers
 
 
-class PlaceReports(CheckedArguments, Mechanism):
-    """Base class of mechanisms whose report is one number: of an item, a place or a node."""
+class PlaceReports(CheckedArguments):
+    """Base class of mechanisms whose report is one number: of an item, a place or a cell."""
 
     PLACE: ClassVar[str]
     """Noun for the number, with its article."""

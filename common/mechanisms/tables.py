@@ -2,20 +2,14 @@
 Tables of one or two attributes: the protocols `tables` and `geo-tables`.
 
 A user reports the true cell of every table; dummies of each table, from users or from shufflers,
-hide the cells. The tables are separate histograms, whose privacy losses compose. Tables with an
-attribute in common are two measurements of its margin, and the estimate is the least-squares one
-that agrees with all of them and with the number of users.
-
-It has a closed form. The errors of a table's counts with a known total are those of independent
-cells of one variance v, less their mean. So their parts in orthogonal spaces are uncorrelated: the
-main effect of each attribute, and the interaction that neither margin explains. A table with s
-cells for each value of an attribute measures the margin with variance s·v. Margins are averaged
-over tables with inverse variances; only its own table measures an interaction. If V is the variance
-of an average, and Q = 1 - 1/r for r values, then for attributes a and b
+hide the cells. The tables are separate histograms, whose privacy losses compose. The estimate is
+the least-squares one that agrees with all of them and with the number of users. With the variance v
+of a table's counts, that of an average margin V, and Q = 1 - 1/r for r values, for attributes a, b
 
     Var margin a = V_a·Q_a,    Var cell = V_a·Q_a/r_b² + V_b·Q_b/r_a² + v·Q_a·Q_b
 
-These follow from no paper; tests compare them with a projection that knows no form of the tables.
+From no paper; docs/theory/estimation.md derives them, and tests compare them with a projection that
+knows no form of the tables.
 """
 
 import math
@@ -85,7 +79,6 @@ class Tables(ViewMechanism):
 
         Run by the user agent. Raises ValueRangeError if a value is out of range.
         """
-        del rng
         numbers = checked_array(values, "iu", "whole numbers").astype(np.int64, copy=False)
         for column, size in zip(numbers.T, self.attribute_sizes, strict=True):
             for end in (column.min(initial=0), column.max(initial=0)):

@@ -62,7 +62,6 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task."""
         check_answers(task.item_mechanism, 2)
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
@@ -77,7 +76,6 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
 
     @property
     def p(self) -> float:
-        """Probability that the bit of the user's item is set."""
         weight, total = self._own_odds
         return weight / total
 
@@ -121,7 +119,6 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
         return reports
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw `count` reports of noise only, the blanket. Run by the user agent."""
         reports = np.empty(count, dtype=self.report_dtype)
         for part in chunks(count, self.domain_size):
             reports["bits"][part] = pack(self._noise(len(reports[part]), rng))
@@ -136,12 +133,10 @@ class UnaryEncoding(OddsOfWeights, IndependentSupport):
         return spare_bits_clear(reports["bits"], self.domain_size)
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports have an item's bit set. Run by auditors."""
         octet, bit = divmod(item, 8)
         return (reports["bits"][:, octet] >> bit & 1).astype(np.bool_)
 
     def tally(self, reports: Reports) -> Counts:
-        """Count the set bits of each item. Run by the analyzer."""
         check_valid(self.valid(reports), f"a bit is set beyond the first {self.domain_size}")
         return count_set_bits(reports["bits"], self.domain_size)
 

@@ -18,12 +18,12 @@ from typing import Any, ClassVar, Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Counts, Randomizer, Reports, Vector, check_valid
+from common.mechanisms.base import Counts, Randomizer, Reports, Vector
 from common.mechanisms.count_law import Draws
 from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.support import PlaceReports
 from common.mechanisms.weights import ResponseWeights
-from common.messages.submission import PLAIN_REPORT, plain_reports
+from common.messages.submission import plain_reports
 from common.task.named_dummies import ViewDummies
 from common.task.shuffler_spec import NO_NOISE, ItemNoise
 from common.task.task import Task
@@ -85,11 +85,10 @@ class View:
 
 
 @dataclass(frozen=True)
-class ViewMechanism(CheckedArguments, Randomizer):
+class ViewMechanism(PlaceReports, Randomizer):
     """Base class of mechanisms with views; cells are the items of all views, view by view."""
 
-    report_dtype: ClassVar[np.dtype[Any]] = PLAIN_REPORT
-    """One unsigned 32-bit number: the cell."""
+    PLACE: ClassVar[str] = "a report's number"
     local_epsilon: ClassVar[float] = math.inf
 
     views: tuple[View, ...]
@@ -122,17 +121,19 @@ class ViewMechanism(CheckedArguments, Randomizer):
         return np.cumsum([0, *self.sizes])
 
     @property
+    def places(self) -> int:
+        return int(self.offsets[-1])
+
+    @property
     def reduction(self) -> MatchCountReduction:
         """Match count of the last view alone; see `view_reductions`."""
         return self.views[-1].reduction
 
     @cached_property
     def view_reductions(self) -> tuple[MatchCountReduction, ...]:
-        """Match count of each of several views' histograms."""
         return tuple(view.reduction for view in self.views) if len(self.views) > 1 else ()
 
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401  # any kind
-        """Return the cell of every view for each value, user by user. Run by the user agent."""
         return plain_reports((self.encode(values, rng) + self.offsets[:-1]).ravel())
 
     def view_dummies(self, counts: Sequence[int], rng: np.random.Generator) -> Reports:
@@ -151,15 +152,6 @@ class ViewMechanism(CheckedArguments, Randomizer):
     def view_of(self, reports: Reports) -> NDArray[np.int64]:
         """Return the view of each report. Run by auditors."""
         return np.searchsorted(self.offsets, reports["item"], side="right") - 1
-
-    def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports name a cell. Run by the analyzer."""
-        return reports["item"] < sum(self.sizes)
-
-    def tally(self, reports: Reports) -> Counts:
-        """Count reports by cell. Run by the analyzer."""
-        check_valid(self.valid(reports), f"a report's number is not below {self.offsets[-1]}")
-        return np.bincount(reports["item"].astype(np.int64), minlength=self.offsets[-1])
 
     def by_view(self, cells: Counts) -> list[Vector]:
         """Split the counts of all cells by view."""

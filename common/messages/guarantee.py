@@ -83,8 +83,7 @@ def delta_warnings(delta: float, people: int, name: str = "delta") -> tuple[str,
 
 
 CheckName = Literal["sentinels", "lengths", "refusals"]
-"""The checks of a batch; `WAIVABLE` in common/accounting/assumptions.py tells what each waiver
-costs."""
+"""The checks of a batch; docs/operators/monitoring.md says what each waiver costs."""
 _MAX_DIGITS: Final = 15
 
 

@@ -1,18 +1,14 @@
 """
 Proofs that a report is in its batch: a tree of hashes, and the receiver's commitment to it. Pure.
 
-A leaf is SHA-256(0 ‖ sealed report). A batch's tree contains SHA-256(3 ‖ salt ‖ leaf), once for
-each distinct report. These salted leaves are sorted and put into 2^bits buckets by their first
-`bits` bits. A bucket's hash is SHA-256(1 ‖ its leaves in order); a node's is SHA-256(2 ‖ left ‖
-right). The first byte separates the four kinds of hashes. `bits` depends on the number of leaves
-alone, and a batch has a maximum, so that nobody can shrink a bucket. The salt is drawn after the
-last report: senders, who choose their sealed reports, could otherwise make a bucket as long as they
-like.
+docs/wire.md defines the tree: each distinct report's leaf is salted, the salted leaves sorted and
+put into 2^bits buckets by their first `bits` bits. The first byte separates the four kinds of
+hashes. `bits` depends on the number of leaves alone, and a batch has a maximum, so that nobody can
+shrink a bucket. The salt is drawn after the last report: senders, who choose their sealed reports,
+could otherwise make a bucket as long as they like.
 
 The receiver, the analyzer or a relay, signs the root and the salt before it acknowledges the
-delivery. A bucket and `bits` hashes prove to a device whether a leaf is in the batch. The shuffler
-relays them; a request names only a bucket, so it does not reveal a leaf.
-
+delivery. The shuffler relays proofs; a request names only a bucket, so it does not reveal a leaf.
 Both parties build the tree in parts: each part of the batch is salted and split into ranges of the
 salted leaves' first bits; each range, from all parts, is sorted and cut into its buckets.
 """

@@ -111,7 +111,7 @@ class ObjectBlocks:
         self._url = url
         _object_store(url)
 
-    def put(self, name: str, content: bytes, *, durable: bool) -> None:  # noqa: ARG002  # always
+    def put(self, name: str, content: bytes, *, durable: bool) -> None:  # always
         """Write a block; see `Blocks.put`. Object stores acknowledge only durable objects."""
         store, root = _object_store(self._url)
         with _store_failures(), store.open_output_stream(f"{root}/{name}") as stream:

@@ -158,7 +158,7 @@ class _Connection(HttpToolsProtocol):
             if self._header_bytes > MAX_HEADER_BYTES:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's
+    def send_400_response(self, msg: str) -> None:  # uvicorn's
         """Answer what is no request."""
         self._refuse(self._refusal)
 

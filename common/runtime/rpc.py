@@ -12,15 +12,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from common.errors import (
-    ForeignReplyError,
-    PeerBusyError,
-    PeerError,
-    PeerRefusalError,
-    PeerUnableError,
-    SettingsError,
-    WireError,
-)
+from common import errors
 from common.runtime.access import CallKind, Connections, is_local
 from common.runtime.admission_interceptor import SERVICE_ERROR, AdmissionInterceptor
 from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
@@ -150,7 +142,7 @@ def bind(
             credentials = server_credentials(tls.files, ask_for_certificates=ask_for_certificates)
             port = server.add_secure_port(listen, credentials)
     except RuntimeError as error:
-        raise SettingsError(
+        raise errors.SettingsError(
             f"cannot listen on {listen}: the address is in use, not this machine's, or in a "
             "missing directory"
         ) from error
@@ -162,10 +154,10 @@ def _check_socket(path: Path) -> None:
     if not path.exists():
         return
     if not path.is_socket():
-        raise SettingsError(f"cannot listen on unix:{path}: the file is not a socket")
+        raise errors.SettingsError(f"cannot listen on unix:{path}: the file is not a socket")
     with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
         probe.connect(str(path))
-        raise SettingsError(f"cannot listen on unix:{path}: another process listens there")
+        raise errors.SettingsError(f"cannot listen on unix:{path}: another process listens there")
 
 
 def open_channel(
@@ -189,7 +181,7 @@ def open_channel(
     """
     _, colon, port = address.rpartition(":")
     if not (address.startswith("unix:") or (colon and port.isascii() and port.isdecimal())):
-        raise SettingsError(
+        raise errors.SettingsError(
             f"the address of the {party} is {address}; it must be host:port, or unix:PATH"
         )
     options = [
@@ -206,7 +198,7 @@ def open_channel(
         return grpc.aio.secure_channel(address, credentials, options=options)
     if authority is None:
         if not is_local(address):
-            raise SettingsError(f"plaintext is allowed on loopback only, not to {address}")
+            raise errors.SettingsError(f"plaintext is allowed on loopback only, not to {address}")
         return grpc.aio.insecure_channel(address, options=options)
     key, certificate = (own.key or None, own.certificate or None) if own else (None, None)
     return grpc.aio.secure_channel(
@@ -235,24 +227,26 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
         retryable = code in _RETRYABLE
         if from_service and (exhausted or not retryable):
-            raise PeerRefusalError(code.name, details) from error
+            raise errors.PeerRefusalError(code.name, details) from error
         if too_large := _TOO_LARGE.search(details) if exhausted else None:
-            raise PeerRefusalError(
-                WireError.status,
+            raise errors.PeerRefusalError(
+                errors.WireError.status,
                 f"a message to or from {whom} has {too_large[1]} bytes; the limit is "
                 f"{too_large[2]}",
             ) from error
         if exhausted:
-            raise PeerBusyError(f"{whom} is overloaded; retry later") from error
+            raise errors.PeerBusyError(f"{whom} is overloaded; retry later") from error
         if from_service:
-            raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
+            raise errors.PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
         if not retryable:
             hint = "from a proxy, or another program or version at its address"
-            raise ForeignReplyError(f"{whom} does not answer ({code.name}: {hint})") from error
+            raise errors.ForeignReplyError(
+                f"{whom} does not answer ({code.name}: {hint})"
+            ) from error
         cause = next((f": {cause}" for sign, cause in _CAUSES if sign in details), "")
-        raise PeerError(f"{whom} does not answer ({code.name}{cause})") from error
+        raise errors.PeerError(f"{whom} does not answer ({code.name}{cause})") from error
     if answer is None:  # gRPC could not read the answer
-        raise PeerError(f"the answer of {whom} is not a message of this call")
+        raise errors.PeerError(f"the answer of {whom} is not a message of this call")
     return answer
 
 

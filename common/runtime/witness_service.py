@@ -145,6 +145,5 @@ class WitnessServicer(CosignedHead, log_pb2_grpc.WitnessServicer):
     async def AddCheckpoint(  # noqa: N802  # named as in the .proto file
         self, request: log_pb2.AddCheckpointRequest, _context: object
     ) -> log_pb2.AddCheckpointResponse:
-        """Cosign a checkpoint that continues the last one, or return the last one's size."""
         old_size, consistency, signed = checkpoint_from_wire(request)
         return await self.cosign(signed, old_size, partial(verify_consistency, path=consistency))

@@ -134,12 +134,10 @@ class ClusterDummies(Dummies):
 
     @property
     def hiding_trials(self) -> tuple[int, float]:
-        """Trials of one user that may show a room, and the chance of each."""
         return self.trials, self.shown
 
     @property
     def expected_per_user(self) -> float:
-        """Average number of positive and negative reports in one user's clusters."""
         return self.trials * math.fsum(
             chance * (positive + negative) for positive, negative, chance in self.chances()
         )
@@ -152,26 +150,21 @@ class ClusterDummies(Dummies):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers of reports, null reports included, in the rooms that a user shows; ascending."""
         return tuple(sorted(_by_length(self)))
 
     @property
     def most_padding(self) -> int:
-        """Maximum number of null reports: every room may be empty."""
         return self.lengths[-1]
 
     @property
     def expected_sent(self) -> float:
-        """Average number of reports, null reports included, in the rooms that a user shows."""
         return float(self.length_probabilities() @ np.array(self.lengths))
 
     def length_probabilities(self) -> NDArray[np.float64]:
-        """Return the probability of each of the `lengths`; same shape."""
         return np.array([chance for _, chance in sorted(_by_length(self).items())])
 
     @property
     def words(self) -> str:
-        """What each user adds."""
         return (
             "clusters of positive and negative reports of random items as the task's table says, "
             f"{self.expected_per_user:.4g} reports on average"
@@ -184,7 +177,6 @@ class ClusterDummies(Dummies):
 
     @property
     def summary(self) -> str:
-        """The averages of reports and of null reports."""
         nulls = self.expected_sent - self.expected_per_user
         return (
             f"clusters of {self.expected_per_user:.4g} reports per user on average, and "

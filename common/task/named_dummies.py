@@ -67,7 +67,6 @@ class ItemDummies(Dummies):
 
     @property
     def hiding_trials(self) -> tuple[int, float]:
-        """Trials of one user that may add a dummy of a given item, and the chance of each."""
         return 1, self.item_chance
 
     @property
@@ -76,12 +75,10 @@ class ItemDummies(Dummies):
         return (self.most,)
 
     def length_probabilities(self) -> NDArray[np.float64]:
-        """Return the certainty of the one length."""
         return np.ones(1)
 
     @property
     def expected_per_user(self) -> float:
-        """Average number of dummies of one user, before conditioning on `most`."""
         return self.trials * self.item_chance
 
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
@@ -97,21 +94,18 @@ class ItemDummies(Dummies):
                 return items
 
     def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
-        """Draw the counts of users' reports and dummies by item."""
         added = rng.binomial(int(users.sum()), self.item_chance, size=self.trials)
         cells = mechanism.sample_cells(users, 0, rng) + added
         return cells, int(users.sum()) + int(added.sum())
 
     @property
     def words(self) -> str:
-        """What each user adds."""
         return (
             f"a dummy of each item with {chance_words(self.extra_weight)}, drawn independently, "
             f"redrawn above {self.most} in all"
         )
 
     def check_domain_size(self, domain_size: int) -> None:
-        """Raise TaskError unless there is a trial for each item."""
         if self.trials != domain_size:
             raise TaskError(
                 f"trials is {self.trials}; for the distribution each-item it must be domain_size, "
@@ -169,21 +163,17 @@ class ViewDummies(Dummies):
 
     @property
     def views(self) -> tuple[BinomialDummies, ...]:
-        """The dummies of each view, fixed or fractional."""
         return tuple(map(of_mean, self.averages))
 
     @property
     def certain(self) -> int:
-        """Number of dummies that each user always adds, in all views together."""
         return sum(each.per_user for each in self.views)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Every number of dummies that is possible."""
         return tuple(range(self.certain, sum(each.maximum for each in self.views) + 1))
 
     def length_probabilities(self) -> NDArray[np.float64]:
-        """Return the probability of each of the `lengths`; same shape."""
         total = np.ones(1)
         for each in self.views:
             total = np.convolve(total, each.length_probabilities())
@@ -191,7 +181,6 @@ class ViewDummies(Dummies):
 
     @property
     def expected_per_user(self) -> float:
-        """Average number of dummies of one user."""
         return sum(self.averages) / EXTRA_WEIGHT_SUM
 
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
@@ -214,7 +203,6 @@ class ViewDummies(Dummies):
 
     @property
     def words(self) -> str:
-        """What each user adds."""
         return (
             f"uniform dummies of each of {len(self.averages)} views, {self._shown} on average, the "
             "fractions by independent draws"
@@ -222,5 +210,4 @@ class ViewDummies(Dummies):
 
     @property
     def summary(self) -> str:
-        """The averages by view."""
         return f"{self._shown} per user on average, by view"

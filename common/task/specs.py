@@ -170,7 +170,6 @@ class MechanismSpec:
 
     def check_values(self, size: int, labels: Sequence[str]) -> None:
         """Raise TaskError unless buckets and digits can represent `size` items."""
-        del labels
         if self.name in {"grr", "warner"} and (self.buckets != size or self.digits != 1):
             raise TaskError(
                 f"GRR over {size} items needs {size} buckets and 1 digit; "
@@ -211,7 +210,6 @@ class OtherSpec:
 
     def view_sizes(self, domain_size: int, groups: int) -> tuple[int, ...]:
         """Return the number of items of each view: by default of one, the domain's."""
-        del groups
         return (domain_size,)
 
     def domain_size_of(self, view_sizes: Sequence[int]) -> int:
@@ -272,7 +270,6 @@ class NumberSpec(RangedSpec):
 
     def check_values(self, size: int, labels: Sequence[str]) -> None:
         """Raise TaskError unless a report's coordinates are among a person's `size` numbers."""
-        del labels
         if max(self.sampled, self.projected) > size:
             raise TaskError(
                 f"sampled is {self.sampled} and projected {self.projected}; "
@@ -450,7 +447,6 @@ class KeyValueSpec(OtherSpec):
 
     def check_values(self, size: int, labels: Sequence[str]) -> None:
         """Raise TaskError unless there is no fake value, or one for each of `size` keys."""
-        del labels
         if self.fakes and len(self.fakes) != size:
             raise TaskError(f"there are {len(self.fakes)} fake values and {size} keys")
 

@@ -84,7 +84,6 @@ class UniformDummies(Dummies):
         return tuple(range(self.per_user + self.most % step, self.per_user + self.most + 1, step))
 
     def length_probabilities(self) -> NDArray[np.float64]:
-        """Return the probability of each of the `lengths`; same shape."""
         lengths = np.array(self.lengths)
         if len(lengths) == 1:
             return np.ones(1)
@@ -98,19 +97,16 @@ class UniformDummies(Dummies):
         return self.per_user + self._draw_more(n_users, rng)
 
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: Generator) -> Drawn:
-        """Draw users' dummies: uniform reports."""
         numbers = self.draw_numbers(n_users, rng)
         return numbers, mechanism.dummies(int(numbers.sum()), rng)
 
     def sample(self, mechanism: ItemMechanism, users: Numbers, rng: Generator) -> Sampled:
-        """Draw the counts of users' reports and dummies by cell."""
         n_users = int(users.sum())
         total = int(self.draw_numbers(n_users, rng).sum())
         return mechanism.sample_cells(users, total, rng), n_users + total
 
     @property
     def words(self) -> str:
-        """What each user adds."""
         return f"uniform dummies, {self.per_user} each"
 
 
@@ -122,12 +118,10 @@ class BinomialDummies(UniformDummies):
 
     @property
     def most(self) -> int:
-        """Maximum of the random number: every trial succeeds."""
         return self.trials
 
     @property
     def expected_per_user(self) -> float:
-        """Average number of dummies of one user."""
         return self.per_user + self.trials * self.extra_probability
 
     def _draw_more(self, n_users: int, rng: Generator) -> Numbers:
@@ -142,7 +136,6 @@ class BinomialDummies(UniformDummies):
 
     @property
     def words(self) -> str:
-        """What each user adds."""
         return (
             f"{super(BinomialDummies, self).words}, plus a binomial number ({self.trials} trials, "
             f"{chance_words(self.extra_weight)}), drawn independently"
@@ -159,7 +152,6 @@ class FractionalDummies(BinomialDummies):
 
     @property
     def words(self) -> str:
-        """What each user adds."""
         more = f"uniform dummies, {self.per_user} each and one more"
         return (
             f"{more if self.per_user else 'one uniform dummy'} with "
@@ -179,7 +171,6 @@ class FixedDummies(BinomialDummies):
 
     @property
     def words(self) -> str:
-        """What each user adds."""
         return super(BinomialDummies, self).words
 
 
@@ -207,7 +198,6 @@ class NegativeBinomialDummies(UniformDummies):
 
     @property
     def expected_per_user(self) -> float:
-        """Average number of dummies of one user, before conditioning on `most`."""
         chance = self.extra_probability
         return self.per_user + self.trials * chance / (1 - chance)
 
@@ -232,7 +222,6 @@ class NegativeBinomialDummies(UniformDummies):
 
     @property
     def words(self) -> str:
-        """What each user adds."""
         return (
             f"{super(NegativeBinomialDummies, self).words}, plus a negative binomial number (r = "
             f"{self.trials}, continuing with {chance_words(self.extra_weight)}), drawn "

@@ -64,13 +64,9 @@ class DigitSpec(RangedSpec):
         """Do nothing: the spec itself states how many numbers there are."""
 
     def view_sizes(self, domain_size: int, groups: int) -> tuple[int, ...]:
-        """Return the radices, for each of the numbers."""
-        del domain_size, groups
         return self.radices * self.numbers
 
     def domain_size_of(self, view_sizes: Sequence[int]) -> int:
-        """Return how many numbers a person has."""
-        del view_sizes
         return self.numbers
 
 
@@ -126,17 +122,12 @@ class TableSpec(OtherSpec):
         return tuple(tuple(self.attributes[each].size for each in view) for view in self.views)
 
     def view_sizes(self, domain_size: int = 0, groups: int = 1) -> tuple[int, ...]:
-        """Return the number of cells of each view."""
-        del domain_size, groups
         return tuple(math.prod(shape) for shape in self.shapes)
 
     def domain_size_of(self, view_sizes: Sequence[int]) -> int:
-        """Return the number of attributes."""
-        del view_sizes
         return len(self.attributes)
 
     def check_values(self, size: int, labels: Sequence[str]) -> None:
         """Raise TaskError for labels: they belong to attributes."""
-        del size
         if labels:
             raise TaskError(f"the task has {len(labels)} labels; those of attributes are theirs")

@@ -31,8 +31,9 @@ from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.pages.result_page import result_page
 from deploy.results.distribution_view import Questions
+from deploy.results.estimate_table import ResultView
 from deploy.results.export import as_json, shufflers_as_json
-from deploy.results.result_view import MAX_ROWS, ResultView, result_view
+from deploy.results.result_view import MAX_ROWS, result_view
 from deploy.tasks.demo_task import closing_draft
 from deploy.tasks.task_view import DELIVERED, LOST
 from deploy.terminal.files import write

@@ -12,8 +12,7 @@ from common.messages import result
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
 from deploy.results.distribution_view import DEFAULT_QUANTILES
-from deploy.results.estimate_table import EstimateTable, largest, mse_of
-from deploy.results.result_view import ResultView
+from deploy.results.estimate_table import EstimateTable, ResultView, largest, mse_of
 
 
 class _Known(NamedTuple):

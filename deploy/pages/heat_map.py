@@ -7,7 +7,7 @@ from common.task.spec_forms import spec_as
 from common.task.task import Task
 from common.task.view_specs import TableSpec
 from deploy.pages.page import packed
-from deploy.results.result_view import ResultView
+from deploy.results.estimate_table import ResultView
 from deploy.results.table_view import names_of
 
 _SCRIPTS: Final = (

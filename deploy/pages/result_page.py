@@ -25,9 +25,8 @@ from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.heat_map import heat_map_fields
 from deploy.pages.page import packed, render
-from deploy.results.estimate_table import EstimateTable
+from deploy.results.estimate_table import EstimateTable, ResultView
 from deploy.results.ledger import LedgerView
-from deploy.results.result_view import ResultView
 from deploy.terminal.tables import CLAIM_ROOM_NOTE
 
 _SCRIPTS: Final = (

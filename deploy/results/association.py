@@ -1,23 +1,17 @@
 """
 Association of two attributes, from a noisy table of them: a chi-squared test, and Cramér's V.
 
-The noise of cells inflates Pearson's statistic. Here the users are a random sample of n from a
-population, and the attributes are independent if the departures D = p - a·bᵀ of its cells p from
-the product of the margins are 0. The table is a least-squares estimate of one with r rows and c
-columns (common/mechanisms/tables.py): the noise of the margins has the variances V_a·(1 - 1/r) and
-V_b·(1 - 1/c), that of what no margin explains is v in each cell, and the three are independent.
-With P = I - 11ᵀ/size and A = diag(a) - aaᵀ, to first order and with D's mean 0,
+For a table with r rows and c columns, shares a and b of its margins, P = I - 11ᵀ/size and
+A = diag(a) - aaᵀ, the departures D = p - a·bᵀ from independence have, to first order,
 
     Cov D = A ⊗ B / n + v·P ⊗ P + V_a·P ⊗ wwᵀ + V_b·uuᵀ ⊗ P,    u = 1/r - a,    w = 1/c - b
 
-The first part is the sample's. The others hold since errors g and f of the margins, and e of the
-rest, make the error g/c + f/r + e of a cell, and g·w + f·u + e - g·f of D. With estimates for u and
-w, both products contain g·f once too often, so V_a·V_b·P ⊗ P is subtracted.
-
-The statistic T is the sum of D², weighted. Its mean is tr(W·Cov D), its variance 2·tr((W·Cov D)²),
-and a multiple of it with the same two moments is taken as chi-squared (Satterthwaite). A weight is
-a product of one for the row and one for the column, and so are the traces: the cost grows with the
-number of cells, not of pairs of cells. From no paper; tests simulate level, power and coverage.
+(docs/theory/estimation.md). With estimates for u and w, both last products contain the product of
+the margins' errors once too often, so V_a·V_b·P ⊗ P is subtracted. The statistic T is a weighted
+sum of D² with the mean tr(W·Cov D) and the variance 2·tr((W·Cov D)²); a multiple of it with the
+same two moments is taken as chi-squared (Satterthwaite). A weight is a product of one for the row
+and one for the column, and so are the traces: the cost grows with the number of cells, not of pairs
+of cells. From no paper; tests simulate level, power and coverage.
 """
 
 import math

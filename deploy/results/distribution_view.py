@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -12,7 +12,7 @@ from common.messages.result import Histogram, Result
 from common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
 from common.task.task import Task
 from deploy.results.distribution import Distribution, Estimated
-from deploy.results.estimate_table import EstimateTable
+from deploy.results.estimate_table import EstimateTable, ResultView
 from deploy.tasks.value_parser import parse_range
 
 DEFAULT_QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -96,22 +96,13 @@ class Questions:
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistributionView:
-    """The distributions of a task's groups, or of all users; empty for other tasks."""
+def distribution_view(estimate: Histogram, questions: Questions) -> ResultView:
+    """
+    Return what a task with edges or a breakdown shows beside its items' shares.
 
-    groups: Mapping[str, Distribution] = field(default_factory=dict)
-    """By the group's name; one without a name if there is no breakdown."""
-    tables: Sequence[EstimateTable] = ()
-    """Shares of groups, and of values within the largest; quantiles; ranges."""
-    columns: Mapping[str, Sequence[object]] = field(default_factory=dict)
-    """Further columns of files, a row for each item."""
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    """Further JSON fields; infinite ends of intervals are texts."""
-
-
-def distribution_view(estimate: Histogram, questions: Questions) -> DistributionView:
-    """Compute the distributions of a task with edges or a breakdown."""
+    Tables are those of groups, of values within the largest, of quantiles and of ranges. Infinite
+    ends of intervals are texts in fields.
+    """
     task = questions.task
     found = Distribution.of_groups(estimate, questions.batch, task)
     groups = dict(zip(task.breakdown.groups if task.breakdown else ("",), found, strict=True))
@@ -151,7 +142,7 @@ def distribution_view(estimate: Histogram, questions: Questions) -> Distribution
                 table, rows = _of_numbers(key, asked, known, questions.task)
                 tables.append(table)
                 fields[key] = rows
-    return DistributionView(groups=groups, tables=tables, columns=columns, fields=fields)
+    return ResultView(groups=groups, tables=tuple(tables), columns=columns, fields=fields)
 
 
 def _of_numbers(

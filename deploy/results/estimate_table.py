@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from common.mechanisms.base import Vector
 from common.messages.result import CONFIDENCE, Interval, interval_around, interval_half_width
+from deploy.results.distribution import Distribution
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
@@ -19,6 +20,12 @@ _INTERVAL: Final = f"{100 * CONFIDENCE:.0f}\N{NO-BREAK SPACE}% interval"
 _NOISE_ALONE: Final = "± noise alone"
 """Heading of intervals around biased estimates, which cover the noise but not the bias."""
 _MAX_DECIMALS: Final = 8
+TOO_FEW_USERS: Final = (
+    "Too few users for this much noise: with intervals that hold for all values at once, no share "
+    "can be distinguished from 0."
+)
+
+Columns = dict[str, Sequence[object]]
 
 
 class EstimateRow(NamedTuple):
@@ -124,6 +131,35 @@ class EstimateTable:
         else:
             text = f"{number:z,.{self.decimals}f}"  # z: no sign if it rounds to 0
         return text.replace("-", "\N{MINUS SIGN}", 1) if number < 0 else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultView:
+    """A result's tables for people, and its columns and JSON fields for programs."""
+
+    tables: tuple[EstimateTable, ...] = ()
+    columns: Columns = field(default_factory=dict)
+    """Columns of CSV and Parquet, in full precision, with a row per estimate."""
+    warning: str = ""
+    """Reason for missing or uninformative tables; may be empty."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Further JSON fields, beside the estimate's own."""
+    errors: str = ""
+    """In a demo: sentences about the errors against the truth."""
+    error_fields: Mapping[str, Any] = field(default_factory=dict)
+    """In a demo: JSON fields of the errors against the truth, such as `mse_vs_truth`."""
+    groups: Mapping[str, Distribution] = field(default_factory=dict)
+    """Distributions of ordered or broken-down values, by group."""
+
+    @property
+    def size(self) -> int:
+        """Number of estimates in the first table; 0 without tables."""
+        return len(self.tables[0].names) if self.tables else 0
+
+    @property
+    def truth(self) -> Vector | None:
+        """True shares or means of the first table, in a demo only."""
+        return self.tables[0].truth if self.tables else None
 
 
 def largest(figures: Vector, most: int) -> list[int]:

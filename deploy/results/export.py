@@ -18,7 +18,7 @@ from common.messages.result import (
 )
 from common.protocols import protocol_named
 from common.task.task import Task
-from deploy.results.result_view import Columns
+from deploy.results.estimate_table import Columns
 from deploy.terminal.files import atomic_output
 
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")

@@ -1,7 +1,7 @@
 """Build the tables, columns and JSON fields of a result, for every kind of data."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -20,14 +20,15 @@ from common.task.spec_forms import spec_as
 from common.task.specs import KeyValueSpec, OpenSpec, RangedSpec
 from common.task.task import Task
 from deploy.results.decoder import decode
-from deploy.results.distribution import Distribution
-from deploy.results.distribution_view import (
-    DistributionView,
-    Questions,
-    distribution_view,
-    item_names,
+from deploy.results.distribution_view import Questions, distribution_view, item_names
+from deploy.results.estimate_table import (
+    TOO_FEW_USERS,
+    Columns,
+    EstimateTable,
+    ResultView,
+    largest,
+    print_table,
 )
-from deploy.results.estimate_table import EstimateTable, largest, print_table
 from deploy.results.table_view import table_view
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import guarantee_summary, print_guarantees
@@ -36,10 +37,6 @@ MAX_ROWS: Final = 2000
 """Maximum rows of a table on a page."""
 _SHRUNK_FROM: Final = 3
 """Minimum number of means for which shrinking helps; see analyzer/estimation/shrinkage.py."""
-_TOO_FEW_USERS: Final = (
-    "Too few users for this much noise: with intervals that hold for all values at once, no share "
-    "can be distinguished from 0."
-)
 _TOO_WIDE: Final = (
     "Too few users for this much noise: {:,} of {:,} intervals are at least as wide as the range."
 )
@@ -100,37 +97,6 @@ _TWO_SHUFFLERS: Final = (
     "can check. The coalition epsilon holds while either one is honest; against both with the "
     "analyzer, or with a published result, there is no bound."
 )
-
-Columns = dict[str, Sequence[object]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultView:
-    """A result's tables for people, and its columns and JSON fields for programs."""
-
-    tables: tuple[EstimateTable, ...] = ()
-    columns: Columns
-    """Columns of CSV and Parquet, in full precision, with a row per estimate."""
-    warning: str = ""
-    """Reason for missing or uninformative tables; may be empty."""
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    """Further JSON fields, beside the estimate's own."""
-    errors: str = ""
-    """In a demo: sentences about the errors against the truth."""
-    error_fields: Mapping[str, Any] = field(default_factory=dict)
-    """In a demo: JSON fields of the errors against the truth, such as `mse_vs_truth`."""
-    groups: Mapping[str, Distribution] = field(default_factory=dict)
-    """Distributions of ordered or broken-down values, by group."""
-
-    @property
-    def size(self) -> int:
-        """Number of estimates in the first table; 0 without tables."""
-        return len(self.tables[0].names) if self.tables else 0
-
-    @property
-    def truth(self) -> Vector | None:
-        """True shares or means of the first table, in a demo only."""
-        return self.tables[0].truth if self.tables else None
 
 
 class _Asked(NamedTuple):
@@ -210,7 +176,7 @@ def _found_values(estimate: result.FoundValues, asked: _Asked) -> ResultView:
 
 
 def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
-    task, view = asked.task, DistributionView()
+    task, view = asked.task, ResultView()
     if asked.questions is not None and (task.edges or task.breakdown):
         view = distribution_view(estimate, asked.questions)
     shares, size = estimate.frequencies, len(estimate.frequencies)
@@ -234,12 +200,12 @@ def _histogram(estimate: result.Histogram, asked: _Asked) -> ResultView:
         notes=(_OWN_INTERVAL.format("share") + _SHARES_NOTE,),
     )
     columns = {"item": range(size), "label": labels, **table.columns(), "refined": refined}
-    return ResultView(
+    return replace(
+        view,
         tables=(table, *view.tables),
         columns={**columns, **view.columns},
         fields={"known_total": True, **view.fields},
-        groups=view.groups,
-        warning="" if informative else _TOO_FEW_USERS,
+        warning="" if informative else TOO_FEW_USERS,
     )
 
 
@@ -369,7 +335,7 @@ def _owners(estimate: result.KeyValues, asked: _Asked, spec: KeyValueSpec) -> Re
     return ResultView(
         tables=(shares, means),
         columns=shares.columns() | means.columns("mean_") | {"mean_biased": marks},
-        warning="" if above.any() else _TOO_FEW_USERS,
+        warning="" if above.any() else TOO_FEW_USERS,
         fields={"known_total": False, "mean_biased": biased.tolist()},
     )
 
@@ -463,19 +429,13 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
     if asked.candidates:
         columns = {"text": candidates, **table.columns(), "p_value": p_values, "detected": detected}
     low, _ = decoding.interval(result.simultaneous_confidence(CONFIDENCE, size))
-    warning = "" if (low > 0).any() else _TOO_FEW_USERS
+    warning = "" if (low > 0).any() else TOO_FEW_USERS
     return ResultView(tables=(table,), columns=columns, warning=warning, fields=fields)
 
 
 def _share_tables(estimate: result.ShareTables, asked: _Asked) -> ResultView:
     n_users = asked.questions.batch.n_users if asked.questions else None
-    view = table_view(estimate, asked.task, asked.most, n_users)
-    return ResultView(
-        tables=view.tables,
-        columns=view.columns,
-        fields=view.fields,
-        warning="" if view.informative else _TOO_FEW_USERS,
-    )
+    return table_view(estimate, asked.task, asked.most, n_users)
 
 
 _VIEWS: Final[Mapping[type[result.Estimate], Callable[[Any, _Asked], ResultView]]] = {

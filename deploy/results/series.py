@@ -22,9 +22,9 @@ from common.messages.result import (
     interval_half_width,
 )
 from common.task.task import Task
-from deploy.results.estimate_table import EstimateTable, print_table
+from deploy.results.estimate_table import Columns, EstimateTable, print_table
 from deploy.results.local_level import Observations, Smoothed, smooth
-from deploy.results.result_view import Columns, result_view
+from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits
 from deploy.tasks import population_budgets
 from deploy.tasks.population_budgets import PopulationBudgets

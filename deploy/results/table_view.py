@@ -1,8 +1,8 @@
 """Tables, columns and JSON fields of a result on several attributes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import asdict
+from typing import Final
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from common.task.task import Task
 from common.task.view_specs import TableSpec
 from deploy.results.association import Association
 from deploy.results.distribution_view import bucket_names
-from deploy.results.estimate_table import EstimateTable, largest
+from deploy.results.estimate_table import TOO_FEW_USERS, EstimateTable, ResultView, largest
 
 _AGREE: Final = (
     "All tables agree where they have an attribute in common, and each sums to 1. Each interval by "
@@ -30,26 +30,18 @@ _TESTED: Final = (
 _COLUMNS: Final = ("attribute", "value", "other_attribute", "other_value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableView:
-    """The tables of a result on several attributes, and its columns and JSON fields."""
-
-    tables: tuple[EstimateTable, ...]
-    """Associations, if the number of users is known; each attribute's table; those of pairs."""
-    columns: dict[str, Sequence[object]]
-    """A row for each value of each attribute, then for each cell of each table of two."""
-    fields: Mapping[str, Any]
-    informative: bool
-    """Whether any share can be distinguished from 0, by simultaneous intervals."""
-
-
 def names_of(attribute: AttributeSpec) -> Sequence[str]:
     """Return the names of an attribute's values: labels, or buckets."""
     return bucket_names(attribute.edges) if attribute.edges else attribute.labels
 
 
-def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None) -> TableView:
-    """Return the view of a result, with at most `most` rows in each table."""
+def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None) -> ResultView:
+    """
+    Return the view of a result, with at most `most` rows in each table.
+
+    Columns have a row for each value of each attribute, then for each cell of each table of two.
+    Associations stand first, if the number of users is known.
+    """
     spec = spec_as(task.mechanism, TableSpec)
     titles, names = spec.attribute_names, [*map(names_of, spec.attributes)]
     tables, rows = list[EstimateTable](), list[tuple[str, ...]]()
@@ -73,7 +65,9 @@ def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None
     for table in tables[1:]:
         for name, column in table.columns().items():
             figures[name] = [*figures[name], *column]
-    return TableView(
+    everything = (*estimate.attributes, *estimate.views)
+    informative = any((each.interval(confidence)[0] > 0).any() for each in everything)
+    return ResultView(
         tables=(*_associations(found, titles, most), *tables),
         columns={**dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True)), **figures},
         fields={
@@ -83,10 +77,7 @@ def table_view(estimate: ShareTables, task: Task, most: int, n_users: int | None
             "view_attributes": spec.views,
             "associations": [{"attributes": pair, **asdict(each)} for pair, each in found.items()],
         },
-        informative=any(
-            (each.interval(confidence)[0] > 0).any()
-            for each in (*estimate.attributes, *estimate.views)
-        ),
+        warning="" if informative else TOO_FEW_USERS,
     )
 
 

@@ -45,8 +45,7 @@ def capacity(
             second]
         shufflers: Number of shufflers of the task; the second one has the role relay.
     """
-    from lab.planning import capacity_view
-    from lab.planning.capacity import Workload, predict
+    from lab.planning.capacity import Workload, predict, show, to_json
 
     if opening_microseconds is None:
         opening_microseconds = 1e6 * measure_opening_seconds()
@@ -60,5 +59,5 @@ def capacity(
         shufflers=shufflers,
     )
     demands = predict(workload)
-    fields = capacity_view.to_json(demands, workload)
-    print_answer(fields, partial(capacity_view.show, demands, workload), json=json)
+    fields = to_json(demands, workload)
+    print_answer(fields, partial(show, demands, workload), json=json)

@@ -95,7 +95,6 @@ class TableDesign(ValueDesign):
 
     @property
     def sentence(self) -> str:
-        """The figures."""
         return (
             "Standard errors in users: a cell of a table {sd_cell_raw:.4g}, after least squares "
             "{sd_cell:.4g}; a value of one attribute {sd_margin_raw:.4g} by one table, after least "

@@ -57,7 +57,6 @@ class ValueDesign(Design):
 
     @property
     def smallest_share(self) -> float:
-        """The smallest share that is found with 95 % probability; 0 for other kinds."""
         return PLANNED_KINDS[self.target.kind].smallest_share(self.unclaimed, self.target.n_users)
 
 

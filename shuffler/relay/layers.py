@@ -9,14 +9,8 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
+from common import errors
 from common.crypto.signing import KeyUse, SignedTask
-from common.errors import (
-    ConflictError,
-    DamagedStorageError,
-    StorageError,
-    UnknownKeyError,
-    WireError,
-)
 from common.limits import MAX_UNIX_TIME
 from common.messages.batch import BatchId, BatchManifest, chain_batch_id
 from common.receiving.receiver import Receiver, check_numbers
@@ -75,9 +69,9 @@ class Layers(Receiver[LayerJob]):
     def check_manifest(self, manifest: BatchManifest, task: Task) -> None:
         """Raise WireError if a batch's numbers contradict its task; n_min protects nobody here."""
         if manifest.batch_id != chain_batch_id(manifest.task_digest):
-            raise WireError("batch_id does not follow from the task's digest")
+            raise errors.WireError("batch_id does not follow from the task's digest")
         if manifest.n_discarded:
-            raise WireError(
+            raise errors.WireError(
                 f"n_discarded is {manifest.n_discarded}; a first shuffler discards no report"
             )
         check_numbers(manifest, task, task.hop(0))
@@ -89,7 +83,9 @@ class Layers(Receiver[LayerJob]):
         Raises ConflictError if noise was drawn for a delivery that the database has lost.
         """
         if self.seeds.was_drawn(manifest.batch_id):
-            raise ConflictError("another batch was delivered for this task, and its noise is drawn")
+            raise errors.ConflictError(
+                "another batch was delivered for this task, and its noise is drawn"
+            )
         await self.batches.track(manifest.task_digest, task)
 
     async def _begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
@@ -104,10 +100,10 @@ class Layers(Receiver[LayerJob]):
             await self.store.run(check_kept, manifest.task_digest)
             if not staged:  # else the key may be destroyed already
                 self.batches.private_key(await self._task(manifest.task_digest))
-        except UnknownKeyError as error:
+        except errors.UnknownKeyError as error:
             fields = logs.batch_fields(manifest.task_digest, manifest.batch_id)
             logs.event("no key in STATE/unsaved for the layers of a task", fields, level="ERROR")
-            raise StorageError(f"{error}: its keys are away or lost") from error
+            raise errors.StorageError(f"{error}: its keys are away or lost") from error
         return arrived, staged
 
     async def _finish(self, digest: TaskDigest) -> None:
@@ -147,12 +143,12 @@ class RelayDeliveries(Deliveries):
         try:
             opened = await self.executor.run(LayerJob.open, opening, range(job.n_openings))
             arrived, facts = await permuted(job, self.executor)
-        except DamagedStorageError:
+        except errors.DamagedStorageError:
             layers.forget_merged(batch.batch_id)
             raise
         n_discarded = received.n_reports - n_distinct + sum(opened) + arrived[0]
         if facts.n_reports != received.n_reports - n_discarded + job.n_dummies:
-            raise DamagedStorageError(
+            raise errors.DamagedStorageError(
                 f"{received.n_reports} layers arrived and {n_discarded} were discarded; "
                 f"{facts.n_reports - job.n_dummies} were permuted"
             )

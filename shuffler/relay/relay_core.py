@@ -44,6 +44,5 @@ class RelayCore(BatchCore):
         )
 
     async def resume(self) -> None:
-        """Resume the work of an earlier run."""
         await super().resume()  # refuses another database, by which all blocks would be swept
         await self.staging.sweep()

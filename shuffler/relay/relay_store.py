@@ -92,7 +92,6 @@ class RelayStore(BatchStore):
         return await self.database.run(_set_state, batch, state)
 
     async def clean_up(self, batch_id: BatchId) -> None:
-        """Delete what arrived of a batch; see `BatchStore.clean_up`."""
         for subfolder in RECEIVED:
             await asyncio.to_thread(self._blocks.delete, f"{batch_id.hex()}/{subfolder}")
 

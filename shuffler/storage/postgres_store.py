@@ -99,12 +99,10 @@ class PostgresStore(SubmissionStore):
         """Counts that this process has stored."""
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        """Begin the batch of a task; see `SubmissionStore.open_batch`."""
         await self._connection.run(_open_batch, batch_id, signed)
         return await self.get(signed.digest())
 
     def group_source(self) -> PostgresGroups:
-        """Return a reader of the groups for worker processes."""
         return PostgresGroups(self._uri)
 
     async def _append(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
@@ -126,7 +124,6 @@ class PostgresStore(SubmissionStore):
         return await self._connection.run(_set_state, batch, state)
 
     async def clean_up(self, batch_id: BatchId) -> None:
-        """Drop a finished batch's tables."""
         await self._connection.run(drop_tables, batch_id)
 
 

@@ -90,7 +90,6 @@ class SqliteStore(SubmissionStore):
         self._deduplications: dict[BatchId, Deduplication] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        """Begin the batch of a task; see `SubmissionStore.open_batch`."""
         await self._database.fetch(
             "INSERT OR IGNORE INTO batches (batch_id, task_digest, task, signature, state) "
             "VALUES (?, ?, ?, ?, ?)",
@@ -100,7 +99,6 @@ class SqliteStore(SubmissionStore):
         return await self.get(signed.digest())
 
     def group_source(self) -> SqliteGroups:
-        """Return a reader of the groups for worker processes."""
         return SqliteGroups(self._path)
 
     async def _append(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
@@ -116,14 +114,12 @@ class SqliteStore(SubmissionStore):
         return [outcomes for outcomes, _ in judged]
 
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
-        """Add to the counts of refused and repeated submissions."""
         await self._database.run(submission_table.add_refusals, counts)
 
     async def _store_state(self, batch: StoredBatch, state: BatchState) -> int:
         return await self._database.run(_set_state, batch, state)
 
     async def clean_up(self, batch_id: BatchId) -> None:
-        """Delete a finished batch's submissions."""
         self._deduplications.pop(batch_id, None)
         while await self._database.run(submission_table.drop_some, batch_id):
             pass

@@ -10,7 +10,6 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from common.accounting.assumptions import WAIVABLE
 from common.mechanisms.base import MechanismRequest
 from common.messages.guarantee import CheckName
 from common.protocols import PROTOCOLS
@@ -22,6 +21,7 @@ from examples.subset_selection import SubsetSelection
 from lab.accountant.query import MECHANISMS
 from tests.support.commands import ROOT, blocks
 from tests.support.source_tree import FOLDERS
+from tests.support.waivers import WAIVABLE
 
 _DOCS: Final = ROOT / "docs"
 _PAGES: Final = (*sorted(ROOT.glob("*.md")), *sorted(_DOCS.rglob("*.md")))

@@ -21,7 +21,7 @@ from common.task_digest import TaskDigest
 from common.wire.tasks import draft_to_wire
 from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
-from shuffler.analyzer_client import AnalyzerClient
+from shuffler.delivery_client import AnalyzerClient
 from tests.fuzz.fuzz import given_seed
 from tests.support.clients import DEADLINE, contribute, envelopes, fetch_task, refusal, result_of
 from tests.support.example_tasks import EXAMPLE_DIGEST

@@ -12,7 +12,7 @@ from common.runtime.rpc import bind, open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler import delivery_client as client
-from shuffler.analyzer_client import AnalyzerClient
+from shuffler.delivery_client import AnalyzerClient
 from tests.support.services import Services
 
 _CHUNKS = 100

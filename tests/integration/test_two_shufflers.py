@@ -24,8 +24,7 @@ from deploy.clients.key_folder import KeyFolder
 from deploy.clients.local_parties import LOOPBACK
 from deploy.docker.preparation import SECOND, prepare_certificates
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
-from shuffler.analyzer_client import AnalyzerClient
-from shuffler.delivery_client import DeliveryClient
+from shuffler.delivery_client import AnalyzerClient, DeliveryClient
 from shuffler.settings import ShufflerSettings
 from tests.support.chains import FLANKS, chain
 from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk

@@ -24,9 +24,8 @@ from common.wire.batches import REPORTS_WANTED, commitment_to_wire, delivery_fro
 from common.wire.fields import digest_from_wire
 from common.wire.tasks import signed_task_to_wire
 from protos.shuffledp.v1 import analyzer_pb2, relay_pb2_grpc
-from shuffler.analyzer_client import AnalyzerClient
 from shuffler.delivery import chunks_of_part
-from shuffler.delivery_client import DeliveryClient
+from shuffler.delivery_client import AnalyzerClient, DeliveryClient
 from shuffler.shuffle_job import PART_BYTES
 from tests.support.keys import signed_key
 from tests.support.leaves import SALT

@@ -44,7 +44,7 @@ class Link:
         return await self._around.network.call(self._sender.life, self._to.life, act, work)
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task; see shuffler/analyzer_client."""
+        """Fetch a task; see shuffler/delivery_client."""
         return await self._call("fetch task", lambda: self._to.get_task(digest))
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:

@@ -102,7 +102,6 @@ class PrefixHashing(OddsOfWeights, Randomizer):
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """A level, the seed's elements and a bucket."""
         seed = ("seed", "<u2", (len(self.columns[0]),))
         return np.dtype([("level", "u1"), seed, ("bucket", "<u2")])
 
@@ -145,7 +144,6 @@ class PrefixHashing(OddsOfWeights, Randomizer):
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports have a level, seed and bucket in range. Run by the analyzer."""
         largest = np.maximum(reports["seed"].max(axis=1), reports["bucket"])
         inside: NDArray[np.bool_] = (reports["level"] < self.levels) & (largest < self.buckets)
         return inside

@@ -185,7 +185,6 @@ class HashedResponse(AnswerCounting):
         return reports_of(REPORT_DTYPE, seed=self._seeds(count, rng), bucket=buckets)
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Return a seed and a bucket below g for each value. Run by the user agent."""
         values = check_values(values, self.domain_size)
         seeds = self._seeds(len(values), rng)
         buckets = self.weights.respond(self._hash(seeds, values), self.answers, rng)
@@ -196,7 +195,6 @@ class HashedResponse(AnswerCounting):
         return self._hash(reports["seed"], np.array([item], dtype=np.int64))
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports have the bucket of an item under their seed. Run by auditors."""
         supported: NDArray[np.bool_] = self.hashed(reports, item) == reports["bucket"]
         return supported
 
@@ -225,7 +223,6 @@ class LocalHashing(HashedResponse):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task."""
         spec = task.item_mechanism
         family = HashFamily.holding(task.domain_size, spec.buckets, spec.digits)
         return cls(task.domain_size, family, ResponseWeights.of(spec), task.nonce)
@@ -259,7 +256,6 @@ class LocalHashing(HashedResponse):
         return rng.integers(0, self.family.seeds, size=count, dtype=np.int64)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports have a seed below g^t and a bucket below g. Run by the analyzer."""
         inside: NDArray[np.bool_] = (reports["seed"] < self.family.seeds) & (
             reports["bucket"] < self.family.q
         )
@@ -324,7 +320,6 @@ class LocalHashing(HashedResponse):
         return int(sizes[sizes > 0].min()), int(sizes[sizes < self.domain_size].max())
 
     def channel(self, real_share: float) -> Channel:
-        """Return the distribution of a report's cell."""
         other = self.weights.other / self._total
         return Channel(
             incidence=Incidence(self._forward, self._adjoint),

@@ -66,13 +66,11 @@ class StringHashing(IndependentSupport, HashedResponse):
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Choose the integer weights; any number of buckets is valid."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         return request.spec(weights, buckets=request.buckets, dtype=REPORT_DTYPE)
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task."""
         spec = task.item_mechanism
         check_answers(spec, spec.buckets)
         return cls(task.labels, spec.buckets, ResponseWeights.of(spec), task.nonce)
@@ -84,7 +82,6 @@ class StringHashing(IndependentSupport, HashedResponse):
 
     @property
     def answers(self) -> int:
-        """Number of buckets g."""
         return self.buckets
 
     @property

@@ -142,7 +142,6 @@ class PrivKv(PairEstimator, Randomizer):
         return reports_of(_REPORT, key=keys, answer=answers)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports have a valid key and a valid answer. Run by the analyzer."""
         return (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
 
     def tally(self, reports: Reports) -> Counts:

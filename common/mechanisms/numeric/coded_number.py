@@ -121,7 +121,23 @@ CODES_AT_ONCE: Final = 1 << 18
 """Codes summed at a time, to bound memory."""
 
 
-class CodedNumber(OddsOfWeights, NumberMechanism):
+class SpreadNumber(OddsOfWeights, NumberMechanism):
+    """Base class of mechanisms whose reports represent numbers of a known spread."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> Spread:
+        """Expected square of a report's number."""
+
+    def variance(self, values: Numbers) -> Vector:
+        return self.spread.variance(values, sampling=1.0)
+
+    def interval(self, moments: Moments, confidence: float) -> Interval | None:
+        """Return the interval of `Spread.interval`. Run by the analyzer's operator."""
+        return self.spread.interval(moments, confidence)
+
+
+class CodedNumber(SpreadNumber):
     """Base class of mechanisms that report one number as a code; see also `SampledCoordinates`."""
 
     @property
@@ -133,11 +149,6 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
     @abstractmethod
     def features(self) -> int:
         """Number of integers that each code adds to the sums."""
-
-    @property
-    @abstractmethod
-    def spread(self) -> Spread:
-        """Expected square of a code's number."""
 
     @abstractmethod
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -165,12 +176,10 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
         return np.dtype([("code", self.code_dtype)])
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """Randomize each user's number to a report, field code. Run by the user agent."""
         values = check_numbers(values, 1)
         return reports_of(self.report_dtype, code=self.encode(values[:, 0], rng))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports have a code below `answers`. Run by the analyzer."""
         return reports["code"] < self.answers
 
     def tally(self, reports: Reports) -> Counts:
@@ -182,16 +191,7 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
         return cells
 
     def estimate(self, cells: Counts) -> Moments:
-        """Estimate the mean without bias from the result of `tally`. Run by the analyzer."""
         return self.spread.moments(self.totals(cells[np.newaxis]))
-
-    def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated mean for these users; shape (1,)."""
-        return self.spread.variance(values, sampling=1.0)
-
-    def interval(self, moments: Moments, confidence: float) -> Interval | None:
-        """Return the interval of `Spread.interval`. Run by the analyzer's operator."""
-        return self.spread.interval(moments, confidence)
 
 
 @dataclass(frozen=True)
@@ -210,8 +210,7 @@ class Duchi(CodedNumber):
     weights: ResponseWeights
 
     @classmethod
-    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
-        """Choose the weights whose ratio is closest to e^ε from below."""
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
         return cls(ResponseWeights.for_epsilon(local_epsilon))
 
     answers = 2
@@ -237,11 +236,9 @@ class Duchi(CodedNumber):
         return MatchCountReduction.for_weights(answers=2, weights=self.weights, hashed=False)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Round each number to an end of the range, 0 or 1, and randomize the end."""
         return self.weights.respond(to_grid(numbers, 1, rng), 2, rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return indicators of the lower and of the upper end."""
         return np.stack([codes == 0, codes == 1]).astype(np.int64)
 
     def totals(self, sums: Counts) -> Totals:

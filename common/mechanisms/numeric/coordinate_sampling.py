@@ -190,12 +190,10 @@ class Harmony(SampledCoordinates[Duchi], NumberMechanism):
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the weights whose ratio is closest to e^ε from below."""
         return cls(dimensions, 1, Duchi(ResponseWeights.for_epsilon(local_epsilon)))
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Read the weights from a task's description."""
         return cls(dimensions, 1, Duchi(number_weights(spec)))
 
 
@@ -295,7 +293,6 @@ class MultiRphm(MultiHm):
 
     @property
     def coordinates(self) -> int:
-        """Number q of coordinates to sample from."""
         return self.projected
 
     @cached_property
@@ -308,7 +305,6 @@ class MultiRphm(MultiHm):
         return np.clip(values @ self.matrix, -1.0, 1.0)
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """Randomize each user's projection by Multi-HM. Run by the user agent."""
         values = check_numbers(values, self.dimensions)
         return super().randomize(self.project(values), rng)
 

@@ -44,7 +44,6 @@ class Digits(ViewMechanism, MeanMechanism):
     @classmethod
     def specify(cls, draft: NumberDraft, dimensions: int, local_epsilon: float) -> DigitSpec:
         """Return the description of the draft's radices; the protocol checks the local ε."""
-        del local_epsilon
         return DigitSpec(
             name="digits",
             low=draft.low,
@@ -82,7 +81,6 @@ class Digits(ViewMechanism, MeanMechanism):
         return np.asarray(self._places * (2 / self.steps))
 
     def encode(self, values: Numbers, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Round each user's numbers to points, and return their digits. Run by the user agent."""
         points = to_grid(check_numbers(values, self.dimensions), self.steps, rng)
         digits = points[:, :, np.newaxis] // self._places % self._radices
         return digits.reshape(len(points), len(self.views))
@@ -125,7 +123,6 @@ class Digits(ViewMechanism, MeanMechanism):
         return float(((self._radices - 1) * self.place_values).max()) / 2
 
     def variance(self, values: Numbers) -> Vector:
-        """Return the variance of the estimated means for these users; (dimensions,)."""
         rounding = rounding_variance(values, self.steps).sum(axis=0) / len(values) ** 2
         return np.asarray(self.noise_variance(len(values)) + rounding)
 

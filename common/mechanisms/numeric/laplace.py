@@ -62,7 +62,7 @@ class Laplace(NumberMechanism):
             )
 
     @classmethod
-    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
         """Choose the least scale with steps / scale ≤ local_epsilon."""
         return cls(STEPS, math.ceil(STEPS / Fraction(check_local_epsilon(local_epsilon))))
 
@@ -87,14 +87,12 @@ class Laplace(NumberMechanism):
 
     @property
     def reduction(self) -> PureReduction:
-        """The local ε alone."""
         return PureReduction(local_epsilon=self.local_epsilon)
 
     report_dtype = np.dtype([("place", "<u8")])
     """One unsigned 64-bit place, far below the null report's 2^64 - 1."""
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """Randomize each user's number to a report, field place. Run by the user agent."""
         values = check_numbers(values, 1)
         noisy = to_grid(values[:, 0], self.steps, rng)
         noisy += discrete_laplace(self.scale, len(noisy), rng)
@@ -102,7 +100,6 @@ class Laplace(NumberMechanism):
         return reports_of(self.report_dtype, place=places)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports have a place below `places`. Run by the analyzer."""
         return reports["place"] < self.places
 
     def tally(self, reports: Reports) -> Counts:
@@ -128,7 +125,6 @@ class Laplace(NumberMechanism):
         )
 
     def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated mean for these users; shape (1,)."""
         own = self._noise_variance + rounding_variance(values, self.steps)
         exact: Vector = own.sum(axis=0) / len(values) ** 2
         return exact

@@ -18,20 +18,18 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts, Reports, Vector, check_valid
+from common.mechanisms.base import Counts, Reports, check_valid
 from common.mechanisms.bits import bit_field, chunks, count_set_bits, pack, spare_bits_clear
-from common.mechanisms.numeric.coded_number import Spread
+from common.mechanisms.numeric.coded_number import Spread, SpreadNumber
 from common.mechanisms.numeric.number import (
     Moments,
-    NumberMechanism,
     Numbers,
     check_numbers,
     to_grid,
 )
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
-from common.messages.result import Interval
+from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
 
 _CHUNK: Final = 1 << 20
@@ -39,7 +37,7 @@ _CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class MeanEst(OddsOfWeights, NumberMechanism):
+class MeanEst(SpreadNumber):
     """Report a corner of the cube, one bit for each coordinate, least significant first."""
 
     NAME: ClassVar[NumberMechanismName] = "mean-est"
@@ -50,7 +48,6 @@ class MeanEst(OddsOfWeights, NumberMechanism):
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the weights whose ratio is closest to e^ε from below."""
         return cls(dimensions, ResponseWeights.for_epsilon(local_epsilon))
 
     @cached_property
@@ -153,17 +150,8 @@ class MeanEst(OddsOfWeights, NumberMechanism):
         return np.concatenate([np.array([len(reports)], dtype=np.int64), set_bits])
 
     def estimate(self, cells: Counts) -> Moments:
-        """Estimate the means without bias from the result of `tally`. Run by the analyzer."""
         n_reports = int(cells[0])
         count = np.full(self.dimensions, float(n_reports))
         first = (2 * cells[1:] - n_reports).astype(np.float64) * self.scale
         totals = np.stack([count, first, count * self.scale**2])
         return self.spread.moments(totals)
-
-    def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated means for these users, Σ(B² - t²) / n²."""
-        return self.spread.variance(values, sampling=1.0)
-
-    def interval(self, moments: Moments, confidence: float) -> Interval | None:
-        """Return the intervals of `Spread.interval`. Run by the analyzer's operator."""
-        return self.spread.interval(moments, confidence)

@@ -143,7 +143,7 @@ class MeanMechanism(CheckedArguments, Randomizer, ABC):
         people = np.ones((1, self.dimensions))
         return max(float(self.variance(place * people).mean()) for place in _WORST) / n_users
 
-    def interval(self, moments: Moments, confidence: float) -> Interval | None:  # noqa: ARG002
+    def interval(self, moments: Moments, confidence: float) -> Interval | None:
         """
         Return both ends of the intervals around estimated means; None if normal ones suffice.
 
@@ -174,16 +174,13 @@ class NumberMechanism(MeanMechanism):
 
     def moments(self, cells: Counts, mixture: Mixture) -> Moments:
         """Return `estimate`: nobody adds dummies."""
-        del mixture
         return self.estimate(cells)
 
     def sample_batch(self, values: Numbers, rng: np.random.Generator) -> tuple[Counts, int]:
-        """Return the tally of a report of each user."""
         return self.tally(self.randomize(values, rng)), len(values)
 
     @classmethod
     def specify(cls, draft: NumberDraft, dimensions: int, local_epsilon: float) -> NumberSpec:
-        """Return a task's description of the mechanism for a local ε."""
         if draft.radices:
             raise TaskError(
                 f"there are {len(draft.radices)} radices; they are for digits, not for {cls.NAME}"
@@ -237,7 +234,6 @@ class NumberMechanism(MeanMechanism):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build a task's mechanism, or raise TaskError."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size)
 
 

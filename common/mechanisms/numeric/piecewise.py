@@ -67,7 +67,7 @@ class Piecewise(CodedNumber):
         _ = self.response
 
     @classmethod
-    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
         """Choose the reach of [WXY+19], and the weights with a ratio closest to e^ε from below."""
         weights = ResponseWeights.for_epsilon(local_epsilon)
         return cls(STEPS, paper_reach(STEPS, local_epsilon), weights)
@@ -117,7 +117,6 @@ class Piecewise(CodedNumber):
         return self.response.reduction or PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Round each number to the grid, and randomize its grid point."""
         return self.response.respond(to_grid(numbers, self.steps, rng), rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -176,7 +175,7 @@ class Hybrid(CodedNumber):
         _ = self._both
 
     @classmethod
-    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
         """Choose the weights, and the reach and the mixture of [WXY+19]."""
         weights = ResponseWeights.for_epsilon(local_epsilon)
         piecewise_weight = paper_weight(local_epsilon)
@@ -199,12 +198,10 @@ class Hybrid(CodedNumber):
 
     @property
     def features(self) -> int:
-        """Number of features of both parts."""
         return sum(each.features for each in self._both)
 
     @cached_property
     def spread(self) -> Spread:
-        """Mixture of the spreads of both parts."""
         share = self.piecewise_weight / MIX_SUM
         parts = [*zip((1 - share, share), (each.spread for each in self._both), strict=False)]
         return Spread(
@@ -221,7 +218,6 @@ class Hybrid(CodedNumber):
         return PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw one of the two mechanisms for each number, and randomize the number with it."""
         bit, *places = self._both
         if not places:
             return bit.encode(numbers, rng)
@@ -239,6 +235,5 @@ class Hybrid(CodedNumber):
         return np.concatenate([bit.parts(codes), *of_places])
 
     def totals(self, sums: Counts) -> Totals:
-        """Add the totals of both parts."""
         bit, *places = self._both
         return sum((each.totals(sums[:, 2:]) for each in places), bit.totals(sums[:, :2]))

@@ -164,7 +164,6 @@ class Rappor(CheckedArguments, Randomizer):
         return epsilon_of_odds(2 * PERMANENT_SUM - weight, weight, 2 * self.spec.hashes)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Check that one report is local_epsilon-private. Run by the user agent."""
         return local_epsilon >= self.local_epsilon  # which is rounded up from 60 digits
 
     @property

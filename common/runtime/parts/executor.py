@@ -152,7 +152,6 @@ class LocalExecutor(Executor):
         self._slots = asyncio.Semaphore(PARTS_AHEAD * pool.processes)
 
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
-        """Run a stage; see `Executor.run`."""
         return await gather(self._run_part(stage, job, part) for part in parts)
 
     async def _run_part(self, stage: Callable[[J, int], T], job: J, part: int) -> T:

@@ -11,8 +11,9 @@ from playwright.sync_api import Browser, ViewportSize, expect
 from common.mechanisms.tables import Tables
 from deploy.pages.result_page import result_page
 from deploy.results.distribution_view import Questions
+from deploy.results.estimate_table import ResultView
 from deploy.results.export import write_csv
-from deploy.results.result_view import ResultView, result_view
+from deploy.results.result_view import result_view
 from tests.support.browser import SCREENS, Scheme, check_page, show
 from tests.support.kind_results import N_USERS, result_of
 from tests.support.kind_tasks import kind_task

@@ -210,8 +210,8 @@ class _Liar(_Witness):
 
     async def add_checkpoint(
         self,
-        old_size: int,  # noqa: ARG002  # as a witness's
-        consistency: Path,  # noqa: ARG002
+        old_size: int,  # as a witness's
+        consistency: Path,
         signed: SignedCheckpoint,
     ) -> tuple[int, NoteSignature | None]:
         """Give the next answer, or another witness's cosignature."""

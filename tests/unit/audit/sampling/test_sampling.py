@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from audit.families.family import Family, ItemFamily
 from audit.finding import Checks, Rows
@@ -17,6 +18,7 @@ from common.mechanisms.base import Reports
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
+from common.mechanisms.tables import Tables
 from common.messages.submission import Value
 from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
@@ -68,6 +70,24 @@ def test_seeds_that_are_never_0_fail() -> None:
     [row] = run_randomizer(subject, _rng())
 
     assert "seed 0 as often as any other" in row.sentence
+
+
+class _Swapped(Tables):
+    """Mistakes the first attribute for the second."""
+
+    def encode(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        return super().encode(values[:, [1, 0, *range(2, values.shape[1])]], rng)
+
+
+def test_cells_of_another_attribute_fail() -> None:
+    """Cells are computed from the task, so that the audit repeats no mistake of the mechanism."""
+    subject, wrong = audited(kind_task("tables")), audited(kind_task("tables"))
+    own = subject.mechanism
+    swapped = _Swapped(views=own.views, attribute_sizes=own.attribute_sizes, tables=own.tables)
+    vars(wrong)["family"] = dataclasses.replace(subject.family, mechanism=swapped)
+
+    assert _all_hold(run_randomizer(subject, _rng()))
+    assert not _all_hold(run_randomizer(wrong, _rng()))
 
 
 def test_numbers_of_dummies_pass_and_omitted_dummies_fail() -> None:

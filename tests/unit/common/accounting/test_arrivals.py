@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS, WAIVABLE
+from common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS
 from common.accounting.dummy_entries import arrivals_of
 from common.accounting.guarantees import PrivacyParameters, charged_release, guarantees
 from common.errors import AccountingError, WireError
@@ -37,6 +37,7 @@ from tests.support.exhaustive_delta import (
 )
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.reductions import of_grr, parameters
+from tests.support.waivers import WAIVABLE
 
 _EPSILONS: Final = (0.0, 0.5, 1.5, 4.0)
 _HALF: Final = CHANCE_SUM // 2

@@ -15,7 +15,7 @@ def _der(key: RSAPrivateKey) -> bytes:
 class _NoOpenSsl(OpenSslKey):
     """A key on a machine whose libcrypto is missing or refuses."""
 
-    def power(self, value: bytes) -> bytes | None:  # noqa: ARG002  # the real one's signature
+    def power(self, value: bytes) -> bytes | None:  # the real one's signature
         return None
 
 

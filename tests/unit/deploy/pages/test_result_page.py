@@ -31,9 +31,9 @@ from deploy.pages import heat_map
 from deploy.pages import result_page as module
 from deploy.pages.page import fragment, macros
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
-from deploy.results.estimate_table import EstimateTable
+from deploy.results.estimate_table import EstimateTable, ResultView
 from deploy.results.ledger import LedgerView
-from deploy.results.result_view import ResultView, print_result, result_view
+from deploy.results.result_view import print_result, result_view
 from tests.support.chains import chain
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of, share_tables
 from tests.support.kind_tasks import ATTRIBUTES, OF_OTHER_KINDS, OTHER_KINDS, kind_task

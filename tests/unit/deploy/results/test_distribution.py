@@ -27,9 +27,9 @@ from deploy.results.distribution_view import (
     item_names,
     value_names,
 )
-from deploy.results.estimate_table import print_table
+from deploy.results.estimate_table import ResultView, print_table
 from deploy.results.export import as_json
-from deploy.results.result_view import ResultView, result_view
+from deploy.results.result_view import result_view
 from deploy.terminal.json_output import dumps
 from lab.simulate.collection import collect, estimate_histogram
 from tests.support.kind_results import result_of

@@ -22,9 +22,9 @@ from common.task.specs import KeyValueSpec
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
 from deploy.demo.truth import beside_truth
-from deploy.results.estimate_table import EstimateTable
+from deploy.results.estimate_table import EstimateTable, ResultView
 from deploy.results.export import as_json
-from deploy.results.result_view import ResultView, print_estimates, result_view
+from deploy.results.result_view import print_estimates, result_view
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import CANDIDATES, bit_table, kind_collected
 from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task

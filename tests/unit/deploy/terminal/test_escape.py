@@ -15,8 +15,9 @@ from common.messages.result import Result
 from common.task_digest import TaskDigest
 from deploy.commands.batch import show_decision
 from deploy.commands.person import show_receipt
+from deploy.results.estimate_table import ResultView
 from deploy.results.ledger import LedgerView
-from deploy.results.result_view import ResultView, print_estimates, print_result, result_view
+from deploy.results.result_view import print_estimates, print_result, result_view
 from deploy.sentinels.planting import report
 from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from deploy.tasks import population_budgets, task_view

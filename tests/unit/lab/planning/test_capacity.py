@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from common.errors import PlanError
 from deploy.cli import app
-from lab.planning.capacity import COSTS, Demand, Workload, cost, predict
-from lab.planning.capacity_view import cells
+from lab.planning.capacity import COSTS, Demand, Workload, cells, cost, predict
 from lab.planning.opening_time import measure_opening_seconds
 from tests.support.command_line import shown, shown_json
 from tests.support.tasks import published
