@@ -1,5 +1,6 @@
 """The interface that every mechanism implements, and shared checks."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -69,6 +70,15 @@ class Randomizer(Protocol):
         Returns counts of shape (cells,); for pairs (keys, 3); for open dictionaries the reports
         themselves, which their estimator needs. Raises ReportError if a report is not valid.
         """
+
+    def influence(self, reports: int) -> tuple[float, float]:
+        """
+        Return the users by which one user's crafted reports can raise a count, and lower another's.
+
+        By default infinite: no bound is known.
+        """
+        del reports
+        return math.inf, math.inf
 
     def unexplained(self, cells: Tally, n_users: int) -> tuple[str, ...]:
         """Return warnings of counts that no honest users cause, or none. Run by the analyzer."""

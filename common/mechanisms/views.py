@@ -104,8 +104,12 @@ class Views(CheckedArguments, Randomizer):
 
     @property
     def users_per_report(self) -> float:
-        """Most users as which one report, crafted or not, counts in an estimate."""
+        """Maximum number of users that one report can stand for."""
         return 1.0
+
+    def influence(self, reports: int) -> tuple[float, float]:
+        """Return the users that the reports can stand for if all name the worst cell."""
+        return (reports * self.users_per_report,) * 2
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """Return whether no local ε is promised: there is no noise."""

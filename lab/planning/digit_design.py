@@ -26,8 +26,8 @@ from common.task.named_dummies import ViewDummies
 from common.task.task import envelope_bytes
 from common.task.uniform_dummies import averaging
 from common.task.view_specs import MAX_POINTS, MAX_RADICES, MAX_RADIX
-from lab.planning.calibration import gaussian_mu, least_noise
-from lab.planning.design import within_caps
+from lab.planning.calibration import gaussian_mu, least_noisy
+from lab.planning.design import check_plain, within_caps
 from lab.planning.frontier import CLOSE_ENOUGH
 from lab.planning.requirements import Requirements, item_report
 from lab.planning.shuffler_noise import design_excess
@@ -47,8 +47,6 @@ _SPARE: Final = 0.8
 """Dummies of an item beyond those of the Gaussian approximation, in units of ln(1/δ)."""
 _SLACK: Final = 1e-3
 """The search for the dummies ends when μ is within this share below its target."""
-_MAX_STEP: Final = 0.7
-"""Largest step in ln μ: a factor of 4 of the dummies."""
 
 
 def loads_of(radices: Radices) -> list[float]:
@@ -68,7 +66,7 @@ class RadixSearch:
     item_variances: Callable[[Sequence[float]], list[float]]
     """Returns the variance of an item's count in each digit's view, from the loads."""
     by_users: bool
-    """Whether users add the dummies that these variances are those of."""
+    """Whether users send the dummies, so that they count as messages."""
 
     def best(self) -> list[Radices]:
         """
@@ -162,10 +160,7 @@ def digit_design(protocol: str, target: Requirements) -> ValueDesign:
     Without a messages cap, 7 messages a number are the cap. Raises PlanError if none meets the
     target within the caps. Cost: two or three evaluations of ε, tenths of a second for each digit.
     """
-    if not target.may_be_plain:
-        raise PlanError(
-            f"{protocol} has no local noise, so it needs a shuffler that permutes and no local cap"
-        )
+    check_plain(protocol, target)
     mu, numbers = gaussian_mu(target.central_epsilon, target.delta), target.domain_size
     spare = -_SPARE * math.log(target.delta)
 
@@ -185,13 +180,7 @@ def digit_design(protocol: str, target: Requirements) -> ValueDesign:
             return design, design_excess(design)
 
         start = spare / (4 * min(variances))  # half of the spare dummies suffice, mostly
-        best = least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)
-        if best is None:
-            raise PlanError(
-                f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with "
-                f"{target.honest} users"
-            )
-        return best[0]
+        return least_noisy(protocol, target, attempt, start=start, slack=_SLACK)
 
     search = RadixSearch(target=target, item_variances=item_variances, by_users=True)
     return search.first_design(calibrated)

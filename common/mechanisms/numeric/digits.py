@@ -121,7 +121,7 @@ class Digits(Views, MeanMechanism):
 
     @property
     def users_per_report(self) -> float:
-        """Users at an end of the range as which one report of the most significant digit counts."""
+        """Users at an end of the range that equal one report of the largest first digit."""
         return float(((self._radices - 1) * self.place_values).max()) / 2
 
     def variance(self, values: Numbers) -> Vector:

@@ -158,7 +158,7 @@ def test_local_noise_is_left_to_the_other_protocols() -> None:
 
     for found, most in ((capped, 0.75), (alone, 0.5)):
         assert "digits has no local noise" in found.left_out["digits"]
-        assert "trusted to add dummies" in found.left_out["geo-digits"]
+        assert "geo-digits has no local noise" in found.left_out["geo-digits"]
         assert found.best.local_epsilon <= most
     with pytest.raises(PlanError, match=r"digits need 1\.0. messages per user; the caps allow 1"):
         digit_design("digits", _target(10_000, 1.0, messages_cap=1.0))
