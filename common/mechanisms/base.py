@@ -71,13 +71,13 @@ class Randomizer(Protocol):
         themselves, which their estimator needs. Raises ReportError if a report is not valid.
         """
 
-    def influence(self, reports: int) -> tuple[float, float]:
+    def influence(self, most: int) -> tuple[float, float]:
         """
-        Return the users by which one user's crafted reports can raise a count, and lower another's.
+        Return the users by which `most` crafted reports can raise a count, and lower another's.
 
         By default infinite: no bound is known.
         """
-        del reports
+        del most
         return math.inf, math.inf
 
     def unexplained(self, cells: Tally, n_users: int) -> tuple[str, ...]:

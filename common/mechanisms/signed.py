@@ -113,9 +113,9 @@ class Signed(Grr):
         clusters = Draws(trials, added, chances / self.domain_size)
         return interval_table(mixture.n_real, self.p, self.q, (clusters,))
 
-    def influence(self, reports: int) -> tuple[float, float]:
+    def influence(self, most: int) -> tuple[float, float]:
         """Return the most users that one submission of clusters adds to an item, or takes."""
-        del reports
+        del most
         up, down = self.clusters.influence
         return up / (self.p - self.q), down / (self.p - self.q)
 

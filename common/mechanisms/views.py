@@ -107,9 +107,9 @@ class Views(CheckedArguments, Randomizer):
         """Maximum number of users that one report can stand for."""
         return 1.0
 
-    def influence(self, reports: int) -> tuple[float, float]:
-        """Return the users that the reports can stand for if all name the worst cell."""
-        return (reports * self.users_per_report,) * 2
+    def influence(self, most: int) -> tuple[float, float]:
+        """Return the users that `most` reports can stand for if all name the worst cell."""
+        return (most * self.users_per_report,) * 2
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """Return whether no local ε is promised: there is no noise."""
