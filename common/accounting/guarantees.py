@@ -62,10 +62,11 @@ class PrivacyParameters:
     local_epsilon: float
     """The promised local ε of one round, at least the reduction's own."""
     dummies: Dummies
+    """Users' dummies, of all views."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
-    """What all shufflers together do."""
+    """What all shufflers together do; of several views, with the dummies of the first."""
     hops: tuple[tuple[str, ShufflerSpec], ...] = ()
-    """The name of each of two shufflers, and what it does alone; empty for one."""
+    """The name of each of two shufflers, and what it does alone, as above; empty for one."""
     delta: float
     """δ of all rounds together."""
     assumed_honest_fraction: float
@@ -237,8 +238,12 @@ class PrivacyParameters:
         Return one round against an analyzer that knows whose each report is.
 
         A fixed number of the user's own uniform dummies may give an (ε, δ): formula 1 with the
-        victim as the only user. A random one is visible and may be small.
+        victim as the only user. A random one is visible and may be small. A value is hidden only
+        if dummies of each of its views hide it.
         """
+        own = tuple(view.own_release() for view in self.views)
+        if own and not any(isinstance(each, LocalRelease) for each in own):
+            return ComposedRelease(releases=grouped(own))
         per_user = self.dummies.per_user  # 0 unless dummies are uniform
         if self.reduction is not None and per_user and self.shuffler.only_permutes:
             return self.release(AnonymitySet(users=1, dummies=per_user))
@@ -499,7 +504,7 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     local, release = local_guarantee("shuffler+analyzer", parameters), parameters.own_release()
     if isinstance(release, LocalRelease):
         return [local]
-    own = f"your device adds at least {parameters.dummies.per_user} uniform dummies of its own"
+    own = f"your device adds at least {parameters.dummies.certain} uniform dummies of its own"
     rounds = _round_assumptions(parameters)
     by_dummies = _by_release("shuffler+analyzer", parameters, release, *stated.ALONE, own, *rounds)
     return [local, by_dummies] if _gains(by_dummies, local) else [local]

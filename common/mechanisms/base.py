@@ -34,7 +34,8 @@ class Randomizer(Protocol):
     The part of a mechanism that the device, the analyzer and the accountant use.
 
     The layout of values and the estimator depend on the kind of value: `Mechanism` here for items,
-    `NumberMechanism` for numbers, `Rappor` and `PrefixHashing` for texts, `PrivKv` for pairs.
+    `MeanMechanism` for numbers, `Tables` for attributes, `Rappor` and `PrefixHashing` for texts,
+    `PrivKv` for pairs.
     """
 
     @property
@@ -227,8 +228,8 @@ class Mechanism(Randomizer, Protocol):
         """
         Randomize items, shape (n,), each in 0 .. domain_size-1. Run by the user agent.
 
-        Returns reports of `report_dtype`, value by value: one each, in a hierarchy one for each
-        level. Raises ValueRangeError if a value lies outside the domain.
+        Returns reports of `report_dtype`, value by value, one for each view. Raises ValueRangeError
+        if a value lies outside the domain.
         """
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:

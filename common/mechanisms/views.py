@@ -76,11 +76,16 @@ class View:
         _, by_shufflers = self.noise.moments()
         return n_users * self.dummies.expected_per_user / self.size + by_shufflers
 
+    def arrived_variance(self, dummies: float) -> float:
+        """Return `item_variance` of shufflers' noise, or else of so many dummies that arrived."""
+        _, by_shufflers = self.noise.moments()
+        return by_shufflers or max(0.0, dummies) / self.size
+
     def count_law(self, n_users: float, items: int = 1) -> tuple[Draws, ...]:
         """Return the distribution of the dummies of so many items, up to a constant, as a sum."""
         dummies = round(n_users * self.dummies.expected_per_user)
         coins = (Draws.coins(dummies, items / self.size),) if dummies else ()
-        summed = self.noise.summed if self.noise.most else ()
+        summed = self.noise.summed
         return (*coins, *(Draws(items * n, values, chances) for n, values, chances in summed))
 
 
@@ -150,7 +155,7 @@ class Views(CheckedArguments, Randomizer):
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` uniform dummies of random views, by their shares of all dummies."""
         means = np.array([view.dummies.expected_per_user for view in self.views])
-        return self.view_dummies(rng.multinomial(count, means / means.sum()).tolist(), rng)
+        return self.view_dummies(rng.multinomial(count, means / (means.sum() or 1)).tolist(), rng)
 
     def view_of(self, reports: Reports) -> NDArray[np.int64]:
         """Return the view of each report. Run by auditors."""
@@ -158,7 +163,7 @@ class Views(CheckedArguments, Randomizer):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports name a cell. Run by the analyzer."""
-        return reports["item"] < sum(self.sizes)
+        return reports["item"] < int(self.offsets[-1])
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by cell. Run by the analyzer."""

@@ -134,4 +134,6 @@ class TableSpec(OtherSpec):
         """Raise TaskError for labels: they belong to attributes."""
         del size
         if labels:
-            raise TaskError(f"the task has {len(labels)} labels; those of attributes are theirs")
+            raise TaskError(
+                "a task for tables has no labels of its own: state them in its attributes"
+            )

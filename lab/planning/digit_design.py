@@ -65,8 +65,8 @@ class RadixSearch:
     target: Requirements
     item_variances: Callable[[Sequence[float]], list[float]]
     """Returns the variance of an item's count in each digit's view, from the loads."""
-    by_users: bool
-    """Whether users send the dummies, so that they count as messages."""
+    sent: Callable[[Radices, Sequence[float]], list[float]]
+    """Returns the dummies of each digit that a user sends, for these variances."""
 
     def best(self) -> list[Radices]:
         """
@@ -119,8 +119,8 @@ class RadixSearch:
         )
 
     def _messages(self, radices: Radices, variances: Sequence[float]) -> float:
-        dummies = math.fsum(map(operator.mul, radices, variances)) / self.target.n_users
-        return self.target.domain_size * (len(radices) + _ROOM * dummies * self.by_users)
+        dummies = math.fsum(self.sent(radices, variances))
+        return self.target.domain_size * (len(radices) + _ROOM * dummies)
 
     @property
     def _most_messages(self) -> float:
@@ -168,11 +168,12 @@ def digit_design(protocol: str, target: Requirements) -> ValueDesign:
         needed = 2 * numbers * math.fsum(loads) / mu**2
         return [(needed / load + spare) * target.n_users / target.honest for load in loads]
 
+    def sent(radices: Radices, variances: Sequence[float]) -> list[float]:
+        return [each / target.n_users for each in map(operator.mul, radices, variances)]
+
     def calibrated(radices: Radices) -> ValueDesign:
         variances = item_variances(loads_of(radices))
-        means = [
-            radix * each / target.n_users for radix, each in zip(radices, variances, strict=True)
-        ]
+        means = sent(radices, variances)
 
         def attempt(level: float) -> tuple[ValueDesign | None, float]:
             dummies = [averaging(mean * math.exp(-2 * level)) for mean in means] * numbers
@@ -182,5 +183,5 @@ def digit_design(protocol: str, target: Requirements) -> ValueDesign:
         start = spare / (4 * min(variances))  # half of the spare dummies suffice, mostly
         return least_noisy(protocol, target, attempt, start=start, slack=_SLACK)
 
-    search = RadixSearch(target=target, item_variances=item_variances, by_users=True)
+    search = RadixSearch(target=target, item_variances=item_variances, sent=sent)
     return search.first_design(calibrated)

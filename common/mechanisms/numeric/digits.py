@@ -98,8 +98,7 @@ class Digits(Views, MeanMechanism):
         for view, counts in zip(self.views, self.by_view(cells), strict=True):
             centred = np.arange(view.size) - (view.size - 1) / 2
             sums.append(float(centred @ counts))
-            arrived = max(0.0, float(counts.sum()) - mixture.n_real) / view.size
-            each = view.noise.moments()[1] if view.noise.most else arrived
+            each = view.arrived_variance(float(counts.sum()) - mixture.n_real)
             noise.append(each * float(centred @ centred))
         rounding = 1 / (self.steps**2 * mixture.n_real)
         return Moments(

@@ -25,7 +25,7 @@ function reported({ mechanism, domainSize, viewSizes, edges }: Task): string {
     yes: percent(otherWeight, trueWeight + otherWeight),
     items: quantity(domainSize, "possible answer"),
     groups: quantity(buckets, "group"),
-    levels: viewSizes.length,
+    views: viewSizes.length,
     digits: quantity(viewSizes.length, "digit"),
   };
   const key = `${otherWeight ? "report" : "plain"} ${name}`;
