@@ -152,10 +152,8 @@ class Task:
         check_labels(self.labels, self.domain_size)
         self._check_domain()
         if not self.least_delta <= check_float("delta", self.delta) < 1:
-            raise TaskError(
-                f"delta is {self.delta}; with {len(self.views)} view{'s' * (len(self.views) > 1)} "
-                f"of a value it must be at least {self.least_delta} and below 1"
-            )
+            least = f"{self.least_delta}{' with several views' * (len(self.views) > 1)}"
+            raise TaskError(f"delta is {self.delta}; it must be at least {least} and below 1")
         check_int_range("n_min", self.n_min, 1, MAX_USERS)
         check_int_range("target_size", self.target_size, self.n_min, MAX_USERS)
         check_int_range("deadline", self.deadline, 1, MAX_UNIX_TIME)
