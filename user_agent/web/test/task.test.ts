@@ -4,7 +4,7 @@ import { concat, utf8 } from "../src/bytes";
 import { PolicyError, TaskError } from "../src/errors";
 import { mechanismOf } from "../src/mechanisms/registry";
 import { writeDouble } from "../src/task/canonical";
-import { dummies, type UniformDummies, ViewDummies } from "../src/task/dummies";
+import { UniformDummies, ViewDummies } from "../src/task/dummies";
 import { parseTask } from "../src/task/task";
 import { vectors } from "./vectors";
 
@@ -68,10 +68,8 @@ test("a submission has at most a mebibyte, with its longest length", () => {
 });
 
 test("the dummies of many views have at most 256 lengths", () => {
-  const views = (count: number) =>
-    Array.from({ length: count }, () => {
-      return dummies({ distribution: "fractional", per_user: 1, extra_weight: 1 }, "dummies");
-    }) as UniformDummies[];
+  const view = new UniformDummies({ distribution: "fractional", perUser: 1, extraWeight: 1 }, 1);
+  const views = (count: number) => Array.from({ length: count }, () => view);
   const { lengths } = new ViewDummies(views(401));
 
   assert.deepEqual([201, 402, 404, 802], [lengths.length, ...lengths.slice(0, 2), lengths.at(-1)]);

@@ -76,8 +76,8 @@ def test_no_claim_is_below_the_exact_delta(users: int, dummies: float) -> None:
 
 
 def test_fixed_dummies_of_each_level_hide_a_user_from_shuffler_and_analyzer() -> None:
-    """As in a batch of this user alone; with a random number at any level, nothing is certified."""
-    fixed, random = _task(dummies_per_user=60.0), _task(dummies_per_user=60.5)
+    """As in a batch of this user alone; without a fixed number at a level, none is certified."""
+    fixed, random = _task(dummies_per_user=60.0), _task(dummies_per_user=1.5)
     own = PrivacyParameters.of(fixed).own_release()
     none, by_dummies = (
         row for row in guarantees(fixed, 400, 0) if row.coalition == "shuffler+analyzer"

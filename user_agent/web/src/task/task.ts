@@ -201,7 +201,8 @@ function checkClaims(task: Task): void {
   const fraction = task.assumedHonestFraction;
   const isInfinite = local === Number.POSITIVE_INFINITY;
   const isLocal = local > 0 && (isInfinite || local <= MAX_LOCAL_EPSILON);
-  const isShare = delta >= (task.viewSizes.length > 1 ? MIN_COMPOSED_DELTA : MIN_DELTA) && delta < 1 && fraction > 0 && fraction <= 1;
+  const least = task.viewSizes.length > 1 ? MIN_COMPOSED_DELTA : MIN_DELTA;
+  const isShare = delta >= least && delta < 1 && fraction > 0 && fraction <= 1;
   ensure(isLocal && isShare && central >= 0 && central <= local, "claim_range");
   const isNoiseless = task.mechanism.otherWeight === 0n;
   const isOwn = task.row.isAmplified || central === 0 || central === local;
