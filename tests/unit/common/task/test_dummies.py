@@ -148,7 +148,7 @@ def test_lengths_show_the_number_of_uniform_dummies(
 def test_many_views_have_at_most_256_lengths() -> None:
     """Their number of dummies is padded to the next of every second, and known by its length."""
     spec = ViewDummies(averages=(3 * EXTRA_WEIGHT_SUM // 2,) * 401)
-    numbers = stats.binom.pmf(range(402), 401, 0.5)
+    numbers = np.asarray(stats.binom.pmf(range(402), 401, 0.5))
     probabilities = spec.length_probabilities()
     arrived, *_ = arrivals_of(spec, [1] * 201)
 
