@@ -62,7 +62,6 @@ class PrivacyParameters:
     local_epsilon: float
     """The promised local ε of one round, at least the reduction's own."""
     dummies: Dummies
-    """Users' dummies, of all views."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """What all shufflers together do; of several views, with the dummies of the first."""
     hops: tuple[tuple[str, ShufflerSpec], ...] = ()
@@ -77,8 +76,7 @@ class PrivacyParameters:
     permanent: PermanentRelease | None = None
     """One round whose reports share permanent noise with other rounds; None for other tasks."""
     views: tuple["PrivacyParameters", ...] = ()
-    """The parameters of each of several views, as if a value were reported to it alone; empty for
-    one view."""
+    """Those of each of several views, as if a value were reported to it alone."""
     waived: Waived = NONE_WAIVED
     """The checks that the batch failed."""
     arrivals: tuple[Arrivals, ...] = ()
@@ -237,9 +235,8 @@ class PrivacyParameters:
         """
         Return one round against an analyzer that knows whose each report is.
 
-        A fixed number of the user's own uniform dummies may give an (ε, δ): formula 1 with the
-        victim as the only user. A random one is visible and may be small. A value is hidden only
-        if dummies of each of its views hide it.
+        A fixed number of the user's own uniform dummies, in every view, may give an (ε, δ): formula
+        1 with the victim as the only user. A random one is visible and may be small.
         """
         own = tuple(view.own_release() for view in self.views)
         if own and not any(isinstance(each, LocalRelease) for each in own):
@@ -444,10 +441,7 @@ def skippers_guarantee(
 
 
 def _amplified(
-    coalition: Coalition,
-    parameters: PrivacyParameters,
-    release: Release,
-    *assumptions: str,
+    coalition: Coalition, parameters: PrivacyParameters, release: Release, *assumptions: str
 ) -> Guarantee:
     """Return the guarantee that an honest shuffler gives by this release."""
     dropping = stated.BY_LENGTH if parameters.waived.by_length else stated.NOBODY_DROPS

@@ -74,11 +74,7 @@ class UniformDummies(Dummies):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """
-        Numbers of dummies, padding included, that a submission may have; ascending.
-
-        Those from per_user to `maximum` by `every_kth`, or this maximum alone.
-        """
+        """Numbers of dummies, padding included, by `every_kth`; for one length the maximum."""
         most = self.per_user + self.most
         return every_kth(most if self.one_length else self.per_user, most)
 

@@ -121,8 +121,7 @@ def _least(
             return None, -math.inf
         return noises, excess
 
-    name = "noise of digits by shufflers"
-    return least_noisy(name, target, attempt, start=-_SLACK / 2, slack=_SLACK)
+    return least_noisy("noise of digits", target, attempt, start=-_SLACK / 2, slack=_SLACK)
 
 
 def _excess(noises: _Noises, epsilon: float, target: Requirements) -> float:

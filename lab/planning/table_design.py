@@ -128,11 +128,10 @@ def table_design(protocol: str, target: Requirements) -> TableDesign:
     distinct table; for two shufflers, six or more.
     """
     check_plain(protocol, target)
-    ways: list[_Fields] = [_dummies]
-    if PROTOCOLS[protocol].shuffler_distribution != "none":
-        ways = [_by_shufflers(1.0)]
-    if target.shufflers > 1:
-        ways = [_by_shufflers(1.0, ratio) for ratio in _RATIOS]
+    ways: list[_Fields] = [_by_shufflers(1.0, ratio) for ratio in _RATIOS]
+    if target.shufflers == 1:
+        by_users = PROTOCOLS[protocol].shuffler_distribution == "none"
+        ways = [_dummies if by_users else _by_shufflers(1.0)]
     found = [_least(protocol, target, fields) for fields in ways]
     return within_caps(min(found, key=lambda design: design.mse))
 

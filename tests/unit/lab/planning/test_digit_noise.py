@@ -129,7 +129,7 @@ def test_noise_is_refused_without_trust_or_possible_numbers() -> None:
         noisy_digit_design(
             "geo-digits", _target(10_000, 1.0, trust="shuffler-dummies", local_cap=4.0)
         )
-    with pytest.raises(PlanError, match="by shufflers cannot meet a central epsilon of 1e-05"):
+    with pytest.raises(PlanError, match="noise of digits cannot meet a central epsilon of 1e-05"):
         noisy_digit_design("geo-digits", _target(10**9, 1e-5, trust="shuffler-dummies"))
     with pytest.raises(PlanError, match="trust must not be none"):
         plan(value_requirements(shufflers=2, trust="none"))
