@@ -98,7 +98,7 @@ def estimate_result(task: Task, randomizer: Randomizer, cells: Tally, mixture: M
     """
     Estimate a task's result from its randomizer's tally, for every kind of value. Pure.
 
-    The mixture is used for items and digits only: other reports have no dummies.
+    Items, digits and tables use the mixture.
     """
     return _ESTIMATORS[task.kind](task, randomizer, cells, mixture)
 

@@ -294,7 +294,7 @@ _ROWS: Final = (
         "tables",
         "tables",
         local_noise="none",
-        dummy_distributions=(*_FIXED, "views"),  # fixed or fractional for a single table
+        dummy_distributions=_VIEWS,  # fixed or fractional for a single table
         kind="table",
         refinement=None,
     ),

@@ -5,12 +5,12 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import SettingsError
 from common.runtime.access import is_local
 from common.runtime.pin_settings import PinSettings
 from common.runtime.settings import FilePath
 from common.runtime.validation import STRICT
+from common.task.task import MIN_COMPOSED_DELTA
 from common.transparency.witness_policy import WitnessPolicy
 
 

@@ -20,19 +20,19 @@ from common.mechanisms.base import Reports, Vector
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.numeric.digits import Digits
 from common.mechanisms.tables import Tables
-from common.mechanisms.views import Views
+from common.mechanisms.views import ViewMechanism
 from common.messages.submission import Value, plain_reports
 from common.task.spec_forms import spec_as
 from common.task.view_specs import DigitSpec, TableSpec
 from deploy.tasks.value_parser import value_of_attributes
 from user_agent.contribution import encoder_for
 
-AnyViews = TypeVar("AnyViews", bound=Views)
+AnyViewMechanism = TypeVar("AnyViewMechanism", bound=ViewMechanism)
 _UNUSED: Final = np.random.default_rng(0)
 """Encoding a value of attributes draws nothing."""
 
 
-class ViewFamily(Family[AnyViews]):
+class ViewFamily(Family[AnyViewMechanism]):
     """Reports to views whose dummies are uniform."""
 
     @property

@@ -144,19 +144,19 @@ class ItemReference(UniformReference):
         checks.require("no item repeats", once)
 
 
-class LevelReference(ItemReference):
-    """Uniform nodes of each level of a hierarchy."""
+class ViewReference(ItemReference):
+    """Uniform items of each view."""
 
     @property
     def extra(self) -> Vector:
-        """The sum of one fraction for each level."""
+        """The sum of one fraction for each view."""
         fractions, total = np.array(self.spec.averages) % 2**32 / 2**32, np.ones(1)
         for chance in fractions[fractions > 0]:
             total = np.convolve(total, [1 - chance, chance])
         return total
 
     def check_repeats(self, checks: Checks, drawn: list[Reports]) -> None:
-        """Let nodes repeat."""
+        """Let items repeat."""
 
 
 class ClusterReference(UniformReference):
@@ -214,7 +214,7 @@ _BY_DISTRIBUTION: Final[Mapping[str, type[UniformReference]]] = {
     **dict.fromkeys(("fixed", "fractional", "binomial"), UniformReference),
     "negative-binomial": GeometricReference,
     "each-item": ItemReference,
-    "views": LevelReference,
+    "views": ViewReference,
     "clusters": ClusterReference,
 }
 

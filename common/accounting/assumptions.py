@@ -1,11 +1,11 @@
 """Theorems and assumptions of guarantees, in words; for sources see docs/theory/accounting.md."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from common.messages.guarantee import rounded_up
 from common.task.dummies import Dummies
+from common.task.shuffled_views import noises_in_words
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 
 FORMULA_1: Final = (
@@ -119,15 +119,7 @@ def shuffler_assumptions(
             f"({spec.keep_weight} in {KEEP_SUM}), drawn independently, and reveals to nobody which"
         )
     if any(view.noise.most for view in views):
-        alike = defaultdict[str, list[str]](list)
-        for number, view in enumerate(views, start=1):
-            alike[view.noise.words].append(str(number))
-        numbers = views[0].noise.words
-        if len(alike) > 1:
-            numbers = "; ".join(
-                f"of view{'s' * (len(own) > 1)} {', '.join(own)} {words}"
-                for words, own in alike.items()
-            )
+        numbers = noises_in_words([view.noise for view in views])
         stated.append(
             f"{name} adds dummies that name each item, for each item {numbers}, drawn "
             "independently after the batch has closed, and reveals to nobody which or how many"

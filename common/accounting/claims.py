@@ -10,7 +10,7 @@ from common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from common.errors import AccountingError, PolicyError
 from common.mechanisms.registry import randomizer_of
 from common.messages.guarantee import rounded_up
-from common.task.task import MIN_DELTA, Task
+from common.task.task import Task
 
 _EPSILON_MARGIN: Final = 1e-4
 """Relative margin added to a claimed ε."""
@@ -40,7 +40,7 @@ def claimable_coalition_epsilon(task: Task) -> float:
 
 
 def _claimable(task: Task, release: Release) -> float:
-    delta = max(MIN_DELTA, task.delta * (1 - _DELTA_MARGIN))
+    delta = max(task.least_delta, task.delta * (1 - _DELTA_MARGIN))
     epsilon = release.epsilon(delta) * (1 + _EPSILON_MARGIN)
     return float(_CLAIM_CONTEXT.create_decimal_from_float(epsilon))
 

@@ -27,9 +27,7 @@ from common.accounting.releases import PermanentRelease, Release, lasting_epsilo
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.messages.guarantee import sum_upper
-
-MIN_COMPOSED_DELTA: Final = 1e-12
-"""Minimum δ of several releases: below it, rounding errors of Fourier transforms dominate."""
+from common.task.task import MIN_COMPOSED_DELTA
 
 _TRANSFORM_ERROR: Final = 1e-15
 """Absolute error of δ by one composition, subtracted from the requested δ. Up to 1000
@@ -87,7 +85,7 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedRelease(Release):
-    """One round that consists of independent releases, such as the levels of a hierarchy."""
+    """One round that consists of independent releases, such as the views of a value."""
 
     releases: tuple[Release, ...]
 

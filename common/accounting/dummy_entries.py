@@ -101,10 +101,10 @@ def _of_views(spec: ViewDummies, by_length: Sequence[int]) -> tuple[Arrivals, ..
         for each, number in (counted - Counter((view,))).items():
             for _ in range(number):
                 others = np.convolve(others, laws[each])
-        table = np.zeros((len(spec.lengths), len(law)))
+        table = np.zeros((spec.maximum - spec.certain + 1, len(law)))
         for more, chance in enumerate(law):
             table[more : more + len(others), more] = chance * others
-        found[view] = _arrivals(by_length, view.per_user, table)
+        found[view] = _arrivals(by_length, view.per_user, spec.by_length(table))
     return tuple(found[view] for view in spec.views)
 
 

@@ -63,9 +63,9 @@ class PrivacyParameters:
     """The promised local ε of one round, at least the reduction's own."""
     dummies: Dummies
     shuffler: ShufflerSpec = PERMUTE_ONLY
-    """What all shufflers together do."""
+    """What all shufflers together do; of several views, with the dummies of the first."""
     hops: tuple[tuple[str, ShufflerSpec], ...] = ()
-    """The name of each of two shufflers, and what it does alone; empty for one."""
+    """The name of each of two shufflers, and what it does alone, as above; empty for one."""
     delta: float
     """δ of all rounds together."""
     assumed_honest_fraction: float
@@ -76,8 +76,7 @@ class PrivacyParameters:
     permanent: PermanentRelease | None = None
     """One round whose reports share permanent noise with other rounds; None for other tasks."""
     views: tuple["PrivacyParameters", ...] = ()
-    """The parameters of each of several views, as if a value were reported to it alone; empty for
-    one view."""
+    """Those of each of several views, as if a value were reported to it alone."""
     waived: Waived = NONE_WAIVED
     """The checks that the batch failed."""
     arrivals: tuple[Arrivals, ...] = ()
@@ -237,9 +236,12 @@ class PrivacyParameters:
         """
         Return one round against an analyzer that knows whose each report is.
 
-        A fixed number of the user's own uniform dummies may give an (ε, δ): formula 1 with the
-        victim as the only user. A random one is visible and may be small.
+        A fixed number of the user's own uniform dummies, in every view, may give an (ε, δ): formula
+        1 with the victim as the only user. A random one is visible and may be small.
         """
+        own = tuple(view.own_release() for view in self.views)
+        if own and not any(isinstance(each, LocalRelease) for each in own):
+            return ComposedRelease(releases=grouped(own))
         per_user = self.dummies.per_user  # 0 unless dummies are uniform
         if self.reduction is not None and per_user and self.shuffler.only_permutes:
             return self.release(AnonymitySet(users=1, dummies=per_user))
@@ -440,10 +442,7 @@ def skippers_guarantee(
 
 
 def _amplified(
-    coalition: Coalition,
-    parameters: PrivacyParameters,
-    release: Release,
-    *assumptions: str,
+    coalition: Coalition, parameters: PrivacyParameters, release: Release, *assumptions: str
 ) -> Guarantee:
     """Return the guarantee that an honest shuffler gives by this release."""
     dropping = stated.BY_LENGTH if parameters.waived.by_length else stated.NOBODY_DROPS
@@ -500,7 +499,7 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     local, release = local_guarantee("shuffler+analyzer", parameters), parameters.own_release()
     if isinstance(release, LocalRelease):
         return [local]
-    own = f"your device adds at least {parameters.dummies.per_user} uniform dummies of its own"
+    own = f"your device adds at least {parameters.dummies.certain} uniform dummies of its own"
     rounds = _round_assumptions(parameters)
     by_dummies = _by_release("shuffler+analyzer", parameters, release, *stated.ALONE, own, *rounds)
     return [local, by_dummies] if _gains(by_dummies, local) else [local]

@@ -1,5 +1,6 @@
 """The interface that every mechanism implements, and shared checks."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,7 +34,8 @@ class Randomizer(Protocol):
     The part of a mechanism that the device, the analyzer and the accountant use.
 
     The layout of values and the estimator depend on the kind of value: `Mechanism` here for items,
-    `NumberMechanism` for numbers, `Rappor` and `PrefixHashing` for texts, `PrivKv` for pairs.
+    `MeanMechanism` for numbers, `Tables` for attributes, `Rappor` and `PrefixHashing` for texts,
+    `PrivKv` for pairs.
     """
 
     @property
@@ -69,6 +71,15 @@ class Randomizer(Protocol):
         Returns counts of shape (cells,); for pairs (keys, 3); for open dictionaries the reports
         themselves, which their estimator needs. Raises ReportError if a report is not valid.
         """
+
+    def influence(self, most: int) -> tuple[float, float]:
+        """
+        Return the users by which `most` crafted reports can raise a count, and lower another's.
+
+        By default infinite: no bound is known.
+        """
+        del most
+        return math.inf, math.inf
 
     def unexplained(self, cells: Tally, n_users: int) -> tuple[str, ...]:
         """Return warnings of counts that no honest users cause, or none. Run by the analyzer."""
@@ -216,8 +227,8 @@ class Mechanism(Randomizer, Protocol):
         """
         Randomize items, shape (n,), each in 0 .. domain_size-1. Run by the user agent.
 
-        Returns reports of `report_dtype`, value by value: one each, in a hierarchy one for each
-        level. Raises ValueRangeError if a value lies outside the domain.
+        Returns reports of `report_dtype`, value by value, one for each view. Raises ValueRangeError
+        if a value lies outside the domain.
         """
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:

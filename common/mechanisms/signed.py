@@ -34,7 +34,7 @@ _UNEXPLAINED: Final = 5.0
 
 def influence_on(task: Task) -> tuple[float, float] | None:
     """Return `Signed.influence` of a task with clusters, and None for other tasks."""
-    return Signed.of(task).influence if isinstance(task.dummies, ClusterDummies) else None
+    return Signed.of(task).influence(1) if isinstance(task.dummies, ClusterDummies) else None
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ class Signed(Grr):
         clusters = Draws(trials, added, chances / self.domain_size)
         return interval_table(mixture.n_real, self.p, self.q, (clusters,))
 
-    @property
-    def influence(self) -> tuple[float, float]:
-        """The most users that one dishonest submission adds to an item, and takes from it."""
+    def influence(self, most: int) -> tuple[float, float]:
+        """Return the most users that one submission of clusters adds to an item, or takes."""
+        del most
         up, down = self.clusters.influence
         return up / (self.p - self.q), down / (self.p - self.q)
 

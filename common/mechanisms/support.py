@@ -55,6 +55,20 @@ class SupportCounting(CheckedArguments, Mechanism):
         """Fewest items that a report supports, if any, and most, if not all; or bounds on them."""
         return 1, self.domain_size - 1
 
+    def influence(self, most: int) -> tuple[float, float]:
+        """
+        Return the users that `most` reports add to an item or take from it; of hashes, bounds.
+
+        All reports support the fewest items, or the most [CJG21]. With the known total, shared
+        evenly, a report that supports t of d items adds (1 - t/d) / (p - q) to these, and takes
+        t/d / (p - q) from others; its user counts 1/d for each. Cost: for a hash family one
+        transform.
+        """
+        size = self.domain_size
+        fewest, largest = (number / size for number in self.support_sizes)
+        per_report = most / (self.p - self.q)
+        return per_report * (1 - fewest) + 1 / size, per_report * largest - 1 / size
+
     def support_counts(self, cells: Counts) -> Counts:
         """Count the reports that support each item, (domain_size,): by default the cells."""
         return cells

@@ -76,11 +76,16 @@ class View:
         _, by_shufflers = self.noise.moments()
         return n_users * self.dummies.expected_per_user / self.size + by_shufflers
 
+    def arrived_variance(self, dummies: float) -> float:
+        """Return `item_variance` of shufflers' noise, or else of so many dummies that arrived."""
+        _, by_shufflers = self.noise.moments()
+        return by_shufflers or max(0.0, dummies) / self.size
+
     def count_law(self, n_users: float, items: int = 1) -> tuple[Draws, ...]:
         """Return the distribution of the dummies of so many items, up to a constant, as a sum."""
         dummies = round(n_users * self.dummies.expected_per_user)
         coins = (Draws.coins(dummies, items / self.size),) if dummies else ()
-        summed = self.noise.summed if self.noise.most else ()
+        summed = self.noise.summed
         return (*coins, *(Draws(items * n, values, chances) for n, values, chances in summed))
 
 
@@ -103,8 +108,12 @@ class ViewMechanism(PlaceReports, Randomizer):
 
     @property
     def users_per_report(self) -> float:
-        """Most users as which one report, crafted or not, counts in an estimate."""
+        """Maximum number of users that one report can stand for."""
         return 1.0
+
+    def influence(self, most: int) -> tuple[float, float]:
+        """Return the users that `most` reports can stand for if all name the worst cell."""
+        return (most * self.users_per_report,) * 2
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """Return whether no local ε is promised: there is no noise."""
@@ -147,7 +156,7 @@ class ViewMechanism(PlaceReports, Randomizer):
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` uniform dummies of random views, by their shares of all dummies."""
         means = np.array([view.dummies.expected_per_user for view in self.views])
-        return self.view_dummies(rng.multinomial(count, means / means.sum()).tolist(), rng)
+        return self.view_dummies(rng.multinomial(count, means / (means.sum() or 1)).tolist(), rng)
 
     def view_of(self, reports: Reports) -> NDArray[np.int64]:
         """Return the view of each report. Run by auditors."""

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Protocol, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from common.task.dummies import (
     Drawn,
     Dummies,
     ItemMechanism,
-    Numbers,
 )
 from common.task.specs import check_int_range
 
@@ -41,13 +40,6 @@ _MAX_OF_A_SIGN: Final = 255
 _MAX_TYPE_WEIGHT: Final = 2**31
 _MAX_FILLED: Final = CHANCE_SUM * 19 // 20
 """The guarantee needs some empty rooms."""
-
-
-class _SignedMechanism(Protocol):
-    """The part of `common.mechanisms.signed.Signed` that makes clusters' reports."""
-
-    def cluster_reports(self, numbers: Numbers, size: int) -> NDArray[np.void]:
-        """Return one user's reports, and null reports that fill up to `size`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +177,8 @@ class ClusterDummies(Dummies):
 
     def draw(self, mechanism: ItemMechanism, n_users: int, rng: np.random.Generator) -> Drawn:
         """Draw users' clusters, one user after the other, and the null reports of their rooms."""
-        size, signed = mechanism.domain_size, cast("_SignedMechanism", mechanism)
+        signed: Any = mechanism  # `common.mechanisms.signed.Signed`
+        size = mechanism.domain_size
         drawn = [signed.cluster_reports(*self.draw_one(size, rng)) for _ in range(n_users)]
         return np.array([len(each) for each in drawn], dtype=np.int64), np.concatenate(drawn)
 

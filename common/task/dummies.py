@@ -7,6 +7,7 @@ independently of the value, from bounded integers only.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -34,6 +35,18 @@ Sampled = tuple[Numbers, int]
 """Counts by a mechanism's cells, shape (cells,), and the number of reports."""
 
 
+def every_kth(least: int, most: int) -> tuple[int, ...]:
+    """Return all numbers; of more than MAX_LENGTHS every k-th, down from `most`; ascending."""
+    step = (most - least) // MAX_LENGTHS + 1
+    return tuple(range(most, least - 1, -step))[::-1]
+
+
+def period(entries: Sequence[object]) -> int:
+    """Return the least number n above 0 so that each entry equals the n-th after it, if any."""
+    size = len(entries)
+    return next(n for n in range(1, size + 1) if entries[n:] == entries[: size - n])
+
+
 class ItemMechanism(Protocol):
     """The part of `common.mechanisms.base.Mechanism` that draws dummies."""
 
@@ -59,7 +72,7 @@ class Dummies(ABC):
     distribution: ClassVar[DummyDistribution]
     """Its name in tasks and drafts."""
     uniform: ClassVar[bool] = False
-    """Whether dummies are uniform reports; if not, each names an item, or a level's node."""
+    """Whether dummies are uniform reports; if not, each names an item, or one of a view."""
     quick: ClassVar[bool] = True
     """Whether the dummies of many users are drawn at once."""
     per_user: int
@@ -105,13 +118,18 @@ class Dummies(ABC):
 
     @property
     def views(self) -> "tuple[Any, ...]":
-        """The dummies of each histogram that a user reports to: one, or a hierarchy's levels."""
+        """The dummies of each histogram that a user reports to: one, or one for each view."""
         return (self,)
 
     @property
     def certain(self) -> int:
         """Number of dummies that each user always adds, in all views together."""
         return self.per_user
+
+    def by_length(self, figures: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum figures of each number of dummies, from `certain` on, over those of each length."""
+        starts = [0, *(length + 1 - self.certain for length in self.lengths[:-1])]
+        return np.asarray(np.add.reduceat(figures, starts))
 
     @property
     def maximum(self) -> int:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol, Self, cast
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -22,6 +22,8 @@ from common.task.dummies import (
     chance_words,
     check_acceptance,
     check_expected,
+    every_kth,
+    period,
     successes,
 )
 from common.task.specs import check_fields, check_int_range, whole
@@ -113,13 +115,6 @@ class ItemDummies(Dummies):
             )
 
 
-class _ViewMechanism(Protocol):
-    """The part of `common.mechanisms.views.ViewMechanism` that draws dummies."""
-
-    def view_dummies(self, counts: Sequence[int], rng: Generator) -> NDArray[np.void]:
-        """Draw so many uniform dummies of each view."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewDummies(Dummies):
     """For each view of a value, a fixed or fractional number of uniform dummies."""
@@ -153,9 +148,7 @@ class ViewDummies(Dummies):
     @classmethod
     def of_views(cls, views: Sequence[Dummies]) -> Self:
         """Return the dummies of all views; raise TaskError unless each has an averaging number."""
-        weights = (
-            each.per_user * EXTRA_WEIGHT_SUM + getattr(each, "extra_weight", 0) for each in views
-        )
+        weights = (round(each.expected_per_user * EXTRA_WEIGHT_SUM) for each in views)  # exact
         found = cls(averages=tuple(weights))
         if found.views != tuple(views):
             raise TaskError("the dummies of each of several views must be fixed or fractional")
@@ -171,13 +164,14 @@ class ViewDummies(Dummies):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        return tuple(range(self.certain, sum(each.maximum for each in self.views) + 1))
+        """Numbers of dummies, padding included, that a submission may have: see `every_kth`."""
+        return every_kth(self.certain, sum(each.maximum for each in self.views))
 
     def length_probabilities(self) -> NDArray[np.float64]:
         total = np.ones(1)
         for each in self.views:
             total = np.convolve(total, each.length_probabilities())
-        return total
+        return self.by_length(total)
 
     @property
     def expected_per_user(self) -> float:
@@ -187,19 +181,18 @@ class ViewDummies(Dummies):
         """Draw users' dummies: uniform ones of each view, sorted by user."""
         by_view = np.array([each.draw_numbers(n_users, rng) for each in self.views])
         users = np.concatenate([np.repeat(np.arange(n_users), view) for view in by_view])
-        drawing = cast("_ViewMechanism", mechanism)
-        reports = drawing.view_dummies(by_view.sum(axis=1).tolist(), rng)
+        views: Any = mechanism  # `common.mechanisms.views.ViewMechanism`
+        reports = views.view_dummies(by_view.sum(axis=1).tolist(), rng)
         return by_view.sum(axis=0), reports[np.argsort(users, kind="stable")]
 
     @property
     def _shown(self) -> str:
         """The averages by view: of the first ones only, if the others repeat them."""
-        size = len(self.averages)
-        period = next(n for n in range(1, size + 1) if self.averages[n:] == self.averages[:-n])
-        numbers = [f"{each.expected_per_user:.4g}" for each in self.views[:period]]
-        if period == 1:
+        first = period(self.averages)
+        numbers = [f"{each.expected_per_user:.4g}" for each in self.views[:first]]
+        if first == 1:
             return f"{numbers[0]} each"
-        return ", ".join(numbers) + " and so on by turns" * (period < size)
+        return ", ".join(numbers) + " and so on by turns" * (first < len(self.averages))
 
     @property
     def words(self) -> str:

@@ -86,7 +86,7 @@ def _check_shuffler(protocol: ProtocolRow, shuffled: Shuffling) -> None:
             f"{shuffled.keep_weight}, and must be {KEEP_SUM}"
         )
     different = sum(noise.most for noise in {*shuffled.noises})
-    check_int_range("the most dummies of an item, in all different views", different, 0, _MAX_MOST)
+    check_int_range("the sum of `most` over different noises", different, 0, _MAX_MOST)
     for name, number, most in (
         ("dummies", shuffled.expected_dummies, MAX_SHUFFLER_DUMMIES),
         ("draws", shuffled.expected_draws, MAX_SHUFFLER_DRAWS),

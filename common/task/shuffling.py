@@ -1,8 +1,8 @@
 """What a task's shufflers drop from a batch and add to it, in all views of its values."""
 
 import math
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.task.dummies import period
 from common.task.shuffler_spec import ItemNoise, ReportSampling, ShufflerSpec
 
 _FALSE_ALARM: Final = 1e-12
@@ -17,6 +18,19 @@ _FALSE_ALARM: Final = 1e-12
 _STEP_RATIOS: Final = np.geomspace(1 / 8, 8, 19)
 _MAX_STEP: Final = 30.0
 """Larger steps of Chernoff's bound would gain less than one report."""
+
+
+def noises_in_words(noises: Sequence[ItemNoise]) -> str:
+    """State the noises of all views, each once; of the first views, if the others repeat them."""
+    first, alike = period(noises), defaultdict[str, list[str]](list)
+    for number, noise in enumerate(noises[:first], start=1):
+        alike[noise.words].append(str(number))
+    if len(alike) == 1:
+        return noises[0].words
+    stated = "; ".join(
+        f"of view{'s' * (len(own) > 1)} {', '.join(own)} {words}" for words, own in alike.items()
+    )
+    return stated + "; and so on by turns" * (first < len(noises))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +46,11 @@ class Shuffling(ReportSampling):
     def by_view(self) -> tuple[ShufflerSpec, ...]:
         """The sampling, and the dummies of each view alone."""
         return tuple(ShufflerSpec(keep_weight=self.keep_weight, noise=n) for n in self.noises)
+
+    @property
+    def words(self) -> str:
+        """The distribution of an item's dummies, by view."""
+        return noises_in_words(self.noises)
 
     @property
     def only_permutes(self) -> bool:

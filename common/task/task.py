@@ -60,6 +60,8 @@ NONCE_BYTES: Final = 32
 SUBMISSION_ID_BYTES: Final = 16
 
 MIN_DELTA: Final = 1e-15
+MIN_COMPOSED_DELTA: Final = 1e-12
+"""Minimum δ of several releases or views: below it, rounding of Fourier transforms dominates."""
 
 _PER_PUBLICATION: Final = frozenset(
     {"analyzer_key", "shufflers", "nonce", "tokens", "title", "purpose", "round"}
@@ -149,8 +151,9 @@ class Task:
         )
         check_labels(self.labels, self.domain_size)
         self._check_domain()
-        if not MIN_DELTA <= check_float("delta", self.delta) < 1:
-            raise TaskError(f"delta is {self.delta}; it must be at least {MIN_DELTA} and below 1")
+        if not self.least_delta <= check_float("delta", self.delta) < 1:
+            least = f"{self.least_delta}{' with several views' * (len(self.views) > 1)}"
+            raise TaskError(f"delta is {self.delta}; it must be at least {least} and below 1")
         check_int_range("n_min", self.n_min, 1, MAX_USERS)
         check_int_range("target_size", self.target_size, self.n_min, MAX_USERS)
         check_int_range("deadline", self.deadline, 1, MAX_UNIX_TIME)
@@ -359,8 +362,13 @@ class Task:
 
     @property
     def view_sizes(self) -> tuple[int, ...]:
-        """Number of items of each view: of a hierarchy's levels, the coarsest first."""
+        """Number of items of each view."""
         return tuple(view.domain_size for view in self.views)
+
+    @property
+    def least_delta(self) -> float:
+        """Minimum δ for which the accountant has a bound."""
+        return MIN_DELTA if len(self.views) == 1 else MIN_COMPOSED_DELTA
 
     @property
     def amplified(self) -> bool:

@@ -24,7 +24,7 @@ class TaskView:
 
     def __post_init__(self) -> None:
         if isinstance(self.dummies, ViewDummies):
-            raise TaskError("the dummies of one view are those of several; each view has its own")
+            raise TaskError("a view's dummies must not have the distribution views")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from common.protocols import DummyDistribution
 from common.task.dummies import (
     EXTRA_WEIGHT_SUM,
     MAX_DUMMIES,
-    MAX_LENGTHS,
     MAX_TRIALS,
     Drawn,
     Dummies,
@@ -24,6 +23,7 @@ from common.task.dummies import (
     chance_words,
     check_acceptance,
     check_expected,
+    every_kth,
     successes,
 )
 from common.task.specs import check_fields, check_int_range, check_truth, whole
@@ -74,23 +74,15 @@ class UniformDummies(Dummies):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """
-        Numbers of dummies, padding included, that a submission may have; ascending.
-
-        Every number from per_user to `maximum`; of more than MAX_LENGTHS numbers every k-th, down
-        from `maximum`.
-        """
-        step = self.most + 1 if self.one_length else self.most // MAX_LENGTHS + 1
-        return tuple(range(self.per_user + self.most % step, self.per_user + self.most + 1, step))
+        """Numbers of dummies, padding included, by `every_kth`; for one length the maximum."""
+        most = self.per_user + self.most
+        return every_kth(most if self.one_length else self.per_user, most)
 
     def length_probabilities(self) -> NDArray[np.float64]:
-        lengths = np.array(self.lengths)
-        if len(lengths) == 1:
+        if len(self.lengths) == 1:
             return np.ones(1)
         logs = np.cumsum([0.0, *np.log(self._ratios(np.arange(self.most)))])  # log P(k) - log P(0)
-        numbers = np.exp(logs - log_sum(logs))
-        starts = np.concatenate([[0], lengths[:-1] + 1 - self.per_user])
-        return np.asarray(np.add.reduceat(numbers, starts))
+        return self.by_length(np.exp(logs - log_sum(logs)))
 
     def draw_numbers(self, n_users: int, rng: Generator) -> Numbers:
         """Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`."""

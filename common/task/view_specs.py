@@ -130,4 +130,6 @@ class TableSpec(OtherSpec):
     def check_values(self, size: int, labels: Sequence[str]) -> None:
         """Raise TaskError for labels: they belong to attributes."""
         if labels:
-            raise TaskError(f"the task has {len(labels)} labels; those of attributes are theirs")
+            raise TaskError(
+                "a task for tables has no labels of its own: state them in its attributes"
+            )

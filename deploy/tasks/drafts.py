@@ -139,7 +139,8 @@ def _table(form: AnyDummies | ItemNoise) -> dict[str, Any]:
 
 def _noise_table(noise: ItemNoise, views: Sequence[ItemNoise]) -> dict[str, Any]:
     """Return the keys of a shuffler's noise: of all views alike, or of each."""
-    return {"views": tuple(map(_table, views))} if views else _table(noise)
+    first, *others = {*views} or {noise}
+    return {"views": tuple(map(_table, views))} if others else _table(first)
 
 
 def _lines(prefix: str, entries: Mapping[str, Any]) -> list[str]:

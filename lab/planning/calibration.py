@@ -8,6 +8,11 @@ from typing import Final, TypeVar
 import scipy
 
 from common.accounting.epsilon_search import gaussian_delta
+from common.errors import PlanError
+from lab.planning.requirements import Requirements
+
+MAX_STEP: Final = 0.7
+"""Largest step in ln μ before the target is bracketed: a factor of 4 of the noise."""
 
 _MAX_EVALUATIONS: Final = 12
 _AIM: Final = 0.4
@@ -55,7 +60,7 @@ def least_noise(
     *,
     start: float,
     slack: float,
-    max_step: float,
+    max_step: float = MAX_STEP,
 ) -> tuple[Found, float] | None:
     """
     Return the least noisy design found that meets a target, with its level; None without one.
@@ -92,3 +97,20 @@ def least_noise(
             share = min(max((aim - passed[1]) / rise, 0.02), 0.98) if math.isfinite(rise) else 0.5
             level = passed[0] + share * (failed[0] - passed[0])
     return best
+
+
+def least_noisy(
+    name: str,
+    target: Requirements,
+    attempt: Callable[[float], tuple[Found | None, float]],
+    **search: float,
+) -> Found:
+    """Return the design that `least_noise` finds; raise PlanError about `name` without one."""
+    best = least_noise(attempt, **search)
+    if best is None:
+        coalition = f" and a coalition epsilon of {target.coalition_epsilon:g}"
+        raise PlanError(
+            f"{name} cannot meet a central epsilon of {target.central_epsilon:g}"
+            f"{coalition * (target.shufflers > 1)} with {target.honest} honest users"
+        )
+    return best[0]

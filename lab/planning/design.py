@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,8 @@ from common.mechanisms.base import Mechanism, Mixture, Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of, randomizer_of
-from common.mechanisms.signed import influence_on
-from common.mechanisms.support import SupportCounting, bernoulli_variance
-from common.mechanisms.views import ViewMechanism
+from common.mechanisms.support import bernoulli_variance
+from common.protocols import PROTOCOLS
 from common.task.draft import TaskDraft
 from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from common.task.dummy_forms import AnyDummies
@@ -104,27 +103,9 @@ class Design(ABC):
 
     @property
     def influence(self) -> tuple[float, float]:
-        """
-        Users by which one dishonest submission can raise an item's count, and lower another's.
-
-        All of its r reports support the fewest items, or the most [CJG21]; of clusters, all are
-        negative. With the known total, shared evenly, a report that supports t of d items adds
-        (1 - t/d) / (p - q) to these, and takes t/d / (p - q) from others; its user counts 1/d for
-        each. A report of a hierarchy moves a sum of buckets by at most 1, since the estimate is a
-        projection. A mean of digits moves as by users at an end of the range, if all reports, own
-        digits and dummies alike, name the most significant digit. Cost: for a hash family one
-        transform.
-        """
-        most, size = self.unclaimed.own_reports + self.dummies.maximum, self.target.domain_size
-        randomizer = randomizer_of(self.unclaimed)
-        if isinstance(randomizer, ViewMechanism):
-            return (most * randomizer.users_per_report,) * 2
-        if (clusters := influence_on(self.unclaimed)) is not None:
-            return clusters
-        support = cast("SupportCounting", self.mechanism)
-        fewest, largest = (number / size for number in support.support_sizes)
-        per_report = most / (support.p - support.q)
-        return per_report * (1 - fewest) + 1 / size, per_report * largest - 1 / size
+        """Users by which one dishonest submission can raise a count, and lower another's."""
+        most = self.unclaimed.own_reports + self.dummies.maximum
+        return randomizer_of(self.unclaimed).influence(most)
 
     @property
     def within_influence_cap(self) -> bool:
@@ -267,6 +248,19 @@ def within_caps(design: D) -> D:
             f"{target.messages_cap:g}"
         )
     return design
+
+
+def check_plain(protocol: str, target: Requirements) -> None:
+    """Raise PlanError unless the trust allows this protocol, whose reports have no local noise."""
+    if not target.may_be_plain:
+        raise PlanError(
+            f"{protocol} has no local noise, so it needs a shuffler that permutes and no local cap"
+        )
+    if PROTOCOLS[protocol].shuffler_distribution == "none":
+        if target.shufflers > 1:
+            raise PlanError(f"{protocol} has users' dummies; two shufflers add their own")
+    elif target.shufflers == 1 and target.trust != "shuffler-dummies":
+        raise PlanError(f"{protocol} needs a shuffler that is trusted to add dummies")
 
 
 def check_bit(target: Requirements) -> None:

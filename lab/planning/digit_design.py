@@ -26,8 +26,8 @@ from common.task.named_dummies import ViewDummies
 from common.task.task import envelope_bytes
 from common.task.uniform_dummies import averaging
 from common.task.view_specs import MAX_POINTS, MAX_RADICES, MAX_RADIX
-from lab.planning.calibration import gaussian_mu, least_noise
-from lab.planning.design import within_caps
+from lab.planning.calibration import gaussian_mu, least_noisy
+from lab.planning.design import check_plain, within_caps
 from lab.planning.frontier import CLOSE_ENOUGH
 from lab.planning.requirements import Requirements, item_report
 from lab.planning.shuffler_noise import design_excess
@@ -47,8 +47,6 @@ _SPARE: Final = 0.8
 """Dummies of an item beyond those of the Gaussian approximation, in units of ln(1/δ)."""
 _SLACK: Final = 1e-3
 """The search for the dummies ends when μ is within this share below its target."""
-_MAX_STEP: Final = 0.7
-"""Largest step in ln μ: a factor of 4 of the dummies."""
 
 
 def loads_of(radices: Radices) -> list[float]:
@@ -67,8 +65,8 @@ class RadixSearch:
     target: Requirements
     item_variances: Callable[[Sequence[float]], list[float]]
     """Returns the variance of an item's count in each digit's view, from the loads."""
-    by_users: bool
-    """Whether users add the dummies that these variances are those of."""
+    sent: Callable[[Radices, Sequence[float]], list[float]]
+    """Returns the dummies of each digit that a user sends, for these variances."""
 
     def best(self) -> list[Radices]:
         """
@@ -121,8 +119,8 @@ class RadixSearch:
         )
 
     def _messages(self, radices: Radices, variances: Sequence[float]) -> float:
-        dummies = math.fsum(map(operator.mul, radices, variances)) / self.target.n_users
-        return self.target.domain_size * (len(radices) + _ROOM * dummies * self.by_users)
+        dummies = math.fsum(self.sent(radices, variances))
+        return self.target.domain_size * (len(radices) + _ROOM * dummies)
 
     @property
     def _most_messages(self) -> float:
@@ -162,10 +160,7 @@ def digit_design(protocol: str, target: Requirements) -> ValueDesign:
     Without a messages cap, 7 messages a number are the cap. Raises PlanError if none meets the
     target within the caps. Cost: two or three evaluations of ε, tenths of a second for each digit.
     """
-    if not target.may_be_plain:
-        raise PlanError(
-            f"{protocol} has no local noise, so it needs a shuffler that permutes and no local cap"
-        )
+    check_plain(protocol, target)
     mu, numbers = gaussian_mu(target.central_epsilon, target.delta), target.domain_size
     spare = -_SPARE * math.log(target.delta)
 
@@ -173,11 +168,12 @@ def digit_design(protocol: str, target: Requirements) -> ValueDesign:
         needed = 2 * numbers * math.fsum(loads) / mu**2
         return [(needed / load + spare) * target.n_users / target.honest for load in loads]
 
+    def sent(radices: Radices, variances: Sequence[float]) -> list[float]:
+        return [each / target.n_users for each in map(operator.mul, radices, variances)]
+
     def calibrated(radices: Radices) -> ValueDesign:
         variances = item_variances(loads_of(radices))
-        means = [
-            radix * each / target.n_users for radix, each in zip(radices, variances, strict=True)
-        ]
+        means = sent(radices, variances)
 
         def attempt(level: float) -> tuple[ValueDesign | None, float]:
             dummies = [averaging(mean * math.exp(-2 * level)) for mean in means] * numbers
@@ -185,13 +181,7 @@ def digit_design(protocol: str, target: Requirements) -> ValueDesign:
             return design, design_excess(design)
 
         start = spare / (4 * min(variances))  # half of the spare dummies suffice, mostly
-        best = least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)
-        if best is None:
-            raise PlanError(
-                f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with "
-                f"{target.honest} users"
-            )
-        return best[0]
+        return least_noisy(protocol, target, attempt, start=start, slack=_SLACK)
 
-    search = RadixSearch(target=target, item_variances=item_variances, by_users=True)
+    search = RadixSearch(target=target, item_variances=item_variances, sent=sent)
     return search.first_design(calibrated)

@@ -13,10 +13,11 @@ from typing import Final
 
 from common.accounting.composition import composed_epsilon
 from common.accounting.item_noise import ItemNoiseRelease
-from common.errors import AccountingError, PlanError
+from common.errors import AccountingError
 from common.task.draft import RelayDraft
 from common.task.shuffler_spec import ItemNoise, ShufflerSpec, sum_of
-from lab.planning.calibration import gaussian_mu, least_noise
+from lab.planning.calibration import gaussian_mu, least_noisy, log_excess
+from lab.planning.design import check_plain
 from lab.planning.digit_design import Radices, RadixSearch, design_of, loads_of
 from lab.planning.requirements import Requirements
 from lab.planning.shuffler_noise import CLAIM_ROOM, MARGIN, RELAY_KEY, geometric_spec
@@ -30,7 +31,6 @@ _CUT_SHARE: Final = 0.9
 """Share of δ for truncating the noise of all views; the rest is for the sum of their losses."""
 _SLACK: Final = 2e-3
 """The search for the noise ends when μ is within this share below its target."""
-_MAX_STEP: Final = 0.7
 _Noises = tuple[ItemNoise, ...]
 """The noise of each view."""
 
@@ -44,12 +44,9 @@ def noisy_digit_design(protocol: str, target: Requirements) -> ValueDesign:
     target within the caps. Cost: about a second.
     """
     two = target.shufflers > 1
-    if not two and not (target.may_be_plain and target.trust == "shuffler-dummies"):
-        raise PlanError(
-            f"{protocol} needs a shuffler that is trusted to add dummies, and no local cap"
-        )
+    check_plain(protocol, target)
     central, coalition = target.central_epsilon, target.coalition_epsilon
-    alone = (coalition, min(central, coalition)) if two else (central,)
+    alone = [coalition, min(central, coalition)] if two else [central]
 
     def item_variances(loads: Sequence[float]) -> list[float]:
         shares = _shares(loads, _FEW_VIEWS)
@@ -65,7 +62,7 @@ def noisy_digit_design(protocol: str, target: Requirements) -> ValueDesign:
         fields = {"noises": first, "shuffler_name": "first", "relay": relay}
         return design_of(protocol, target, radices, **fields)
 
-    search = RadixSearch(target=target, item_variances=item_variances, by_users=False)
+    search = RadixSearch(target=target, item_variances=item_variances, sent=lambda *_: [])
     return search.first_design(design)
 
 
@@ -124,16 +121,11 @@ def _least(
             return None, -math.inf
         return noises, excess
 
-    best = least_noise(attempt, start=-_SLACK / 2, slack=_SLACK, max_step=_MAX_STEP)
-    if best is None:
-        raise PlanError(
-            f"no noise that shufflers can add to digits meets an epsilon of {epsilon:g}"
-        )
-    return best[0]
+    return least_noisy("noise of digits", target, attempt, start=-_SLACK / 2, slack=_SLACK)
 
 
 def _excess(noises: _Noises, epsilon: float, target: Requirements) -> float:
-    """Return ln(ε of the views' noise / target ε), with room for rounding claims."""
+    """Return the `log_excess` of the views' noise, with room for rounding claims."""
     releases = [ItemNoiseRelease.of_shuffler(ShufflerSpec(noise=noise)) for noise in noises]
-    found = composed_epsilon(releases, MARGIN * target.delta)
-    return math.log(found * CLAIM_ROOM / epsilon)
+    delta = MARGIN * target.delta
+    return log_excess((composed_epsilon(releases, delta), delta), (epsilon / CLAIM_ROOM, delta))

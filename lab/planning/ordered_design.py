@@ -15,9 +15,9 @@ from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.views import View
 from common.task.specs import hierarchy_sizes
 from common.task.task import envelope_bytes
-from lab.planning.calibration import gaussian_mu, least_noise, log_excess
+from lab.planning.calibration import MAX_STEP, gaussian_mu, least_noisy, log_excess
 from lab.planning.central_gaussian import prefix_factor
-from lab.planning.design import within_caps
+from lab.planning.design import check_plain, within_caps
 from lab.planning.requirements import Progress, Requirements, item_report
 from lab.planning.search import search_protocols, tight_design
 from lab.planning.shuffler_noise import CLAIM_ROOM, design_excess
@@ -27,8 +27,6 @@ _POWERS: Final = (4, 8, 16, 32, 64, 128)
 """Fan-outs to try, besides those of regular trees of 1 to 16 levels."""
 _SLACK: Final = 4e-3
 """The search for the dummies ends when μ is within this share below its target."""
-_MAX_STEP: Final = 0.7
-"""Largest step in ln μ: a factor of 4 of the dummies."""
 _WORSE: Final = 2.0
 """Flat histograms are searched if their error may be below this multiple of the hierarchy's."""
 _BUCKETS: Final = 64
@@ -82,10 +80,7 @@ def hierarchy_design(target: Requirements) -> ValueDesign:
     The dummies of the best ones are then found with the exact accountant. Raises PlanError if none
     meets the caps. Cost: some three evaluations of ε, a second for each level.
     """
-    if not target.may_be_plain:
-        raise PlanError(
-            "hierarchy has no local noise, so it needs a shuffler that permutes and no local cap"
-        )
+    check_plain("hierarchy", target)
     tried = _shapes(target)
     refusal = PlanError(
         f"hierarchy needs {min(shape.messages for shape in tried):.3g} messages per user; the caps "
@@ -176,7 +171,7 @@ def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) ->
     epsilon = composed_epsilon([release] * len(sizes) * target.rounds, target.delta)
     goal = target.central_epsilon / CLAIM_ROOM
     excess = log_excess((epsilon, target.delta), (goal, target.delta))
-    return min(max(excess, -_MAX_STEP), _MAX_STEP)
+    return min(max(excess, -MAX_STEP), MAX_STEP)
 
 
 def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesign:
@@ -193,10 +188,4 @@ def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesi
         return design, design_excess(design)
 
     start = -_log_excess_of_levels(fan_out, dummies, target) - _SLACK / 2
-    best = least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)
-    if best is None:
-        raise PlanError(
-            f"hierarchy cannot meet a central epsilon of {target.central_epsilon:g} with "
-            f"{target.n_min} users"
-        )
-    return best[0]
+    return least_noisy("hierarchy", target, attempt, start=start, slack=_SLACK)

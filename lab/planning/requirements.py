@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Final, Literal
 
-from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.errors import UsageError
 from common.limits import MAX_LOCAL_EPSILON, MAX_USERS
@@ -20,7 +19,7 @@ from common.task.domain_spec import group_count
 from common.task.draft import TaskDraft
 from common.task.kinds import KINDS, kinds_with
 from common.task.specs import MAX_DOMAIN_SIZE
-from common.task.task import MIN_DELTA, envelope_bytes, honest_share
+from common.task.task import MIN_COMPOSED_DELTA, MIN_DELTA, envelope_bytes, honest_share
 
 Prefix = Literal["average", "worst"]
 TrustLevel = Literal["shuffler-dummies", "anonymity", "none"]

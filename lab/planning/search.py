@@ -9,7 +9,7 @@ from common.errors import PlanError
 from common.limits import MAX_LOCAL_EPSILON
 from common.protocols import PROTOCOLS, protocols_of
 from common.task.dummies import EXTRA_WEIGHT_SUM
-from lab.planning.calibration import least_noise
+from lab.planning.calibration import least_noise, least_noisy
 from lab.planning.design import (
     USUAL_MESSAGES,
     ItemDesign,
@@ -69,7 +69,6 @@ def tight_design(protocol: str, target: Requirements) -> ItemDesign:
 
 
 _Find = Callable[[str, Requirements], ItemDesign]
-_Attempt = Callable[[float], tuple[ItemDesign | None, float]]
 
 
 def _searched(*groups: tuple[str, ...], capped: bool = True) -> _Find:
@@ -119,18 +118,7 @@ def _aue(protocol: str, target: Requirements) -> ItemDesign:
         excess = design_excess(design)
         return design, 0.0 if excess <= 0 and weight == 1 else excess
 
-    return _least_noisy(protocol, target, attempt)
-
-
-def _least_noisy(protocol: str, target: Requirements, attempt: _Attempt) -> ItemDesign:
-    """Return the least noisy design that meets the target, or raise PlanError."""
-    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
-    if best is None:
-        raise PlanError(
-            f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with "
-            f"{target.honest} users"
-        )
-    return best[0]
+    return least_noisy(protocol, target, attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
 
 
 def search_protocols(
@@ -285,7 +273,7 @@ def _one_noisy_report(protocol: str, target: Requirements) -> ItemDesign:
         excess = design_excess(design)
         return design, 0.0 if excess <= 0 and epsilon < math.exp(level) else excess
 
-    return _least_noisy(protocol, target, attempt)
+    return least_noisy(protocol, target, attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
 
 
 def _ddps(protocol: str, target: Requirements) -> ItemDesign:

@@ -25,7 +25,7 @@ from common.task.shuffler_spec import (
     ShufflerSpec,
     SummedNoise,
 )
-from lab.planning.calibration import least_noise, log_excess
+from lab.planning.calibration import least_noisy, log_excess
 from lab.planning.central_gaussian import gaussian_error, share_square
 from lab.planning.design import Design, ItemDesign, blanket_probability, share_errors
 from lab.planning.requirements import Requirements
@@ -46,8 +46,6 @@ _STEPS: Final = 4096
 _Pair = tuple[ItemNoise, ItemNoise]
 RELAY_KEY: Final = bytes(31) + b"\x08"
 """Placeholder for the key of a second shuffler."""
-_MAX_STEP: Final = 0.7
-"""Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
 
 
 def design_excess(design: Design) -> float:
@@ -131,10 +129,7 @@ def shuffler_design(protocol: str, target: Requirements) -> ItemDesign:
         design = at(epsilon)
         return design, design_excess(design)
 
-    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
-    if best is None:
-        raise PlanError(f"no number of shuffler dummies meets epsilon {target.central_epsilon:g}")
-    return best[0]
+    return least_noisy(protocol, target, attempt, start=0.0, slack=_SLACK)
 
 
 def _hybrid_local(target: Requirements) -> float:

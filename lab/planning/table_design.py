@@ -15,26 +15,29 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.accounting.composition import composed_epsilon
-from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.tables import Tables
 from common.mechanisms.views import View
 from common.protocols import PROTOCOLS
 from common.task.draft import RelayDraft
 from common.task.named_dummies import ViewDummies
-from common.task.shuffler_spec import ItemNoise, ShufflerSpec
+from common.task.shuffler_spec import ItemNoise
 from common.task.uniform_dummies import averaging
 from common.task.view_specs import TableSpec
-from lab.planning.calibration import gaussian_mu, least_noise, log_excess
-from lab.planning.design import within_caps
+from lab.planning.calibration import gaussian_mu, least_noisy, log_excess
+from lab.planning.design import check_plain, within_caps
 from lab.planning.requirements import Requirements
-from lab.planning.shuffler_noise import CLAIM_ROOM, RELAY_KEY, geometric_spec
+from lab.planning.shuffler_noise import (
+    CLAIM_ROOM,
+    MARGIN,
+    RELAY_KEY,
+    design_excess,
+    geometric_spec,
+)
 from lab.planning.value_design import ValueDesign
 
 _SLACK: Final = 2e-3
 """The search ends when μ is within this share below its target."""
-_MAX_STEP: Final = 0.7
 _CUT: Final = 0.1
 """Share of δ for tables where shufflers may add no dummy at all of an item, or the most."""
 _RATIOS: Final = (1.0, 2.0)
@@ -49,12 +52,6 @@ class TableDesign(ValueDesign):
     def tables(self) -> Tables:
         """The mechanism."""
         return Tables.of(self.unclaimed)
-
-    @property
-    def influence(self) -> tuple[float, float]:
-        """All reports of one submission may name the same cell; least squares is a projection."""
-        most = float(self.unclaimed.own_reports + self.dummies.maximum)
-        return most, most
 
     @property
     def ratio_to_central_gaussian(self) -> float:
@@ -72,14 +69,14 @@ class TableDesign(ValueDesign):
         that of the table that measures it best.
         """
         tables, n_users = self.tables, self.target.n_users
-        raw = [view.item_variance(n_users) for view in tables.views]
+        raw = [view.item_variance(n_users) * (1 - 1 / view.size) for view in tables.views]
         cells, margins = tables.variances(n_users)
         most = max(map(len, tables.tables))
         sizes = [math.prod(shape) * (len(shape) == most) for shape in tables.shapes]
         alone = [
             min(
-                variance * math.prod(shape) / size * (1 - 1 / size)
-                for names, shape, variance in zip(tables.tables, tables.shapes, raw, strict=True)
+                view.item_variance(n_users) * view.size / size * (1 - 1 / size)
+                for names, view in zip(tables.tables, tables.views, strict=True)
                 if attribute in names
             )
             for attribute, size in enumerate(tables.attribute_sizes)
@@ -129,20 +126,13 @@ def table_design(protocol: str, target: Requirements) -> TableDesign:
     needs too many dummies. Cost: some three compositions, each of tenths of a second for every
     distinct table; for two shufflers, six or more.
     """
-    if not target.may_be_plain:
-        raise PlanError(
-            f"{protocol} has no local noise, so it needs a shuffler that permutes and no local cap"
-        )
-    if PROTOCOLS[protocol].shuffler_distribution == "none":
-        if target.shufflers > 1:
-            raise PlanError(f"{protocol} has users' dummies; two shufflers add their own")
-        return within_caps(_least(protocol, target, _dummies))
-    if target.shufflers > 1:
-        found = [_least(protocol, target, _by_shufflers(1.0, ratio)) for ratio in _RATIOS]
-        return within_caps(min(found, key=lambda design: design.mse))
-    if target.trust != "shuffler-dummies":
-        raise PlanError(f"{protocol} needs a shuffler that is trusted to add dummies")
-    return within_caps(_least(protocol, target, _by_shufflers(1.0)))
+    check_plain(protocol, target)
+    ways: list[_Fields] = [_by_shufflers(1.0, ratio) for ratio in _RATIOS]
+    if target.shufflers == 1:
+        by_users = PROTOCOLS[protocol].shuffler_distribution == "none"
+        ways = [_dummies if by_users else _by_shufflers(1.0)]
+    found = [_least(protocol, target, fields) for fields in ways]
+    return within_caps(min(found, key=lambda design: design.mse))
 
 
 _Fields = Callable[[Requirements, Vector], dict[str, Any]]
@@ -152,30 +142,20 @@ table's μ, shape (tables,)."""
 
 def _least(protocol: str, target: Requirements, fields: _Fields) -> TableDesign:
     """Return the design with nearly the least noise; raise PlanError without one."""
-    goals = (target.central_epsilon, target.coalition_epsilon, target.coalition_epsilon)
     own = _mu_by_table(target)
+    coalition = target.coalition_epsilon / CLAIM_ROOM, MARGIN * target.delta  # of one round
 
     def attempt(level: float) -> tuple[TableDesign, float]:
         noise = fields(target, own * math.exp(level))
         draft = target.draft(protocol, local_epsilon=math.inf, **noise)
         design = TableDesign(draft=draft, target=target)
-        parameters = design.parameters
-        alone = map(parameters.release_by, range(len(parameters.hops)))
-        releases = (parameters.release_of(target.n_min, target.honest, target.honest), *alone)
-        excesses = []
-        for release, goal in zip(releases, goals, strict=False):
-            epsilon = composed_epsilon([release] * target.rounds, target.delta)
-            found, most = (epsilon, target.delta), (goal / CLAIM_ROOM, target.delta)
-            excesses.append(log_excess(found, most))
+        excesses = [design_excess(design)]
+        for hop in range(len(design.parameters.hops)):
+            alone = design.parameters.release_by(hop).epsilon(coalition[1])
+            excesses.append(log_excess((alone, coalition[1]), coalition))
         return design, max(excesses)
 
-    best = least_noise(attempt, start=-_SLACK, slack=_SLACK, max_step=_MAX_STEP)
-    if best is None:
-        raise PlanError(
-            f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with "
-            f"{target.n_min} users"
-        )
-    return best[0]
+    return least_noisy(protocol, target, attempt, start=-_SLACK, slack=_SLACK)
 
 
 def _mu_by_table(target: Requirements) -> Vector:
@@ -194,8 +174,6 @@ def _spec(target: Requirements) -> TableSpec:
 def _dummies(target: Requirements, mu: Vector) -> dict[str, Any]:
     """Return users' dummies: 2/μ² in each cell, from the honest users alone."""
     averages = np.array(_spec(target).view_sizes()) * 2 / mu**2 / target.honest
-    if np.ptp(mu) == 0:  # a draft's `dummies_per_user` spreads them evenly over all cells
-        return {"dummies_per_user": float(averages.sum())}
     return {"dummies": ViewDummies.of_views([*map(averaging, averages.tolist())])}
 
 
@@ -206,11 +184,8 @@ def _by_shufflers(*ratios: float) -> _Fields:
     def fields(target: Requirements, mu: Vector) -> dict[str, Any]:
         first, *second = (_geometric(target, ratio * both * mu) for ratio in ratios)
         names: dict[str, Any] = {"noises": first}
-        if np.ptp(mu) == 0:
-            names = {"shuffler": ShufflerSpec(noise=first[0])}
         for noises in second:
-            alike = {"noise": noises[0]} if np.ptp(mu) == 0 else {"noises": noises}
-            relay = RelayDraft(name="second", key=RELAY_KEY, **alike)
+            relay = RelayDraft(name="second", key=RELAY_KEY, noises=noises)
             names |= {"shuffler_name": "first", "relay": relay}
         return names
 

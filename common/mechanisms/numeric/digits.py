@@ -96,8 +96,7 @@ class Digits(ViewMechanism, MeanMechanism):
         for view, counts in zip(self.views, self.by_view(cells), strict=True):
             centred = np.arange(view.size) - (view.size - 1) / 2
             sums.append(float(centred @ counts))
-            arrived = max(0.0, float(counts.sum()) - mixture.n_real) / view.size
-            each = view.noise.moments()[1] if view.noise.most else arrived
+            each = view.arrived_variance(float(counts.sum()) - mixture.n_real)
             noise.append(each * float(centred @ centred))
         rounding = 1 / (self.steps**2 * mixture.n_real)
         return Moments(
@@ -119,7 +118,7 @@ class Digits(ViewMechanism, MeanMechanism):
 
     @property
     def users_per_report(self) -> float:
-        """Users at an end of the range as which one report of the most significant digit counts."""
+        """Users at an end of the range that equal one report of the largest first digit."""
         return float(((self._radices - 1) * self.place_values).max()) / 2
 
     def variance(self, values: Numbers) -> Vector:

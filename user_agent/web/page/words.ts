@@ -46,7 +46,7 @@ export function reported({ mechanism, domainSize, viewSizes, edges, row }: Task)
     yes: percent(otherWeight, trueWeight + otherWeight),
     items: quantity(domainSize, "possible answer"),
     groups: quantity(buckets, "group"),
-    levels: viewSizes.length,
+    views: viewSizes.length,
     others: word(row.noise === "none" ? "hidden_by_people" : "hidden_by_shuffler"),
     digits: quantity(viewSizes.length, "digit"),
   };

@@ -4,6 +4,7 @@ import { concat, utf8 } from "../src/bytes";
 import { PolicyError, TaskError } from "../src/errors";
 import { mechanismOf } from "../src/mechanisms/registry";
 import { writeDouble } from "../src/task/canonical";
+import { UniformDummies, ViewDummies } from "../src/task/dummies";
 import { parseTask } from "../src/task/task";
 import { vectors } from "./vectors";
 
@@ -64,6 +65,15 @@ test("a submission has at most a mebibyte, with its longest length", () => {
   const bytes = (perUser: number) => utf8(task.replace('"per_user":4', `"per_user":${perUser}`));
   assert.equal(parseTask(bytes(20_161)).lengths.at(-1), 20_163);
   assert.throws(() => parseTask(bytes(20_162)), TaskError);
+});
+
+test("the dummies of many views have at most 256 lengths", () => {
+  const view = new UniformDummies({ distribution: "fractional", perUser: 1, extraWeight: 1 }, 1);
+  const views = (count: number) => Array.from({ length: count }, () => view);
+  const { lengths } = new ViewDummies(views(401));
+
+  assert.deepEqual([201, 402, 404, 802], [lengths.length, ...lengths.slice(0, 2), lengths.at(-1)]);
+  assert.equal(new ViewDummies(views(255)).lengths.length, 256);
 });
 
 test("what would make the shuffler or a reader stumble is refused", () => {

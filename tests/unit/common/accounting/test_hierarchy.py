@@ -12,7 +12,7 @@ from scipy import stats
 from analyzer.task_builder import complete
 from common.accounting.claims import delta_at_claim
 from common.accounting.composition import ComposedRelease, composed_epsilon
-from common.accounting.guarantees import PrivacyParameters, claimed_release
+from common.accounting.guarantees import PrivacyParameters, claimed_release, guarantees
 from common.errors import TaskError
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.registry import mechanism_of
@@ -73,6 +73,28 @@ def test_no_claim_is_below_the_exact_delta(users: int, dummies: float) -> None:
         bound = release.delta(epsilon)
         assert max(exact) <= bound
         assert bound <= 1.03 * max(exact) + 1e-9
+
+
+def test_fixed_dummies_of_each_level_hide_a_user_from_shuffler_and_analyzer() -> None:
+    """As in a batch of this user alone; without a fixed number at a level, none is certified."""
+    fixed, random = _task(dummies_per_user=60.0), _task(dummies_per_user=1.5)
+    own = PrivacyParameters.of(fixed).own_release()
+    none, by_dummies = (
+        row for row in guarantees(fixed, 400, 0) if row.coalition == "shuffler+analyzer"
+    )
+
+    assert claimed_release(fixed, 1).delta(1.0) == own.delta(1.0) < 0.03
+    assert by_dummies.epsilon < none.epsilon == math.inf
+    assert "your device adds at least 60 uniform dummies of its own" in by_dummies.assumptions
+    assert math.inf == PrivacyParameters.of(random).own_release().local_epsilon
+    assert PrivacyParameters.of(random).own_release() == PrivacyParameters.of(random).local_release
+
+
+def test_a_delta_that_views_cannot_claim_is_refused() -> None:
+    """The claims of the least one are computed."""
+    assert math.isfinite(_task(delta=1e-12, dummies_per_user=60.0).central_epsilon)
+    with pytest.raises(TaskError, match="it must be at least 1e-12 with several views"):
+        _task(delta=9e-13)
 
 
 def test_a_claim_holds_for_the_device_and_composes_with_other_rounds() -> None:

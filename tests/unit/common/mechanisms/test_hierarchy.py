@@ -51,6 +51,13 @@ def test_the_estimate_is_that_of_dense_least_squares() -> None:
     assert 100 == pytest.approx(found.sum())
 
 
+def test_without_users_dummies_none_are_drawn() -> None:
+    """Shufflers may add all dummies."""
+    views = View.averaging(0.0, hierarchy_sizes(7, 3, 3))
+
+    assert 0 == len(Hierarchy(views, 3, 3).dummies(0, np.random.default_rng(1)))
+
+
 def test_covariances_agree_with_variances_and_prefixes() -> None:
     """The diagonal, prefixes within groups, and a total without error."""
     mechanism, mixture = _hierarchy(), Mixture(n_real=50.0)

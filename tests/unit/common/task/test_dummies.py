@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from common.accounting.dummy_entries import arrivals_of
 from common.errors import TaskError
 from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_DUMMIES
 from common.task.dummy_forms import DUMMIES
+from common.task.named_dummies import ViewDummies
 from common.task.uniform_dummies import averaging
 
 
@@ -141,6 +143,19 @@ def test_lengths_show_the_number_of_uniform_dummies(
     if spec.uniform:
         expected = np.diff(summed[ends], prepend=0.0)
         np.testing.assert_allclose(spec.length_probabilities(), expected, rtol=1e-10, atol=1e-15)
+
+
+def test_many_views_have_at_most_256_lengths() -> None:
+    """Their number of dummies is padded to the next of every second, and known by its length."""
+    spec = ViewDummies(averages=(3 * EXTRA_WEIGHT_SUM // 2,) * 401)
+    numbers = np.asarray(stats.binom.pmf(range(402), 401, 0.5))
+    probabilities = spec.length_probabilities()
+    arrived, *_ = arrivals_of(spec, [1] * 201)
+
+    assert tuple(range(402, 803, 2)) == spec.lengths
+    assert numbers.reshape(-1, 2).sum(axis=1) == pytest.approx(probabilities)
+    assert [0.5, 0.5] == pytest.approx(probabilities @ arrived.more)
+    assert 256 == len(ViewDummies(averages=(1,) * 255).lengths)
 
 
 def test_a_task_may_pad_a_random_number_to_one_length() -> None:

@@ -51,12 +51,18 @@ def test_the_error_is_near_that_of_central_gaussian_noise(
     check_central_claim(design.task)
 
 
+def _sent_by_users(n_users: int) -> Callable[[Radices, Sequence[float]], list[float]]:
+    return lambda radices, variances: (np.multiply(radices, variances) / n_users).tolist()
+
+
 @pytest.mark.parametrize("radices", [(2,), (3, 5), (2, 3, 4), (7, 2, 2)])
 def test_the_formula_is_the_largest_variance_of_the_mechanism(radices: Radices) -> None:
     """Of the sum of 500 users' numbers, for the dummies whose variances the search is given."""
     variances = [10.0 * (1 + place) for place in range(len(radices))]
     target = _target(500, 1.0)
-    search = RadixSearch(target=target, item_variances=lambda _: variances, by_users=True)
+    search = RadixSearch(
+        target=target, item_variances=lambda _: variances, sent=_sent_by_users(500)
+    )
     means = [radix * each / 500 for radix, each in zip(radices, variances, strict=True)]
     dummies = ViewDummies.of_views([averaging(mean) for mean in means])
     task = design_of("digits", target, radices, dummies=dummies).unclaimed
@@ -79,7 +85,7 @@ def test_no_radices_are_better_than_those_found(seed: int) -> None:
     search = RadixSearch(
         target=_target(n_users, 1.0, messages_cap=cap),
         item_variances=_like_gaussian(10 ** rng.uniform(0.5, 3.5), float(rng.choice([0.0, 11.0]))),
-        by_users=bool(rng.integers(2)),
+        sent=_sent_by_users(n_users) if rng.integers(2) else lambda *_: [],
     )
     radices = [
         each
@@ -158,7 +164,7 @@ def test_local_noise_is_left_to_the_other_protocols() -> None:
 
     for found, most in ((capped, 0.75), (alone, 0.5)):
         assert "digits has no local noise" in found.left_out["digits"]
-        assert "trusted to add dummies" in found.left_out["geo-digits"]
+        assert "geo-digits has no local noise" in found.left_out["geo-digits"]
         assert found.best.local_epsilon <= most
     with pytest.raises(PlanError, match=r"digits need 1\.0. messages per user; the caps allow 1"):
         digit_design("digits", _target(10_000, 1.0, messages_cap=1.0))

@@ -75,16 +75,14 @@ export class UniformDummies implements Dummies {
     this.trials = stated.trials ?? most;
     this.extraWeight = stated.extraWeight ?? 0;
     ensure(perUser + most <= MAX_DUMMIES, "too_many_dummies");
-    const step = stated.oneLength ? most + 1 : Math.floor(most / MAX_LENGTHS) + 1;
-    const count = Math.floor(most / step) + 1;
-    this.lengths = Array.from({ length: count }, (_, at) => perUser + (most % step) + at * step);
+    this.lengths = everyKth(stated.oneLength ? perUser + most : perUser, perUser + most);
   }
 
   draw(mechanism: Mechanism, uniform: Uniform): Report[] {
     return mechanism.dummies(this.drawNumber(uniform), uniform, 0);
   }
 
-  /** Whether it is a fixed or fractional number, as a level of a hierarchy needs. */
+  /** Whether it is a fixed or fractional number, as one of several views needs. */
   get hasAnAverage(): boolean {
     return this.most === 0 || (this.distribution === "fractional" && this.lengths.length === 2);
   }
@@ -138,7 +136,7 @@ export class ViewDummies implements Dummies {
   constructor(readonly views: readonly UniformDummies[]) {
     const certain = views.reduce((total, view) => total + view.perUser, 0);
     const random = views.reduce((total, view) => total + view.most, 0);
-    this.lengths = Array.from({ length: random + 1 }, (_, more) => certain + more);
+    this.lengths = everyKth(certain, certain + random);
     ensure(certain + random <= MAX_DUMMIES, "too_many_dummies");
   }
 
@@ -147,6 +145,14 @@ export class ViewDummies implements Dummies {
     const numbers = this.views.map((view) => view.drawNumber(uniform));
     return numbers.flatMap((number, view) => mechanism.dummies(number, uniform, view));
   }
+}
+
+/** Return all numbers; of more than MAX_LENGTHS every k-th, down from `most`; ascending. */
+function everyKth(least: number, most: number): number[] {
+  const range = most - least;
+  const step = Math.floor(range / MAX_LENGTHS) + 1;
+  const count = Math.floor(range / step) + 1;
+  return Array.from({ length: count }, (_, at) => least + (range % step) + at * step);
 }
 
 /** Return which of `count` trials succeed: each is an integer, and succeeds below the weight. */

@@ -20,6 +20,7 @@ const MAX_ENVELOPE_BYTES = 1024 * 1024;
 const MAX_USERS = 10 ** 9;
 const MAX_LOCAL_EPSILON = 20;
 const MIN_DELTA = 1e-15;
+const MIN_COMPOSED_DELTA = 1e-12;
 
 /** Read a name that this device knows; raise PolicyError, with the name, for any other. */
 function known<T extends string>(names: readonly T[]): read.Reader<T> {
@@ -200,7 +201,8 @@ function checkClaims(task: Task): void {
   const fraction = task.assumedHonestFraction;
   const isInfinite = local === Number.POSITIVE_INFINITY;
   const isLocal = local > 0 && (isInfinite || local <= MAX_LOCAL_EPSILON);
-  const isShare = delta >= MIN_DELTA && delta < 1 && fraction > 0 && fraction <= 1;
+  const least = task.viewSizes.length > 1 ? MIN_COMPOSED_DELTA : MIN_DELTA;
+  const isShare = delta >= least && delta < 1 && fraction > 0 && fraction <= 1;
   ensure(isLocal && isShare && central >= 0 && central <= local, "claim_range");
   const isNoiseless = task.mechanism.otherWeight === 0n;
   const isOwn = task.row.isAmplified || central === 0 || central === local;
