@@ -111,6 +111,11 @@ class Hierarchy(Views, Mechanism):
 
     # --- estimation: run by the analyzer ----------------------------------------------------------
 
+    def _adding(self, mixture: Mixture) -> float:
+        """Return how many users are expected to add as many dummies as arrived: `View.adding`."""
+        expected = sum(view.dummies.expected_per_user for view in self.views)
+        return max(1.0, mixture.n_dummies) / expected if expected else mixture.n_real
+
     def _node_variances(self, n_users: float) -> list[float]:
         """Return the variance of each level's counts."""
         return [view.item_variance(n_users) for view in self.views]
@@ -154,7 +159,7 @@ class Hierarchy(Views, Mechanism):
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the variance of each share; it does not depend on the true shares."""
         del shares
-        combined = self._combined_variances(mixture.n_real)
+        combined = self._combined_variances(self._adding(mixture))
         final: Vector = np.zeros(1)
         for level, parents in enumerate(self._parents):
             each = combined[level]
@@ -169,7 +174,7 @@ class Hierarchy(Views, Mechanism):
         An estimate averages counts of several levels and is nearer to normal, so intervals are a
         little wide.
         """
-        law = self.views[-1].count_law(mixture.n_real)
+        law = self.views[-1].count_law(self._adding(mixture))
         return interval_table(mixture.n_real, 1.0, 0.0, law)
 
     def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
@@ -180,7 +185,7 @@ class Hierarchy(Views, Mechanism):
         covariance is its share of its parent's, plus s times the excess of its weight.
         """
         del shares
-        combined, nodes = self._combined_variances(mixture.n_real), [weights]
+        combined, nodes = self._combined_variances(self._adding(mixture)), [weights]
         for level in range(len(self.sizes) - 1, -1, -1):
             each = combined[level]
             sums = self._sum_children(level, nodes[0] * each)
@@ -199,16 +204,18 @@ class Hierarchy(Views, Mechanism):
     def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
         """Return `prefix_variances`, which do not depend on the shares."""
         del shares, groups
-        return self.prefix_variances(mixture.n_real)
+        return self.prefix_variances(mixture.n_real, self._adding(mixture))
 
-    def prefix_variances(self, n_users: float) -> Vector:
+    def prefix_variances(self, n_users: float, adding: float | None = None) -> Vector:
         """
         Return the variance of the sum of shares up to and including each item of its group.
+
+        With the dummies that so many users are expected to add: by default all.
 
         At each level a node on the item's path has a weight, siblings before it the weight 1, and
         siblings after it 0; variances add up as in `covariances_with`. Cost: a pass for each level.
         """
-        combined, size = self._combined_variances(n_users), self.domain_size
+        combined, size = self._combined_variances(adding or n_users), self.domain_size
         weight, total, paths = np.ones(size), np.zeros(size), self._paths(np.arange(size))
         for level in range(len(self.sizes) - 1, -1, -1):
             each, node, parents = combined[level], paths[level], self._parents[level]

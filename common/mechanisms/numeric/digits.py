@@ -98,9 +98,8 @@ class Digits(Views, MeanMechanism):
         for view, counts in zip(self.views, self.by_view(cells), strict=True):
             centred = np.arange(view.size) - (view.size - 1) / 2
             sums.append(float(centred @ counts))
-            arrived = max(0.0, float(counts.sum()) - mixture.n_real) / view.size
-            each = view.noise.moments()[1] if view.noise.most else arrived
-            noise.append(each * float(centred @ centred))
+            adding = view.adding(float(counts.sum()), mixture.n_real)
+            noise.append(view.item_variance(adding) * float(centred @ centred))
         rounding = 1 / (self.steps**2 * mixture.n_real)
         return Moments(
             means=self._of_numbers(sums, self.place_values) / mixture.n_real,
