@@ -64,11 +64,12 @@ class TwoItemRelease(AmplifiedRelease):
 
     def delta(self, epsilon: float) -> float:
         """
-        Return an upper bound on δ at ε, at most .4 % too large; 0 from the local ε on.
+        Return an upper bound on δ at ε; 0 from the local ε on.
 
-        At most 2 % too large if the number of dummies is random, or for above 10^8 users. Raises
-        AccountingError if epsilon is below 0, not a number, or above MAX_EPSILON and below the
-        local ε. Cost: hundredths of a second; tenths for a random number of dummies.
+        At most .4 %, or by about e^ε·10⁻¹⁵, too large; 2 % if the number of dummies is random, or
+        for above 10^8 users. Raises AccountingError if epsilon is below 0, not a number, or above
+        MAX_EPSILON and below the local ε. Cost: hundredths of a second; tenths for a random number
+        of dummies.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -263,9 +264,10 @@ def exact_delta(
 
 def _tilt(reduction: MatchCountReduction, epsilon: float) -> tuple[float, float]:
     """
-    Return a, rounded up, and ln(b/a), rounded down so that b is too.
+    Return a and ln(b/a); a is rounded up, and b by no more than a.
 
-    With p + q = 1, a = p - q - q·(e^ε - 1) and b - a = e^ε - 1. If a ≤ 0 then δ = 0.
+    Raising both by the same amount raises δ by that amount times u(m). With p + q = 1,
+    a = p - q - q·(e^ε - 1) and b - a = e^ε - 1. If a ≤ 0 then δ = 0.
     """
     growth = math.expm1(epsilon)
     lost = reduction.blanket / 2 * growth
