@@ -43,6 +43,8 @@ _MAX_BINNED_INTERVALS: Final = 512
 _FIRST_BINS: Final = 24
 _MAX_BINS: Final = 256
 _ROUNDS: Final = 4
+_FAR: Final = 0.01
+"""Relative distance of an ε from that of a layout beyond which it gets a layout of its own."""
 _BLOCK: Final = 2**12
 """Pairs of an interval and a number of dummies that are evaluated at a time."""
 _LOG_TAIL: Final = 40.0
@@ -99,9 +101,12 @@ def _epsilon(release: TwoItemRelease, delta: float) -> float:
         anonymity_set, dummies=dummies, random_dummies=None, known_dummies=0
     )
     found = gaussian_guess(reduction, anonymity_set, delta)
-    for among in (typical, anonymity_set):  # the second layout is for the ε found
-        curve = TwoItemCurve(reduction, among, (min(found, local, MAX_EPSILON),))
+    for among in (typical, anonymity_set, anonymity_set):  # later layouts are for the ε found
+        laid = min(found, local, MAX_EPSILON)
+        curve = TwoItemCurve(reduction, among, (laid,))
         found = least_epsilon(curve, delta=delta, local_epsilon=local, guess=found)
+        if among is anonymity_set and abs(found - laid) <= _FAR * laid:
+            break
     return found
 
 

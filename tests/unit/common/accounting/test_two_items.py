@@ -112,6 +112,13 @@ def test_two_items_have_their_figures(
     assert 0.9975 * found <= proven <= found
 
 
+def test_an_epsilon_far_from_the_first_guess_is_as_exact() -> None:
+    """Of seven users with little noise, where intervals laid out for the guess are too coarse."""
+    exact = 0.1353020178  # by enumeration
+
+    assert exact <= _release(0.2, 7).epsilon(1e-3) <= 1.0025 * exact
+
+
 def test_the_worst_number_of_others_may_lie_between_the_ends() -> None:
     """An accountant that tried only j = 0 and j = N would be 15 % below δ."""
     release, epsilon = _release(3.0, 40), 0.6
