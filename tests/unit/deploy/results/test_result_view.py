@@ -14,7 +14,14 @@ from analyzer.finalize import estimate_result
 from common.errors import SettingsError
 from common.mechanisms.base import Mixture
 from common.mechanisms.registry import mean_mechanism_of, rappor_of
-from common.messages.result import BitTable, FoundValues, Histogram, Means, ShareTables
+from common.messages.result import (
+    BitTable,
+    FoundValues,
+    Histogram,
+    Means,
+    RefusalCause,
+    ShareTables,
+)
 from common.protocols import Kind
 from common.task.draft import NumberDraft, OpenDraft, TextDraft
 from common.task.spec_forms import spec_as
@@ -307,8 +314,8 @@ def test_tests_of_tables_have_the_sampling_error_of_the_counted_users() -> None:
     """Half of all reports are refused: the figures are those of half as many people."""
     task, whole = _task("table"), kind_collected("table").result
     estimate = cast("ShareTables", whole.estimate)
-    refused, dummies = {"repeated": whole.n_reports // 2}, whole.n_dummies // 2
-    half = dataclasses.replace(whole, refused=refused, n_dummies=dummies)
+    refused: dict[RefusalCause, int] = {"repeated": whole.n_reports // 2}
+    half = dataclasses.replace(whole, refused=refused, n_dummies=whole.n_dummies // 2)
     found = result_view(estimate, task, most=9, questions=Questions(batch=half, task=task)).fields
     views = spec_as(task.mechanism, TableSpec).views
     pairs = [(each, own) for each, own in zip(estimate.views, views, strict=True) if own[1:]]

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from analyzer.budgets import PopulationBudget
 from common.errors import TaskError, WireError
-from common.messages.result import Figures
+from common.messages.result import Figures, RefusalCause
 from common.protocols import Kind
 from deploy.pages.series_page import series_page
 from deploy.results.estimate_table import EstimateTable
@@ -257,7 +257,7 @@ def test_means_are_smoothed_and_texts_only_counted(
 ) -> None:
     """A result must fit its task, and all rounds the same values. Half of one are refused."""
     found = kind_collected(kind)
-    refused = {"repeated": found.result.n_reports // 2}
+    refused: dict[RefusalCause, int] = {"repeated": found.result.n_reports // 2}
     half = replace(found.result, refused=refused, n_dummies=found.result.n_dummies // 2)
     both = enumerate((found.result, half if shown else found.result), 1)
     released = {number: (found.task, each, first_entry()) for number, each in both}
