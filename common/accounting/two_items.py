@@ -40,6 +40,8 @@ _MAX_BINNED_INTERVALS: Final = 512
 _FIRST_BINS: Final = 24
 _MAX_BINS: Final = 256
 _ROUNDS: Final = 4
+_FAR: Final = 0.01
+"""Relative distance of an ε from that of a layout beyond which it gets a layout of its own."""
 _BLOCK: Final = 2**12
 """Pairs of an interval and a number of dummies that are evaluated at a time."""
 _LOG_TAIL: Final = 40.0
@@ -61,11 +63,12 @@ class TwoItemRelease(AmplifiedRelease):
 
     def delta(self, epsilon: float) -> float:
         """
-        Return an upper bound on δ at ε, at most .4 % too large; 0 from the local ε on.
+        Return an upper bound on δ at ε; 0 from the local ε on.
 
-        At most 2 % too large if the number of dummies is random, or for above 10^8 users. Raises
-        AccountingError if epsilon is below 0, not a number, or above MAX_EPSILON and below the
-        local ε. Cost: hundredths of a second; tenths for a random number of dummies.
+        At most .4 %, or by about e^ε·10⁻¹⁵, too large; 2 % if the number of dummies is random, or
+        for above 10^8 users. Raises AccountingError if epsilon is below 0, not a number, or above
+        MAX_EPSILON and below the local ε. Cost: hundredths of a second; tenths for a random number
+        of dummies.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -94,9 +97,12 @@ def _epsilon(release: TwoItemRelease, delta: float) -> float:
         anonymity_set, dummies=dummies, random_dummies=None, known_dummies=0
     )
     found = gaussian_guess(reduction, anonymity_set, delta)
-    for among in (typical, anonymity_set):  # the second layout is for the ε found
-        curve = TwoItemCurve(reduction, among, (min(found, local, MAX_EPSILON),))
+    for among in (typical, anonymity_set, anonymity_set):  # later layouts are for the ε found
+        laid = min(found, local, MAX_EPSILON)
+        curve = TwoItemCurve(reduction, among, (laid,))
         found = least_epsilon(curve, delta=delta, local_epsilon=local, guess=found)
+        if among is anonymity_set and abs(found - laid) <= _FAR * laid:
+            break
     return found
 
 
@@ -259,9 +265,10 @@ def exact_delta(
 
 def _tilt(reduction: MatchCountReduction, epsilon: float) -> tuple[float, float]:
     """
-    Return a, rounded up, and ln(b/a), rounded down so that b is too.
+    Return a and ln(b/a); a is rounded up, and b by no more than a.
 
-    With p + q = 1, a = p - q - q·(e^ε - 1) and b - a = e^ε - 1. If a ≤ 0 then δ = 0.
+    Raising both by the same amount raises δ by that amount times u(m). With p + q = 1,
+    a = p - q - q·(e^ε - 1) and b - a = e^ε - 1. If a ≤ 0 then δ = 0.
     """
     growth = math.expm1(epsilon)
     lost = reduction.blanket / 2 * growth

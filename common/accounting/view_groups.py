@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.count_distributions import Binomial
+from common.accounting.count_distributions import MAX_COUNT, Binomial
 from common.accounting.releases import AmplifiedRelease, Release
 
 MAX_DISTINCT_VIEWS: Final = 16
@@ -38,7 +38,7 @@ def grouped(releases: Sequence[Release]) -> tuple[Release, ...]:
     if len(kinds) <= MAX_DISTINCT_VIEWS or not others:
         return tuple(releases)
     least = min(plain[each] for each in others) / _hazard(2 / others[0].reduction.answers)
-    dummies = math.floor(least * (1 - _ROUNDING))
+    dummies = min(MAX_COUNT, math.floor(least * (1 - _ROUNDING)))
     users = others[0].anonymity_set.users
     stand_in = dataclasses.replace(
         others[0], anonymity_set=AnonymitySet(users=users, dummies=dummies)

@@ -106,6 +106,11 @@ class Hierarchy(ViewMechanism, Mechanism):
 
     # --- estimation: run by the analyzer ----------------------------------------------------------
 
+    def _adding(self, mixture: Mixture) -> float:
+        """Return how many users are expected to add as many dummies as arrived: `View.adding`."""
+        expected = sum(view.dummies.expected_per_user for view in self.views)
+        return max(1.0, mixture.n_dummies) / expected if expected else mixture.n_real
+
     def _node_variances(self, n_users: float) -> list[float]:
         """Return the variance of each level's counts."""
         return [view.item_variance(n_users) for view in self.views]
@@ -147,7 +152,7 @@ class Hierarchy(ViewMechanism, Mechanism):
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the variance of each share; it does not depend on the true shares."""
-        combined = self._combined_variances(mixture.n_real)
+        combined = self._combined_variances(self._adding(mixture))
         final: Vector = np.zeros(1)
         for level, parents in enumerate(self._parents):
             each = combined[level]
@@ -162,7 +167,7 @@ class Hierarchy(ViewMechanism, Mechanism):
         An estimate averages counts of several levels and is nearer to normal, so intervals are a
         little wide.
         """
-        law = self.views[-1].count_law(mixture.n_real)
+        law = self.views[-1].count_law(self._adding(mixture))
         return interval_table(mixture.n_real, 1.0, 0.0, law)
 
     def covariances_with(self, weights: Vector, shares: Vector, mixture: Mixture) -> Vector:
@@ -172,7 +177,7 @@ class Hierarchy(ViewMechanism, Mechanism):
         A node's children with weights w and variances s give it the weight Σ ws / Σ s. A child's
         covariance is its share of its parent's, plus s times the excess of its weight.
         """
-        combined, nodes = self._combined_variances(mixture.n_real), [weights]
+        combined, nodes = self._combined_variances(self._adding(mixture)), [weights]
         for level in range(len(self.sizes) - 1, -1, -1):
             each = combined[level]
             sums = self._sum_children(level, nodes[0] * each)
@@ -189,16 +194,18 @@ class Hierarchy(ViewMechanism, Mechanism):
 
     def variances_of_prefixes(self, shares: Vector, mixture: Mixture, groups: int) -> Vector:
         """Return `prefix_variances`, which do not depend on the shares."""
-        return self.prefix_variances(mixture.n_real)
+        return self.prefix_variances(mixture.n_real, self._adding(mixture))
 
-    def prefix_variances(self, n_users: float) -> Vector:
+    def prefix_variances(self, n_users: float, adding: float | None = None) -> Vector:
         """
         Return the variance of the sum of shares up to and including each item of its group.
+
+        With the dummies that so many users are expected to add: by default all.
 
         At each level a node on the item's path has a weight, siblings before it the weight 1, and
         siblings after it 0; variances add up as in `covariances_with`. Cost: a pass for each level.
         """
-        combined, size = self._combined_variances(n_users), self.domain_size
+        combined, size = self._combined_variances(adding or n_users), self.domain_size
         weight, total, paths = np.ones(size), np.zeros(size), self._paths(np.arange(size))
         for level in range(len(self.sizes) - 1, -1, -1):
             each, node, parents = combined[level], paths[level], self._parents[level]

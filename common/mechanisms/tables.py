@@ -13,6 +13,7 @@ knows no form of the tables.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import combinations
@@ -99,55 +100,77 @@ class Tables(ViewMechanism):
             for a in range(len(self.attribute_sizes))
         )
 
-    def _precisions(self, n_users: float) -> list[Vector]:
-        """Return, by attribute, 1 / the variance of the margin that each of its tables measures."""
-        of_cells = [view.size * view.item_variance(n_users) for view in self.views]
-        return [
-            np.array([size / of_cells[place] for place, _ in places])
-            for size, places in zip(self.attribute_sizes, self._places, strict=True)
-        ]
+    @cached_property
+    def _weights(self) -> tuple[Vector, ...]:
+        """
+        By attribute, the weights of its tables in the average margin; by expected dummies.
 
-    def variances(self, n_users: float) -> tuple[list[float], list[float]]:
-        """Return the variance of a cell of each table, and of a value of each attribute: counts."""
+        Numbers that arrived would let crafted reports move weights.
+        """
+        expected = [1 / (view.size * view.item_variance(1.0)) for view in self.views]
+        each = (np.array([expected[place] for place, _ in places]) for places in self._places)
+        return tuple(precisions / precisions.sum() for precisions in each)
+
+    def variances(self, n_users: float | Sequence[float]) -> tuple[list[float], list[float]]:
+        """
+        Return the variance of a cell of each table, and of a value of each attribute: counts.
+
+        `n_users` are the users whose expected dummies are in the tables, of each or in all.
+        """
         left = [1 - 1 / size for size in self.attribute_sizes]
-        precisions = zip(left, self._precisions(n_users), strict=True)
-        margins = [rest / float(each.sum()) for rest, each in precisions]
+        users = np.broadcast_to(n_users, len(self.views)).tolist()
+        v = [view.item_variance(each) for view, each in zip(self.views, users, strict=True)]
+        margins = [
+            (size - 1) / size**2 * float(weights**2 @ [self.sizes[k] * v[k] for k, _ in places])
+            for size, weights, places in zip(
+                self.attribute_sizes, self._weights, self._places, strict=True
+            )
+        ]
         cells = []
-        for table, view in zip(self.tables, self.views, strict=True):
+        for table, view, noise in zip(self.tables, self.views, v, strict=True):
             others = [view.size // self.attribute_sizes[each] for each in table]
             own = math.prod(left[each] for each in table) if len(table) > 1 else 0.0
             effects = (margins[a] / n**2 for a, n in zip(table, others, strict=True))
-            cells.append(own * view.item_variance(n_users) + sum(effects))
+            cells.append(own * noise + sum(effects))
         return cells, margins
 
     def estimate(self, cells: Counts, n_users: float) -> ShareTables:
         """
         Estimate all tables and margins by least squares. Cost: two passes over all cells.
 
+        Errors and intervals are those of the users' dummies that arrived.
+
         Intervals follow the exact distribution of a count of the table alone, and for an attribute
         of the table that measures its margin best. An estimate combines several counts and is
         nearer to normal, so intervals are a little wide.
         """
+        arrived = self.by_view(cells)
         counts = [
             (each - (each.sum() - n_users) / each.size).reshape(shape)
-            for each, shape in zip(self.by_view(cells), self.shapes, strict=True)
+            for each, shape in zip(arrived, self.shapes, strict=True)
         ]
-        precisions, of_cells, of_margins = self._precisions(n_users), *self.variances(n_users)
+        adding = [
+            view.adding(float(each.sum()), n_users)
+            for view, each in zip(self.views, arrived, strict=True)
+        ]
+        of_cells, of_margins = self.variances(adding)
         law = lru_cache(partial(_intervals, n_users))
         attributes = []
         for a, (size, places) in enumerate(zip(self.attribute_sizes, self._places, strict=True)):
             moved = [np.moveaxis(counts[place], axis, -1) for place, axis in places]
             measured = np.array([each.reshape(-1, size).sum(axis=0) for each in moved])
-            margin = precisions[a] @ measured / precisions[a].sum()
+            margin = self._weights[a] @ measured
             for table, own in zip(moved, measured, strict=True):
                 np.add(table, (margin - own) * size / table.size, out=table)  # part of counts
-            best = self.views[places[int(np.argmax(precisions[a]))][0]]
-            intervals = law(best, best.size // size)
+            best, _ = places[int(np.argmax(self._weights[a]))]
+            intervals = law(self.views[best], adding[best], self.sizes[best] // size)
             attributes.append(_shares(margin, of_margins[a], n_users, intervals))
         return ShareTables(
             views=tuple(
-                _shares(each.ravel(), variance, n_users, law(view, 1))
-                for each, variance, view in zip(counts, of_cells, self.views, strict=True)
+                _shares(each.ravel(), variance, n_users, law(view, users, 1))
+                for each, variance, view, users in zip(
+                    counts, of_cells, self.views, adding, strict=True
+                )
             ),
             attributes=tuple(attributes),
             mse_theory=float(np.average(of_cells, weights=self.sizes)) / n_users**2,
@@ -159,12 +182,12 @@ def _shares(counts: Vector, variance: float, n_users: float, table: IntervalTabl
     return ShareTable(shares=counts / n_users, standard_error=error, table=table)
 
 
-def _intervals(n_users: float, view: View, cells: int) -> IntervalTable:
+def _intervals(n_users: float, view: View, adding: float, cells: int) -> IntervalTable:
     """
     Return the intervals of an estimate with the distribution of the sum of so many cells of a view.
 
     Both sides reach as far as the wider: an estimate subtracts other counts, whose tails are the
     other way round.
     """
-    table = interval_table(n_users, 1.0, 0.0, view.count_law(n_users, cells))
+    table = interval_table(n_users, 1.0, 0.0, view.count_law(adding, cells))
     return IntervalTable.alike(np.maximum(table.below, table.above)[: len(MISSES)])

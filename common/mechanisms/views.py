@@ -76,10 +76,15 @@ class View:
         _, by_shufflers = self.noise.moments()
         return n_users * self.dummies.expected_per_user / self.size + by_shufflers
 
-    def arrived_variance(self, dummies: float) -> float:
-        """Return `item_variance` of shufflers' noise, or else of so many dummies that arrived."""
-        _, by_shufflers = self.noise.moments()
-        return by_shufflers or max(0.0, dummies) / self.size
+    def adding(self, reports: float, n_users: float) -> float:
+        """
+        Return how many users are expected to add as many dummies as arrived among the reports.
+
+        All n_users under shufflers' noise, of which only the distribution is known.
+        """
+        if self.noise.most:
+            return n_users
+        return max(1.0, reports - n_users) / self.dummies.expected_per_user
 
     def count_law(self, n_users: float, items: int = 1) -> tuple[Draws, ...]:
         """Return the distribution of the dummies of so many items, up to a constant, as a sum."""

@@ -11,8 +11,8 @@ from common.messages.result import Figures
 
 STEPS: Final = np.geomspace(1e-5, 1e4, 19)
 """Tried variances of a step between rounds, in an item's typical variance of a value."""
-_PRIOR: Final = np.minimum(STEPS, 1 / STEPS) ** 0.4
-"""Weights of STEPS before any item is seen: steps about as large as the noise are likeliest."""
+_PRIOR: Final = np.minimum(STEPS, 1.0) ** 0.4
+"""Weights of STEPS before any item is seen: of steps above the noise, few rounds tell little."""
 _COUNTED: Final = (3.0, 0.25)
 """Items that the prior counts as: these, and this share of all."""
 _PASSES: Final = (2, 30)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from rich.console import Console
 
+from analyzer.finalize import mixture_of_result
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.discovery.prefix_hashing import code_of
@@ -434,7 +435,9 @@ def _texts(bit_table: result.BitTable, asked: _Asked) -> ResultView:
 
 
 def _share_tables(estimate: result.ShareTables, asked: _Asked) -> ResultView:
-    n_users = asked.questions.batch.n_users if asked.questions else None
+    batch = asked.questions and asked.questions.batch
+    # Shares are of the users whose reports were counted.
+    n_users = round(mixture_of_result(asked.task, batch).n_real) if batch else None
     return table_view(estimate, asked.task, asked.most, n_users)
 
 

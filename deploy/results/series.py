@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from analyzer.finalize import mixture_of_result
 from common.errors import TaskError
 from common.messages.guarantee import rounded_up
 from common.messages.ledger_entry import LedgerEntry
@@ -75,6 +76,8 @@ class SeriesResults:
     rounds: Sequence[SeriesRound]
     estimates: Mapping[int, EstimateTable]
     """The tables of all values; empty for tasks that estimate neither shares nor means."""
+    counted: Mapping[int, int]
+    """Users whose reports are in each estimate: those who arrived but were not refused."""
     costs: Mapping[int, LedgerEntry]
     of_shares: bool
     """Whether estimates are shares of users, and not means."""
@@ -101,12 +104,13 @@ class SeriesResults:
         Raises TaskError if two rounds do not estimate the same values; WireError if a result does
         not fit its task.
         """
-        estimates, ends = {}, (0.0, 1.0)
+        estimates, counted, ends = {}, {}, (0.0, 1.0)
         for number, (task, result, _) in released.items():
             check_fits(result, task)
             if isinstance(result.estimate, Histogram | Means):
                 view = result_view(result.estimate, task, most=0)
                 estimates[number] = view.tables[0]
+                counted[number] = round(mixture_of_result(task, result).n_real)
                 ends = (view.fields.get("low", 0.0), view.fields.get("high", 1.0))
         names = [table.names for table in estimates.values()]
         if any(others != names[0] for others in names):
@@ -114,6 +118,7 @@ class SeriesResults:
         return cls(
             rounds=rounds,
             estimates=estimates,
+            counted=counted,
             costs={number: entry for number, (_, _, entry) in released.items()},
             of_shares=any(isinstance(each.estimate, Histogram) for _, each, _ in released.values()),
             bounds=ends,
@@ -143,7 +148,7 @@ class SeriesResults:
         for number, table in self.estimates.items():
             values[number - 1] = table.values[[*self.shown]]
             noise[number - 1] = table.errors[[*self.shown]] ** 2
-            n_users[number - 1] = self.costs[number].n_users
+            n_users[number - 1] = self.counted[number]
         line, (low, high) = _LINES[self.people], self.bounds
         parts = line.of_shares if self.of_shares else line.of_means
         observed = Observations(

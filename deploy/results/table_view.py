@@ -23,7 +23,8 @@ _TESTED: Final = (
     "The tests ask whether two attributes are independent in a population of which the users are a "
     "random sample, and account for noise and sampling. If the users are all there are, the tables "
     "alone answer. Of {:,} p-values, expect {:.2g} below .05 by chance; multiply each by {:,} to "
-    "test all at once. The association is Cramér's V: 0 for independent attributes, 1 if one "
+    "test all at once. P-values below .001 are approximate where a table's rarest cells hold few "
+    "people. The association is Cramér's V: 0 for independent attributes, 1 if one "
     "follows from the other. It leaves out values rarer than 5 standard errors; its interval is "
     "approximate."
 )

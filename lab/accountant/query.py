@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Annotated, Any, Final, Self
 
@@ -57,6 +57,11 @@ _BOUNDS: Final[Mapping[type, Callable[[Any, AnonymitySet], _Bounds]]] = {
     MatchCountReduction: _bounds,
     general_blanket.BlanketPair: _general_bounds,
 }
+_PROVEN_FOR: Final = {
+    "exclusive": "hashing over a field with three items on a line",
+    "independent": "hash functions that are independent on three items",
+}
+"""Hash families that an attack's lower bound is proven for, by what it knows of a third value."""
 MECHANISMS: Final = (*_HASHED, *_OF_EPSILON, "rappor")
 _LARGEST: Final = 1e300
 """Largest number in a query, so that sums stay finite."""
@@ -117,6 +122,14 @@ def _distribution(key: str, numbers: tuple[float, ...]) -> counts.CountDistribut
         case "M_groups", (size, *distribution) if size.is_integer():
             return counts.Groups(_distribution("M_binom", tuple(distribution)), int(size))
     raise AccountingError(_DISTRIBUTION_RULE)
+
+
+def _is_field_size(number: int) -> bool:
+    """Return whether a number is a power of a prime: all of its divisors are of its least one."""
+    least = next((n for n in range(2, math.isqrt(number) + 1) if number % n == 0), number)
+    while number % least == 0:
+        number //= least
+    return number == 1
 
 
 def _integral(number: object) -> object:
@@ -201,6 +214,14 @@ class Query:
         return MatchCountReduction.for_epsilon(
             answers=self.k, local_epsilon=self.eps_l, hashed=_HASHED[mechanism], collision=self.coll
         )
+
+    def attacked(self, subject: MatchCountReduction) -> tuple[MatchCountReduction, str]:
+        """Return the subject of attacks, and the hash family they are on, or ""."""
+        if self.kind not in {"local-hashing", "olh"}:
+            return subject, ""
+        if not _is_field_size(self.k or 0):  # no values lie on a line
+            subject = replace(subject, third_value="independent")
+        return subject, _PROVEN_FOR[subject.third_value]
 
     @property
     def local_epsilon(self) -> float:
@@ -293,8 +314,10 @@ class Query:
         if isinstance(self.subject, general_blanket.BlanketPair):
             names = ", ".join(_HASHED)
             return {"compare": f"bounds can be compared only for {names}, not for {self.kind}"}
+        attacked, family = self.attacked(self.subject)
         return {
-            "epsilon_lower": epsilon_lower(self.subject, self.anonymity_set, self.delta),
+            "epsilon_lower": epsilon_lower(attacked, self.anonymity_set, self.delta),
+            **({"proven_for": family} if family else {}),
             "compare": [
                 {"bound": name, ("refused" if isinstance(bound, str) else "epsilon"): bound}
                 for name, bound in compare(self.subject, self.anonymity_set, self.delta)

@@ -77,7 +77,9 @@ def show(
     table = Table(title=f"Bounds on the central epsilon at delta {guarantee.delta:g}")
     add_columns(table, {"bound": "left", "epsilon, or reason for none": "left"})
     table.add_row("this accountant (upper bound)", rounded_up(guarantee.epsilon))
-    table.add_row("proven by an attack (lower bound)", rounded_down(answer["epsilon_lower"]))
+    family = f"for {answer['proven_for']}, " if "proven_for" in answer else ""
+    proven = f"proven {family}by an attack (lower bound)"
+    table.add_row(proven, rounded_down(answer["epsilon_lower"]))
     for row in answer["compare"]:
         cell = row.get("refused") or rounded_up(float(row["epsilon"]))
         table.add_row(escape(row["bound"]), escape(str(cell)))

@@ -232,6 +232,7 @@ class _Table:
         if self.complete:
             return plus_one, same
         known = (plus_one > 0) & (same > 0)
+        known[0] |= self.first == 0  # no count is below 0
         return np.where(known, plus_one, 0.0), np.where(known, same, 0.0)
 
 

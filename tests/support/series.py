@@ -65,7 +65,7 @@ def summary(series: Series, number: int, state: TaskState, **changes: Any) -> Ta
 
 
 def month(folder: Path, first_name: str = "Bonn", top: int = 4) -> tuple[Series, SeriesResults]:
-    """Return 23 results with noise of seed 3, with a round that is missed and one overdue."""
+    """Return 23 results with noise of seed 3, half refused; one round is missed, one overdue."""
     series, rng = read_series(template(folder)), np.random.default_rng(3)
     names = [first_name, *map(str, range(1, 20))]
     tasks, estimates, costs = [], dict[int, EstimateTable](), dict[int, LedgerEntry]()
@@ -88,5 +88,6 @@ def month(folder: Path, first_name: str = "Bonn", top: int = 4) -> tuple[Series,
                 shown=(),
             )
     rounds = series.rounds(tasks, series.deadline(CURRENT) - 1)
-    found = SeriesResults(rounds=rounds, estimates=estimates, costs=costs, of_shares=True, top=top)
+    figures: dict[str, Any] = {"estimates": estimates, "counted": dict.fromkeys(estimates, 617)}
+    found = SeriesResults(rounds=rounds, costs=costs, of_shares=True, top=top, **figures)
     return series, found

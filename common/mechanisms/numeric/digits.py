@@ -96,8 +96,8 @@ class Digits(ViewMechanism, MeanMechanism):
         for view, counts in zip(self.views, self.by_view(cells), strict=True):
             centred = np.arange(view.size) - (view.size - 1) / 2
             sums.append(float(centred @ counts))
-            each = view.arrived_variance(float(counts.sum()) - mixture.n_real)
-            noise.append(each * float(centred @ centred))
+            adding = view.adding(float(counts.sum()), mixture.n_real)
+            noise.append(view.item_variance(adding) * float(centred @ centred))
         rounding = 1 / (self.steps**2 * mixture.n_real)
         return Moments(
             means=self._of_numbers(sums, self.place_values) / mixture.n_real,

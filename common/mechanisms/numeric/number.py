@@ -74,8 +74,9 @@ def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np
     Round numbers in -1 .. 1 at random to grid points 0 .. steps. Run by the user agent.
 
     A number between two grid points is rounded up with a probability equal to its relative
-    position, to within 2^-32, which preserves its mean. Rounding precedes all noise, so a report is
-    a mixture over grid points, and no ε increases. With one step a number is rounded to an end.
+    position, to within 2^-29 of a step, which preserves its mean. Rounding precedes all noise, so a
+    report is a mixture over grid points, and no ε increases. With one step a number is rounded to
+    an end.
 
     The numbers are not checked here, and may have any shape, which the result shares.
     """

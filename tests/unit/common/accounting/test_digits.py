@@ -1,6 +1,7 @@
 """The privacy of digits of a number: against the exact δ of tiny batches, enumerated."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,7 +18,7 @@ from common.task.named_dummies import ViewDummies
 from common.task.shuffler_spec import GeometricNoise
 from common.task.task import Task
 from tests.support.changed_tasks import changed
-from tests.support.exhaustive_delta import averaged, beside, excess
+from tests.support.exhaustive_delta import averaged, beside, excess, histogram_distribution
 from tests.support.view_laws import View, digits_of, hidden, largest_delta, noised
 
 _KEY: Final = bytes(31) + b"\x09"
@@ -180,6 +181,56 @@ def test_claims_of_digits_are_checked_by_devices() -> None:
     low = dataclasses.replace(chained, coalition_epsilon=0.97 * chained.coalition_epsilon)
     with pytest.raises(PolicyError, match="if only one of its two shufflers is honest"):
         check_coalition_claim(low)
+
+
+@pytest.mark.parametrize("averages", [(1.2, 0.4), (0.4, 1.2)])
+@pytest.mark.parametrize("by_length", [(2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1)])
+def test_every_view_has_the_dummies_that_its_own_lengths_show(
+    averages: tuple[float, float], by_length: tuple[int, ...]
+) -> None:
+    """
+    The exact δ of two users given the lengths that arrived, for every pair of points.
+
+    A length shows how many of a user's two random dummies there are, not of which view.
+    """
+    radices, waived = (2, 3), Waived(checks=("lengths",), by_length=by_length)
+    task = _few(radices, averages, 2, 1.0)
+    assert isinstance(task.dummies, ViewDummies)
+    release = PrivacyParameters.of(task, waived).release_of(2, 2, 2)
+    chances = [each.extra_probability for each in task.dummies.views]
+    more = [each for number, times in enumerate(by_length) for each in [number] * times]
+    drawn = [((0, 0), 1.0)]
+    for number in more:  # of this user, one random dummy of a view, or none, or of both
+        own = [each for each in itertools.product((0, 1), repeat=2) if sum(each) == number]
+        odds = [
+            math.prod(c if k else 1 - c for c, k in zip(chances, each, strict=True)) for each in own
+        ]
+        drawn = [
+            ((a + c, b + d), chance * odd / sum(odds))
+            for (a, b), chance in drawn
+            for (c, d), odd in zip(own, odds, strict=True)
+        ]
+    fixed = [2 * each.per_user for each in task.dummies.views]
+    worlds = [
+        averaged(
+            (
+                chance,
+                beside(
+                    *(
+                        histogram_distribution(digit, size, sure + added)
+                        for digit, size, sure, added in zip(
+                            digits_of(point, radices), radices, fixed, extra, strict=True
+                        )
+                    )
+                ),
+            )
+            for extra, chance in drawn
+        )
+        for point in range(6)
+    ]
+    for epsilon in _EPSILONS:
+        exact = max(excess(pair, epsilon) for pair in itertools.permutations(worlds, 2))
+        assert exact <= release.delta(epsilon) * (1 + 1e-9)
 
 
 def test_lengths_that_somebody_sorted_out_are_counted_view_by_view() -> None:

@@ -77,3 +77,16 @@ def test_what_has_no_stand_in_stays() -> None:
 
     assert tuple(others) == found[-len(others) :]
     assert MAX_DISTINCT_VIEWS == len({*found})
+
+
+def test_a_stand_in_has_no_more_dummies_than_can_be_counted() -> None:
+    """Views with the most fixed dummies, and more of a random number."""
+    most = AnonymitySet(users=9, dummies=10**9, random_dummies=Binomial(10**8, 0.5))
+    views = [
+        AmplifiedRelease(reduction=of_grr(1000 + more, math.inf), anonymity_set=most)
+        for more in range(20)
+    ]
+    [*_, last] = grouped(views)
+
+    assert isinstance(last, AmplifiedRelease)
+    assert 10**9 == last.anonymity_set.dummies

@@ -43,7 +43,7 @@ def _averaged(observed: Observations, *begins: int) -> tuple[Figures, Figures]:
         levels, variances = (np.concatenate(each) for each in list(zip(*found, strict=True))[:2])
         solved.append((levels, variances, sum(each[2] for each in found)))
     likelihoods = np.array([each[2] for each in solved])
-    weights = np.minimum(STEPS, 1 / STEPS) ** 0.4 * np.exp(likelihoods - likelihoods.max())
+    weights = np.minimum(STEPS, 1.0) ** 0.4 * np.exp(likelihoods - likelihoods.max())
     weights /= weights.sum()
     levels = np.array([each[0] for each in solved])
     spread = np.array([each[1] for each in solved]) + (levels - weights @ levels) ** 2

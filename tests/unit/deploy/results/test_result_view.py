@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pytest
@@ -14,14 +14,24 @@ from analyzer.finalize import estimate_result
 from common.errors import SettingsError
 from common.mechanisms.base import Mixture
 from common.mechanisms.registry import mean_mechanism_of, rappor_of
-from common.messages.result import BitTable, FoundValues, Histogram, Means
+from common.messages.result import (
+    BitTable,
+    FoundValues,
+    Histogram,
+    Means,
+    RefusalCause,
+    ShareTables,
+)
 from common.protocols import Kind
 from common.task.draft import NumberDraft, OpenDraft, TextDraft
 from common.task.spec_forms import spec_as
 from common.task.specs import KeyValueSpec
 from common.task.task import Task
+from common.task.view_specs import TableSpec
 from deploy.datasets.sample_people import SamplePeople
 from deploy.demo.truth import beside_truth
+from deploy.results.association import Association
+from deploy.results.distribution_view import Questions
 from deploy.results.estimate_table import EstimateTable, ResultView
 from deploy.results.export import as_json
 from deploy.results.result_view import print_estimates, result_view
@@ -298,3 +308,22 @@ def test_means_of_rare_keys_are_marked_as_biased() -> None:
 
     assert ["yes", *["no"] * 5] == means.more["biased"] == view.columns["mean_biased"]
     assert "marked as biased: 1." in means.notes[0]
+
+
+def test_tests_of_tables_have_the_sampling_error_of_the_counted_users() -> None:
+    """Half of all reports are refused: the figures are those of half as many people."""
+    task, whole = _task("table"), kind_collected("table").result
+    estimate = cast("ShareTables", whole.estimate)
+    refused: dict[RefusalCause, int] = {"repeated": whole.n_reports // 2}
+    half = dataclasses.replace(whole, refused=refused, n_dummies=whole.n_dummies // 2)
+    found = result_view(estimate, task, most=9, questions=Questions(batch=half, task=task)).fields
+    views = spec_as(task.mechanism, TableSpec).views
+    pairs = [(each, own) for each, own in zip(estimate.views, views, strict=True) if own[1:]]
+    expected = [
+        Association.of(each, [estimate.attributes[a] for a in own], whole.n_users // 2)
+        for each, own in pairs
+    ]
+
+    assert [each.p_value for each in expected] == [
+        each["p_value"] for each in found["associations"]
+    ]

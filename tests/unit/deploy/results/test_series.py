@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from analyzer.budgets import PopulationBudget
 from common.errors import TaskError, WireError
-from common.messages.result import Figures
+from common.messages.result import Figures, RefusalCause
 from common.protocols import Kind
 from deploy.pages.series_page import series_page
 from deploy.results.estimate_table import EstimateTable
@@ -22,7 +22,7 @@ from deploy.tasks.population_budgets import PopulationBudgets
 from deploy.tasks.schedule import People, read_series
 from deploy.terminal.json_output import dumps
 from tests.support.chains import chain
-from tests.support.kind_results import kind_collected
+from tests.support.kind_results import N_USERS, kind_collected
 from tests.support.ledger_entries import first_entry
 from tests.support.printing import printed
 from tests.support.series import MISSED, month, template
@@ -64,6 +64,7 @@ def _drifting(seed: int) -> tuple[SeriesResults, Figures]:
     }
     costs = {number: first_entry(n_users=10**6) for number in estimates}
     given: dict[str, Any] = {"rounds": (), "estimates": estimates, "costs": costs, "top": 10}
+    given["counted"] = dict.fromkeys(estimates, 10**6)
     return SeriesResults(of_shares=True, people="same", **given), truth
 
 
@@ -108,12 +109,12 @@ def test_a_value_that_noise_hides_moves_as_much_as_the_noise(tmp_path: Path) -> 
 def test_a_line_says_whose_share_it_is(
     tmp_path: Path, people: People, whose: str, sampling: float
 ) -> None:
-    """If other people answer every round, intervals of both include who answered; else neither."""
+    """If other people answer each round, intervals include who was counted; else neither."""
     series, results = month(tmp_path)
     found = replace(results, people=people)
     page, text, [first, *_] = series_page(series, found), printed(found.show), found.tables
     share = found.smoothed.levels[0, 0]
-    error = math.sqrt(0.006**2 + sampling * share * (1 - share) / 1234)
+    error = math.sqrt(0.006**2 + sampling * share * (1 - share) / 617)
 
     assert [whose] * 4 * 23 == found.columns()["whose"]
     assert f"Bonn: share of the {whose}" in text
@@ -254,14 +255,18 @@ def test_biased_means_have_no_intervals(tmp_path: Path) -> None:
 def test_means_are_smoothed_and_texts_only_counted(
     kind: Kind, value: str | None, shown: int
 ) -> None:
-    """A result must fit its task, and all rounds the same values."""
+    """A result must fit its task, and all rounds the same values. Half of one are refused."""
     found = kind_collected(kind)
-    released = {number: (found.task, found.result, first_entry()) for number in (1, 2)}
+    refused: dict[RefusalCause, int] = {"repeated": found.result.n_reports // 2}
+    half = replace(found.result, refused=refused, n_dummies=found.result.n_dummies // 2)
+    both = enumerate((found.result, half if shown else found.result), 1)
+    released = {number: (found.task, each, first_entry()) for number, each in both}
     results = SeriesResults.of((), 3, released)
     spec = found.task.mechanism
 
     assert (getattr(spec, "low", 0.0), getattr(spec, "high", 1.0)) == results.bounds
     assert {1, 2} == set(results.costs)
+    assert results.counted == ({1: N_USERS, 2: N_USERS / 2} if shown else {})
     assert [value] * shown == [table.value for table in results.tables]
     if shown:
         named = kind_collected(kind, labels=("a", "b", "c", "d", "e"))

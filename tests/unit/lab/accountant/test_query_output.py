@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 import re
@@ -7,9 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from common.errors import AccountingError, UsageError
+from common.mechanisms.reduction import MatchCountReduction
 from deploy.cli import app
 from lab.accountant.query import Query
 from tests.support.command_line import shown, shown_json
+from tests.support.exhaustive_delta import true_delta
+from tests.support.reference_bounds import delta_lower
 
 
 def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
@@ -162,6 +166,37 @@ def test_every_bound_is_shown_beside_the_tight_one() -> None:
     few = shown("account --users 500 --alphabet 5 --local-epsilon 2 --delta 1e-6 --compare")
     assert "this accountant" in few
     assert "proven by an attack" in few
+
+
+@pytest.mark.parametrize(
+    ("buckets", "family"),
+    [(3, "over a field"), (6, "independent"), (9, "over a field"), (2, "independent")],
+)
+def test_a_lower_bound_for_hashing_names_the_hash_family(buckets: int, family: str) -> None:
+    """A field has a prime power of elements; a line over two elements has no third item."""
+    query = Query.read({"kind": "olh", "n": 3, "k": buckets, "eps_l": 2.0, "delta": 0.1})
+    assert isinstance(query.subject, MatchCountReduction)
+    assert family in query.attacked(query.subject)[1]
+
+
+def test_an_attack_on_independent_hashing_proves_no_more_than_is_true() -> None:
+    """Six buckets: three users with any of three items, whose supports are enumerated."""
+    query = Query.read({"kind": "olh", "n": 3, "k": 6, "eps_l": 2.0, "delta": 0.1})
+    assert isinstance(query.subject, MatchCountReduction)
+    attacked, _ = query.attacked(query.subject)
+    other = 1 / (math.exp(2.0) + 5)
+
+    def law(held: int) -> dict[tuple[int, ...], float]:
+        """Return the distribution of which of the three items a report supports."""
+        supports = itertools.product((0, 1), repeat=3)
+        uniform = {each: math.prod((5 / 6, 1 / 6)[own] for own in each) for each in supports}
+        ratios = (6 * other, 6 * other * math.exp(2.0))
+        return {each: chance * ratios[each[held]] for each, chance in uniform.items()}
+
+    pmfs = [law(held) for held in range(3)]
+    for epsilon in (0.3, 0.7, 1.0, 1.5):
+        truth = true_delta(pmfs, users=3, dummies=0, dummy=pmfs[0], epsilon=epsilon)
+        assert 0 < delta_lower(attacked, query.anonymity_set, epsilon) <= truth
 
 
 def test_a_distribution_of_dummies_is_parsed() -> None:

@@ -13,6 +13,7 @@ from common.accounting.composition import composed_epsilon
 from common.accounting.conditional import ConditionalDelta, grid_for
 from common.accounting.count_distributions import Binomial, Conditioned, Groups
 from common.accounting.releases import AmplifiedRelease
+from common.accounting.two_items import amplified
 from common.mechanisms.reduction import MatchCountReduction
 from lab.accountant.query import Poisson
 from lab.bounds.attack import epsilon_lower, epsilon_of_rounds
@@ -21,23 +22,30 @@ from tests.support.reference_bounds import delta_lower
 
 
 @pytest.mark.parametrize(
-    ("answers", "local_epsilon", "hashed", "users", "gap"),
+    ("answers", "local_epsilon", "hashed", "users", "dummies", "gap"),
     [
-        pytest.param(100, 6.0, False, 50_000, 1e-3, marks=pytest.mark.slow),
-        (8, 3.0, False, 50_000, 1e-3),
-        (3, 0.5, True, 50_000, 3e-3),
-        (5, 1.0, True, 1000, 3e-3),
-        pytest.param(8, 2.0, True, 50_000, 2e-3, marks=pytest.mark.slow),
-        pytest.param(53, 4.0, True, 50_000, 1e-3, marks=pytest.mark.slow),
+        pytest.param(100, 6.0, False, 50_000, 0, 1e-3, marks=pytest.mark.slow),
+        (8, 3.0, False, 50_000, 0, 1e-3),
+        (20, 8.0, False, 20_000, 20_000, 1e-3),
+        (3, 0.5, True, 50_000, 0, 3e-3),
+        (5, 1.0, True, 1000, 0, 3e-3),
+        pytest.param(3, 6.0, True, 1000, 1000, 6e-3, marks=pytest.mark.slow),
+        (53, 8.0, True, 1000, 1000, 2e-2),
+        (2, 3.0, False, 20_000, 20_000, 2.5e-3),
+        (2, 5.0, False, 2000, 0, 2.5e-3),
+        (2, 6.0, False, 3000, 0, 2.5e-3),
+        (2, 8.0, False, 10**6, 0, 2.5e-3),
+        pytest.param(8, 2.0, True, 50_000, 0, 2e-3, marks=pytest.mark.slow),
+        pytest.param(53, 4.0, True, 50_000, 0, 1e-3, marks=pytest.mark.slow),
     ],
 )
 def test_the_gap_to_the_upper_bound_is_known(
-    answers: int, local_epsilon: float, users: int, gap: float, *, hashed: bool
+    answers: int, local_epsilon: float, users: int, dummies: int, gap: float, *, hashed: bool
 ) -> None:
-    """.1 % for GRR; for hashing at most .3 %, and less with more buckets."""
+    """.1 % for GRR and .25 % over two items; for hashing at most .3 %, or 2 % with dummies."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashed)
-    anonymity_set = AnonymitySet(users=users)
-    upper = epsilon_upper(reduction, anonymity_set, 1e-6)
+    anonymity_set = AnonymitySet(users=users, dummies=dummies)
+    upper = amplified(reduction, anonymity_set).epsilon(1e-6)
 
     assert (1 - gap) * upper <= epsilon_lower(reduction, anonymity_set, 1e-6) <= upper
 
@@ -69,13 +77,13 @@ def test_attacks_stay_below_formula_1(anonymity_set: AnonymitySet) -> None:
 
 
 def test_attacks_on_large_batches_stay_below_the_bound() -> None:
-    """With Fourier transforms, and δ far below their rounding."""
+    """That for the items, with Fourier transforms, and δ far below their rounding."""
     for answers in (2, 20):
         reduction = reduction_for(answers, 1.0, hashing=False)
         anonymity_set = AnonymitySet(users=10**6, dummies=10**6)
         for epsilon in (0.001, 0.003, 0.005, 0.1):
             proven = delta_lower(reduction, anonymity_set, epsilon)
-            assert proven <= delta_upper(reduction, anonymity_set, epsilon)
+            assert proven <= amplified(reduction, anonymity_set).delta(epsilon)
 
 
 @pytest.mark.slow

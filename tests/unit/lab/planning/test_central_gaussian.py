@@ -1,11 +1,13 @@
 """The squared error of central Gaussian noise for every kind of value."""
 
+import itertools
 import math
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
+from common.messages.result import Figures
 from common.protocols import Kind
 from common.task.draft import NumberDraft
 from lab.planning.calibration import gaussian_mu
@@ -22,24 +24,47 @@ def _ratio(kind: Kind, **changes: Any) -> float:
     return gaussian_mse(target) * (gaussian_mu(0.5, 1e-6) * 5000) ** 2
 
 
+def _items(size: int) -> Figures:
+    """Return the counts that a user with each item adds."""
+    return np.eye(size)
+
+
+def _numbers(count: int, ends: tuple[float, ...]) -> Figures:
+    """Return the sums that users with any of these numbers in every place add."""
+    return np.array(list(itertools.product(ends, repeat=count)))
+
+
 @pytest.mark.parametrize(
-    ("kind", "changes", "square"),
+    ("kind", "changes", "added"),
     [
-        ("string", {}, 2.0),
-        ("open", {}, 2.0),
-        ("mean", {}, 2.0**2),
-        ("mean", _HOURS, 24.0**2),
-        ("vector", {"domain_size": 3} | _HOURS, 3 * 24.0**2),
-        ("key-value", {"domain_size": 4}, 4.0),
-        ("categorical", {"domain_size": 2}, 1.0),  # one count, which determines the other
-        ("categorical", {"domain_size": 5, "rounds": 3}, 3 * 2 * 4 / 5),
+        ("string", {}, _items(3)),
+        ("open", {}, _items(5)),
+        ("mean", {}, _numbers(1, (-1.0, 0.3, 1.0))),
+        ("mean", _HOURS, _numbers(1, (0.0, 7.0, 24.0))),
+        ("vector", {"domain_size": 3} | _HOURS, _numbers(3, (0.0, 9.0, 24.0))),
+        ("key-value", {"domain_size": 4}, _numbers(4, (0.0, 1.0))),  # owns each key, or not
+        ("categorical", {"domain_size": 2}, _items(2)),
+        ("categorical", {"domain_size": 5, "rounds": 3}, _items(5)),
     ],
 )
 def test_noise_has_the_sensitivity_of_what_is_published(
-    kind: Kind, changes: dict[str, Any], square: float
+    kind: Kind, changes: dict[str, Any], added: Figures
 ) -> None:
-    """Two counts change by 1, a number by its range, all numbers and keys at once."""
-    assert square == pytest.approx(_ratio(kind, **changes))
+    """
+    All neighbours of all data of two users are enumerated.
+
+    Items sum to the number of users, so that their noise is projected; texts may be off the list.
+    """
+    size = added.shape[1]
+    square = max(
+        float(((one + rest - other - rest) ** 2).sum())
+        for rest in added
+        for one, other in itertools.permutations(added, 2)
+    )
+    kept = np.eye(size) - (kind == "categorical") / size
+    of_each = square * (kept @ kept.T).trace() / size
+
+    assert changes.get("rounds", 1) * of_each == pytest.approx(_ratio(kind, **changes))
 
 
 @pytest.mark.parametrize("prefix", ["average", "worst"])

@@ -29,7 +29,7 @@ type Counts = readonly [number, number, number];
 /**
  * Return an upper bound on δ at ε: 1 if ε is above MAX_EPSILON.
  *
- * Cost: milliseconds; up to a second for a random number of dummies.
+ * Cost: milliseconds; up to two seconds for a random number of dummies.
  */
 export function twoItemsDelta(reduction: Reduction, set: AnonymitySet, epsilon: number): number {
   if (!(epsilon <= MAX_EPSILON)) return 1;
