@@ -5,8 +5,8 @@ from typing import Final
 
 from common.messages.guarantee import rounded_up
 from common.task.dummies import Dummies
-from common.task.shuffled_views import noises_in_words
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.shuffling import noises_in_words
 
 FORMULA_1: Final = (
     "privacy blanket bound, binomial form, rounded up ([BBGN19]; derivation: "
