@@ -15,7 +15,7 @@ from audit.finding import Rows
 from audit.harness.in_process_run import InProcessRun
 from audit.harness.shuffler_core import permuting
 from common.accounting import guarantees
-from common.accounting.guarantees import PrivacyParameters
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.crypto.privacy_tokens import PendingToken
 from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally
 from common.messages.guarantee import Coalition, Guarantee

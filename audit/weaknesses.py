@@ -21,7 +21,7 @@ from audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tamper
 from audit.harness.shuffler_core import permuting
 from audit.scenario import AuditSubject, Weakness
 from common.accounting import guarantees
-from common.accounting.guarantees import PrivacyParameters
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.crypto.privacy_tokens import PendingToken
 from common.errors import ConflictError, WireError
 from common.mechanisms.base import Mechanism, Randomizer, Reports, Tally

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from audit.families.family import SupportDistribution
 from audit.game import GameResult, run_game
 from audit.scenario import AuditSubject
-from common.accounting.guarantees import PrivacyParameters
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Mechanism, Reports, Vector
 from common.messages.submission import Value

@@ -29,7 +29,8 @@ from audit.game import Scores, game_row, run_game
 from audit.harness.in_process_run import quiet_services
 from audit.scenario import AuditSubject
 from audit.statistics import TEST_LEVEL
-from common.accounting.guarantees import PrivacyParameters, guarantees_under
+from common.accounting.guarantees import guarantees_under
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.messages.guarantee import Coalition, rounded_down, rounded_up
 
 _TOGETHER: Final = 1_000_000

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from analyzer.task_builder import complete
-from common.accounting.guarantees import PrivacyParameters, claimed_guarantee
+from common.accounting.guarantees import claimed_guarantee
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import ShuffleDpError
 from common.task.cluster_dummies import ClusterDummies

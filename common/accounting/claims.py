@@ -3,8 +3,9 @@
 from decimal import ROUND_CEILING, Context
 from typing import Final
 
-from common.accounting.guarantees import PrivacyParameters, claimed_release
+from common.accounting.guarantees import claimed_release
 from common.accounting.item_noise import check_sums
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.accounting.releases import Release
 from common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from common.errors import AccountingError, PolicyError

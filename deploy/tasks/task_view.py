@@ -8,6 +8,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.crypto.hpke import HpkePrivateKey
 from common.mechanisms.signed import influence_on
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
@@ -163,7 +164,7 @@ def task_guarantees(task: Task) -> tuple[Guarantee, ...]:
     # Imported here: the accountant takes half a second to load.
     from common.accounting import guarantees  # noqa: PLC0415
 
-    return guarantees.guarantees_under(guarantees.PrivacyParameters.of(task), task.n_min)
+    return guarantees.guarantees_under(PrivacyParameters.of(task), task.n_min)
 
 
 def print_task(task: Task, console: Console) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from analyzer.finalize import mixture_of
 from analyzer.task_builder import with_claims, without_claim
-from common.accounting.guarantees import PrivacyParameters
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.errors import PlanError
 from common.limits import MAX_LOCAL_EPSILON
 from common.mechanisms.base import Mechanism, Mixture, Vector

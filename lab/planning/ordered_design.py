@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import PrivacyParameters
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.accounting.view_groups import MAX_DISTINCT_VIEWS
 from common.errors import PlanError
 from common.mechanisms.base import Mixture

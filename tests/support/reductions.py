@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, Final
 
-from common.accounting.guarantees import PrivacyParameters
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.dummy_forms import AnyDummies
 from common.task.shuffler_spec import RATIO_SUM, GeometricNoise

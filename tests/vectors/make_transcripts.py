@@ -24,7 +24,7 @@ from google.protobuf.json_format import MessageToDict
 
 from analyzer.task_builder import complete
 from common.accounting.claims import delta_at_claim
-from common.accounting.guarantees import PrivacyParameters
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.crypto.hpke import HpkePrivateKey, envelope_context, layer_context, report_context
 from common.crypto.hpke import split_every as split
 from common.crypto.privacy_tokens import PendingToken

@@ -5,7 +5,8 @@ import pytest
 
 from audit.harness.analyzer_core import chunks_of, part_header
 from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import PrivacyParameters, charged_release, claimed_guarantee
+from common.accounting.guarantees import charged_release, claimed_guarantee
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.errors import (
     BudgetError,
     DamagedStorageError,

@@ -12,7 +12,8 @@ from analyzer.estimation.expectation_maximization import maximize_likelihood, sm
 from analyzer.estimation.projection import norm_sub
 from analyzer.finalize import build_result, estimate_result, mixture_of, mixture_of_result
 from analyzer.sentinels import SentinelMatches
-from common.accounting.guarantees import PrivacyParameters, guarantees_under, published_claim
+from common.accounting.guarantees import guarantees_under, published_claim
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.crypto.hpke import report_context
 from common.errors import WireError
 from common.mechanisms.base import Counts, Mixture

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from common.accounting.claims import check_central_claim, check_coalition_claim, delta_at_claim
-from common.accounting.guarantees import PrivacyParameters
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.crypto.hpke import (
     HpkePrivateKey,
     envelope_context,

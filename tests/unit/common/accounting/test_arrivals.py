@@ -13,7 +13,8 @@ import pytest
 
 from common.accounting.assumptions import BY_LENGTH, NOBODY_DROPS
 from common.accounting.dummy_entries import arrivals_of
-from common.accounting.guarantees import PrivacyParameters, charged_release, guarantees
+from common.accounting.guarantees import charged_release, guarantees
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.errors import AccountingError, WireError
 from common.messages.guarantee import NONE_WAIVED, CheckName, Waived, claimed
 from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies

@@ -10,7 +10,8 @@ import pytest
 
 from analyzer.task_builder import complete
 from common.accounting.claims import check_coalition_claim, delta_at_claim
-from common.accounting.guarantees import PrivacyParameters, claimed_release, guarantees
+from common.accounting.guarantees import claimed_release, guarantees
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.errors import PolicyError
 from common.messages.guarantee import Waived
 from common.task.draft import NumberDraft, RelayDraft, TaskDraft

@@ -17,7 +17,6 @@ from common.accounting.assumptions import (
 from common.accounting.claims import claimable_epsilon, delta_at_claim
 from common.accounting.count_distributions import Binomial
 from common.accounting.guarantees import (
-    PrivacyParameters,
     claimed_guarantee,
     claimed_release,
     guarantees,
@@ -25,6 +24,7 @@ from common.accounting.guarantees import (
     local_guarantee,
     skippers_guarantee,
 )
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.mechanisms.registry import mechanism_of
 from common.messages.guarantee import claimed
 from common.task.dummy_forms import AnyDummies

@@ -12,7 +12,8 @@ from scipy import stats
 from analyzer.task_builder import complete
 from common.accounting.claims import delta_at_claim
 from common.accounting.composition import ComposedRelease, composed_epsilon
-from common.accounting.guarantees import PrivacyParameters, claimed_release, guarantees
+from common.accounting.guarantees import claimed_release, guarantees
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.errors import TaskError
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.registry import mechanism_of

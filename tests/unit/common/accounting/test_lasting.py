@@ -8,7 +8,8 @@ import pytest
 from analyzer.budgets import BudgetedRelease, basis_of, population_budgets
 from common.accounting.assumptions import LOCAL
 from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import PrivacyParameters, guarantees
+from common.accounting.guarantees import guarantees
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.accounting.releases import LocalRelease, PermanentRelease, lasting_basis
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import rappor_of

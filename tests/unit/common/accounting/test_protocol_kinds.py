@@ -13,7 +13,6 @@ from common.accounting.claims import claimable_epsilon, delta_at_claim
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Conditioned
 from common.accounting.guarantees import (
-    PrivacyParameters,
     charged_release,
     claimed_guarantee,
     claimed_release,
@@ -21,6 +20,7 @@ from common.accounting.guarantees import (
     guarantees_under,
     published_claim,
 )
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.accounting.published import PUBLISHED, BoundSetting
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from common.accounting.claims import check_central_claim, check_coalition_claim
-from common.accounting.guarantees import PrivacyParameters
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.errors import AccountingError
 from common.task.domain_spec import AttributeSpec
 from common.task.draft import RelayDraft, TableDraft

@@ -16,7 +16,8 @@ from common.accounting.assumptions import TWO_ITEMS
 from common.accounting.claims import claimable_epsilon, delta_at_claim
 from common.accounting.composition import ComposedRelease, composed_epsilon
 from common.accounting.count_distributions import Binomial, NegativeBinomial
-from common.accounting.guarantees import PrivacyParameters, theorem_of
+from common.accounting.guarantees import theorem_of
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.accounting.releases import AmplifiedRelease
 from common.accounting.two_items import TwoItemRelease, amplified, exact_delta
 from common.errors import AccountingError

@@ -13,12 +13,12 @@ from scipy import optimize
 from common.accounting.claims import check_central_claim, check_coalition_claim, delta_at_claim
 from common.accounting.epsilon_search import gaussian_epsilon
 from common.accounting.guarantees import (
-    PrivacyParameters,
     claimed_release,
     guarantees,
     published_claim,
 )
 from common.accounting.item_noise import ItemNoiseRelease
+from common.accounting.privacy_parameters import PrivacyParameters
 from common.errors import AccountingError, PolicyError
 from common.messages.guarantee import Waived
 from common.task.shuffler_spec import (
