@@ -110,7 +110,9 @@ def test_measured_errors_agree_with_theory(kind: Kind) -> None:
         assert row.task.central_epsilon <= row.target_epsilon
         assert (kind != "table", _USERS) == (row.task.local_epsilon <= 1.0, row.task.n_min)
         mse = row.errors["mse"].mean
-        assert all(0 < error < mse for error in row.reference.values())
+        # Tables are planned so near central noise that few repeats may err less.
+        least = row.as_json()["mse_theory"] if kind == "table" else mse
+        assert all(0 < error < least for error in row.reference.values())
         assert ("mse_shrunk" in row.errors) == (kind in {"mean", "vector"})
         if row.protocol != "multi-rphm":
             assert 1 / factor < mse / row.as_json()["mse_theory"] < factor
