@@ -19,17 +19,17 @@ from tests.support.tools import output_of
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
     "protos": 73,
-    "common": 28_026,
+    "common": 28_163,
     "user_agent": 2_199,
     "shuffler": 5_379,
-    "analyzer": 3_865,
+    "analyzer": 3_867,
     "issuer": 1_156,
     "witness": 269,
     "publisher": 296,
-    "deploy": 14_426,
-    "lab": 8_362,
-    "audit": 7_917,
-    "tests": 73_675,
+    "deploy": 14_438,
+    "lab": 8_332,
+    "audit": 7_919,
+    "tests": 74_859,
 }
 _WITNESS_LINES: Final = 6_525
 """Lines of a witness of its own and of all that it imports."""

@@ -55,7 +55,7 @@ def plain(evidence: Evidence) -> bytes:
     return evidence.without_ciphertexts()
 
 
-def test_the_searched_bytes_hold_both_batches(evidence: Evidence, everything: bytes) -> None:
+def _check_that_both_batches_are_searched(evidence: Evidence, everything: bytes) -> None:
     """Both tasks, databases, keys, metrics and deliveries are there."""
     names = " ".join(evidence.files)
 
@@ -73,7 +73,7 @@ def test_the_searched_bytes_hold_both_batches(evidence: Evidence, everything: by
     assert reports == {delivery_from_wire(request)[0].n_reports for request in begun}
 
 
-def test_no_planted_marker_is_found(evidence: Evidence, everything: bytes) -> None:
+def _check_planted_markers(evidence: Evidence, everything: bytes) -> None:
     """Values, labels, persons, trace ids, addresses, tokens and times, as text and as bytes."""
     label = b"(?:" + "|".join(evidence.markers.labels).encode() + b")"
     in_a_list = label + b'(?=",")|(?<=",")' + label  # a page of a database may end beside one
@@ -87,7 +87,7 @@ def test_no_planted_marker_is_found(evidence: Evidence, everything: bytes) -> No
     assert {key for call in evidence.proxy.calls for key, _ in call.headers} <= {"user-agent"}
 
 
-def test_every_marker_would_be_found(evidence: Evidence, everything: bytes) -> None:
+def _check_that_every_marker_would_be_found(evidence: Evidence, everything: bytes) -> None:
     """Each pattern is found when it is appended."""
     every = sorted({pattern for some in evidence.planted().values() for pattern in some})
     patterns = {f"{number}": [pattern] for number, pattern in enumerate(every)}
@@ -96,7 +96,7 @@ def test_every_marker_would_be_found(evidence: Evidence, everything: bytes) -> N
     assert str(int(evidence.begun * 1000)).encode().startswith(tuple(every))
 
 
-def test_no_short_marker_is_found(evidence: Evidence, everything: bytes, plain: bytes) -> None:
+def _check_short_markers(evidence: Evidence, everything: bytes, plain: bytes) -> None:
     """
     Neither values and ports as digits are found nor, outside ciphertexts, values, addresses and
     seconds as four bytes, or times in any layout of eight.
@@ -121,6 +121,14 @@ def test_no_short_marker_is_found(evidence: Evidence, everything: bytes, plain: 
         for unit in (1, 1e3, 1e6, 1e9)
         if begun <= number / unit <= ended
     ]
+
+
+def test_no_planted_marker_is_found(evidence: Evidence, everything: bytes, plain: bytes) -> None:
+    """One test, so that one worker runs the batches."""
+    _check_that_both_batches_are_searched(evidence, everything)
+    _check_planted_markers(evidence, everything)
+    _check_that_every_marker_would_be_found(evidence, everything)
+    _check_short_markers(evidence, everything, plain)
 
 
 def _packed_times(data: bytes, first: float, last: float) -> list[str]:

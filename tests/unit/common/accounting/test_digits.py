@@ -113,7 +113,9 @@ _NOISY: Final = (
     ((2, 3), (_STEEP, _ONE_SIDED), None),
     ((3, 2), (_FLAT, _STEEP), (_ONE_SIDED, _STEEP)),
     pytest.param((2, 2, 2), (_STEEP, _ONE_SIDED, _FLAT), None, marks=pytest.mark.slow),
-    ((2, 2, 2), (_FLAT, _STEEP, _STEEP), (_STEEP, _FLAT, _STEEP)),
+    pytest.param(
+        *((2, 2, 2), (_FLAT, _STEEP, _STEEP), (_STEEP, _FLAT, _STEEP)), marks=pytest.mark.slow
+    ),
 )
 
 

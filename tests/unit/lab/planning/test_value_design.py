@@ -61,13 +61,17 @@ def test_without_a_cap_the_guarantee_is_used_up(protocol: str) -> None:
     assert errors[0] >= errors[1]
 
 
-@pytest.mark.parametrize("kind", NOISY_KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "vector")) for kind in NOISY_KINDS],
+)
 def test_no_design_keeps_an_impossible_guarantee(kind: Kind) -> None:
     """Ten users cannot reach the target; the message says what to change."""
     with pytest.raises(PlanError, match="more users, a larger epsilon or a larger delta"):
         plan(value_requirements(kind, n_users=10, central_epsilon=1e-4))
 
 
+@pytest.mark.slow
 def test_a_protocol_without_a_possible_task_is_skipped() -> None:
     """A projection of 4,000 numbers is too large; the other protocols have plans."""
     found = plan(value_requirements("vector", domain_size=4000, local_cap=1.0))
