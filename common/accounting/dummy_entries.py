@@ -95,13 +95,13 @@ def _of_views(spec: ViewDummies, by_length: Sequence[int]) -> tuple[Arrivals, ..
     """Return the arrivals of each view's dummies, of which at most one is random."""
     counted = Counter(spec.views)
     laws = {each: each.length_probabilities() for each in counted}
-    found = dict[BinomialDummies, Arrivals]()
+    found, numbers = dict[BinomialDummies, Arrivals](), spec.maximum - spec.certain + 1
     for view, law in laws.items():
         others = np.ones(1)
         for each, number in (counted - Counter((view,))).items():
             for _ in range(number):
                 others = np.convolve(others, laws[each])
-        table = np.zeros((spec.maximum - spec.certain + 1, len(law)))
+        table = np.zeros((numbers, len(law)))
         for more, chance in enumerate(law):
             table[more : more + len(others), more] = chance * others
         found[view] = _arrivals(by_length, view.per_user, spec.by_length(table))

@@ -263,7 +263,9 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     local, release = local_guarantee("shuffler+analyzer", parameters), parameters.own_release()
     if isinstance(release, LocalRelease):
         return [local]
-    own = f"your device adds at least {parameters.dummies.certain} uniform dummies of its own"
+    numbers = [view.dummies.per_user for view in parameters.views or (parameters,)]
+    each = f", at least {min(numbers)} of each view" if len(numbers) > 1 else ""
+    own = f"your device adds at least {sum(numbers)} uniform dummies of its own{each}"
     rounds = _round_assumptions(parameters)
     by_dummies = _by_release("shuffler+analyzer", parameters, release, *stated.ALONE, own, *rounds)
     return [local, by_dummies] if _gains(by_dummies, local) else [local]

@@ -179,7 +179,7 @@ class PrivacyParameters:
         """
         Return how many of the `adding` users are counted with their dummies after refusals.
 
-        Each refusal may concern one of them. If dummies are uniform, in all or within levels, the
+        Each refusal may concern one of them. If dummies are uniform, in all or within views, the
         victim always counts.
         """
         trials, _ = self.dummies.hiding_trials

@@ -78,7 +78,6 @@ class Randomizer(Protocol):
 
         By default infinite: no bound is known.
         """
-        del most
         return math.inf, math.inf
 
     def unexplained(self, cells: Tally, n_users: int) -> tuple[str, ...]:

@@ -107,7 +107,11 @@ class Hierarchy(ViewMechanism, Mechanism):
     # --- estimation: run by the analyzer ----------------------------------------------------------
 
     def _adding(self, mixture: Mixture) -> float:
-        """Return how many users are expected to add as many dummies as arrived: `View.adding`."""
+        """
+        Return how many users are expected to add as many dummies as arrived, of all levels.
+
+        A mixture does not have their number by level.
+        """
         expected = sum(view.dummies.expected_per_user for view in self.views)
         return max(1.0, mixture.n_dummies) / expected if expected else mixture.n_real
 

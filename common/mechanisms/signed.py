@@ -113,8 +113,11 @@ class Signed(Grr):
         return interval_table(mixture.n_real, self.p, self.q, (clusters,))
 
     def influence(self, most: int) -> tuple[float, float]:
-        """Return the most users that one submission of clusters adds to an item, or takes."""
-        del most
+        """
+        Return the most users that one submission of clusters adds to an item, or takes.
+
+        Its rooms bound it, whatever `most` is.
+        """
         up, down = self.clusters.influence
         return up / (self.p - self.q), down / (self.p - self.q)
 

@@ -80,11 +80,11 @@ class View:
         """
         Return how many users are expected to add as many dummies as arrived among the reports.
 
-        All n_users under shufflers' noise, of which only the distribution is known.
+        All n_users without users' dummies: of shufflers' noise only the distribution is known, and
+        a view has only one of the two.
         """
-        if self.noise.most:
-            return n_users
-        return max(1.0, reports - n_users) / self.dummies.expected_per_user
+        expected = self.dummies.expected_per_user
+        return max(1.0, reports - n_users) / expected if expected else n_users
 
     def count_law(self, n_users: float, items: int = 1) -> tuple[Draws, ...]:
         """Return the distribution of the dummies of so many items, up to a constant, as a sum."""

@@ -128,7 +128,8 @@ class Dummies(ABC):
 
     def by_length(self, figures: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum figures of each number of dummies, from `certain` on, over those of each length."""
-        starts = [0, *(length + 1 - self.certain for length in self.lengths[:-1])]
+        certain = self.certain
+        starts = [0, *(length + 1 - certain for length in self.lengths[:-1])]
         return np.asarray(np.add.reduceat(figures, starts))
 
     @property

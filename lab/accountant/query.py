@@ -219,7 +219,7 @@ class Query:
         """Return the subject of attacks, and the hash family they are on, or ""."""
         if self.kind not in {"local-hashing", "olh"}:
             return subject, ""
-        if not _is_field_size(self.k or 0):  # no values lie on a line
+        if not _is_field_size(round(subject.answers)):  # no values lie on a line
             subject = replace(subject, third_value="independent")
         return subject, _PROVEN_FOR[subject.third_value]
 
@@ -315,9 +315,10 @@ class Query:
             names = ", ".join(_HASHED)
             return {"compare": f"bounds can be compared only for {names}, not for {self.kind}"}
         attacked, family = self.attacked(self.subject)
+        lower = epsilon_lower(attacked, self.anonymity_set, self.delta)
         return {
-            "epsilon_lower": epsilon_lower(attacked, self.anonymity_set, self.delta),
-            **({"proven_for": family} if family else {}),
+            "epsilon_lower": lower,
+            **({"proven_for": family} if family and lower else {}),
             "compare": [
                 {"bound": name, ("refused" if isinstance(bound, str) else "epsilon"): bound}
                 for name, bound in compare(self.subject, self.anonymity_set, self.delta)

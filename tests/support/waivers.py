@@ -25,8 +25,8 @@ WAIVABLE: Final[Mapping[CheckName, Waivable]] = {
         passes="acknowledged sentinels arrive, at the rate of the task's sampling and in random "
         "order",
         removes=(HONEST_SHUFFLER,),
-        figure="the one against shuffler and analyzer together: the local ε, or what the device's "
-        "own fixed dummies give; infinite if reports carry no noise",
+        figure="the one against shuffler and analyzer together: the local ε, infinite "
+        "if reports carry no noise, or what the device's own fixed dummies, of every view, give",
     ),
     "lengths": Waivable(
         passes="honest users' draws explain the number of long submissions",

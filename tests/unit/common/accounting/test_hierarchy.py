@@ -86,7 +86,9 @@ def test_fixed_dummies_of_each_level_hide_a_user_from_shuffler_and_analyzer() ->
 
     assert claimed_release(fixed, 1).delta(1.0) == own.delta(1.0) < 0.03
     assert by_dummies.epsilon < none.epsilon == math.inf
-    assert "your device adds at least 60 uniform dummies of its own" in by_dummies.assumptions
+    least = min(view.per_user for view in fixed.dummies.views)
+    own_dummies = "your device adds at least 60 uniform dummies of its own, at least"
+    assert f"{own_dummies} {least} of each view" in by_dummies.assumptions
     assert math.inf == PrivacyParameters.of(random).own_release().local_epsilon
     assert PrivacyParameters.of(random).own_release() == PrivacyParameters.of(random).local_release
 

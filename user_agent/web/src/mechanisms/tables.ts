@@ -1,10 +1,10 @@
 /** Tables of one or two attributes, without noise: common/mechanisms/tables.py. */
 
 import type { Attribute } from "../task/domain";
-import { Views } from "./views";
+import { ViewMechanism } from "./views";
 
 /** True cells of each table; cells count the last attribute fastest. */
-export class Tables extends Views {
+export class Tables extends ViewMechanism {
   constructor(
     sizes: readonly number[],
     private readonly attributes: readonly Attribute[],

@@ -6,7 +6,7 @@ import type { MechanismSpec } from "../task/parts";
 import { type Held, type Mechanism, plainReport, type Report } from "./mechanism";
 
 /** A true report to each view; its number is that of an item of all views, view by view. */
-export abstract class Views implements Mechanism {
+export abstract class ViewMechanism implements Mechanism {
   readonly reportBytes = 4;
   readonly factors = 1;
   readonly #firsts: readonly number[];
@@ -34,7 +34,7 @@ export abstract class Views implements Mechanism {
 }
 
 /** The nodes of a tree over ordered buckets, the coarsest first: common/mechanisms/hierarchy.py. */
-export class Hierarchy extends Views {
+export class Hierarchy extends ViewMechanism {
   constructor(
     sizes: readonly number[],
     private readonly fanOut: number,
@@ -59,7 +59,7 @@ export class Hierarchy extends Views {
 const FRACTION = 2 ** 32;
 
 /** The digits of numbers in -1 .. 1, rounded at random: common/mechanisms/numeric/digits.py. */
-export class Digits extends Views {
+export class Digits extends ViewMechanism {
   constructor(
     sizes: readonly number[],
     private readonly spec: MechanismSpec,
