@@ -100,7 +100,7 @@ def test_shares_of_every_protocol_have_the_known_total(name: str, size: int) -> 
     _check(_task(name, size), n_users=2000, runs=15)
 
 
-@pytest.mark.parametrize("name", ["sageo", "two shufflers"])
+@pytest.mark.parametrize("name", ["sageo", pytest.param("two shufflers", marks=pytest.mark.slow)])
 def test_two_items_err_half_as_much_with_the_known_total(name: str) -> None:
     """Of noise on each item; without it, errors and intervals of two items are too large."""
     _check(_task(name, 2), n_users=2000, runs=300)
