@@ -176,8 +176,8 @@ async def test_a_crash_at_any_boundary_changes_nothing(
     """
     The scenario's own assertions hold: same histogram, same states, no key left.
 
-    The short form crashes at the first boundary of every twentieth kind. Boundaries before the batch
-    closes are the same in all scenarios, so only the first scenario crashes there.
+    The short form crashes at the first boundary of every twentieth kind. Boundaries before the
+    batch closes are the same in all scenarios, so only the first scenario crashes there.
     """
     boundaries = await _run(tmp_path / "no crash", scenario, None)
     ended = next(n for n, boundary in enumerate(boundaries) if boundary.act.startswith("set "))

@@ -18,7 +18,7 @@ _VECTORS = vectors("accounting")["vectors"]
 _ATTACKED = [vector for vector in _VECTORS if "eps_lower" in vector][::6]
 _LARGE = [vector for vector in _VECTORS if vector["inputs"]["n"] >= 10_000]
 _CASES = [
-    pytest.param(vector, marks=pytest.mark.slow if vector in _LARGE and index % 7 else ())
+    pytest.param(vector, marks=pytest.mark.slow if vector in _LARGE and index % 14 else ())
     for index, vector in enumerate(_VECTORS, 1)
 ]
 

@@ -223,7 +223,7 @@ def test_a_claim_of_the_local_epsilon_always_holds() -> None:
 @pytest.mark.parametrize(
     ("protocol", "once"),
     [
-        ("sh", FORMULA_1),
+        pytest.param("sh", FORMULA_1, marks=pytest.mark.slow),
         ("sbin", ITEM_NOISE),
         pytest.param("hybrid", HYBRID, marks=pytest.mark.slow),
     ],

@@ -136,7 +136,8 @@ def test_all_tables_agree(name: str) -> None:
 def test_shares_are_unbiased_with_the_stated_errors(name: str) -> None:
     """
     Of 200 collections of the same people: the mean of each share within six of its standard
-    errors, and the mean square of all within 5.5. Seed 5; fails by chance with probability below 1e-6.
+    errors, and the mean square of all within 5.5. Seed 5; fails by chance with probability below
+    1e-6.
     """
     mechanism, rng, runs = _tables(name), np.random.default_rng(5), 200
     people = _people(mechanism.attribute_sizes, rng)

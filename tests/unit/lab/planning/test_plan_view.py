@@ -76,7 +76,7 @@ def _value_plan(kind: Kind) -> Plan:
 def test_a_bytes_cap_limits_the_average_submission() -> None:
     """By the bytes of each protocol's own reports; not even one report fits into 100."""
     asked = ["--users", "10000", "--domain-size", "20", "--central-epsilon", "1"]
-    found = shown_json("plan", *asked, "--bytes-cap", "125")
+    found = shown_json("plan", *asked, "--bytes-cap", "125", "--messages-cap", "1.1")
     capped = small_requirements(bytes_cap=184.0, messages_cap=math.inf)
 
     assert 116 <= found["bytes_per_user"] <= 125
@@ -103,7 +103,9 @@ def _text(*arguments: str) -> str:
 
 def test_a_program_reads_the_plan_as_json() -> None:
     """Every figure has its key, and the guarantee is the target."""
-    found = shown_json("plan", *_ITEMS, "--local-cap", "6", "--n-min", "40000")
+    found = shown_json(
+        "plan", *_ITEMS, "--local-cap", "6", "--messages-cap", "1", "--n-min", "40000"
+    )
 
     assert found["protocol"] in {"murs", "od-hp"}
     assert found["mechanism"]["name"] == "local-hashing"

@@ -172,7 +172,7 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
 
 def test_binding_constraints_are_named() -> None:
     """A cap that is reached is named too."""
-    found = plan(small_requirements(central_epsilon=0.1, domain_size=400))
+    found = plan(small_requirements(central_epsilon=0.1, messages_cap=1.1))
 
     assert ("central epsilon", "messages cap") == found.binding
 
