@@ -113,7 +113,7 @@ def test_a_mechanism_without_a_channel_states_exact_covariances(
 @pytest.mark.parametrize(
     ("name", "size", "groups"),
     [
-        ("ldp-olh", 4_096, 64),
+        pytest.param("ldp-olh", 4_096, 64, marks=pytest.mark.slow),
         ("ldp-sw", 2_048, 1),
         pytest.param("ldp-olh", 4_096, 1, marks=pytest.mark.slow),
         pytest.param("ldp-olh", 4_096, 3, marks=pytest.mark.slow),

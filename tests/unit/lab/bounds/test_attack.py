@@ -53,7 +53,9 @@ def test_the_gap_to_the_upper_bound_is_known(
 @pytest.mark.parametrize(
     "anonymity_set",
     [
-        AnonymitySet(users=3000, random_dummies=Binomial(3000, 0.5)),
+        pytest.param(
+            AnonymitySet(users=3000, random_dummies=Binomial(3000, 0.5)), marks=pytest.mark.slow
+        ),
         AnonymitySet(users=3000, dummies=1000, random_dummies=Poisson(500.0)),
         AnonymitySet(users=3000, dummies=1000, known_dummies=400),
         pytest.param(

@@ -50,7 +50,7 @@ def test_every_shipped_law_makes_a_valid_task() -> None:
 @pytest.mark.parametrize(
     ("users", "changes"),
     [
-        (_CITIES, {"messages_cap": 1.2}),
+        pytest.param(_CITIES, {"messages_cap": 1.2}, marks=pytest.mark.slow),
         pytest.param(_SMALL, {"messages_cap": 5.0}, marks=pytest.mark.slow),
         pytest.param(
             *(_SMALL, {"messages_cap": 5.0, "epsilon": 1.2, "delta": 1e-9}), marks=pytest.mark.slow
