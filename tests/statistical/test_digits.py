@@ -100,8 +100,8 @@ def _collect(task: Task, values: NDArray[np.float64], runs: int) -> _Runs:
 
 
 _CASES: Final = [
-    *(("digits", people, 900) for people in _PEOPLE),
-    *((protocol, "mid-cell", 900) for protocol in _PROTOCOLS if protocol != "digits"),
+    *(("digits", people, 900) for people in ("mid-cell", "all at an end")),
+    ("geo-digits", "mid-cell", 900),
     *(
         pytest.param(protocol, people, _FULL, marks=pytest.mark.slow)
         for protocol in _PROTOCOLS

@@ -94,13 +94,20 @@ def _check(task: Task, n_users: int, runs: int) -> None:
     assert by_item.min() >= stats.binom.ppf(1e-8 / 61, runs, 0.92) / runs
 
 
-@pytest.mark.parametrize(("name", "size"), [each for each in _USUAL if each[0] != _LONGEST])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        pytest.param(*each, marks=pytest.mark.slow if each[0] in _ALIKE else ())
+        for each in _USUAL
+        if each[0] != _LONGEST
+    ],
+)
 def test_shares_of_every_protocol_have_the_known_total(name: str, size: int) -> None:
     """A quick check of fifteen collections, which misses errors that are wrong by a half."""
     _check(_task(name, size), n_users=2000, runs=15)
 
 
-@pytest.mark.parametrize("name", ["sageo", "two shufflers"])
+@pytest.mark.parametrize("name", ["sageo", pytest.param("two shufflers", marks=pytest.mark.slow)])
 def test_two_items_err_half_as_much_with_the_known_total(name: str) -> None:
     """Of noise on each item; without it, errors and intervals of two items are too large."""
     _check(_task(name, 2), n_users=2000, runs=300)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.fuzz import MAX_RESIDENT_BYTES, failure, given_seed
 from tests.support.parsers import MODULES, parsers
 
-_SHORT = 400
+_SHORT = 200
 _LONG = 1_000_000
 _SHARDS = min(2, os.cpu_count() or 1)
 
@@ -52,7 +52,7 @@ def test_any_bytes_are_a_value_or_a_foreseen_error(module: str, raw: bytes) -> N
 
 
 def test_hostile_variants_of_valid_inputs_are_a_value_or_a_foreseen_error() -> None:
-    """Some hundred run in a process of limited memory, each within its time."""
+    """Two hundred run in a process of limited memory, each within its time."""
     assert _fuzz(_SHORT) >= _SHORT * 0.9
 
 

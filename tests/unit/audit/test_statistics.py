@@ -116,14 +116,14 @@ def _p_value(name: str, before: Places) -> float:
 @pytest.mark.parametrize("name", _TESTS)
 def test_uniform_orders_rarely_fail(name: str) -> None:
     """
-    At most 30 of 1000 uniform orders have a p-value below .01, and none has a very small one.
+    At most 15 of 300 uniform orders have a p-value below .01, and none has a very small one.
 
     Seed 1; fails by chance with probability below 1e-4 over seeds.
     """
     rng = np.random.default_rng(1)
-    found = np.array([_p_value(name, rng.permutation(_N)) for _ in range(1000)])
+    found = np.array([_p_value(name, rng.permutation(_N)) for _ in range(300)])
 
-    assert np.mean(found < 0.01) <= 0.03
+    assert np.mean(found < 0.01) <= 0.05
     assert TEST_LEVEL < found.min()
 
 

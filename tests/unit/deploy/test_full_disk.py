@@ -81,7 +81,7 @@ def test_a_folder_of_keys_stays_as_it_was_on_a_full_disk(
         ("--version",),
         pytest.param(("plan", "--help"), marks=pytest.mark.slow),
         pytest.param(("capacity", *_ASKED), marks=pytest.mark.slow),
-        ("capacity", *_ASKED, "--json"),
+        pytest.param(("capacity", *_ASKED, "--json"), marks=pytest.mark.slow),
     ],
 )
 def test_full_standard_output_is_one_sentence(command: Sequence[str]) -> None:

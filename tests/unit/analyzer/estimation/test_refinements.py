@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -87,6 +87,7 @@ def test_every_refinement_returns_a_distribution(
 
 
 @pytest.mark.parametrize("name", _WITHOUT_CELLS)
+@settings(max_examples=40)
 @given(shares=_SHARES, order=st.randoms(use_true_random=False))
 def test_the_order_of_items_does_not_matter(
     name: Refinement, shares: Vector, order: Random

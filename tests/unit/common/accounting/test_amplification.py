@@ -18,7 +18,7 @@ _VECTORS = vectors("accounting")["vectors"]
 _ATTACKED = [vector for vector in _VECTORS if "eps_lower" in vector][::6]
 _LARGE = [vector for vector in _VECTORS if vector["inputs"]["n"] >= 10_000]
 _CASES = [
-    pytest.param(vector, marks=pytest.mark.slow if vector in _LARGE and index % 7 else ())
+    pytest.param(vector, marks=pytest.mark.slow if vector in _LARGE and index % 14 else ())
     for index, vector in enumerate(_VECTORS, 1)
 ]
 
@@ -79,7 +79,10 @@ def _given(reduction: MatchCountReduction, size: int, epsilon: float) -> float:
     "anonymity_set",
     [
         AnonymitySet(users=12, random_dummies=Poisson(25.0)),
-        AnonymitySet(users=12, dummies=10, random_dummies=NegativeBinomial(2.0, 15.0)),
+        pytest.param(
+            AnonymitySet(users=12, dummies=10, random_dummies=NegativeBinomial(2.0, 15.0)),
+            marks=pytest.mark.slow,
+        ),
         AnonymitySet(users=1, dummies=3, random_dummies=NegativeBinomial(0.5, 12.0)),
         AnonymitySet(users=12, dummies=5, known_dummies=9, random_dummies=Binomial(30, 0.5)),
         AnonymitySet(users=6, random_dummies=Groups(Binomial(12, 0.3), 4)),

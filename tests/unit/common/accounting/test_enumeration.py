@@ -44,6 +44,11 @@ _ENUMERATION_ERROR = 1e-15
 """Rounding error of the enumeration's sums."""
 _3_TO_1 = ResponseWeights(true=3, other=1)
 
+_SHARES = pytest.mark.parametrize(
+    "share", [0.4, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.05, 0.8))]
+)
+"""Of the local ε."""
+
 Point = tuple[float, ...]
 
 
@@ -134,7 +139,7 @@ def _mean_est(dimensions: int) -> _Instance:
     return _uniform(pmfs, MeanEst(dimensions, _3_TO_1).reduction)
 
 
-@pytest.mark.parametrize("share", [0.05, 0.4, 0.8])
+@_SHARES
 @pytest.mark.parametrize(
     ("instance", "anonymity_sets"),
     [
@@ -189,7 +194,7 @@ def test_bounds_and_attacks_enclose_the_exact_delta(
             assert delta_lower(reduction, anonymity_set, epsilon) <= truth + _ENUMERATION_ERROR
 
 
-@pytest.mark.parametrize("share", [0.05, 0.4, 0.8])
+@_SHARES
 @pytest.mark.parametrize(
     ("columns", "buckets", "users"),
     [

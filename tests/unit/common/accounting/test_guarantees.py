@@ -185,7 +185,7 @@ def test_local_guarantees_add_up_over_rounds_and_are_rounded_up(
     [
         {"n_min": 10},
         {"n_min": 137, "delta": 1e-2},
-        {"n_min": 500, "local_epsilon": 4.0},
+        pytest.param({"n_min": 500, "local_epsilon": 4.0}, marks=pytest.mark.slow),
         pytest.param({"n_min": 20_000, "local_epsilon": 4.0}, marks=pytest.mark.slow),
         {"n_min": 1000, "delta": 1e-15, "dummies_per_user": 0},
         {"n_min": 30, "domain_size": 2, "local_epsilon": 0.1, "delta": 1e-3},
@@ -223,7 +223,7 @@ def test_a_claim_of_the_local_epsilon_always_holds() -> None:
 @pytest.mark.parametrize(
     ("protocol", "once"),
     [
-        ("sh", FORMULA_1),
+        pytest.param("sh", FORMULA_1, marks=pytest.mark.slow),
         ("sbin", ITEM_NOISE),
         pytest.param("hybrid", HYBRID, marks=pytest.mark.slow),
     ],

@@ -133,7 +133,7 @@ def test_a_device_draws_dummies_of_each_level_by_its_law() -> None:
         edges=EdgesSpec(low=0.0, high=1.0, buckets=7), buckets=3, dummies_per_user=2.9, n_min=90,
         target_size=90, breakdown=BreakdownSpec(attribute="version", groups=("1", "2")),
     )  # fmt: skip
-    mechanism, rng, users = mechanism_of(task), np.random.default_rng(27), 20_000
+    mechanism, rng, users = mechanism_of(task), np.random.default_rng(27), 5_000
     assert isinstance(mechanism, Hierarchy)
     assert (6, 14) == task.view_sizes
 

@@ -54,7 +54,7 @@ _NOISES: list[ItemDistribution] = [
 
 
 @pytest.mark.parametrize("users", [1, 2])
-@pytest.mark.parametrize("kept", [1.0, 0.75, 0.25])
+@pytest.mark.parametrize("kept", [1.0, pytest.param(0.75, marks=pytest.mark.slow), 0.25])
 @pytest.mark.parametrize("noise", _NOISES, ids=str)
 def test_delta_matches_the_worst_data_set(noise: ItemDistribution, kept: float, users: int) -> None:
     """Three items, enumerated: never below, and exact up to rounding."""

@@ -47,7 +47,7 @@ def _table(protocol: str) -> tuple[Guarantee, ...]:
     return guarantees(_task(protocol), 2000, 0)
 
 
-_DEAR: Final = {"murs", "hp-sdp", "puredump", "mixdump", "od-hp", "fe1", "hybrid"}
+_DEAR: Final = {"hierarchy", "murs", "hp-sdp", "puredump", "mixdump", "od-hp", "fe1", "hybrid"}
 """Kinds that take seconds: with hashing, or dummies and noise; tests of results have both."""
 _EVERY_KIND: Final = [
     pytest.param(kind, marks=pytest.mark.slow if kind in _DEAR else ()) for kind in sorted(_KINDS)

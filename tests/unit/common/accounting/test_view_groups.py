@@ -52,8 +52,8 @@ def test_a_stand_in_has_stochastically_fewer_dummies_of_two_items(each: float) -
 
 
 def test_many_tables_are_hardly_charged_more_for_being_checked_in_time() -> None:
-    """45 tables of 45 sizes cost at most 2 % more in ε, and not less."""
-    views = [_view(size, 400.0) for size in _SIZES[:45]]
+    """24 tables of 24 sizes cost at most 2 % more in ε, and not less."""
+    views = [_view(size, 400.0) for size in _SIZES[:24]]
     exact = ComposedRelease(releases=tuple(views)).epsilon(1e-6)
 
     assert exact <= ComposedRelease(releases=grouped(views)).epsilon(1e-6) <= 1.02 * exact

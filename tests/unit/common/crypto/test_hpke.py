@@ -39,7 +39,10 @@ def test_every_vector_opens_or_fails_as_it_says(case: dict[str, Any]) -> None:
     assert str(caught.value) == "a ciphertext does not open"
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize(
+    "suite",
+    [pytest.param(suite, marks=pytest.mark.slow if "mlkem" in suite else ()) for suite in SUITES],
+)
 def test_no_changed_bit_of_a_ciphertext_opens(suite: str) -> None:
     """X25519's ignored top bit is no exception: dropping equal ciphertexts drops every repeat."""
     key, context = HpkePrivateKey.generate(suite), report_context(_DIGEST)

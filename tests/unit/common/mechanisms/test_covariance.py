@@ -17,7 +17,8 @@ from lab.simulate.collection import collect
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _N: Final = 3000
-_SLOW: Final = ("ldp-olh-strings",)
+_RUNS: Final = {"ldp-olh-strings": 300, "hierarchy": 500}
+"""Simulated collections, where each takes long; else 2,000."""
 
 
 def _users(task: Task, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -38,7 +39,13 @@ def _with_share(covariance: ShareCovariance, item: int) -> Vector:
     return np.asarray(debiased - c * total[item] - (total - c * total.sum()) * c[item])
 
 
-@pytest.mark.parametrize("name", ITEM_PROTOCOLS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "od-hp" else ())
+        for name in ITEM_PROTOCOLS
+    ],
+)
 def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
     """The diagonal is the variance of each share; prefixes are sums with weights 1 and 0."""
     task = protocol_task(name)
@@ -106,7 +113,7 @@ def test_a_mechanism_without_a_channel_states_exact_covariances(
 @pytest.mark.parametrize(
     ("name", "size", "groups"),
     [
-        ("ldp-olh", 4_096, 64),
+        pytest.param("ldp-olh", 4_096, 64, marks=pytest.mark.slow),
         ("ldp-sw", 2_048, 1),
         pytest.param("ldp-olh", 4_096, 1, marks=pytest.mark.slow),
         pytest.param("ldp-olh", 4_096, 3, marks=pytest.mark.slow),
@@ -147,11 +154,11 @@ def test_interpolated_prefixes_follow_the_exact_ones(name: str, size: int, group
 )
 def test_sums_vary_as_stated(name: str) -> None:
     """
-    A prefix, a difference of halves and random weights, against 2,000 simulated collections.
+    A prefix, a difference of halves and random weights, against many simulated collections.
 
     Seed 6; some 60 comparisons at 6.5 standard errors each fail by chance with probability 5e-9.
     """
-    task, rng, runs = protocol_task(name), np.random.default_rng(6), 300 if name in _SLOW else 2000
+    task, rng, runs = protocol_task(name), np.random.default_rng(6), _RUNS.get(name, 2000)
     size, users = task.domain_size, _users(task, 5)
     weights = np.zeros((3, size))
     weights[0, : size // 3 + 1] = 1

@@ -22,7 +22,7 @@ from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from user_agent.contribution import Contributor
 
-_PEOPLE = 300
+_PEOPLE = 150
 _ITEM = 1
 _DIGEST = TaskDigest(bytes(32))
 _ITEM_PROTOCOLS = ("murs", "mixdump", "od-hp", "aue")

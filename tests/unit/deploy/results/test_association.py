@@ -77,12 +77,12 @@ def test_the_test_of_one_of_several_tables_keeps_its_level() -> None:
     """
     The estimates of three tables of three independent attributes, whose margins are averaged.
 
-    Of 250 collections; fails by chance with probability below 1e-6: 5.2 deviations.
+    Of 125 collections; fails by chance with probability below 1e-6: 5.2 deviations.
     """
     sizes, pairs, n_users, rng = (2, 3, 5), ((0, 1), (0, 2), (1, 2)), 5000, np.random.default_rng(5)
     views = tuple(View(size=sizes[a] * sizes[b], dummies=averaging(0.2 * 4**a)) for a, b in pairs)
     mechanism, levels = Tables(views=views, attribute_sizes=sizes, tables=pairs), []
-    for _ in range(250):
+    for _ in range(125):
         people = np.stack([rng.choice(n, n_users, p=_falling(n)) for n in sizes], axis=1)
         cells = mechanism.tally(mechanism.randomize(people, rng))
         found = mechanism.estimate(cells + mechanism.sample_dummies(n_users, rng), n_users)

@@ -25,10 +25,10 @@ from tests.support.reference_bounds import delta_lower
     ("answers", "local_epsilon", "hashed", "users", "dummies", "gap"),
     [
         pytest.param(100, 6.0, False, 50_000, 0, 1e-3, marks=pytest.mark.slow),
-        (8, 3.0, False, 50_000, 0, 1e-3),
+        pytest.param(8, 3.0, False, 50_000, 0, 1e-3, marks=pytest.mark.slow),
         (20, 8.0, False, 20_000, 20_000, 1e-3),
         (3, 0.5, True, 50_000, 0, 3e-3),
-        (5, 1.0, True, 1000, 0, 3e-3),
+        pytest.param(5, 1.0, True, 1000, 0, 3e-3, marks=pytest.mark.slow),
         pytest.param(3, 6.0, True, 1000, 1000, 6e-3, marks=pytest.mark.slow),
         (53, 8.0, True, 1000, 1000, 2e-2),
         (2, 3.0, False, 20_000, 20_000, 2.5e-3),
@@ -53,7 +53,9 @@ def test_the_gap_to_the_upper_bound_is_known(
 @pytest.mark.parametrize(
     "anonymity_set",
     [
-        AnonymitySet(users=3000, random_dummies=Binomial(3000, 0.5)),
+        pytest.param(
+            AnonymitySet(users=3000, random_dummies=Binomial(3000, 0.5)), marks=pytest.mark.slow
+        ),
         AnonymitySet(users=3000, dummies=1000, random_dummies=Poisson(500.0)),
         AnonymitySet(users=3000, dummies=1000, known_dummies=400),
         pytest.param(

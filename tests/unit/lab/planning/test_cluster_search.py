@@ -50,7 +50,7 @@ def test_every_shipped_law_makes_a_valid_task() -> None:
 @pytest.mark.parametrize(
     ("users", "changes"),
     [
-        (_CITIES, {"messages_cap": 1.2}),
+        pytest.param(_CITIES, {"messages_cap": 1.2}, marks=pytest.mark.slow),
         pytest.param(_SMALL, {"messages_cap": 5.0}, marks=pytest.mark.slow),
         pytest.param(
             *(_SMALL, {"messages_cap": 5.0, "epsilon": 1.2, "delta": 1e-9}), marks=pytest.mark.slow
@@ -73,7 +73,7 @@ def test_designs_meet_the_target_and_the_caps_and_hardly_exceed_them(
 
 def test_the_least_error_comes_first() -> None:
     """Designs are ordered by error, but the first one has the fewest bytes within .3 %."""
-    targets = (_target(_SMALL, messages_cap=messages) for messages in (2.0, 3.0, 5.0))
+    targets = (_target(_SMALL, messages_cap=messages) for messages in (2.0, 5.0))
     specs = cluster_search._ranked([cluster_specs(target)[0] for target in targets])
     errors = [spec.noise for spec in specs]
     close = [spec for spec in specs if spec.noise <= 1.003 * min(errors)]

@@ -40,7 +40,8 @@ _WORDS: Final = {"n_users": 990_002, "domain_size": 41_270}
 
 _REFERENCE = [
     pytest.param("", _CITIES, 0.1, 2.0, math.inf, 1.18, marks=pytest.mark.slow),
-    ("", _WORDS, 0.2, 4.0, math.inf, 1.06),
+    pytest.param("", _WORDS, 0.2, 4.0, math.inf, 1.06, marks=pytest.mark.slow),
+    ("sh", _CITIES, 1.0, 1.0, math.inf, 2.54),
     pytest.param("murs", _CITIES, 0.1, 1.0, math.inf, 2.03, marks=pytest.mark.slow),
     *(
         pytest.param(protocol, data, epsilon, messages, cap, ratio, marks=pytest.mark.slow)
@@ -53,12 +54,12 @@ _REFERENCE = [
             ("", _WORDS, 4.0, math.inf, (1.04, 1.06, 1.10, 1.20)),
             ("", _WORDS, 16.0, math.inf, (1.02, 1.02, 1.05, 1.20)),
             # Of one message, SH is the best.
-            ("sh", _CITIES, 1.0, math.inf, (1.49, 1.64, 2.09, 2.54)),
+            ("sh", _CITIES, 1.0, math.inf, (1.49, 1.64, 2.09)),
             ("sh", _WORDS, 1.0, math.inf, (1.21, 1.27, 1.39, 1.56)),
             ("puredump", _CITIES, 5.1, math.inf, (1.00, 1.01, 1.05, 1.19)),
             ("puredump", _WORDS, 113.0, math.inf, (1.00, 1.01, 1.05, 1.20)),
         )
-        for epsilon, ratio in zip((0.1, 0.2, 0.5, 1.0), ratios, strict=True)
+        for epsilon, ratio in zip((0.1, 0.2, 0.5, 1.0), ratios, strict=False)
     ),
 ]
 
@@ -171,7 +172,7 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
 
 def test_binding_constraints_are_named() -> None:
     """A cap that is reached is named too."""
-    found = plan(small_requirements(central_epsilon=0.1, domain_size=400))
+    found = plan(small_requirements(central_epsilon=0.1, messages_cap=1.1))
 
     assert ("central epsilon", "messages cap") == found.binding
 

@@ -42,7 +42,7 @@ _PLANS = [
     pytest.param("tables", {}, id="users"),
     pytest.param("tables", {"margins": True, "honest_fraction": 0.5}, id="margins"),
     pytest.param("tables", {"sizes": "4,3"}, id="one-table"),
-    pytest.param("tables", {"rounds": 3, **_STAFF}, id="rounds"),
+    pytest.param("tables", {"rounds": 3, **_STAFF}, id="rounds", marks=pytest.mark.slow),
     pytest.param("tables", {"sizes": "4,3", "n_users": 10_000, "central_epsilon": 2.0}, id="2"),
     pytest.param("tables", {"sizes": "4,3", "n_users": 3000, "central_epsilon": 2.8}, id="2.8"),
     pytest.param("geo-tables", {"trust": "shuffler-dummies", "margins": True}, id="one-shuffler"),
@@ -52,6 +52,7 @@ _PLANS = [
         "geo-tables",
         {"shufflers": 2, "rounds": 4, "coalition_epsilon": 0.5, **_STAFF},
         id="coalition-of-a-round",
+        marks=pytest.mark.slow,
     ),
 ]
 
@@ -85,7 +86,7 @@ def test_few_dummies_do_not_exceed_the_target(changes: dict[str, Any]) -> None:
     "changes",
     [
         pytest.param({}, id="users"),
-        pytest.param({"margins": True}, id="margins"),
+        pytest.param({"margins": True}, id="margins", marks=pytest.mark.slow),
         pytest.param({"shufflers": 2, "margins": True}, id="two-shufflers"),
     ],
 )

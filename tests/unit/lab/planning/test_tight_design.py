@@ -45,7 +45,7 @@ def test_a_protocol_without_a_search_is_planned_with_one_noisy_report(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its error is that of the search which another protocol has for the same reports."""
-    target, searched = _wanted(n_users=100_000), tight_design("sh", _wanted(n_users=100_000))
+    target, searched = _wanted(), tight_design("sh", _wanted())
     monkeypatch.delitem(search._TIGHT, "sh")
     monkeypatch.setattr(search, "SEARCHED", ("sh",))
     found = [d for d in search_protocols(target, lambda _: None)[1] if d.protocol == "sh"]

@@ -29,7 +29,7 @@ from tests.support.requirements import small_requirements
 from tests.support.tasks import published
 
 _USERS: Final = np.array([6, 1, 0, 4])
-_RUNS: Final = 1000
+_RUNS: Final = 500
 _LIMIT: Final = 7.0
 _QUARTER: Final = EXTRA_WEIGHT_SUM // 4
 _FLANKS: Final = GeometricNoise(

@@ -118,7 +118,9 @@ def test_measured_errors_agree_with_theory(kind: Kind) -> None:
             assert 1 / factor < mse / row.as_json()["mse_theory"] < factor
 
 
-@pytest.mark.parametrize("protocol", ["digits", "geo-digits", "geo-vector-digits"])
+@pytest.mark.parametrize(
+    "protocol", ["digits", "geo-digits", pytest.param("geo-vector-digits", marks=pytest.mark.slow)]
+)
 def test_digits_are_simulated_with_users_and_shufflers_dummies(protocol: str) -> None:
     """
     The error of digits is the exact one for these people, in the units of the range.

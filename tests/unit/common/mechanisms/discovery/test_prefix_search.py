@@ -36,7 +36,7 @@ def test_a_report_supports_exactly_the_bytes_that_hash_to_its_bucket(
     buckets: int, others: int
 ) -> None:
     """Prefixes of bytes and of labels."""
-    rng, count = np.random.default_rng([buckets, others]), 20_000
+    rng, count = np.random.default_rng([buckets, others]), 5_000
     columns = (tuple(range(others + 1)),)
     mechanism = PrefixHashing(buckets, columns, ResponseWeights(true=3, other=1))
     reports = np.zeros(count, dtype=mechanism.report_dtype)
@@ -224,7 +224,9 @@ def test_too_many_frequent_prefixes_are_reported() -> None:
         assert (lines == 33) == found.overfull
 
 
-@pytest.mark.parametrize("n_users", [2, 10, 30, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "n_users", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (10, 30, 100))]
+)
 def test_few_users_find_few_false_values(n_users: int) -> None:
     """
     All hold one value, which takes a little off the counts of all others.
