@@ -19,7 +19,7 @@ from tests.support.tools import output_of
 _MOST_LINES: Final = 600
 _ROOM_LINES: Final = {
     "protos": 73,
-    "common": 28_163,
+    "common": 28_172,
     "user_agent": 2_199,
     "shuffler": 5_379,
     "analyzer": 3_867,
@@ -27,9 +27,9 @@ _ROOM_LINES: Final = {
     "witness": 269,
     "publisher": 296,
     "deploy": 14_438,
-    "lab": 8_332,
+    "lab": 8_333,
     "audit": 7_919,
-    "tests": 74_859,
+    "tests": 75_186,
 }
 _WITNESS_LINES: Final = 6_525
 """Lines of a witness of its own and of all that it imports."""
