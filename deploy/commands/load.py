@@ -112,7 +112,9 @@ def load(
     if ramp is not None:
         climb = ramp_from(ramp, step_seconds=step_seconds, p99_limit=p99_limit)
     named = is_file(sending.dataset) and replay is None
-    people = read_dataset(sending.dataset) if named else None
+    # A published task says only later which columns it needs.
+    counted = named and (users is None or kind != "services")
+    people = read_dataset(sending.dataset, column=targets.columns_of(draft)) if counted else None
     if users is None:
         users = _DEFAULT_USERS if people is None else people.n_users
         users = users if climb is None else sum(count for _, count in climb.phases) + 1

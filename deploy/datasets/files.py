@@ -162,7 +162,8 @@ def _columns(header: Sequence[str], name: str, column: str) -> tuple[list[int], 
         if title not in titles:
             raise TaskError(
                 f"the first line of {name} must name its columns; none of its {len(titles)} is "
-                f"named {title}: simulate reads another one with --column"
+                f"named {title}: simulate reads others with --column, load those of a task's "
+                "attributes"
             )
     return [titles.index(title) for title in wanted], [titles.index(title) for title in counts]
 

@@ -127,6 +127,12 @@ def load_draft(file: Path | None, plan: LoadPlan) -> TaskDraft:
     return draft
 
 
+def columns_of(file: Path | None) -> str | None:
+    """Return the names of a draft's attributes, which are columns of a file; None without any."""
+    tables = None if file is None else drafts.read(file).tables
+    return None if tables is None else ",".join(each.name for each in tables.attributes)
+
+
 @asynccontextmanager
 async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
     """Start services on this machine, and publish a task from a draft file or the demo's draft."""

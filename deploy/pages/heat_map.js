@@ -172,6 +172,9 @@ tables.forEach(({ attributes }, number) => {
 });
 const soon = redrawOnChange(canvas, draw);
 for (const control of [chosenTable, swapped]) control.addEventListener("change", leave);
-byId("download").addEventListener("click", () => download(tableAsCsv(), "table.csv"));
+byId("download").addEventListener("click", () => {
+  const { rows, columns } = shown();
+  download(tableAsCsv(), `${rows.name}-${columns.name}.csv`);
+});
 byId("heat-maps").hidden = false;
 soon();

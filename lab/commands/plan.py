@@ -92,7 +92,7 @@ def plan(
         n_min: Minimum users for which the guarantee must hold.  [all]
         delta: Target delta, for all rounds together.  [the lesser of 1e-6 and 0.1 / --users]
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
-            none.  [4, the default limit of devices; none for two shufflers]
+            none.  [4, the default limit of devices; none for tables and two shufflers]
         shufflers: Number of shufflers, 1 or 2. Each of two adds noise; reports have none of their
             own, so a local cap is refused.
         coalition_epsilon: Target epsilon of a task against the analyzer with either of two

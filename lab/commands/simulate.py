@@ -97,8 +97,8 @@ def simulate(
         attribute_sizes: Number of values of each attribute, such as 20,20,5, of synthetic people.
         accounting: Bounds for parameters: published, tight or both; for categorical data.  [tight]
         repeat: Collections per setting.  [5 to 30: more of small data]
-        messages_cap: Maximum expected messages per user; for categorical and ordered data.  [5, or
-            as many as a bound needs]
+        messages_cap: Maximum expected messages per user; for categorical and ordered data, numbers
+            as digits and tables.  [5, or as many as a bound needs; 7 a number for digits]
         local_cap: Maximum local epsilon of a report, or none.
         shufflers: Number of shufflers, 1 or 2; two for sageo, sbin, digits and tables with their
             noise.

@@ -9,7 +9,7 @@ import numpy as np
 from common.accounting.composition import composed_epsilon
 from common.accounting.privacy_parameters import PrivacyParameters
 from common.accounting.view_groups import MAX_DISTINCT_VIEWS
-from common.errors import PlanError
+from common.errors import PlanError, TaskError
 from common.mechanisms.base import Mixture
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.views import View
@@ -102,8 +102,13 @@ def quantiles_beside(target: Requirements) -> str:
     The mean of buckets is that of their middles, which may be off by half a bucket.
     """
     buckets = dataclasses.replace(target, kind="ordered", domain_size=_BUCKETS, draft_fields={})
-    shape = _shapes(buckets)[0]
-    if not target.may_be_plain or target.shufflers > 1 or shape.error == math.inf:
+    if not target.may_be_plain or target.shufflers > 1:
+        return ""
+    try:
+        shape = _shapes(buckets)[0]
+    except TaskError:  # more dummies than a task can have
+        return ""
+    if shape.error == math.inf:
         return ""
     middles, n = (2 * np.arange(_BUCKETS) + 1) / _BUCKETS - 1, target.n_users
     mixture = Mixture(n_real=n, n_dummies=round(n * shape.dummies))

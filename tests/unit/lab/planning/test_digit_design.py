@@ -196,6 +196,7 @@ def test_a_plan_of_a_mean_names_the_hierarchy_for_quantiles() -> None:
     assert "1.96 times the error of central Gaussian noise" in text
     assert "" == quantiles_beside(_target(10_000, 1.0, local_cap=4.0))
     assert "" == quantiles_beside(_target(10_000, 1.0, messages_cap=1.1))
+    assert "" == quantiles_beside(_target(100, 0.01))  # more dummies than a task can have
 
 
 def test_the_largest_variance_of_a_noisy_report_is_predicted() -> None:
