@@ -163,7 +163,7 @@ def _columns(header: Sequence[str], name: str, column: str) -> tuple[list[int], 
             raise TaskError(
                 f"the first line of {name} must name its columns; none of its {len(titles)} is "
                 f"named {title}: simulate reads others with --column, load those of a task's "
-                "attributes"
+                "attributes, if the task is published with --users"
             )
     return [titles.index(title) for title in wanted], [titles.index(title) for title in counts]
 

@@ -124,7 +124,11 @@ def _check_short_markers(evidence: Evidence, everything: bytes, plain: bytes) ->
 
 
 def test_no_planted_marker_is_found(evidence: Evidence, everything: bytes, plain: bytes) -> None:
-    """One test, so that one worker runs the batches."""
+    """
+    Nor a short one, and each would be found, in bytes that hold both batches.
+
+    One test, so that one worker runs the batches.
+    """
     _check_that_both_batches_are_searched(evidence, everything)
     _check_planted_markers(evidence, everything)
     _check_that_every_marker_would_be_found(evidence, everything)
