@@ -8,6 +8,7 @@ A task names its protocol; all differences between protocols are in this table.
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, cast, get_args
 
@@ -150,6 +151,11 @@ _RANDOM: Final[tuple[DummyDistribution, ...]] = (*_FIXED, "binomial", "negative-
 _VIEWS: Final[tuple[DummyDistribution, ...]] = (*_FIXED, "views")
 """Of one view, or of several."""
 
+_true_values = partial(ProtocolRow, local_noise="none")
+_users_hide = partial(_true_values, dummy_distributions=_FIXED)
+_view_dummies_hide = partial(_true_values, dummy_distributions=_VIEWS)
+_shufflers_hide = partial(_true_values, shuffler_distribution="geometric", chained=True)
+
 _ROWS: Final = (
     # Local privacy only, without relying on a shuffler [War65], [WBLJ17], [LWLWLS20].
     ProtocolRow("ldp-warner", "warner", domain="binary", amplified=False),
@@ -169,29 +175,15 @@ _ROWS: Final = (
     # A bit, replaced by a fair coin with a small probability [CSUZZ19].
     ProtocolRow("ddps", "warner", published_bound="ddps", domain="binary"),
     # The true item, and a dummy of each item with a small probability [BC20].
-    ProtocolRow(
-        "aue", "grr", local_noise="none", dummy_distributions=("each-item",), published_bound="aue"
-    ),
+    _true_values("aue", "grr", dummy_distributions=("each-item",), published_bound="aue"),
     # True items, hidden by uniform dummies alone [LLF+20].
-    ProtocolRow(
-        "puredump",
-        "grr",
-        local_noise="none",
-        dummy_distributions=_FIXED,
-        published_bound="puredump",
-    ),
+    _users_hide("puredump", "grr", published_bound="puredump"),
     # True items or randomized response, hidden by clusters of positive and negative reports that
     # nearly cancel in the estimate (from no paper).
     ProtocolRow("signed", "grr", local_noise="optional", dummy_distributions=("clusters",)),
     # A bucket at each of several resolutions, hidden by uniform dummies of each resolution; their
     # costs are composed exactly (from no paper; the tree of ranges is [HRMS10]'s).
-    ProtocolRow(
-        "hierarchy",
-        "hierarchy",
-        local_noise="none",
-        dummy_distributions=_VIEWS,
-        kind="ordered",
-    ),
+    _view_dummies_hide("hierarchy", "hierarchy", kind="ordered"),
     # Randomized response among uniform dummies [LLF+20].
     ProtocolRow("mixdump", "grr", dummy_distributions=_FIXED, published_bound="mixdump"),
     # Local hashing, dummies with fresh seeds, expectation maximization [CC24].
@@ -204,33 +196,12 @@ _ROWS: Final = (
         published_bound="od-hp-theorem-1",
     ),
     # Hashing without local noise among uniform dummies [LWY22].
-    ProtocolRow(
-        "fe1",
-        "local-hashing",
-        local_noise="none",
-        dummy_distributions=_FIXED,
-        refinement="em",
-        published_bound="fe1",
-    ),
+    _users_hide("fe1", "local-hashing", refinement="em", published_bound="fe1"),
     # True items; the shuffler samples, and adds binomial or geometric noise for each [MSE25].
-    ProtocolRow(
-        "sbin",
-        "grr",
-        local_noise="none",
-        published_bound="sbin",
-        shuffler_distribution="binomial",
-        samples=True,
-        chained=True,
+    _shufflers_hide(
+        "sbin", "grr", published_bound="sbin", shuffler_distribution="binomial", samples=True
     ),
-    ProtocolRow(
-        "sageo",
-        "grr",
-        local_noise="none",
-        published_bound="sageo",
-        shuffler_distribution="geometric",
-        samples=True,
-        chained=True,
-    ),
+    _shufflers_hide("sageo", "grr", published_bound="sageo", samples=True),
     # Randomized response, and the shuffler's geometric noise: no paper states a bound.
     ProtocolRow("hybrid", "grr", shuffler_distribution="geometric"),
     # Bloom filters of strings, a permanent and an instantaneous response [EPK14].
@@ -252,61 +223,16 @@ _ROWS: Final = (
     ProtocolRow("multi-rphm", "multi-rphm", kind="vector", refinement=None, biased=True),
     # The digits of a number, or of several, each hidden by uniform dummies or by the shufflers'
     # geometric noise (from no paper).
-    ProtocolRow(
-        "digits",
-        "digits",
-        local_noise="none",
-        dummy_distributions=_VIEWS,
-        kind="mean",
-        refinement=None,
-    ),
-    ProtocolRow(
-        "geo-digits",
-        "digits",
-        local_noise="none",
-        shuffler_distribution="geometric",
-        chained=True,
-        kind="mean",
-        refinement=None,
-    ),
-    ProtocolRow(
-        "vector-digits",
-        "digits",
-        local_noise="none",
-        dummy_distributions=_VIEWS,
-        kind="vector",
-        refinement=None,
-    ),
-    ProtocolRow(
-        "geo-vector-digits",
-        "digits",
-        local_noise="none",
-        shuffler_distribution="geometric",
-        chained=True,
-        kind="vector",
-        refinement=None,
-    ),
+    _view_dummies_hide("digits", "digits", kind="mean", refinement=None),
+    _shufflers_hide("geo-digits", "digits", kind="mean", refinement=None),
+    _view_dummies_hide("vector-digits", "digits", kind="vector", refinement=None),
+    _shufflers_hide("geo-vector-digits", "digits", kind="vector", refinement=None),
     # Pairs: the presence of one key, and a sign of its value [YHMZ19].
     ProtocolRow("priv-kv", "priv-kv", kind="key-value", refinement=None),
     # Several attributes: the true cell of each chosen table of one or two of them, hidden by
     # uniform dummies of each table, or by the shufflers' noise (from no paper).
-    ProtocolRow(
-        "tables",
-        "tables",
-        local_noise="none",
-        dummy_distributions=_VIEWS,  # fixed or fractional for a single table
-        kind="table",
-        refinement=None,
-    ),
-    ProtocolRow(
-        "geo-tables",
-        "tables",
-        local_noise="none",
-        kind="table",
-        refinement=None,
-        shuffler_distribution="geometric",
-        chained=True,
-    ),
+    _view_dummies_hide("tables", "tables", kind="table", refinement=None),
+    _shufflers_hide("geo-tables", "tables", kind="table", refinement=None),
 )
 
 PROTOCOLS: Final[Mapping[str, ProtocolRow]] = MappingProxyType(
