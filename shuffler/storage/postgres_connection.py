@@ -1,18 +1,18 @@
 """
 PostgreSQL in its own thread, like common/runtime/database.py for SQLite, and its schema.
 
-Arrays of 16-byte values can be parameters of statements. Each batch has tables of its own.
+Arrays of 16-byte values can be parameters of statements.
 """
 
 import asyncio
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Concatenate, Final, LiteralString, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 import psycopg
-from psycopg import Connection, sql
+from psycopg import Connection
 from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -21,7 +21,6 @@ from psycopg.pq import Format
 
 from common.dates import utc
 from common.errors import DamagedStorageError, SettingsError, StorageError
-from common.messages.batch import BatchId
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.confirmed_clock import TOLERANCE
@@ -168,10 +167,7 @@ class PostgresConnection:
         """Run `work(connection, ...)` in one transaction; callers may retry a StorageError."""
 
         def transaction() -> T:
-            try:
-                connection = self._connected()
-            except SettingsError as error:  # the schema was upgraded beyond this running program
-                raise StorageError(str(error)) from error
+            connection = self._connected()
             started = self._clock.elapsed()
             try:
                 with postgres_failures(), connection.transaction():
@@ -183,7 +179,10 @@ class PostgresConnection:
             self._metrics.record_commit(self._clock.elapsed() - started)
             return found
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+        except SettingsError as error:  # the schema was upgraded beyond this running program
+            raise StorageError(str(error)) from error
 
     async def fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Run one statement, with a ? for each value, as `run` does, and return its rows."""
@@ -311,30 +310,6 @@ CREATE TABLE refusals (
 )
 """`writer` is a random number of each process that writes; its rows of a batch add up."""
 
-_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS {tags} (tag uuid PRIMARY KEY, content uuid NOT NULL);
-CREATE TABLE IF NOT EXISTS {groups} (number bigint PRIMARY KEY, sealed bytea NOT NULL);
-CREATE TABLE IF NOT EXISTS {tokens} (token uuid PRIMARY KEY);
-ALTER TABLE {groups} ALTER COLUMN sealed SET STORAGE EXTERNAL;
-"""
-_KINDS: Final = ("tags", "groups", "tokens")
-
-
-def with_tables(statement: LiteralString, batch_id: BatchId) -> sql.Composed:
-    """Return a statement with the names of a batch's tables for {tags}, {groups} and {tokens}."""
-    names = {kind: sql.Identifier(f"{kind}_{batch_id.hex()}") for kind in _KINDS}
-    return sql.SQL(statement).format(**names)
-
-
-def create_tables(connection: Connection, batch_id: BatchId) -> None:
-    """Create a batch's tables, unless they exist. Sealed groups cannot be compressed."""
-    connection.execute(with_tables(_TABLES, batch_id))
-
-
-def drop_tables(connection: Connection, batch_id: BatchId) -> None:
-    """Drop a batch's tables with all submissions. Idempotent."""
-    connection.execute(with_tables("DROP TABLE IF EXISTS {tags}, {groups}, {tokens}", batch_id))
-
 
 def migrate(connection: Connection) -> None:
     """Bring the database to this program's schema. Run by the coordinator, which is alone."""
@@ -371,12 +346,3 @@ def _checked_version(connection: Connection) -> int:
     version, readable_from = found or (0, 0)
     SCHEMA.check(version, readable_from)
     return version
-
-
-def check_unchanged(readable_from: int) -> None:
-    """Raise StorageError if the schema was upgraded beyond this running program."""
-    if readable_from > SCHEMA.version:
-        raise StorageError(
-            f"the store's schema is readable from {readable_from}; this program has "
-            f"{SCHEMA.version}: upgrade it"
-        )

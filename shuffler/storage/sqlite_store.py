@@ -24,11 +24,7 @@ from common.runtime.clock import Clock
 from common.runtime.database import Database, Schema, numbers_to_text, storage_failures
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.group import Arrival, Group
-from shuffler.storage.submission_store import (
-    MAY_BE_SENT,
-    StoredBatch,
-    SubmissionStore,
-)
+from shuffler.storage.submission_store import MAY_BE_SENT, GroupSource, StoredBatch, SubmissionStore
 from shuffler.storage.submissions import Deduplication
 
 _STEPS: Final = (
@@ -52,13 +48,12 @@ CREATE TABLE IF NOT EXISTS batches (
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteGroups:
+class SqliteGroups(GroupSource):
     """The groups in the shuffler's SQLite database, which its own process keeps open."""
 
     path: Path
 
     def read(self, batch_id: BatchId, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """Yield a batch's groups; see `GroupSource.read`."""
         with (
             storage_failures(),
             closing(

@@ -63,7 +63,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffler.inclusion.InclusionProofs.keep",
         "shuffler.relay.layer_jobs.LayerJob.open",
         "shuffler.storage.group.Group.entries",
-        "shuffler.storage.postgres_submissions.lock_key",
+        "shuffler.storage.postgres_store._lock_key",
         "shuffler.storage.postgres_connection._UuidsDumper.dump",
     ),
     "constants that are shipped with the program": (
