@@ -21,7 +21,7 @@ from common.runtime.parts.dask_engine import open_executor
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import NoteKey
-from common.transparency.log_entry import EntryKind, LogEntry
+from common.transparency.log import EntryKind, LogEntry
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 _HOUR: Final = 3600.0

@@ -31,8 +31,7 @@ from common.transparency.checkpoint import (
     log_key,
 )
 from common.transparency.growth import Growth, joined_root
-from common.transparency.log_copy import LogCopy
-from common.transparency.log_entry import LogEntry
+from common.transparency.log import LogCopy, LogEntry
 from common.transparency.merkle import LogTree
 from common.transparency.witness_policy import WEEK_SECONDS
 

@@ -9,8 +9,7 @@ from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.shared_calls import SharedCalls
 from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log_copy import LogCopy, LogProof
-from common.transparency.log_entry import LogEntry
+from common.transparency.log import LogCopy, LogEntry, LogProof
 from common.transparency.merkle import OLD_COPY
 from common.wire.transparency import MAX_LEAVES
 

@@ -9,7 +9,7 @@ from common.crypto.signing import SignedTask
 from common.messages.inclusion_proof import InclusionProof
 from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.task_digest import TaskDigest
-from common.transparency.log_copy import LogProof
+from common.transparency.log import LogProof
 from common.wire.batches import prefix_to_wire, proof_from_wire
 from common.wire.issuance import signature_from_wire
 from common.wire.submissions import receipt_from_wire
@@ -25,23 +25,22 @@ class Shuffler(Protocol):
     """Interface of the shuffler to a user agent."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a published task."""
+        """Fetch a published task, unverified."""
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit an envelope with a token (empty for none); return the shuffler's receipt."""
+        """Submit an envelope with a token (empty for none); return the receipt, unverified."""
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Fetch the signed commitment to a task's batch, with one bucket if a prefix is given."""
+        """Fetch a batch's commitment, with one bucket if a prefix is given; not verified."""
 
 
-class RemoteShuffler:
+class RemoteShuffler(Shuffler):
     """The shuffler behind a gRPC channel. Every method raises the errors of `reply`."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a published task, unverified."""
         request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
         response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _SHUFFLER)
         return signed_task_from_wire(response.task)
@@ -55,13 +54,11 @@ class RemoteShuffler:
         return signed_task_from_wire(response.task), log_proof_from_wire(response)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit an envelope; return the receipt, unverified."""
         request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
         response = await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE), _SHUFFLER)
         return receipt_from_wire(response)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Fetch a batch's commitment, with one bucket if a prefix is given; not verified."""
         request = prefix_to_wire(digest, prefix)
         response = await reply(self._stub.GetInclusion(request, timeout=SHORT_DEADLINE), _SHUFFLER)
         return proof_from_wire(response)
@@ -71,7 +68,11 @@ class Issuer(Protocol):
     """Interface of the issuer to a user agent."""
 
     async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
-        """Fetch the blind signature of a blinded message; the same message may be sent again."""
+        """
+        Fetch the blind signature of a blinded message, unverified.
+
+        The same message may be sent again.
+        """
 
 
 async def request_token(issuer: Issuer, pending: PendingToken, credential: bytes) -> bytes:
@@ -84,14 +85,13 @@ async def request_token(issuer: Issuer, pending: PendingToken, credential: bytes
     return pending.finalize(signature)
 
 
-class RemoteIssuer:
+class RemoteIssuer(Issuer):
     """The issuer behind a gRPC channel. Every method raises the errors of `reply`."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = issuer_pb2_grpc.IssuerStub(channel)
 
     async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
-        """Fetch a blind signature, unverified."""
         request = issuer_pb2.IssueTokenRequest(
             key_id=key_id, blinded=blinded, credential=credential
         )

@@ -24,7 +24,7 @@ from common.runtime import logs
 from common.runtime.clock import Clock, repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.transparency.log_evidence import LogEvidence
+from common.transparency.log import LogEvidence
 from user_agent.clients import Issuer, Shuffler, request_token
 from user_agent.contribution import Contributor
 from user_agent.credentials import CredentialFile, PersonalSecrets

@@ -13,9 +13,7 @@ from common.runtime.clock import Clock
 from common.runtime.database import Database
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log_copy import LogProof
-from common.transparency.log_entry import LogEntry
-from common.transparency.log_evidence import LogEvidence
+from common.transparency.log import LogEntry, LogEvidence, LogProof
 from common.transparency.witness_policy import ForkError, WitnessPolicy
 from common.wire.transparency import evidence_from_bytes, evidence_to_wire
 

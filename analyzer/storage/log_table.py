@@ -7,7 +7,7 @@ from typing import Final
 from common.task_digest import DIGEST_BYTES
 from common.transparency.checkpoint import SignedCheckpoint
 from common.transparency.growth import MAX_ADDED, MAX_ADDED_BYTES
-from common.transparency.log_entry import EntryKind, LogEntry
+from common.transparency.log import EntryKind, LogEntry
 from common.transparency.merkle import leaf_hash
 
 SCHEMA: Final = """

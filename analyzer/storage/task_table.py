@@ -16,7 +16,7 @@ from common.messages.batch import TaskState, TaskSummary
 from common.messages.inclusion_proof import split
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
-from common.transparency.log_entry import LogEntry
+from common.transparency.log import LogEntry
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (

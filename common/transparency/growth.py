@@ -16,7 +16,7 @@ from common.errors import ProofError, WireError
 from common.limits import parse_count
 from common.task_digest import DIGEST_BYTES
 from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log_entry import EntryKind, LogEntry
+from common.transparency.log import EntryKind, LogEntry
 from common.transparency.merkle import EMPTY_ROOT, MAX_SIZE, OLD_COPY, Path, leaf_hash, node_hash
 
 MAX_ADDED: Final = 16

@@ -4,7 +4,7 @@ from typing import Final
 
 from common.transparency.checkpoint import SignedCheckpoint
 from common.transparency.growth import Growth
-from common.transparency.log_entry import LogEntry
+from common.transparency.log import LogEntry
 from common.wire.fields import Codec
 from common.wire.transparency import parse_hashes
 from protos.shuffledp.v1 import log_pb2

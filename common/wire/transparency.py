@@ -1,16 +1,13 @@
 """Convert the log's messages between protocol buffers and values."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from common.crypto.hpke import split_every
 from common.errors import ProofError, WireError
 from common.limits import Rule, parse_bounded, parse_count
 from common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
-from common.transparency.log_copy import LogCopy, LogProof
-from common.transparency.log_entry import LogEntry
-from common.transparency.log_evidence import LogEvidence
+from common.transparency.log import LogCopy, LogEntry, LogEvidence, LogProof
 from common.transparency.merkle import HASH_BYTES, MAX_SIZE, Path
 from common.wire.fields import Codec, parse_stored
 from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
@@ -89,7 +86,6 @@ def log_from_wire(
 
 
 _READERS: Final[Mapping[str, Rule]] = {
-    "index": partial(parse_count, maximum=MAX_SIZE),
     "path": parse_hashes,
     "checkpoint": lambda _, note: SignedCheckpoint.parse(note),
 }

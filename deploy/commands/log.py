@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from common.errors import ProofError, WireError
 from common.runtime.validation import read_file
 from common.transparency.checkpoint import NoteKey, log_key
-from common.transparency.log_evidence import LogEvidence, find_fork
+from common.transparency.log import LogEvidence, find_fork
 from common.wire.transparency import evidence_from_wire
 from deploy.commands import options
 from deploy.terminal.console import print_written, terminal

@@ -28,7 +28,7 @@ from common.messages.inclusion_proof import distinct_rows, leaves_of, salted_lea
 from common.messages.submission import split_submission
 from common.task.task import Task, honest_share
 from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log_entry import LogEntry
+from common.transparency.log import LogEntry
 from common.wire.issuance import MAX_CREDENTIAL_BYTES
 from issuer.id_tokens import parse_key_set, verified_subject
 from issuer.token_keys import HeldKey

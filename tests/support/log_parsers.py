@@ -11,9 +11,7 @@ from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
 from common.transparency.growth import Growth
-from common.transparency.log_copy import LogCopy
-from common.transparency.log_entry import EntryKind, LogEntry
-from common.transparency.log_evidence import find_fork
+from common.transparency.log import EntryKind, LogCopy, LogEntry, find_fork
 from common.transparency.merkle import LogTree
 from common.wire import transparency
 from common.wire.added_entries import growth_from_wire, growth_to_wire

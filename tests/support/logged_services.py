@@ -13,7 +13,7 @@ from common.runtime.key_store import load_identity
 from common.runtime.service import Service
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import NoteKey
-from common.transparency.log_evidence import LogEvidence
+from common.transparency.log import LogEvidence
 from tests.support.services import Services
 from user_agent.task_log import all_evidence
 from witness.settings import WitnessSettings

@@ -13,8 +13,7 @@ from common.transparency.checkpoint import (
     SignatureType,
     SignedCheckpoint,
 )
-from common.transparency.log_entry import EntryKind, LogEntry
-from common.transparency.log_evidence import LogEvidence
+from common.transparency.log import EntryKind, LogEntry, LogEvidence
 from common.transparency.merkle import EMPTY_ROOT, LogTree, leaf_hash, verify_consistency
 from common.transparency.witness import Witness
 from common.transparency.witness_policy import WitnessPolicy

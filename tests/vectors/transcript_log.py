@@ -11,8 +11,7 @@ from common.transparency.checkpoint import (
     SignedCheckpoint,
     log_key,
 )
-from common.transparency.log_copy import LogProof
-from common.transparency.log_entry import EntryKind, LogEntry
+from common.transparency.log import EntryKind, LogEntry, LogProof
 from common.transparency.merkle import LogTree, leaf_hash
 
 NOW: Final = 1_800_000_000

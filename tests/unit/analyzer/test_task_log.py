@@ -19,7 +19,7 @@ from common.errors import PeerError, ProofError
 from common.task.task import Task
 from common.transparency.checkpoint import NoteKey, NoteSignature, SignatureType, SignedCheckpoint
 from common.transparency.checkpoint import log_key as key_of
-from common.transparency.log_entry import EntryKind, LogEntry
+from common.transparency.log import EntryKind, LogEntry
 from common.transparency.merkle import Path, leaf_hash, verify_consistency
 from common.transparency.witness import Witness
 from common.transparency.witness_policy import WEEK_SECONDS

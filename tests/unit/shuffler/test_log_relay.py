@@ -8,7 +8,7 @@ import pytest
 from audit.harness.clock import ManualClock
 from common.errors import PeerError, ProofError
 from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log_entry import LogEntry
+from common.transparency.log import LogEntry
 from common.transparency.merkle import LogTree
 from common.wire.transparency import MAX_LEAVES, log_from_wire
 from protos.shuffledp.v1 import log_pb2

@@ -12,9 +12,7 @@ from common.crypto.signing import SignedTask
 from common.errors import ProofError
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import NoteSignature, SignedCheckpoint
-from common.transparency.log_copy import LogProof
-from common.transparency.log_entry import LogEntry
-from common.transparency.log_evidence import find_fork
+from common.transparency.log import LogEntry, LogProof, find_fork
 from common.transparency.witness_policy import ForkError, WitnessQuorumError
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler

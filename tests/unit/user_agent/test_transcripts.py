@@ -25,8 +25,7 @@ from common.messages.submission import split_submission
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import NoteKey, SignedCheckpoint, log_key
-from common.transparency.log_entry import LogEntry
-from common.transparency.log_evidence import LogEvidence
+from common.transparency.log import LogEntry, LogEvidence
 from common.transparency.witness_policy import WitnessPolicy
 from common.wire.batches import proof_from_wire
 from common.wire.tasks import signed_task_from_wire

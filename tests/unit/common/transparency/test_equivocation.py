@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from common.errors import ProofError
-from common.transparency.log_evidence import LogEvidence, find_fork
+from common.transparency.log import LogEvidence, find_fork
 from common.transparency.merkle import verify_consistency
 from tests.support.transparency import (
     KEYS,

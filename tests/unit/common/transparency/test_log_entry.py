@@ -4,7 +4,7 @@ import pytest
 
 from common.crypto.signing import SigningIdentity
 from common.errors import ProofError, WireError
-from common.transparency.log_entry import EntryKind, LogEntry
+from common.transparency.log import EntryKind, LogEntry
 from tests.support.transparency import Log, task_entry
 
 _LABEL = b"shuffledp v1 log entry"

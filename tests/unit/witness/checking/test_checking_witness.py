@@ -28,7 +28,7 @@ from common.transparency.checkpoint import (
     log_key,
 )
 from common.transparency.growth import MAX_ADDED, Growth, joined_root
-from common.transparency.log_entry import EntryKind, LogEntry
+from common.transparency.log import EntryKind, LogEntry
 from common.transparency.merkle import LogTree, leaf_hash
 from common.wire.added_entries import growth_from_wire, growth_to_wire
 from common.wire.tasks import signed_task_to_wire
