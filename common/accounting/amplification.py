@@ -17,16 +17,12 @@ from typing import Final
 import numpy as np
 
 from common.accounting.anonymity_set import AnonymitySet, BlanketSize
-from common.accounting.conditional import (
-    COARSE_GRID,
-    ConditionalDelta,
-    grid_for,
-    two_answers_delta,
-)
+from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for, two_answers_delta
 from common.accounting.count_distributions import MAX_COUNT, Binomial
 from common.accounting.epsilon_search import (
     MAX_EPSILON,
     check_delta,
+    check_tried,
     gaussian_epsilon,
     least_epsilon,
 )
@@ -65,10 +61,7 @@ def delta_upper(
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
     if epsilon >= reduction.local_epsilon:
         return 0.0
-    if epsilon > MAX_EPSILON:
-        raise AccountingError(
-            f"epsilon is {epsilon}; below the local epsilon it must be at most {MAX_EPSILON}"
-        )
+    check_tried(epsilon)
     return DeltaCurve(reduction, anonymity_set, (epsilon,), tolerance=1e-3)(epsilon)
 
 

@@ -123,6 +123,37 @@ def stop_loss(
     return np.maximum(bound, 0)
 
 
+_MAX_DIRECT_THRESHOLD: Final = 64
+"""Value of u below which both forms of the shortfall are computed."""
+
+
+def shortfall(trials: Vector, threshold: Vector) -> Vector:
+    """
+    Return an upper bound on E[(u - J)_+] for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
+
+    With k = ⌊u⌋ this equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), where J' has one trial less, since j·P(J
+    = j) = m/2·P(J' = j-1). It also equals (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in
+    `stop_loss`. The first form loses digits at large u, the second far below u = 1: both
+    are rounded up, and the smaller one is returned.
+
+    `trials` is m, whole numbers of at least 1; `threshold` is u, at most m.
+    """
+    threshold = np.maximum(threshold, 0)
+    whole = np.floor(threshold)
+    tail, _ = tails(whole, trials, 0.5)
+    distance = (threshold - trials / 2) * tail
+    rest = (whole + 1) / 2 * probabilities(whole + 1, trials, 0.5)
+    centred = np.maximum(distance + rest, 0) + RELATIVE_ERROR * (np.abs(distance) + rest)
+    few = threshold < _MAX_DIRECT_THRESHOLD
+    gain = threshold[few] * tail[few]
+    below, _ = tails(whole[few] - 1, trials[few] - 1, 0.5)
+    loss = trials[few] / 2 * below
+    direct = np.maximum(gain - loss, 0) + RELATIVE_ERROR * (gain + loss)
+    bound: Vector = centred
+    bound[few] = np.minimum(direct, centred[few])
+    return bound
+
+
 def interval_masses(edges: Vector, trials: Vector, chance: float) -> Vector:
     """Return P(edges[..., j] ≤ X < edges[..., j+1]) for X ~ Binomial(trials, chance)."""
     return masses_between(*tails(edges - 1, trials, chance))

@@ -17,25 +17,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from common.accounting.anonymity_set import AnonymitySet, Bins
-from common.accounting.binomial import RELATIVE_ERROR, probabilities, tails
+from common.accounting.binomial import RELATIVE_ERROR, shortfall
 from common.accounting.count_distributions import Binomial, check_between
 from common.accounting.epsilon_search import least_epsilon
+from common.accounting.releases import Release
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _N_BINS: Final = 512
-_MAX_DIRECT_THRESHOLD: Final = 64
-"""Value of u below which both forms of the shortfall are computed."""
 _ROUNDING: Final = 1e-15
 """Bound on the relative error of u, by which u is raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloneRelease:
+class CloneRelease(Release):
     """One round of any randomizer with a finite local ε, amplified by users but not dummies."""
 
     anonymity_set: AnonymitySet
@@ -72,16 +69,9 @@ class CloneRelease:
             log_odds=math.log(odds),
         )
 
-    def delta(self, epsilon: float) -> float:
-        """
-        Return an upper bound on δ at a central ε of at least 0; 0 from the local ε on.
-
-        Raises AccountingError if epsilon is negative or not a number. Cost: about a thousand
-        binomial evaluations for any number of users; milliseconds.
-        """
-        if not epsilon >= 0:
-            raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-        return 0.0 if epsilon >= self.local_epsilon else self.curve()(epsilon)
+    def _delta(self, epsilon: float) -> float:
+        """Return the bound. Cost: about a thousand binomial evaluations for any number of users."""
+        return self.curve()(epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ, at most the local ε. Cost: about ten values of δ."""
@@ -107,33 +97,6 @@ class CloneRelease:
         expected = shortfall(sizes, sizes * share * (1 + _ROUNDING))
         given = 2 * math.tanh(self.log_odds / 2) * slope / sizes * expected
         return min(1.0, missed + float(masses @ given) * (1 + RELATIVE_ERROR))
-
-
-def shortfall(trials: Vector, threshold: Vector) -> Vector:
-    """
-    Return an upper bound on E[(u - J)_+] for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
-
-    With k = ⌊u⌋ this equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), where J' has one trial less, since j·P(J
-    = j) = m/2·P(J' = j-1). It also equals (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in
-    `binomial.stop_loss`. The first form loses digits at large u, the second far below u = 1: both
-    are rounded up, and the smaller one is returned.
-
-    `trials` is m, whole numbers of at least 1; `threshold` is u, at most m.
-    """
-    threshold = np.maximum(threshold, 0)
-    whole = np.floor(threshold)
-    tail, _ = tails(whole, trials, 0.5)
-    distance = (threshold - trials / 2) * tail
-    rest = (whole + 1) / 2 * probabilities(whole + 1, trials, 0.5)
-    centred = np.maximum(distance + rest, 0) + RELATIVE_ERROR * (np.abs(distance) + rest)
-    few = threshold < _MAX_DIRECT_THRESHOLD
-    gain = threshold[few] * tail[few]
-    below, _ = tails(whole[few] - 1, trials[few] - 1, 0.5)
-    loss = trials[few] / 2 * below
-    direct = np.maximum(gain - loss, 0) + RELATIVE_ERROR * (gain + loss)
-    bound: Vector = centred
-    bound[few] = np.minimum(direct, centred[few])
-    return bound
 
 
 def finite_epsilon(reduction: MatchCountReduction) -> float:

@@ -38,7 +38,6 @@ from common.accounting.cluster_counts import (
 from common.accounting.count_distributions import MAX_COUNT, Binomial
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.releases import Release
-from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.cluster_dummies import CHANCE_SUM, ClusterDummies
@@ -138,18 +137,12 @@ class ClusterRelease(Release):
             fineness=fineness,
         )
 
-    def delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float) -> float:
         """
-        Return an upper bound on δ at ε.
+        Return the bound: the curve of a pair of distributions, as a mixture of pairs is one.
 
-        It is the curve of a pair of distributions, because a mixture of pairs is one. Raises
-        AccountingError if epsilon is negative or not a number. Cost: that of the `fineness` for new
-        parameters, then milliseconds.
+        Cost: that of the `fineness` for new parameters, then milliseconds.
         """
-        if not epsilon >= 0:
-            raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-        if epsilon >= self.local_epsilon:
-            return 0.0
         # ln(1 + (e^ε - 1) / s), without overflow of a large ε, whose δ is below that of ε itself.
         inner = epsilon
         if self.signal < 1 and epsilon < MAX_EPSILON:

@@ -93,10 +93,8 @@ class ComposedRelease(Release):
     def local_epsilon(self) -> float:
         return sum_upper(release.local_epsilon for release in self.releases)
 
-    def delta(self, epsilon: float) -> float:
-        """Return an upper bound on δ at ε. Cost: about a second for each distinct release."""
-        if epsilon >= self.local_epsilon:
-            return 0.0
+    def _delta(self, epsilon: float) -> float:
+        """Return the bound. Cost: about a second for each distinct release."""
         if len(self.releases) == 1:
             return self.releases[0].delta(epsilon)  # exact, as `composed_epsilon`
         curves = _release_curves(self.releases)

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.accounting.anonymity_set import subdivided
-from common.accounting.binomial import RELATIVE_ERROR, interval_masses, stop_loss, tails
-from common.accounting.clones import shortfall
+from common.accounting.binomial import RELATIVE_ERROR, interval_masses, shortfall, stop_loss, tails
 from common.accounting.count_distributions import ROUNDING
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction

@@ -31,7 +31,7 @@ class CountDistribution(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Binomial:
+class Binomial(CountDistribution):
     """Binomial distribution: `trials` independent units, each present with probability `chance`."""
 
     trials: int
@@ -42,20 +42,17 @@ class Binomial:
         check_between("the probability", self.chance, 0, 1)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Return P(X ≤ outcome) and P(X > outcome)."""
         return binomial.tails(outcome, np.asarray(float(self.trials)), self.chance)
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Return P(X = outcome)."""
         return binomial.probabilities(outcome, np.asarray(float(self.trials)), self.chance)
 
     def thinned(self, share: float) -> "Binomial":
-        """Return the distribution after each unit is kept with probability `share`."""
         return Binomial(self.trials, self.chance * share)
 
 
 @dataclass(frozen=True, slots=True)
-class NegativeBinomial:
+class NegativeBinomial(CountDistribution):
     """Negative binomial distribution with a given mean and r > 0; both add up over users."""
 
     r: float
@@ -77,7 +74,6 @@ class NegativeBinomial:
         return smaller_tail(lower, upper, parameters, outcome, mean=self.mean)
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Return P(X = outcome)."""
         return scipy.stats.nbinom.pmf(outcome, self.r, self._success)
 
     def thinned(self, share: float) -> "NegativeBinomial":
@@ -86,7 +82,7 @@ class NegativeBinomial:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class Groups(CountDistribution):
     """`size` times another count, for users who add either all of their dummies or none."""
 
     distribution: CountDistribution
@@ -100,7 +96,6 @@ class Groups:
         return self.distribution.tails(np.floor(outcome / self.size))
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Return P(X = outcome)."""
         whole = outcome % self.size == 0
         return np.where(whole, self.distribution.probabilities(np.floor(outcome / self.size)), 0.0)
 
@@ -110,7 +105,7 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditioned:
+class Conditioned(CountDistribution):
     """
     Upper bounds for a distribution given an event of probability at least 1 - missing.
 

@@ -62,6 +62,14 @@ def check_delta(delta: float, least: float = MIN_DELTA, subject: str = "") -> No
         raise AccountingError(f"delta is {delta}; {subject}it must be at least {least} and below 1")
 
 
+def check_tried(epsilon: float) -> None:
+    """Raise AccountingError for an ε below the local one that is beyond the search."""
+    if epsilon > MAX_EPSILON:
+        raise AccountingError(
+            f"epsilon is {epsilon}; below the local epsilon it must be at most {MAX_EPSILON}"
+        )
+
+
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Return δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy, μ > 0 [DRS22]."""
     first = float(special.log_ndtr(-epsilon / mu + mu / 2))

@@ -37,7 +37,7 @@ from common.accounting.count_distributions import (
 )
 from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.releases import AmplifiedRelease
+from common.accounting.releases import AmplifiedRelease, Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -65,7 +65,7 @@ _CACHE_SIZE: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HybridRelease:
+class HybridRelease(Release):
     """One round of randomized response with the shuffler's independent noise on each item."""
 
     amplified: AmplifiedRelease
@@ -83,15 +83,13 @@ class HybridRelease:
 
     @property
     def local_epsilon(self) -> float:
-        """Local ε of one report."""
         return self.amplified.local_epsilon
 
-    def delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float) -> float:
         """
-        Return an upper bound on δ at ε: the least of four bounds.
+        Return the least of four bounds. Cost: tenths of a second; a second for a new distribution.
 
-        Raises AccountingError if epsilon is out of range, as in `delta_upper`. Cost: tenths of a
-        second; a second for a new distribution.
+        Raises AccountingError if epsilon is out of range, as in `delta_upper`.
         """
         without = self.amplified.delta(epsilon)
         if without == 0:

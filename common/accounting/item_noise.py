@@ -90,15 +90,13 @@ class ItemNoiseRelease(Release):
         added = noise if isinstance(noise, GeometricNoise | SummedNoise) else coins
         return cls(noise=added, keep_probability=spec.keep_probability)
 
-    def delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float) -> float:
         """
-        Return an upper bound on δ at ε, at most a relative 1e-4 too large if δ is at least 1e-15.
+        Return the bound, at most a relative 1e-4 too large if δ is at least 1e-15.
 
-        Raises AccountingError if epsilon is negative or not a number, or a sum is too dear. Cost:
-        milliseconds; a tenth of a second for a new distribution, half a second for a sum.
+        Raises AccountingError if a sum is too dear. Cost: milliseconds; a tenth of a second for a
+        new distribution, half a second for a sum.
         """
-        if not epsilon >= 0:
-            raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
         return min(1.0, self.missing + _classes(self.noise, self.keep_probability).delta(epsilon))
 
 

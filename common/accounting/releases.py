@@ -11,6 +11,7 @@ from scipy import special
 from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.epsilon_search import gaussian_epsilon, least_epsilon
+from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import rounded_up, sum_upper
 
@@ -27,7 +28,18 @@ class Release(Protocol):
         """Local ε, which holds against every coalition; may be infinite."""
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on δ at ε. Cost: tenths of a second."""
+        """
+        Return an upper bound on δ at ε, 0 from the local ε on. Cost: tenths of a second.
+
+        Raises AccountingError if epsilon is negative or not a number.
+        """
+        if not epsilon >= 0:
+            raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
+        return 0.0 if epsilon >= self.local_epsilon else self._delta(epsilon)
+
+    def _delta(self, epsilon: float) -> float:
+        """Return the bound below the local ε."""
+        raise NotImplementedError
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ, possibly infinite; by default, to a relative 1e-5."""
@@ -50,7 +62,7 @@ LAYOUT_TOLERANCE: Final = 3e-2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AmplifiedRelease:
+class AmplifiedRelease(Release):
     """One round of a match-count mechanism, amplified by an anonymity set."""
 
     reduction: MatchCountReduction
@@ -58,11 +70,10 @@ class AmplifiedRelease:
 
     @property
     def local_epsilon(self) -> float:
-        """Local ε of one report."""
         return self.reduction.local_epsilon
 
-    def delta(self, epsilon: float) -> float:
-        """Return an upper bound on δ at ε by formula 1. Errors: see `delta_upper`."""
+    def _delta(self, epsilon: float) -> float:
+        """Return the bound by formula 1. Errors: see `delta_upper`."""
         return delta_upper(self.reduction, self.anonymity_set, epsilon)
 
     def epsilon(self, delta: float) -> float:
@@ -70,7 +81,6 @@ class AmplifiedRelease:
         return epsilon_upper(self.reduction, self.anonymity_set, delta)
 
     def curve(self, epsilons: Sequence[float]) -> Callable[[float], float]:
-        """Return the bound on δ by formula 1, laid out once for the given ε."""
         return DeltaCurve(self.reduction, self.anonymity_set, epsilons, LAYOUT_TOLERANCE)
 
 
@@ -80,10 +90,8 @@ class LocalRelease(Release):
 
     local_epsilon: float
 
-    def delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float) -> float:
         """Return (e^ε0 - e^ε)_+ / (e^ε0 + 1), the largest δ of any ε0-private pair [KOV15]."""
-        if epsilon >= self.local_epsilon:
-            return 0.0
         rest = -math.expm1(epsilon - self.local_epsilon)
         return rest / (1 + math.exp(-self.local_epsilon))
 
@@ -99,7 +107,7 @@ class WeakestRelease(Release):
     releases: tuple[Release, ...]
     local_epsilon: float = math.inf
 
-    def delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float) -> float:
         """Return the largest δ of any: a maximum of convex curves is the curve of one pair too."""
         return max(each.delta(epsilon) for each in self.releases)
 
@@ -119,9 +127,9 @@ class PermanentRelease(LocalRelease):
     permanent_epsilon: float = math.inf
     """ε∞, the local ε of any number of reports on one text."""
 
-    def delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float) -> float:
         """Return (1 - e^(ε-ε0))_+, the largest δ of any pair with a loss of at most ε0."""
-        return -math.expm1(min(0.0, epsilon - self.local_epsilon))
+        return -math.expm1(epsilon - self.local_epsilon)
 
 
 def lasting_epsilon(releases: Iterable[Release]) -> float:

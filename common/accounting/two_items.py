@@ -23,9 +23,8 @@ from common.accounting.amplification import gaussian_guess
 from common.accounting.anonymity_set import AnonymitySet, Bins
 from common.accounting.binomial import RELATIVE_ERROR
 from common.accounting.count_distributions import MAX_COUNT, ROUNDING, Binomial
-from common.accounting.epsilon_search import MAX_EPSILON, check_delta, least_epsilon
+from common.accounting.epsilon_search import MAX_EPSILON, check_delta, check_tried, least_epsilon
 from common.accounting.releases import AmplifiedRelease
-from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -61,22 +60,16 @@ def amplified(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> Am
 class TwoItemRelease(AmplifiedRelease):
     """One round of randomized response over two items, or of numbers rounded to two at random."""
 
-    def delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float) -> float:
         """
-        Return an upper bound on δ at ε; 0 from the local ε on.
+        Return the bound, at most .4 %, or by about e^ε·10⁻¹⁵, too large.
 
-        At most .4 %, or by about e^ε·10⁻¹⁵, too large; 2 % if the number of dummies is random, or
-        for above 10^8 users. Raises AccountingError if epsilon is below 0, not a number, or above
-        MAX_EPSILON and below the local ε. Cost: hundredths of a second; tenths for a random number
-        of dummies.
+        It is 2 % too large if the number of dummies is random, or for above 10^8 users. Raises
+        AccountingError if epsilon is above MAX_EPSILON. Cost: hundredths of a second; tenths for a
+        random number of dummies.
         """
-        if not epsilon >= 0:
-            raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-        if MAX_EPSILON < epsilon < self.local_epsilon:
-            raise AccountingError(
-                f"epsilon is {epsilon}; below the local epsilon it must be at most {MAX_EPSILON}"
-            )
-        return 0.0 if epsilon >= self.local_epsilon else self.curve((epsilon,))(epsilon)
+        check_tried(epsilon)
+        return self.curve((epsilon,))(epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ; cached. Cost: a tenth of a second to one second."""

@@ -25,10 +25,9 @@ docs/theory/accounting.md has an example.
   never above [FMT21].
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -36,7 +35,8 @@ import numpy as np
 import scipy
 
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneRelease, finite_epsilon, shortfall
+from common.accounting.binomial import shortfall
+from common.accounting.clones import CloneRelease, finite_epsilon
 from common.accounting.epsilon_search import least_epsilon
 from common.accounting.published import PUBLISHED, Bound, BoundSetting
 from common.errors import AccountingError, BoundRangeError
@@ -117,7 +117,7 @@ class VariationRatio:
             chance=1 / self.odds,
             log_odds=log_odds,
         )
-        revealed = dataclasses.replace(coin, chance=min(1.0, 2 * self.side))
+        revealed = replace(coin, chance=min(1.0, 2 * self.side))
         return min(self.decided * revealed.delta(epsilon), coin.delta(epsilon))
 
     def reduction_delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
