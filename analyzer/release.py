@@ -36,7 +36,7 @@ from common.receiving import delivery_table
 from common.receiving.receiver import Receiver, check_numbers
 from common.runtime import logs
 from common.runtime.certificates import RELAY
-from common.runtime.clock import Clock, retry_pause
+from common.runtime.clock import Clock, cancel_all, retry_pause
 from common.runtime.parts.executor import Executor
 from common.task.kinds import KINDS
 from common.task.task import Task
@@ -336,10 +336,7 @@ class Releases:
     async def stop(self) -> None:
         """Stop; staged batches are released after the next start."""
         await self.staging.stop()
-        releasing = list(self._releasing.values())
-        for task in releasing:
-            task.cancel()
-        await asyncio.gather(*releasing, return_exceptions=True)
+        await cancel_all(self._releasing.values())
 
 
 def _log_failure(name: str, batch: BatchManifest, error: Exception) -> None:

@@ -44,13 +44,6 @@ class AnalyzerServicer(DeliveryServicer, analyzer_pb2_grpc.AnalyzerServicer):
     ) -> log_pb2.GetLogResponse:
         return log_to_wire(self.core.log.copy, request)
 
-    async def GetTask(
-        self, request: analyzer_pb2.GetTaskRequest, _context: object
-    ) -> analyzer_pb2.GetTaskResponse:
-        """Return a published task."""
-        signed = await self.core.registry.get(digest_from_wire(request.task_digest))
-        return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
-
     async def RegisterSentinels(
         self, request: analyzer_pb2.RegisterSentinelsRequest, _context: object
     ) -> analyzer_pb2.RegisterSentinelsResponse:

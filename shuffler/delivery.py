@@ -25,7 +25,7 @@ from common.messages.batch import (
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
 from common.runtime.blocks import BATCH_FOLDERS, Blocks, SealedBlocks
-from common.runtime.clock import Clock, retry_pause, wait_for_change
+from common.runtime.clock import Clock, cancel_all, retry_pause, wait_for_change
 from common.runtime.parts.executor import Executor, gather
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -128,10 +128,7 @@ class Deliveries:
                 await asyncio.sleep(_TICK)
                 await wait_for_change(self.store.changed, wait - _TICK)
         finally:
-            moving = list(self._moving.values())
-            for task in moving:
-                task.cancel()
-            await asyncio.gather(*moving, return_exceptions=True)
+            await cancel_all(self._moving.values())
 
     async def advance(self) -> None:
         """Move every unfinished batch as far as it is due, and wait. For audits and tests."""

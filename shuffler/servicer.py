@@ -26,7 +26,6 @@ from common.wire.submissions import envelope_from_wire, envelopes_from_wire, out
 from common.wire.tasks import signed_task_to_wire, task_question_from_wire
 from common.wire.transparency import log_proof_to_wire, log_to_wire
 from protos.shuffledp.v1 import (
-    analyzer_pb2,
     coordinator_pb2,
     coordinator_pb2_grpc,
     log_pb2,
@@ -141,12 +140,6 @@ class RelayServicer(OperationsServicer, DeliveryServicer, relay_pb2_grpc.RelaySe
     """Receives the first shuffler's batches; common/runtime/access.py lists who may call."""
 
     core: RelayCore
-
-    async def GetTask(
-        self, request: analyzer_pb2.GetTaskRequest, _context: object
-    ) -> analyzer_pb2.GetTaskResponse:
-        signed = await self.core.batches.get_task(digest_from_wire(request.task_digest))
-        return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
 
 
 @dataclass

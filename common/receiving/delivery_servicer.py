@@ -21,6 +21,7 @@ from common.wire.batches import (
     part_from_wire,
 )
 from common.wire.fields import digest_from_wire
+from common.wire.tasks import signed_task_to_wire
 from protos.shuffledp.v1 import analyzer_pb2
 
 
@@ -29,6 +30,13 @@ class DeliveryServicer:
     """Receives batches; common/runtime/access.py lists from whom."""
 
     staging: Receiver[Any]
+
+    async def GetTask(
+        self, request: analyzer_pb2.GetTaskRequest, _context: object
+    ) -> analyzer_pb2.GetTaskResponse:
+        """Return a published task."""
+        signed = await self.staging.get_task(digest_from_wire(request.task_digest))
+        return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
 
     async def BeginDelivery(
         self, request: analyzer_pb2.BeginDeliveryRequest, _context: object

@@ -34,6 +34,7 @@ from common.receiving.delivery_table import Delivery, KeptCheck
 from common.receiving.received_job import ARRIVED, SPLIT, ReceivedJob
 from common.runtime import logs
 from common.runtime.blocks import StagedBlocks
+from common.runtime.clock import cancel_all
 from common.runtime.database import Database
 from common.runtime.parts.executor import Executor
 from common.runtime.shared_calls import SharedCalls
@@ -311,10 +312,7 @@ class Receiver(ABC, Generic[J]):
 
     async def stop(self) -> None:
         """Stop; the sender continues unfinished deliveries."""
-        finishing = list(self._finishing.values())
-        for task in finishing:
-            task.cancel()
-        await asyncio.gather(*finishing, return_exceptions=True)
+        await cancel_all(self._finishing.values())
 
     async def _task(self, digest: TaskDigest) -> Task:
         """Return a task; raise DamagedStorageError, after which senders retry, if it is damaged."""

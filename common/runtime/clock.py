@@ -1,14 +1,14 @@
-"""The clock interface, the system's clock, and work that is repeated after pauses."""
+"""The clock interface, the system's clock, and background work: its repetition and its end."""
 
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from common.runtime import logs
 
@@ -48,11 +48,10 @@ class Reading:
             raise ValueError("the times of a reading must be finite")
 
 
-class SystemClock:
+class SystemClock(ComparedClock):
     """The machine's clock; created in server.py and in deploy/ only."""
 
     def now(self) -> float:
-        """Return the seconds since 1970 UTC."""
         return time.time()
 
     def confirmed_now(self) -> float:
@@ -60,7 +59,6 @@ class SystemClock:
         return time.time()
 
     def elapsed(self) -> float:
-        """Return the monotonic seconds since an arbitrary moment."""
         return time.monotonic()
 
     def reading(self) -> Reading:
@@ -102,6 +100,14 @@ async def repeat(
         except Exception as error:  # noqa: BLE001  # it may succeed the next time
             logs.event(failure, logs.error_fields(error), level="ERROR")
         await asyncio.sleep(seconds)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel background work, and wait for its end."""
+    running = list(tasks)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 async def wait_for_change(changed: asyncio.Event, seconds: float) -> None:

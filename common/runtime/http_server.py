@@ -20,6 +20,7 @@ from uvicorn.server import ServerState
 
 from common.errors import SettingsError
 from common.runtime.access import AGE_SECONDS, CALLS, MARGIN_SECONDS, Caller
+from common.runtime.clock import cancel_all
 from common.runtime.concurrency import ConcurrencyLimit
 from common.runtime.peer import Networks, Peer
 from common.runtime.service import GRACE
@@ -290,10 +291,7 @@ class HttpServer:
             async with asyncio.timeout(grace):
                 while self.state.connections:  # noqa: ASYNC110  # uvicorn has no event for it
                     await asyncio.sleep(0.02)
-        running = [*self._tasks, *self.state.tasks]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_all([*self._tasks, *self.state.tasks])
         for connection in list(self.state.connections):
             connection.transport.abort()
 

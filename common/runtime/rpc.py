@@ -15,6 +15,7 @@ import grpc
 from common import errors
 from common.runtime.access import CallKind, Connections, is_local
 from common.runtime.admission_interceptor import SERVICE_ERROR, AdmissionInterceptor
+from common.runtime.clock import cancel_all
 from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
 from common.runtime.trust import Trust
 from common.wire.fields import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
@@ -279,7 +280,5 @@ class FreshChannel:
 
     async def close(self) -> None:
         """Close the channel and earlier ones, with all their calls."""
-        for closing in self._closing:
-            closing.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await cancel_all(self._closing)
         await self._channel.close()

@@ -26,7 +26,7 @@ from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
 from common.runtime.admission import Admission
 from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.clock import ComparedClock, SystemClock  # noqa: TID251  # an argument
+from common.runtime.clock import ComparedClock, SystemClock, cancel_all  # noqa: TID251  # an argument
 from common.runtime.confirmed_clock import LONGEST_STOP, ConfirmedClock
 from common.runtime.http_settings import HttpSettings
 from common.runtime.metrics import MetricRow, MetricsServer, Party, ProcessMetrics
@@ -153,7 +153,7 @@ class Service:
         settings = self.settings if isinstance(self.settings, HttpSettings) else None
         self._serve_metrics()
         running = list[asyncio.Task[None]]()
-        self.closing.append(partial(_cancel, running))
+        self.closing.append(partial(cancel_all, running))
         admission = Admission(
             token=operator_token,
             on_error=self.metrics.note_failure,
@@ -267,13 +267,6 @@ async def _stop(server: grpc.aio.Server, checks: health.HealthServicer) -> None:
 async def _together(endings: Sequence[Callable[[], Any]]) -> None:
     """Stop several servers at once, within one period of grace."""
     await asyncio.gather(*(ending() for ending in endings))
-
-
-async def _cancel(running: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel background work, and wait for its end."""
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
 
 
 def _directories(settings: ServiceSettings) -> list[Path]:
