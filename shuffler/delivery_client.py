@@ -54,7 +54,7 @@ class ReceivingParty:
     """Signs the commitment."""
 
 
-class DeliveryClient:
+class DeliveryClient(NextHop):
     """Client of the next hop, a relay; a FreshChannel reopens on a new certificate of its own."""
 
     party: ClassVar[str] = "relay"
@@ -72,7 +72,6 @@ class DeliveryClient:
         return self.stub(fresh)
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task, which the next hop takes part in."""
         request = analyzer_pb2.GetTaskRequest(task_digest=digest)
         response = await self._answer(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
         return signed_task_from_wire(response.task)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, unique
-from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
 from common.crypto.secret import Secret
 from common.errors import CallerError, CredentialError, SettingsError
 from common.limits import MAX_ENVELOPE_BYTES
+from common.runtime.peer import parse_address
 
 CALLER_NAMES: Final[ContextVar[frozenset[str] | None]] = ContextVar("caller_names", default=None)
 """Verified names of the certificate of a call's caller; None if callers have none."""
@@ -280,8 +280,5 @@ def is_local(address: str) -> bool:
     host = address.rpartition(":")[0].strip("[]").removesuffix(".")
     if address.startswith("unix:") or host.casefold() == "localhost":
         return True
-    try:
-        number = ip_address(host)
-        return (getattr(number, "ipv4_mapped", None) or number).is_loopback
-    except ValueError:
-        return False
+    number = parse_address(host)
+    return number is not None and number.is_loopback

@@ -53,14 +53,13 @@ class Blocks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FolderBlocks:
+class FolderBlocks(Blocks):
     """Blocks in a directory of this machine, or one that several machines mount."""
 
     path: Path
 
     @storage_failures()
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
-        """Write a block; see `Blocks.put`."""
         path = self.path / name
         _make_folder(path.parent)
         if durable:
@@ -72,7 +71,6 @@ class FolderBlocks:
 
     @storage_failures()
     def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
-        """Read a block; see `Blocks.get`."""
         try:
             with (self.path / name).open("rb") as file:
                 file.seek(start)
@@ -82,7 +80,6 @@ class FolderBlocks:
 
     @storage_failures()
     def delete(self, folder: str) -> None:
-        """Delete a folder; see `Blocks.delete`."""
         path = self.path / folder
         if path.exists():
             shutil.rmtree(path)
@@ -90,7 +87,6 @@ class FolderBlocks:
 
     @storage_failures()
     def folders(self) -> list[str]:
-        """List the folders; see `Blocks.folders`."""
         return sorted(path.name for path in self.path.glob("*") if path.is_dir())
 
 
@@ -103,7 +99,7 @@ def _make_folder(path: Path) -> None:
     flush_directory(path.parent)
 
 
-class ObjectBlocks:
+class ObjectBlocks(Blocks):
     """Blocks in an S3-compatible object store."""
 
     def __init__(self, url: str) -> None:
@@ -111,14 +107,13 @@ class ObjectBlocks:
         self._url = url
         _object_store(url)
 
-    def put(self, name: str, content: bytes, *, durable: bool) -> None:  # always
-        """Write a block; see `Blocks.put`. Object stores acknowledge only durable objects."""
+    def put(self, name: str, content: bytes, *, durable: bool) -> None:
+        """Write a block whole; object stores acknowledge only durable ones."""
         store, root = _object_store(self._url)
         with _store_failures(), store.open_output_stream(f"{root}/{name}") as stream:
             stream.write(content)
 
     def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
-        """Read a block; see `Blocks.get`."""
         store, root = _object_store(self._url)
         with _store_failures(), store.open_input_file(f"{root}/{name}") as file:
             file.seek(start)
@@ -126,13 +121,11 @@ class ObjectBlocks:
             return content
 
     def delete(self, folder: str) -> None:
-        """Delete a folder; see `Blocks.delete`."""
         store, root = _object_store(self._url)
         with _store_failures(), suppress(FileNotFoundError):
             store.delete_dir(f"{root}/{folder}")
 
     def folders(self) -> list[str]:
-        """List the folders; see `Blocks.folders`."""
         from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  # optional
 
         store, root = _object_store(self._url)

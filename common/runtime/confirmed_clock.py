@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from common.dates import utc
 from common.errors import SettingsError, ShuffleDpError
 from common.runtime import logs
-from common.runtime.clock import Clock, Reading, repeat
+from common.runtime.clock import Clock, ComparedClock, Reading, repeat
 from common.runtime.state_directory import StateDirectory
 from common.runtime.validation import read_file
 
@@ -44,7 +44,7 @@ class MachineClock(Clock, Protocol):
         """Read the wall clock, and the clock that counts from the boot."""
 
 
-class ConfirmedClock:
+class ConfirmedClock(ComparedClock):
     """A clock that stands still while the machine's clock is not confirmed. Thread-safe."""
 
     def __init__(
@@ -76,12 +76,10 @@ class ConfirmedClock:
             return self._last
 
     def confirmed_now(self) -> float | None:
-        """Return the seconds since 1970 UTC; None while the clock disagrees."""
         with self._lock:
             return self._last if self._compare(self._machine.reading()) else None
 
     def elapsed(self) -> float:
-        """Return the monotonic seconds since an arbitrary moment."""
         return self._machine.elapsed()
 
     def check(self, *, stopping: bool = False) -> None:
