@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
 
 from common.errors import TaskError
 from common.limits import stated_rules
@@ -35,10 +35,13 @@ def whole(minimum: int, maximum: int) -> Callable[[str, int], int]:
 
 
 def check_fields(spec: Any) -> None:  # noqa: ANN401  # any spec
-    """Raise TaskError unless every field keeps the rules that its type states."""
-    for name, (_, rule) in stated_rules(type(spec)).items():  # type: ignore[arg-type]  # mypy calls types unhashable
+    """Raise TaskError unless every field keeps the rules, or is one of the words, of its type."""
+    for name, (kind, rule) in stated_rules(type(spec)).items():  # type: ignore[arg-type]  # mypy calls types unhashable
         if rule:
             rule(name, getattr(spec, name))
+        if get_origin(kind) is Literal:
+            shown = "mechanism" if name == "name" else name
+            check_choice(shown, getattr(spec, name), get_args(kind))
 
 
 def check_truth(name: str, value: object) -> bool:
@@ -101,8 +104,31 @@ def hierarchy_sizes(buckets: int, fan_out: int, groups: int = 1) -> tuple[int, .
     return tuple(groups * size for size in sizes)
 
 
+class Spec:
+    """Base of all specs; by default, of kinds of values other than items."""
+
+    __slots__ = ()
+
+    item_buckets: ClassVar[Literal[0]] = 0
+    hash_buckets: ClassVar[int] = 0
+    fan_out: ClassVar[Literal[0]] = 0
+
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """The names of a person's attributes; none except of tables."""
+        return ()
+
+    def view_sizes(self, domain_size: int, groups: int) -> tuple[int, ...]:
+        """Return the number of items of each view: by default of one, the domain's."""
+        return (domain_size,)
+
+    def domain_size_of(self, view_sizes: Sequence[int]) -> int:
+        """Return the number of items, components or keys: by default of the last view."""
+        return view_sizes[-1]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MechanismSpec:
+class MechanismSpec(Spec):
     """
     A mechanism for items, with its integer weights.
 
@@ -122,10 +148,8 @@ class MechanismSpec:
     other_weight: Annotated[int, whole(0, MAX_WEIGHT_SUM)]
     report_bytes: ReportBytes
     """Length of a report before sealing."""
-    attribute_names: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        check_choice("mechanism", self.name, get_args(MechanismName))
         check_fields(self)
         check_int_range("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
         if self.other_weight == 0 and self.true_weight != 1:
@@ -141,17 +165,17 @@ class MechanismSpec:
         return self.other_weight == 0
 
     @property
-    def item_buckets(self) -> int:
+    def item_buckets(self) -> int:  # type: ignore[override]  # a constant elsewhere
         """Number of answers; 0 in specs of other kinds of values."""
         return self.buckets
 
     @property
-    def hash_buckets(self) -> int:
+    def hash_buckets(self) -> int:  # type: ignore[override]  # a constant elsewhere
         """Number of buckets that values are hashed into; 0 for other mechanisms."""
         return self.buckets if self.name in {"local-hashing", "string-hashing"} else 0
 
     @property
-    def fan_out(self) -> int:
+    def fan_out(self) -> int:  # type: ignore[override]  # a constant elsewhere
         """Most nodes that a node of a hierarchy is split into; 0 for other mechanisms."""
         return self.buckets if self.name == "hierarchy" else 0
 
@@ -163,10 +187,6 @@ class MechanismSpec:
         if len(sizes) != self.digits:
             raise TaskError(f"digits is {self.digits}; the hierarchy has {len(sizes)} levels")
         return sizes
-
-    def domain_size_of(self, view_sizes: Sequence[int]) -> int:
-        """Return the number of items, components or keys: by default of the last view."""
-        return view_sizes[-1]
 
     def check_values(self, size: int, labels: Sequence[str]) -> None:
         """Raise TaskError unless buckets and digits can represent `size` items."""
@@ -194,31 +214,8 @@ MIX_SUM: Final = 2**32
 """Sum of the weights of the hybrid mechanism's two parts."""
 
 
-class OtherSpec:
-    """Base of the specs of kinds of values other than items."""
-
-    __slots__ = ()
-
-    item_buckets: ClassVar[Literal[0]] = 0
-    hash_buckets: ClassVar[int] = 0
-    fan_out: ClassVar[Literal[0]] = 0
-
-    @property
-    def attribute_names(self) -> tuple[str, ...]:
-        """The names of a person's attributes; none except of tables."""
-        return ()
-
-    def view_sizes(self, domain_size: int, groups: int) -> tuple[int, ...]:
-        """Return the number of items of each view: by default of one, the domain's."""
-        return (domain_size,)
-
-    def domain_size_of(self, view_sizes: Sequence[int]) -> int:
-        """Return the number of items, components or keys: by default of the last view."""
-        return view_sizes[-1]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RangedSpec(OtherSpec):
+class RangedSpec(Spec):
     """A mechanism for one number, or for several, all in one range."""
 
     low: float
@@ -263,7 +260,6 @@ class NumberSpec(RangedSpec):
 
     def __post_init__(self) -> None:
         super(NumberSpec, self).__post_init__()  # slots=True made another class
-        check_choice("mechanism", self.name, get_args(NumberMechanismName))
         if self.steps % 2:
             raise TaskError(f"steps is {self.steps}; it must be even")
         check_int_range("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
@@ -310,7 +306,7 @@ Encoding = Literal["bloom", "labels"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RapporSpec(OtherSpec):
+class RapporSpec(Spec):
     """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
     name: RapporMechanismName
@@ -336,8 +332,6 @@ class RapporSpec(OtherSpec):
     report_bytes: ReportBytes
 
     def __post_init__(self) -> None:
-        check_choice("mechanism", self.name, get_args(RapporMechanismName))
-        check_choice("encoding", self.encoding, get_args(Encoding))
         check_fields(self)
         if self.cohorts & (self.cohorts - 1):
             raise TaskError(f"cohorts is {self.cohorts}; it must be a power of two")
@@ -404,7 +398,7 @@ MAX_KEYS: Final = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyValueSpec(OtherSpec):
+class KeyValueSpec(Spec):
     """PrivKV's weights: one pair for a key's ownership, one for the key's value [YHMZ19]."""
 
     noiseless: ClassVar[Literal[False]] = False
@@ -428,7 +422,6 @@ class KeyValueSpec(OtherSpec):
     report_bytes: ReportBytes
 
     def __post_init__(self) -> None:
-        check_choice("mechanism", self.name, get_args(KeyValueMechanismName))
         check_range(self.low, self.high)
         check_fields(self)
         if self.steps % 2:
@@ -464,7 +457,7 @@ OpenEncoding = Literal["text", "code", "hash", "spell"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSpec(OtherSpec):
+class OpenSpec(Spec):
     """
     Local hashing of a random part of a value that no list holds, with its integer weights.
 
@@ -488,8 +481,6 @@ class OpenSpec(OtherSpec):
     report_bytes: ReportBytes
 
     def __post_init__(self) -> None:
-        check_choice("mechanism", self.name, get_args(OpenMechanismName))
-        check_choice("encoding", self.encoding, get_args(OpenEncoding))
         check_fields(self)
         hashes = self.encoding in {"hash", "spell"}
         check_int_range("code_bytes", self.code_bytes, _HASH_BYTES if hashes else 1, MAX_CODE_BYTES)
@@ -498,7 +489,7 @@ class OpenSpec(OtherSpec):
         check_int_range("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
 
     @property
-    def hash_buckets(self) -> int:  # type: ignore[override]  # others have none
+    def hash_buckets(self) -> int:  # type: ignore[override]  # a constant elsewhere
         """Number of buckets."""
         return self.buckets
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, get_args
+from typing import ClassVar, Final, Literal
 
 from common.errors import TaskError
 from common.protocols import DigitMechanismName, TableMechanismName
@@ -12,10 +12,9 @@ from common.task.specs import (
     MAX_ATTRIBUTES,
     MAX_DIMENSIONS,
     MAX_DOMAIN_SIZE,
-    OtherSpec,
     RangedSpec,
     ReportBytes,
-    check_choice,
+    Spec,
     check_fields,
     check_int_range,
 )
@@ -48,7 +47,6 @@ class DigitSpec(RangedSpec):
 
     def __post_init__(self) -> None:
         super(DigitSpec, self).__post_init__()  # slots=True made another class
-        check_choice("mechanism", self.name, get_args(DigitMechanismName))
         check_int_range("the number of radices", len(self.radices), 1, MAX_RADICES)
         for radix in self.radices:
             check_int_range("a radix", radix, 2, MAX_RADIX)
@@ -79,7 +77,7 @@ NO_MORE_ATTRIBUTES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSpec(OtherSpec):
+class TableSpec(Spec):
     """The attributes of a person, and the tables of one or two of them that are asked for."""
 
     noiseless: ClassVar[Literal[True]] = True
@@ -91,7 +89,6 @@ class TableSpec(OtherSpec):
     report_bytes: ReportBytes
 
     def __post_init__(self) -> None:
-        check_choice("mechanism", self.name, get_args(TableMechanismName))
         check_fields(self)
         number = len(self.attributes)
         check_int_range("the number of attributes", number, 2, MAX_ATTRIBUTES)
