@@ -18,12 +18,7 @@ from analyzer.storage import ledger, task_table
 from analyzer.storage.store import Store
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import charged_release
-from common.accounting.releases import (
-    PermanentRelease,
-    Release,
-    lasting_basis,
-    lasting_epsilon,
-)
+from common.accounting.releases import PermanentRelease, Release, lasting_basis, lasting_epsilon
 from common.errors import AccountingError, BudgetError, LedgerError
 from common.messages.guarantee import NONE_WAIVED, Waived, rounded_up, sum_upper
 from common.messages.ledger_entry import LedgerEntry

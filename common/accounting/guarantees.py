@@ -19,11 +19,7 @@ from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.privacy_parameters import PrivacyParameters, check_users
 from common.accounting.published import PUBLISHED, BoundSetting
-from common.accounting.releases import (
-    AmplifiedRelease,
-    LocalRelease,
-    Release,
-)
+from common.accounting.releases import AmplifiedRelease, LocalRelease, Release
 from common.accounting.two_items import TwoItemRelease
 from common.errors import BoundRangeError
 from common.messages.guarantee import (

@@ -18,22 +18,13 @@ from common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
 from common.accounting.dummy_entries import Arrivals, arrivals_of, entry_of, uncovered
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.releases import (
-    LocalRelease,
-    PermanentRelease,
-    Release,
-    WeakestRelease,
-)
+from common.accounting.releases import LocalRelease, PermanentRelease, Release, WeakestRelease
 from common.accounting.two_items import amplified
 from common.accounting.view_groups import grouped
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
-from common.messages.guarantee import (
-    NONE_WAIVED,
-    Waived,
-    sum_upper,
-)
+from common.messages.guarantee import NONE_WAIVED, Waived, sum_upper
 from common.task.dummies import Dummies
 from common.task.shuffler_spec import PERMUTE_ONLY, ShufflerSpec
 from common.task.task import Task, honest_share

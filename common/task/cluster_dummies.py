@@ -20,13 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task.dummies import (
-    EXTRA_WEIGHT_SUM,
-    MAX_LENGTHS,
-    Drawn,
-    Dummies,
-    ItemMechanism,
-)
+from common.task.dummies import EXTRA_WEIGHT_SUM, MAX_LENGTHS, Drawn, Dummies, ItemMechanism
 from common.task.specs import check_int_range
 
 CHANCE_SUM: Final = EXTRA_WEIGHT_SUM

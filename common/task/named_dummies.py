@@ -27,11 +27,7 @@ from common.task.dummies import (
     successes,
 )
 from common.task.specs import check_fields, check_int_range, whole
-from common.task.uniform_dummies import (
-    BinomialDummies,
-    averaging,
-    of_mean,
-)
+from common.task.uniform_dummies import BinomialDummies, averaging, of_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

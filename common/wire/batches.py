@@ -27,13 +27,7 @@ from common.messages.inclusion_proof import (
 )
 from common.messages.submission import REFUSALS
 from common.task_digest import TaskDigest
-from common.wire.fields import (
-    MAX_MESSAGE_BYTES,
-    Codec,
-    EnumCodec,
-    digest_from_wire,
-    parse_stored,
-)
+from common.wire.fields import MAX_MESSAGE_BYTES, Codec, EnumCodec, digest_from_wire, parse_stored
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
 MAX_CHUNK_BYTES: Final = 1024 * 1024

@@ -5,13 +5,7 @@ from typing import Final
 
 from common.crypto.signing import SIGNATURE_BYTES, KeyUse, SignedTask, split_key
 from common.errors import WireError
-from common.limits import (
-    MAX_UNIX_TIME,
-    parse_bounded,
-    parse_count,
-    parse_fixed,
-    parse_positive,
-)
+from common.limits import MAX_UNIX_TIME, parse_bounded, parse_count, parse_fixed, parse_positive
 from common.messages.batch import TaskSummary
 from common.task import canonical
 from common.task.draft import TaskDraft

@@ -24,14 +24,7 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
 from shuffler.batch_states import UNPERMUTED_STATES
-from shuffler.storage.group import (
-    TAGS,
-    Arrival,
-    Group,
-    judge_group,
-    merge_small,
-    open_tags,
-)
+from shuffler.storage.group import TAGS, Arrival, Group, judge_group, merge_small, open_tags
 
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""

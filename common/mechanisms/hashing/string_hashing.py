@@ -17,13 +17,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import (
-    Counts,
-    MechanismRequest,
-    Reports,
-    check_answers,
-    check_valid,
-)
+from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_valid
 from common.mechanisms.bits import chunks
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, HashedResponse, mix
 from common.mechanisms.reduction import MatchCountReduction

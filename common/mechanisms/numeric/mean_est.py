@@ -21,12 +21,7 @@ from numpy.typing import NDArray
 from common.mechanisms.base import Counts, Reports, check_valid
 from common.mechanisms.bits import bit_field, chunks, count_set_bits, pack, spare_bits_clear
 from common.mechanisms.numeric.coded_number import Spread, SpreadNumber
-from common.mechanisms.numeric.number import (
-    Moments,
-    Numbers,
-    check_numbers,
-    to_grid,
-)
+from common.mechanisms.numeric.number import Moments, Numbers, check_numbers, to_grid
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.weights import ResponseWeights
