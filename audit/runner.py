@@ -59,7 +59,7 @@ class AuditRun:
     def audit(self, command: str = "") -> AuditReport:
         """Run the scenarios and report the findings; `command` is the command line, if any."""
         started, subject, scenarios = time.perf_counter(), self.subject, self._fitting
-        outcomes = self._run_all([(scenario, subject) for scenario in scenarios])
+        outcomes = self._run_all([(scenario, False) for scenario in scenarios])
         rows = tuple(itertools.chain.from_iterable(outcomes))
         found = {row.scenario for row in rows}
         return AuditReport(
@@ -82,8 +82,8 @@ class AuditRun:
         """Run each scenario on correct code, and with its weakness, which it must detect."""
         scenarios, subject = self._fitting, self.subject
         weak = [scenario for scenario in scenarios if scenario.weakness.applies(subject)]
-        jobs = [(scenario, subject) for scenario in scenarios]
-        jobs += [(scenario, replace(subject, ports=scenario.weakness)) for scenario in weak]
+        jobs = [(scenario, False) for scenario in scenarios]
+        jobs += [(scenario, True) for scenario in weak]
         outcomes = self._run_all(jobs)
         names, weakened = (each.name for each in weak), outcomes[len(scenarios) :]
         faulty = dict(zip(names, weakened, strict=True))
@@ -92,27 +92,35 @@ class AuditRun:
             for one, honest in zip(scenarios, outcomes, strict=False)
         )
 
-    def _run_all(self, jobs: Sequence[tuple[Scenario, AuditSubject]]) -> list[Findings]:
+    def _run_all(self, jobs: Sequence[tuple[Scenario, bool]]) -> list[Findings]:
+        """Run scenarios, each with its weakness or without."""
         self.progress("", 0, len(jobs))
         if self.processes == 1:
             outcomes = list[Findings]()
-            for scenario, subject in jobs:
-                outcomes.append(run(scenario, subject, self.seed))
+            for scenario, weak in jobs:
+                outcomes.append(run(scenario, self.subject, self.seed, weak=weak))
                 self.progress(scenario.title, len(outcomes), len(jobs))
             return outcomes
         with worker_pool(self.processes or None) as pool:
             sent = {
-                pool.submit(run, scenario, subject, self.seed): scenario
-                for scenario, subject in jobs
+                pool.submit(_run_named, scenario.name, self.subject, self.seed, weak=weak): scenario
+                for scenario, weak in jobs
             }
             for done, future in enumerate(as_completed(sent), start=1):
                 self.progress(sent[future].title, done, len(jobs))
             return [future.result() for future in sent]
 
 
-def run(scenario: Scenario, subject: AuditSubject, seed: int) -> Findings:
+def _run_named(name: str, subject: AuditSubject, seed: int, *, weak: bool) -> Findings:
+    """Run a scenario by its name, since weaknesses cannot be sent to other processes."""
+    [scenario] = scenarios_named([name])
+    return run(scenario, subject, seed, weak=weak)
+
+
+def run(scenario: Scenario, subject: AuditSubject, seed: int, *, weak: bool = False) -> Findings:
     """Run one scenario in this process; an exception becomes a finding after those before it."""
     rng, found = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())]), list[Finding]()
+    subject = replace(subject, ports=scenario.weakness) if weak else subject
     try:
         found.extend(scenario.check(subject, rng))
     except NotCoveredError as error:
