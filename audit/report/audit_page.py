@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from audit.finding import HEADINGS, LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding
-from audit.report.audit_report import AuditReport, WeakestPoint, changes, weakest_point
+from audit.report.audit_report import AuditReport, changes
 from audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from common.messages.guarantee import claimed
 from deploy.pages import figures
@@ -19,7 +19,6 @@ FindingsById = dict[str, Finding]
 
 def audit_page(report: AuditReport) -> str:
     """Render the page of an audit: one file without scripts or external resources."""
-    point = weakest_point(report)
     headings = {
         heading: {f"{heading.replace(' ', '-')}-{n}": row for n, row in enumerate(rows, start=1)}
         for heading, rows in report.by_heading.items()
@@ -27,7 +26,7 @@ def audit_page(report: AuditReport) -> str:
     by_id = {id_: finding for under in headings.values() for id_, finding in under.items()}
     failed = {f"failed-{number}": row for number, row in enumerate(report.failed, start=1)}
     sentences = dict(zip(report.guarantees, guarantee_sentences(report.guarantees), strict=True))
-    coalitions = coalition_rows(report, point, by_id)
+    coalitions = coalition_rows(report, by_id)
     return render(
         "audit.html",
         version=report.version,
@@ -35,11 +34,11 @@ def audit_page(report: AuditReport) -> str:
         report=report,
         limits={id_: row for id_, row in by_id.items() if row.verdict == "known limit"},
         failed=failed,
-        weakest=sentences[point.guarantee],
-        also=[coalition_name(coalition) for coalition in point.equals],
+        weakest=sentences[report.weakest],
+        also=[coalition_name(coalition) for coalition in report.equally_weak],
         main=sentences[claimed(report.guarantees)],
-        measured=point.measured,
-        changes=changes(report, point),
+        measured=report.largest_gain,
+        changes=changes(report),
         advised={row.advice: id_ for id_, row in reversed((failed | by_id).items()) if row.advice},
         coalitions=coalitions,
         untried=[coalition_name(row["coalition"]) for row in coalitions if row["attack"] is None],
@@ -57,9 +56,7 @@ def audit_page(report: AuditReport) -> str:
     )
 
 
-def coalition_rows(
-    report: AuditReport, point: WeakestPoint, by_id: FindingsById
-) -> list[dict[str, Any]]:
+def coalition_rows(report: AuditReport, by_id: FindingsById) -> list[dict[str, Any]]:
     """
     Return a row for each coalition, the weakest first, then by falling claim.
 
@@ -77,7 +74,7 @@ def coalition_rows(
             claim, delta = first.claim_epsilon, first.delta
         row = {
             "coalition": coalition,
-            "weakest": coalition == point.guarantee.coalition,
+            "weakest": coalition == report.weakest.coalition,
             "attack": first,
             "others": attacks[1:],
             "verdict": first.verdict if first else NOT_TRIED,

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from audit.finding import VERDICT_DESCRIPTIONS, Finding, Heading, failed
-from audit.report.audit_report import AuditReport, SelfTestResult, changes, weakest_point
+from audit.report.audit_report import AuditReport, SelfTestResult, changes
 from common.messages.guarantee import rounded_down, rounded_up
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fit_table, print_whole
@@ -56,12 +56,12 @@ def show_report(report: AuditReport, console: Console) -> None:
             f"{escaped(row.advice)}",
             style="bold red",
         )
-    point = weakest_point(report)
+    weakest = report.weakest
     claim = "nothing is promised against it"
-    if math.isfinite(epsilon := point.guarantee.epsilon):
-        claim = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(point.guarantee.delta)}"
-    show_line(f"Weakest point: {escaped(point.guarantee.coalition)}, {claim}.")
-    for change in changes(report, point):
+    if math.isfinite(epsilon := weakest.epsilon):
+        claim = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(weakest.delta)}"
+    show_line(f"Weakest point: {escaped(weakest.coalition)}, {claim}.")
+    for change in changes(report):
         show_line(f"* {escaped(change.action)}.")
     show_line()
     if report.idle:
