@@ -10,7 +10,6 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from analyzer.task_builder import complete
 from audit.finding import failed
 from audit.harness.tasks import sample_chain
 from audit.report.audit_page import audit_page
@@ -19,17 +18,17 @@ from audit.report.report_table import show_report, show_self_tests
 from audit.runner import AuditRun, Progress
 from audit.scenario import AuditSubject, SampleSizes
 from audit.scenarios import SCENARIOS
-from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signing import KeyUse, SigningIdentity, prove_key
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import TaskError, UsageError
 from common.runtime.validation import read_file
-from common.task.task import NONCE_BYTES, Task
+from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from deploy.datasets.catalogue import load
 from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
+from deploy.tasks.task_view import preview
 from deploy.terminal.console import show_in_browser
 from deploy.terminal.files import write
 from deploy.terminal.json_output import dumps, print_json
@@ -133,13 +132,9 @@ def _throwaway_tokens(end: int) -> TokenSpec:
 
 def _from_draft(path: Path | None) -> Task:
     """Complete a draft (default: the demo's) with throwaway keys."""
-    analyzer, shuffler, relay = (HpkePrivateKey.generate().public_key().raw for _ in range(3))
     if path is not None:
-        draft = draft_file.read(path, shuffler)
-        draft = replace(draft, relay=draft.relay and replace(draft.relay, key=relay))
-    else:
-        labels = load(IPUMS_1940_CITY).labels
-        fields = {"domain_size": len(labels), "labels": labels, **DEMO_PARAMETERS}
-        draft = closing_draft(fields, _DEMO_USERS, now=time.time(), shuffler_key=shuffler)
-        draft = replace(draft, tokens=_throwaway_tokens(draft.deadline))
-    return complete(draft, analyzer_key=analyzer, nonce=bytes(NONCE_BYTES))
+        return preview(draft_file.read(path), now=0.0)
+    labels = load(IPUMS_1940_CITY).labels
+    fields = {"domain_size": len(labels), "labels": labels, **DEMO_PARAMETERS}
+    draft = closing_draft(fields, _DEMO_USERS, now=time.time())
+    return preview(replace(draft, tokens=_throwaway_tokens(draft.deadline)), now=0.0)

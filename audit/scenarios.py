@@ -228,7 +228,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         _for_two(
             name=name,
             title=behaviour.title,
-            check=partial(one_of_two.attack, name),
+            check=behaviour.findings,
             weakness=behaviour.weakness,
         )
         for name, behaviour in one_of_two.BEHAVIOURS.items()

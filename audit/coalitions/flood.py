@@ -128,18 +128,12 @@ async def _flood(folder: Path, ports: Ports) -> Rows:
 
 async def _publish(services: Services, tokens: TokenSpec | None) -> SignedTask:
     """Publish a task that the flood and the victim together fill."""
+    size = _FLOOD + 1
+    fields = {"domain_size": 2, "local_epsilon": 1.0, "n_min": size, "target_size": size}
+    draft = services.keyed(sample_draft(protocol="sh", tokens=tokens, **fields))
     async with services.operator() as operator:
-        draft = sample_draft(
-            protocol="sh",
-            domain_size=2,
-            local_epsilon=1.0,
-            n_min=_FLOOD + 1,
-            target_size=_FLOOD + 1,
-            shuffler_key=services.shuffler_key,
-            tokens=tokens,
-        )
         signed, _ = await operator.publish_task(draft)
-        return signed
+    return signed
 
 
 async def _submit(

@@ -187,11 +187,6 @@ BEHAVIOURS: Final = {
 """The behaviours, by the name of their scenario."""
 
 
-def attack(name: str, subject: AuditSubject, rng: Generator) -> Rows:
-    """Attack the subject's task with two shufflers by a behaviour."""
-    return BEHAVIOURS[name].findings(subject, rng)
-
-
 def run_permuting(subject: AuditSubject, rng: Generator) -> Rows:
     """Refute the claims for shufflers that only permute, by each behaviour against such a one."""
     with _running(subject, rng) as run, subject.ports.permuting():

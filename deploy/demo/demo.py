@@ -128,7 +128,7 @@ async def collect_in(cluster: Cluster, people: SamplePeople, console: Console) -
         f"Users: {n_users - bulk} through the user agent process, {bulk:,} through the same code "
         "in bulk."
     )
-    draft = closing_draft(people.draft, n_users, now=time.time(), shuffler_key=b"")
+    draft = closing_draft(people.draft, n_users, now=time.time())
     signed = await cluster.publish_task(draft)
     console.print(f"Task {signed.digest().hex()}")
     started = time.perf_counter()

@@ -96,7 +96,7 @@ class Visit:
     def _draft(self) -> TaskDraft:
         """Draft the question for the same people and the visitor."""
         n_users = len(self.people.values) + 1
-        draft = closing_draft(self.people.draft, n_users, now=time.time(), shuffler_key=b"")
+        draft = closing_draft(self.people.draft, n_users, now=time.time())
         purpose = f"The second round of a demo: choose any answer. Its data: {self.people.title}"
         return replace(draft, target_size=n_users + 1, suite=_SUITE, purpose=purpose)
 

@@ -15,9 +15,6 @@ from typing import Any
 import grpc
 import numpy as np
 
-from analyzer.task_builder import complete
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.randomness import secure_generator
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
 from common.errors import PlanError, SettingsError
 from common.messages.batch import BatchState
@@ -28,7 +25,7 @@ from common.runtime.rpc import bind
 from common.runtime.tls import Tls, development_files
 from common.runtime.validation import read_file
 from common.task.draft import TaskDraft
-from common.task.task import NONCE_BYTES, Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import outcomes_to_wire
@@ -43,6 +40,7 @@ from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
+from deploy.tasks.task_view import preview
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 
@@ -116,7 +114,7 @@ def load_draft(file: Path | None, plan: LoadPlan) -> TaskDraft:
     if file is None:
         size = dataset(plan.dataset, stored).domain_size
         fields = {"domain_size": size, **DEMO_PARAMETERS}
-        draft = closing_draft(fields, stored, now=time.time(), shuffler_key=b"")
+        draft = closing_draft(fields, stored, now=time.time())
         return draft if plan.ramp is None else replace(draft, n_min=1)
     draft = drafts.read(file)
     if not draft.n_min <= stored <= draft.target_size:
@@ -157,15 +155,7 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
 
 def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
     """Return a signed task for a sink, with throw-away keys."""
-    draft = load_draft(file, plan)
-    keys = [HpkePrivateKey.generate(draft.suite).public_key().raw for _ in range(3)]
-    task = complete(
-        replace(
-            draft, shuffler_key=keys[0], relay=draft.relay and replace(draft.relay, key=keys[1])
-        ),
-        analyzer_key=keys[2],
-        nonce=secure_generator().bytes(NONCE_BYTES),
-    )
+    task = preview(load_draft(file, plan), now=0.0)
     return SigningIdentity.generate().sign(task.to_bytes())
 
 

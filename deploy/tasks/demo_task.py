@@ -47,7 +47,7 @@ def with_two_shufflers(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def closing_draft(
-    fields: Mapping[str, Any], n_users: int, *, now: float, shuffler_key: bytes
+    fields: Mapping[str, Any], n_users: int, *, now: float, shuffler_key: bytes = b""
 ) -> TaskDraft:
     """Return the draft of a task that closes at n_users users, or a day after `now` (UNIX time)."""
     return TaskDraft(

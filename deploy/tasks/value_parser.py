@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from common.errors import UsageError, ValueRangeError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from common.mechanisms.key_value.pairs import Pairs
 from common.messages.submission import Value, parse_number
 from common.protocols import Kind
 from common.task.domain_spec import (
@@ -106,6 +107,18 @@ def value_of_attributes(attributes: Sequence[AttributeSpec], numbers: Sequence[i
     return GROUP_SEPARATOR.join(
         repr(_middle(each.edges, number)) if each.edges else each.labels[number]
         for each, number in zip(attributes, numbers, strict=True)
+    )
+
+
+def joined(encoded: Sequence[Any]) -> Any:  # noqa: ANN401  # the type depends on the kind
+    """Join several users' encoded values; at least one."""
+    if not isinstance(encoded[0], Pairs):
+        return np.concatenate(encoded)
+    owned = np.cumsum([0, *(len(pairs.keys) for pairs in encoded)])
+    return Pairs(
+        offsets=owned.astype(np.int64),
+        keys=np.concatenate([pairs.keys for pairs in encoded]),
+        values=np.concatenate([pairs.values for pairs in encoded]),
     )
 
 
