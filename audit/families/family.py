@@ -90,6 +90,11 @@ class Family(ABC, Generic[AnyRandomizer]):
     mechanism: AnyRandomizer
 
     @property
+    def spec(self) -> Any:  # noqa: ANN401  # as different as the mechanisms
+        """The mechanism's parameters in the task."""
+        return self.task.mechanism
+
+    @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
         """The pairs of values that are easiest to distinguish."""
         raise self._unknown()
