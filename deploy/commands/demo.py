@@ -55,7 +55,7 @@ def demo(
     """
     from deploy.datasets.sample_people import sample_people
     from deploy.demo import demo as demonstration
-    from deploy.demo.visit import Visit
+    from deploy.demo.demo import Visit
     from deploy.results.result_view import print_estimates, print_guarantee
     from deploy.tasks.demo_task import with_two_shufflers
     from deploy.tasks.invitations import BROWSER_PROTOCOLS
