@@ -12,9 +12,8 @@ from rich.table import Table
 
 from audit.finding import failed
 from audit.harness.tasks import sample_chain
-from audit.report.audit_page import audit_page
 from audit.report.audit_report import as_json
-from audit.report.report_table import show_report, show_self_tests
+from audit.report.report_views import audit_page, show_report, show_self_tests
 from audit.runner import AuditRun, Progress
 from audit.scenario import AuditSubject, SampleSizes
 from audit.scenarios import SCENARIOS
@@ -24,8 +23,8 @@ from common.errors import TaskError, UsageError
 from common.runtime.validation import read_file
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
-from deploy.datasets.catalogue import load
 from deploy.datasets.names import IPUMS_1940_CITY
+from deploy.datasets.sources import load
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from deploy.tasks.task_view import preview

@@ -15,6 +15,13 @@ _for_all = partial(Scenario, kinds=EVERY_KIND)
 _for_one = partial(Scenario, shufflers=(1,))
 _for_two = partial(Scenario, kinds=EVERY_KIND, shufflers=(2,))
 _with_fakes = partial(Scenario, weakness=weaknesses.COUNTED_TWICE)
+_WEAK_OF_TWO: Final = {
+    "first-shuffler-repeats": weaknesses.REPEATS_KEPT,
+    "first-shuffler-delivers-again": weaknesses.SET_BACK,
+    "second-shuffler-delivers": weaknesses.ORDER_KEPT,
+    "second-shuffler-retries": weaknesses.SET_BACK,
+}
+"""Weaknesses of behaviours of a dishonest one of two shufflers; for the others, no noise."""
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     _for_all(
         name="shuffler+analyzer",
@@ -229,7 +236,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
             name=name,
             title=behaviour.title,
             check=behaviour.findings,
-            weakness=behaviour.weakness,
+            weakness=_WEAK_OF_TWO.get(name, weaknesses.PERMUTES_ONLY),
         )
         for name, behaviour in one_of_two.BEHAVIOURS.items()
     ),

@@ -21,14 +21,13 @@ import numpy as np
 from numpy.random import Generator
 from scipy import stats
 
-from audit import weaknesses
 from audit.coalitions.chain_run import ChainRun, Seen
 from audit.coalitions.single_user import TESTED_DELTA
-from audit.families.noise import noise_chances
+from audit.families.references import noise_chances
 from audit.finding import Checks, Finding, Rows
 from audit.game import Scores, game_row, run_game
 from audit.harness.in_process_run import quiet_services
-from audit.scenario import AuditSubject, Weakness
+from audit.scenario import AuditSubject
 from audit.statistics import TEST_LEVEL
 from common.accounting.guarantees import guarantees_under
 from common.accounting.privacy_parameters import PrivacyParameters
@@ -55,7 +54,6 @@ class OneOfTwo:
     """How many deliveries must be refused."""
     published: bool = False
     """Whether the published result would do instead of the analyzer."""
-    weakness: Weakness = weaknesses.PERMUTES_ONLY
 
     def findings(self, subject: AuditSubject, rng: Generator) -> Rows:
         """Run the honest shuffler, then the game on what it sent."""
@@ -149,7 +147,6 @@ BEHAVIOURS: Final = {
         title="The first shuffler forwards the victim 50 times",
         sentence="The second shuffler drops repeated layers, so that the victim counts once.",
         run=lambda run: run.behind_relay(50 * run.layers[:1]),
-        weakness=weaknesses.REPEATS_KEPT,
     ),
     "first-shuffler-invents": OneOfTwo(
         title="The first shuffler replaces all other users by made-up ones",
@@ -167,7 +164,6 @@ BEHAVIOURS: Final = {
         "its noise is drawn once.",
         run=lambda run: run.behind_relay(run.layers, run.layers[:-1], run.layers),
         refused=1,
-        weakness=weaknesses.SET_BACK,
     ),
     "second-shuffler-delivers": OneOfTwo(
         title="The second shuffler drops reports, repeats them or keeps their order",
@@ -175,13 +171,11 @@ BEHAVIOURS: Final = {
         "than that batch, which this attack reads: the first shuffler's noise is in it, and its "
         "order is unrelated to its users'.",
         run=lambda run: run.before_relay(forget=5),
-        weakness=weaknesses.ORDER_KEPT,
     ),
     "second-shuffler-retries": OneOfTwo(
         title="The second shuffler aborts the delivery 4 times, and asks again",
         sentence="The first shuffler sends the recorded batch again, and draws no second noise.",
         run=lambda run: run.before_relay(aborts=4),
-        weakness=weaknesses.SET_BACK,
     ),
 }
 """The behaviours, by the name of their scenario."""

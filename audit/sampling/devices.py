@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from audit.families.family import Items, NotCoveredError
-from audit.families.noise import noise_chances
+from audit.families.references import noise_chances
 from audit.finding import Checks, Rows
 from audit.harness.tasks import with_shufflers
 from audit.scenario import AuditSubject

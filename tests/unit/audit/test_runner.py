@@ -11,8 +11,8 @@ from analyzer.task_builder import complete
 from audit.families.references import FAMILIES
 from audit.finding import Rows, failed
 from audit.harness.tasks import reduced_draft, sample_task
-from audit.report.audit_page import audit_page
 from audit.report.audit_report import as_json
+from audit.report.report_views import audit_page
 from audit.runner import AuditRun, run, scenarios_named
 from audit.scenario import AuditSubject, Scenario, Weakness
 from audit.scenarios import SCENARIOS

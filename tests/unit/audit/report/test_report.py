@@ -13,14 +13,13 @@ import pytest
 from rich.console import Console
 
 from audit.harness.tasks import sample_chain
-from audit.report.audit_page import audit_page
 from audit.report.audit_report import (
     AuditReport,
     SelfTestResult,
     as_json,
     changes,
 )
-from audit.report.report_table import show_report
+from audit.report.report_views import audit_page, show_report
 from audit.scenarios import SCENARIOS
 from audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.terminal.json_output import dumps
