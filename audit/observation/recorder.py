@@ -18,8 +18,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from audit.harness.analyzer_core import SCHEDULE
-from audit.harness.recording_proxy import RecordedCall, RecordingProxy
-from audit.harness.services import Services, files_of, secrets_of
+from audit.harness.services import RecordedCall, RecordingProxy, Services, files_of, secrets_of
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject
 from common.crypto import hpke
