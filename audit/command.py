@@ -26,7 +26,7 @@ from common.task.token_spec import TokenSpec
 from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.datasets.sources import load
 from deploy.tasks import drafts as draft_file
-from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
+from deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
 from deploy.tasks.task_view import preview
 from deploy.terminal.console import show_in_browser
 from deploy.terminal.files import write

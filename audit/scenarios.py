@@ -5,7 +5,7 @@ from typing import Final
 
 from audit import weaknesses
 from audit.attacks import detection_rates, poisoning, shuffler_runs
-from audit.coalitions import flood, one_of_two, other_designs, single_user, whole_batch
+from audit.coalitions import flood, one_of_two, single_user, whole_batch
 from audit.observation.party_views import observe_services
 from audit.sampling import devices, orders, randomizer
 from audit.scenario import EVERY_KIND, Scenario
@@ -74,19 +74,19 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     _for_all(
         name="reused-seeds",
         title="Dummies reuse their user's seed, as in OD-HP's paper",
-        check=other_designs.run_printed,
+        check=single_user.run_printed,
         weakness=weaknesses.NOISE_ALONE,
     ),
     _for_all(
         name="puredump",
         title="pureDUMP against the shuffler and analyzer together",
-        check=other_designs.run_pure_dump,
+        check=single_user.run_pure_dump,
         weakness=weaknesses.NOISE_ALONE,
     ),
     _for_all(
         name="shuffler-dummies",
         title="The shuffler knows the dummies that it made",
-        check=other_designs.run_shuffler_dummies,
+        check=single_user.run_shuffler_dummies,
         weakness=weaknesses.NOISE_ALONE,
     ),
     _for_all(

@@ -24,8 +24,8 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.validation import read_file
 from common.runtime.witness_service import load_witness_key
 from common.task_digest import TaskDigest
+from deploy.clients.issuer import invitation
 from deploy.clients.local_parties import LOOPBACK, PARTIES, Child, LocalParties
-from deploy.tasks.invitations import invitation
 from user_agent.credentials import CredentialFile
 
 _START_SECONDS: Final = 60.0

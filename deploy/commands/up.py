@@ -142,9 +142,9 @@ def _show(cluster: "PageCluster", signed: "SignedTask", warnings: list[str], *, 
     """Write invitations and profile, and print how to go on, after warnings."""
     from common.runtime.state_directory import atomic_write
     from common.task.task import Task
+    from deploy.clients.issuer import is_for_browsers, lines
     from deploy.clients.local_cluster import PAGE_CAP
     from deploy.commands.profile import DEFAULT_PROFILE, profile_of
-    from deploy.tasks.invitations import is_for_browsers, lines
     from deploy.terminal.json_output import dumps
 
     task, digest, folder = Task.from_bytes(signed.task_bytes), signed.digest(), cluster.directory

@@ -20,7 +20,7 @@ from common.task.specs import MAX_BOUND, MAX_KEYS, check_int_range
 from deploy.datasets.attributes import attributes_of, cell_counts, draw_numbers
 from deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
 from deploy.datasets.sources import Dataset, load
-from deploy.tasks.demo_task import DEMO_PARAMETERS, DEMO_TABLES
+from deploy.tasks.drafts import DEMO_PARAMETERS, DEMO_TABLES
 from deploy.tasks.value_parser import value_of_attributes
 from user_agent.contribution import checked_text, open_text
 

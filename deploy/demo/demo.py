@@ -40,7 +40,7 @@ from deploy.results.distribution_view import Questions
 from deploy.results.estimate_table import ResultView
 from deploy.results.export import as_json, shufflers_as_json
 from deploy.results.result_view import MAX_ROWS, result_view
-from deploy.tasks.demo_task import closing_draft
+from deploy.tasks.drafts import closing_draft
 from deploy.tasks.task_view import DELIVERED, LOST
 from deploy.terminal.console import print_written, show_in_browser
 from deploy.terminal.files import write

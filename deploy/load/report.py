@@ -17,8 +17,7 @@ from common.messages.submission import Outcome
 from common.task.task import Task
 from deploy.load.behaviour import CountRow, Tally
 from deploy.load.plan import LoadPlan
-from deploy.load.target import Target
-from deploy.load.usage import PartyUsage
+from deploy.load.target import PartyUsage, Target
 from deploy.load.users import SealedUsers
 from deploy.results.estimate_table import mse_of
 from deploy.terminal.escape import escaped, visible

@@ -27,8 +27,7 @@ from deploy.load.behaviour import Tally, compare, expected_answers
 from deploy.load.plan import LoadPlan, arrivals
 from deploy.load.report import LoadReport, ProgressBars
 from deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
-from deploy.load.target import Target
-from deploy.load.usage import Meter
+from deploy.load.target import Meter, Target
 from deploy.load.users import SealedUsers, seal, seal_values
 
 T = TypeVar("T")
