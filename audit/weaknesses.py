@@ -12,8 +12,7 @@ import numpy as np
 from numpy.random import Generator
 
 from analyzer.storage.store import Store
-from audit.coalitions.messages import proven_epsilon
-from audit.coalitions.whole_batch import GAME_USERS
+from audit.coalitions.whole_batch import GAME_USERS, proven_epsilon
 from audit.families.family import Family, Items
 from audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
 from audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tampering

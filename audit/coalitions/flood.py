@@ -17,7 +17,7 @@ from typing import Final
 
 from numpy.random import Generator
 
-from audit.coalitions.messages import proven_epsilon, user_worlds
+from audit.coalitions.whole_batch import proven_epsilon, user_worlds
 from audit.finding import Checks, Finding, Rows
 from audit.game import game_row, run_game
 from audit.harness.byte_search import words

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.coalitions import messages
-from audit.coalitions.messages import (
+from audit.coalitions.whole_batch import (
+    draw_messages,
     proven_epsilon,
     recognized_epsilon,
     user_worlds,
@@ -174,7 +174,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator) -> Rows:
     worlds = user_worlds(subject, trials, rng)
     found, dummies = 0, subject.mechanism.dummies
     for _ in range(_FORGED_BATCHES):
-        sent, _ = messages.draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
+        sent, _ = draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
         reports = np.concatenate([sent, dummies(_FORGED_REPORTS, rng)])
         rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
         delivered = subject.ports.permute(rows, rng)
