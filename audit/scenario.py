@@ -13,7 +13,7 @@ from audit.families.family import Family, Items
 from audit.families.references import family_of
 from audit.finding import Rows
 from audit.harness.in_process_run import InProcessRun
-from audit.harness.shuffler_core import permuting
+from audit.harness.party_cores import permuting
 from common.accounting import guarantees
 from common.accounting.privacy_parameters import PrivacyParameters
 from common.crypto.privacy_tokens import PendingToken

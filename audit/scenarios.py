@@ -7,7 +7,7 @@ from audit import weaknesses
 from audit.attacks import detection_rates, poisoning, shuffler_runs
 from audit.coalitions import flood, one_of_two, single_user, whole_batch
 from audit.observation.party_views import observe_services
-from audit.sampling import devices, orders, randomizer
+from audit.sampling import devices, draws
 from audit.scenario import EVERY_KIND, Scenario
 from common.task.kinds import ITEM_KINDS
 
@@ -92,13 +92,13 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     _for_all(
         name="orders",
         title="Every order of a batch is equally likely",
-        check=orders.run_orders,
+        check=draws.run_orders,
         weakness=weaknesses.CUT_ONCE,
     ),
     _for_all(
         name="randomizer",
         title="Reports and dummies have the task's distributions",
-        check=randomizer.run_randomizer,
+        check=draws.run_randomizer,
         weakness=weaknesses.WRONG_VALUES,
     ),
     _for_all(

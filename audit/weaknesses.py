@@ -14,9 +14,8 @@ from numpy.random import Generator
 from analyzer.storage.store import Store
 from audit.coalitions.whole_batch import GAME_USERS, proven_epsilon
 from audit.families.family import Family, Items
-from audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
 from audit.harness.in_process_run import DishonestShuffler, InProcessRun, Tampering
-from audit.harness.shuffler_core import permuting
+from audit.harness.party_cores import InlineExecutor, InProcessAnalyzer, permuting
 from audit.scenario import AuditSubject, Ports, Weakness
 from common.accounting import guarantees
 from common.accounting.privacy_parameters import PrivacyParameters

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.harness.analyzer_core import SCHEDULE
+from audit.harness.party_cores import SCHEDULE
 from audit.harness.services import RecordedCall, RecordingProxy, Services, files_of, secrets_of
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from audit.families.family import Family, ItemFamily
 from audit.finding import Checks, Rows
 from audit.sampling.devices import run_devices, run_draws
-from audit.sampling.orders import check_order
-from audit.sampling.randomizer import run_randomizer
+from audit.sampling.draws import check_order, run_randomizer
 from audit.scenario import Ports
 from audit.weaknesses import DUMMY_LEFT_OUT, SEED_REUSED
 from common.mechanisms.base import Reports

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from audit.harness.analyzer_core import part_header
+from audit.harness.party_cores import part_header
 from common.crypto.hpke import split_every
 from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, sign_receipt
 from common.errors import ProofError, SettingsError
