@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from audit import weaknesses
-from audit.attacks import detection_rates, poisoning, shuffler_runs
+from audit.attacks import poisoning, shuffler_runs
 from audit.coalitions import flood, one_of_two, single_user, whole_batch
 from audit.observation.party_views import observe_services
 from audit.sampling import devices, draws
@@ -210,7 +210,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="shuffler-keeps-order",
         title="A shuffler that does not shuffle",
-        check=detection_rates.run_kept_order,
+        check=shuffler_runs.run_kept_order,
         weakness=weaknesses.NO_DETECTION,
     ),
     _for_one(

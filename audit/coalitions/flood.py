@@ -18,8 +18,7 @@ from typing import Final
 from numpy.random import Generator
 
 from audit.coalitions.whole_batch import proven_epsilon, user_worlds
-from audit.finding import Checks, Finding, Rows
-from audit.game import game_row, run_game
+from audit.finding import Checks, Finding, Rows, game_row, run_game
 from audit.harness.byte_search import words
 from audit.harness.services import Services, files_of, secrets_of
 from audit.harness.tasks import FAR_FUTURE, sample_draft

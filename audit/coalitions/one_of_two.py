@@ -24,8 +24,7 @@ from scipy import stats
 from audit.coalitions.chain_run import ChainRun, Seen
 from audit.coalitions.single_user import TESTED_DELTA
 from audit.families.references import noise_chances
-from audit.finding import Checks, Finding, Rows
-from audit.game import Scores, game_row, run_game
+from audit.finding import Checks, Finding, Rows, Scores, game_row, run_game
 from audit.harness.in_process_run import quiet_services
 from audit.scenario import AuditSubject
 from audit.statistics import TEST_LEVEL

@@ -23,8 +23,7 @@ from audit.coalitions.whole_batch import (
     value_worlds,
     weights,
 )
-from audit.finding import Checks, Finding, Rows
-from audit.game import game_row, not_reached, run_game
+from audit.finding import Checks, Finding, Rows, game_row, not_reached, run_game
 from audit.harness.tasks import sample_task
 from audit.scenario import AuditSubject, Ports
 from audit.statistics import p_poisson

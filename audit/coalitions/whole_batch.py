@@ -22,8 +22,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from audit.families.family import SupportDistribution
-from audit.finding import Checks, Rows
-from audit.game import GameResult, game_row, run_game
+from audit.finding import Checks, GameResult, Rows, game_row, run_game
 from audit.harness.tasks import with_shufflers
 from audit.scenario import AuditSubject
 from common.accounting import guarantees
