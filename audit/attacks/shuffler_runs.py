@@ -31,13 +31,7 @@ from audit.harness.in_process_run import (
 from audit.harness.tasks import reduced_draft, with_shufflers
 from audit.scenario import AuditSubject
 from audit.statistics import p_binomial, p_poisson
-from common.errors import (
-    BatchStateError,
-    ConflictError,
-    SuspectBatchError,
-    UnusableBatchError,
-    WireError,
-)
+from common import errors
 from common.messages.batch import BatchId
 from common.messages.inclusion_proof import leaf
 from common.messages.result import Result
@@ -146,7 +140,7 @@ def _rejects(subject: AuditSubject, batch: list[bytes], sentinels: list[bytes], 
     found = match_part(b"".join(batch), _REPORT_BYTES, list(map(leaf, sentinels)))
     try:
         subject.ports.check_sentinels(SentinelMatches.joined(known, [found]), task)
-    except SuspectBatchError:
+    except errors.SuspectBatchError:
         return True
     return False
 
@@ -179,7 +173,7 @@ class _Outcome:
 async def _outcome(parties: InProcessRun) -> _Outcome:
     """Wait for the result and for every device's conclusion."""
     result = None
-    with suppress(UnusableBatchError):
+    with suppress(errors.UnusableBatchError):
         result = await parties.analyzer.releases.result(parties.digest)
     conclusions = Counter(await parties.inclusions(len(parties.shuffler.users)))
     return _Outcome(result, conclusions, parties.shuffler.delivered)
@@ -343,7 +337,7 @@ async def replaying(attack: _Attack) -> None:
             ("the same batch under another manifest", other),
             ("a second batch of a task", replace(delivered, batch_id=_SECOND)),
         ):
-            with checks.refused(f"{name} is refused", ConflictError):
+            with checks.refused(f"{name} is refused", errors.ConflictError):
                 await parties.deliver(manifest, reports)
         await parties.publish(attack.draft)
         digest = parties.analyzer.signed.digest()
@@ -374,7 +368,7 @@ async def injecting(attack: _Attack) -> None:
             )
         ):
             manifest = shuffler.manifest(shuffler.users, announced, BatchId(bytes([number] * 16)))
-            with attack.checks.refused(f"{name} are refused", WireError):
+            with attack.checks.refused(f"{name} are refused", errors.WireError):
                 await parties.deliver(manifest, sent)
         attack.checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
     outcome = await attack.run(invents(_INVENTED))
@@ -401,7 +395,7 @@ async def closing_early(attack: _Attack) -> None:
     async with attack.collection() as parties:
         few = parties.shuffler.users[: n_min - 1]
         reports = parties.shuffler.reports_of(few)
-        with checks.refused("a batch of one user fewer than n_min is refused", WireError):
+        with checks.refused("a batch of one user fewer than n_min is refused", errors.WireError):
             await parties.deliver(parties.shuffler.manifest(few, len(reports)), reports)
         checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
         counted = InclusionState.COUNTED in await parties.inclusions(attack.n_users)
@@ -409,7 +403,7 @@ async def closing_early(attack: _Attack) -> None:
     async with attack.collection() as parties:
         await parties.shuffler.deliver(drops(*range(n_min, attack.n_users)))
         value = value_of(parties.analyzer.task, 0)
-        with checks.refused("a late submission is refused", BatchStateError):
+        with checks.refused("a late submission is refused", errors.BatchStateError):
             await parties.agent.contribute(parties.digest, value, "a late user")
         outcome = await _outcome(parties)
     expected = {InclusionState.COUNTED: n_min, InclusionState.MISSING: _BEYOND_N_MIN}
