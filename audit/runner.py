@@ -1,6 +1,8 @@
-"""Run scenarios in parallel processes from one seed, and build the report."""
+"""Run scenarios in parallel processes from one seed, and print or write the reports."""
 
 import itertools
+import shlex
+import sys
 import time
 import traceback
 import zlib
@@ -8,22 +10,40 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from audit.families.family import NotCoveredError
-from audit.finding import Finding, Findings, Verdict
-from audit.report.audit_report import AuditReport, SelfTestResult
-from audit.scenario import FULL, AuditSubject, Scenario
+from audit.finding import Finding, Findings, Verdict, failed
+from audit.harness.tasks import sample_chain
+from audit.report.audit_report import AuditReport, SelfTestResult, as_json
+from audit.report.report_views import audit_page, show_report, show_self_tests
+from audit.scenario import FULL, AuditSubject, SampleSizes, Scenario
 from audit.scenarios import SCENARIOS
 from common.accounting.guarantees import guarantees
 from common.crypto.hpke_pool import worker_pool
-from common.crypto.signing import digest_of
-from common.errors import SettingsError
+from common.crypto.signing import KeyUse, SigningIdentity, digest_of, prove_key
+from common.crypto.token_signing import TokenSigningKey
+from common.errors import SettingsError, TaskError, UsageError
+from common.runtime.validation import read_file
+from common.task.task import Task
+from common.task.token_spec import TokenSpec
 from common.version import VERSION
+from deploy.datasets.names import IPUMS_1940_CITY
+from deploy.datasets.sources import load
+from deploy.tasks import drafts as draft_file
+from deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
+from deploy.tasks.task_view import preview
+from deploy.terminal.console import show_in_browser
+from deploy.terminal.files import write
+from deploy.terminal.json_output import dumps, print_json
 
 Progress = Callable[[str, int, int], None]
 """Called with the title of a finished scenario, the number finished, and the total."""
+_DEMO_USERS: Final = 20_000
 
 
 def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
@@ -59,7 +79,7 @@ class AuditRun:
     def audit(self, command: str = "") -> AuditReport:
         """Run the scenarios and report the findings; `command` is the command line, if any."""
         started, subject, scenarios = time.perf_counter(), self.subject, self._fitting
-        outcomes = self._run_all([(scenario, subject) for scenario in scenarios])
+        outcomes = self._run_all([(scenario, False) for scenario in scenarios])
         rows = tuple(itertools.chain.from_iterable(outcomes))
         found = {row.scenario for row in rows}
         return AuditReport(
@@ -82,8 +102,8 @@ class AuditRun:
         """Run each scenario on correct code, and with its weakness, which it must detect."""
         scenarios, subject = self._fitting, self.subject
         weak = [scenario for scenario in scenarios if scenario.weakness.applies(subject)]
-        jobs = [(scenario, subject) for scenario in scenarios]
-        jobs += [(scenario, replace(subject, ports=scenario.weakness)) for scenario in weak]
+        jobs = [(scenario, False) for scenario in scenarios]
+        jobs += [(scenario, True) for scenario in weak]
         outcomes = self._run_all(jobs)
         names, weakened = (each.name for each in weak), outcomes[len(scenarios) :]
         faulty = dict(zip(names, weakened, strict=True))
@@ -92,27 +112,35 @@ class AuditRun:
             for one, honest in zip(scenarios, outcomes, strict=False)
         )
 
-    def _run_all(self, jobs: Sequence[tuple[Scenario, AuditSubject]]) -> list[Findings]:
+    def _run_all(self, jobs: Sequence[tuple[Scenario, bool]]) -> list[Findings]:
+        """Run scenarios, each with its weakness or without."""
         self.progress("", 0, len(jobs))
         if self.processes == 1:
             outcomes = list[Findings]()
-            for scenario, subject in jobs:
-                outcomes.append(run(scenario, subject, self.seed))
+            for scenario, weak in jobs:
+                outcomes.append(run(scenario, self.subject, self.seed, weak=weak))
                 self.progress(scenario.title, len(outcomes), len(jobs))
             return outcomes
         with worker_pool(self.processes or None) as pool:
             sent = {
-                pool.submit(run, scenario, subject, self.seed): scenario
-                for scenario, subject in jobs
+                pool.submit(_run_named, scenario.name, self.subject, self.seed, weak=weak): scenario
+                for scenario, weak in jobs
             }
             for done, future in enumerate(as_completed(sent), start=1):
                 self.progress(sent[future].title, done, len(jobs))
             return [future.result() for future in sent]
 
 
-def run(scenario: Scenario, subject: AuditSubject, seed: int) -> Findings:
+def _run_named(name: str, subject: AuditSubject, seed: int, *, weak: bool) -> Findings:
+    """Run a scenario by its name, since weaknesses cannot be sent to other processes."""
+    [scenario] = scenarios_named([name])
+    return run(scenario, subject, seed, weak=weak)
+
+
+def run(scenario: Scenario, subject: AuditSubject, seed: int, *, weak: bool = False) -> Findings:
     """Run one scenario in this process; an exception becomes a finding after those before it."""
     rng, found = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())]), list[Finding]()
+    subject = replace(subject, ports=scenario.weakness) if weak else subject
     try:
         found.extend(scenario.check(subject, rng))
     except NotCoveredError as error:
@@ -128,3 +156,107 @@ def run(scenario: Scenario, subject: AuditSubject, seed: int) -> Findings:
 
 def _stopped(verdict: Verdict, sentence: str) -> Finding:
     return Finding(heading="correctness", verdict=verdict, sentence=sentence)
+
+
+def run_audit(
+    run: AuditRun, console: Console, *, output: Path, html: Path, open_it: bool, json: bool
+) -> bool:
+    """Run the audit, write and print its reports, and return whether all checks passed."""
+    report = run.audit(command=shlex.join(["shuffledp", *sys.argv[1:]]))
+    write(output, dumps(as_json(report)))
+    write(html, audit_page(report))
+    address = html.resolve().as_uri()
+    if json:
+        print_json(as_json(report))
+    else:
+        show_report(report, console)
+        console.print(f"Written to {output}.", markup=False, soft_wrap=True)
+        console.print(f"The report as a page: {address}", markup=False, soft_wrap=True)
+        if open_it:
+            show_in_browser(address)
+    return report.passed
+
+
+def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
+    """Run all self-tests, print the results, and return whether all passed."""
+    results = run.self_test()
+    if json:
+        fields = [
+            {
+                "scenario": result.scenario.name,
+                "weakness": result.scenario.weakness.sentence,
+                "applies": result.applies,
+                "rang": result.detected,
+                "said": [row.sentence for row in failed(result.weakened)],
+            }
+            for result in results
+        ]
+        print_json(fields)
+    else:
+        show_self_tests(results, console)
+    return all(result.passed for result in results)
+
+
+def show_names(console: Console) -> None:
+    """Print the scenarios, each with its title and the weakness of its self-test."""
+    table = Table.grid("name", "title", padding=(0, 2, 0, 0))
+    for scenario in SCENARIOS:
+        table.add_row(scenario.name, f"{scenario.title}\nself-test: {scenario.weakness.sentence}")
+    console.print(table)
+
+
+def progress_printer() -> Progress:
+    """Return a callback that prints progress as plain lines on standard error."""
+    started = time.monotonic()
+
+    def show(title: str, done: int, total: int) -> None:
+        name = f": {title}" if title else ""
+        sys.stderr.write(f"[{time.monotonic() - started:3.0f} s] {done} of {total} done{name}\n")
+        sys.stderr.flush()
+
+    return show
+
+
+def subject_from(
+    task_file: Path | None, draft: Path | None, users: int | None, sizes: SampleSizes
+) -> AuditSubject:
+    """
+    Return the subject: a task (default: the demo's) and a number of users (default: n_min).
+
+    Without a file, it has a sample of a task with two shufflers too.
+
+    Raises UsageError if both files are given, or `users` is below n_min; SettingsError if one
+    cannot be read; TaskError if a file does not contain a valid task or draft.
+    """
+    if task_file is not None and draft is not None:
+        raise UsageError("use --task-file or --draft, not both")
+    task = _from_draft(draft) if task_file is None else _read(task_file)
+    if users is not None and users < task.n_min:
+        raise UsageError(f"--users is {users}; it must be at least n_min, {task.n_min}")
+    sample = sample_chain() if task_file is None and draft is None else None
+    return AuditSubject(task=task, n_users=users or task.n_min, sizes=sizes, sample=sample)
+
+
+def _read(path: Path) -> Task:
+    """Read a published task."""
+    try:
+        return Task.from_bytes(read_file(path))
+    except TaskError as error:
+        raise TaskError(f"{path}: {error}; use --draft for a draft") from error
+
+
+def _throwaway_tokens(end: int) -> TokenSpec:
+    """Return a token key, as of the demo's issuer, whose private half is dropped."""
+    key, name = TokenSigningKey(TokenSigningKey.generate()).token_key().der, "issuer.localhost"
+    proof = prove_key(SigningIdentity.generate(), KeyUse.TOKENS, name, key, end)
+    return TokenSpec(issuer=name, key=key, proof=proof)
+
+
+def _from_draft(path: Path | None) -> Task:
+    """Complete a draft (default: the demo's) with throwaway keys."""
+    if path is not None:
+        return preview(draft_file.read(path), now=0.0)
+    labels = load(IPUMS_1940_CITY).labels
+    fields = {"domain_size": len(labels), "labels": labels, **DEMO_PARAMETERS}
+    draft = closing_draft(fields, _DEMO_USERS, now=time.time())
+    return preview(replace(draft, tokens=_throwaway_tokens(draft.deadline)), now=0.0)

@@ -13,7 +13,7 @@ from audit.families.family import Family, Items
 from audit.families.references import family_of
 from audit.finding import Rows
 from audit.harness.in_process_run import InProcessRun
-from audit.harness.shuffler_core import permuting
+from audit.harness.party_cores import permuting
 from common.accounting import guarantees
 from common.accounting.privacy_parameters import PrivacyParameters
 from common.crypto.privacy_tokens import PendingToken
@@ -179,16 +179,18 @@ class AuditSubject:
 
 
 class Weakness(Ports):
-    """Faulty code, which the self-test injects; the docstring is its description, a sentence."""
+    """Faulty code, which the self-test injects in place of some of the deployed code."""
 
-    @property
-    def sentence(self) -> str:
-        """The description."""
-        return " ".join((self.__doc__ or "").split())
-
-    def applies(self, subject: AuditSubject) -> bool:
-        """Return whether the fault would show on a task, by default on each with findings."""
-        return True
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        applies: Callable[[AuditSubject], bool] = lambda _: True,
+        **faulty: Any,  # noqa: ANN401  # ports, by their names
+    ) -> None:
+        """`applies` returns whether the fault would show on a task, by default on each."""
+        self.sentence, self.applies = sentence, applies
+        vars(self).update(faulty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
-"""Attacks by a dishonest shuffler, and their detection by devices, sentinels and the analyzer."""
+"""Attacks by a dishonest shuffler; their detection by devices, sentinels and the analyzer."""
 
 import asyncio
+import math
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -8,13 +9,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from numpy.random import Generator
+from scipy import stats
 
+from analyzer.sentinels import FALSE_ALARM, SentinelMatches, match_part
 from analyzer.settings import AnalyzerSettings
-from audit.attacks import detection_rates
-from audit.attacks.detection_rates import ORDER_SENTINELS, Loss
+from analyzer.storage.task_table import Sentinel
 from audit.finding import Checks, Finding, Rows
 from audit.harness.in_process_run import (
     InProcessRun,
@@ -26,16 +28,34 @@ from audit.harness.in_process_run import (
     replaces,
     shuffles,
 )
-from audit.harness.tasks import reduced_draft
+from audit.harness.tasks import reduced_draft, with_shufflers
 from audit.scenario import AuditSubject
-from common.errors import BatchStateError, ConflictError, UnusableBatchError, WireError
+from audit.statistics import p_binomial, p_poisson
+from common import errors
 from common.messages.batch import BatchId
+from common.messages.inclusion_proof import leaf
 from common.messages.result import Result
 from common.task.draft import TaskDraft
+from common.task.shuffler_spec import KEEP_SUM
+from common.task.task import Task
 from deploy.results.verification import recompute_guarantees
 from deploy.tasks.value_parser import value_of
 from user_agent.device_store import InclusionState
 
+Loss = Literal["dropped", "replaced"]
+"""How a dishonest shuffler loses submissions: without or with others in their place."""
+
+_REPORT_BYTES: Final = 64
+_SUBMISSIONS: Final = 200
+_SENTINELS: Final = 10
+_DROPPED: Final = 20
+_SAMPLED_SENTINELS: Final = 600
+_SAMPLED_SHARE: Final = 0.9
+"""Share of the reports kept by the task's sampling that a dishonest shuffler loses."""
+_ORDERS: Final = 100
+_ORDERS_PER_TRIAL: Final = 2000
+ORDER_SENTINELS: Final = 16
+"""Sentinels in the order test, which detects a kept order from 13 sentinels on."""
 _MAX_REPORTS: Final = 2500
 """Maximum number of sealed reports in a batch: half a second of sealing and opening."""
 _SIZES: Final = (16, 64, 256)
@@ -44,6 +64,89 @@ _BEYOND_N_MIN: Final = 6
 _VICTIM: Final = 3
 _INVENTED: Final = 5
 _SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
+
+
+def sentinel_rate(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Finding:
+    """
+    Drop or replace m of N submissions, s of them sentinels; test how often this is detected.
+
+    A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). If the task lets the shuffler
+    keep each report with probability κ, and a share φ of those is lost, Bin(s, κ(1-φ)) sentinels
+    remain, and numbers outside quantiles of Bin(s, κ) are rejected.
+    """
+    task, trials = subject.task, max(_ORDERS, subject.sizes.orders // _ORDERS_PER_TRIAL)
+    kept, s = task.shuffler.keep_probability, _SENTINELS
+    others, lost = _SUBMISSIONS - s, _DROPPED
+    expected = 1 - math.comb(others, lost) / math.comb(_SUBMISSIONS, lost)
+    share = f"{_DROPPED / _SUBMISSIONS:.0%} of the submissions"
+    if kept < 1:
+        share = f"{_SAMPLED_SHARE:.0%} of the reports that the task's sampling keeps"
+        s, others = _SAMPLED_SENTINELS, 0
+        honest, cheated = stats.binom(s, kept), stats.binom(s, kept * (1 - _SAMPLED_SHARE))
+        fewest, most = honest.ppf(FALSE_ALARM / 2), honest.isf(FALSE_ALARM / 2)
+        expected = float(cheated.cdf(fewest - 1) + cheated.sf(most))
+    sentinels = _draw_reports(s, rng)
+    batch, rejected = sentinels + _draw_reports(others, rng), 0
+    for _ in range(trials):
+        places = rng.permutation(len(batch))
+        if kept < 1:
+            lost = s - int(rng.binomial(s, kept * (1 - _SAMPLED_SHARE)))
+        remaining = [batch[place] for place in places[lost:].tolist()]
+        remaining += _draw_reports(lost, rng) if loss == "replaced" else []
+        rejected += _rejects(subject, remaining, sentinels, task)
+    checks = Checks()
+    checks.test("rate of rejected batches", p_binomial(rejected, trials, expected))
+    return checks.finding(
+        title=f"Detection by {s} sentinels if {share} are {loss}",
+        heading="server disruption",
+        coalition="shuffler",
+        sentence="The analyzer detects lost submissions by missing sentinels, with the calculated "
+        "probability.",
+        expected=expected,
+        measured=rejected / trials,
+        trials=trials,
+    )
+
+
+def run_kept_order(subject: AuditSubject, rng: Generator) -> Rows:
+    """Check that unshuffled batches of sentinels are rejected and shuffled ones are not."""
+    # The order test does not depend on sampling.
+    task, checks = with_shufflers(subject.task, {"keep_weight": KEEP_SUM}), Checks()
+    sentinels = _draw_reports(ORDER_SENTINELS, rng)
+    for order in (sentinels, sentinels[::-1]):
+        checks.require(
+            "a kept or reversed order is detected", _rejects(subject, order, sentinels, task)
+        )
+    alarms = sum(
+        _rejects(subject, [sentinels[place] for place in order], sentinels, task)
+        for order in (rng.permutation(ORDER_SENTINELS) for _ in range(_ORDERS))
+    )
+    checks.test("false alarms", p_poisson(alarms, FALSE_ALARM * _ORDERS))
+    yield checks.finding(
+        title=f"{ORDER_SENTINELS} sentinels in a batch that was not shuffled",
+        heading="server disruption",
+        coalition="shuffler",
+        sentence="The analyzer does not release a batch in which thirteen or more sentinels are in "
+        "sending order. A shuffler that shuffles but reveals the permutation is never detected; "
+        "against it, only the local epsilon protects users.",
+        theorem="Kendall's tau, exact",
+        trials=_ORDERS,
+    )
+
+
+def _rejects(subject: AuditSubject, batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
+    """Return whether an analyzer that knows these sentinels rejects a batch."""
+    known = [Sentinel(leaves=(leaf(report),), acknowledged=True) for report in sentinels]
+    found = match_part(b"".join(batch), _REPORT_BYTES, list(map(leaf, sentinels)))
+    try:
+        subject.ports.check_sentinels(SentinelMatches.joined(known, [found]), task)
+    except errors.SuspectBatchError:
+        return True
+    return False
+
+
+def _draw_reports(count: int, rng: Generator) -> list[bytes]:
+    return [rng.bytes(_REPORT_BYTES) for _ in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +173,7 @@ class _Outcome:
 async def _outcome(parties: InProcessRun) -> _Outcome:
     """Wait for the result and for every device's conclusion."""
     result = None
-    with suppress(UnusableBatchError):
+    with suppress(errors.UnusableBatchError):
         result = await parties.analyzer.releases.result(parties.digest)
     conclusions = Counter(await parties.inclusions(len(parties.shuffler.users)))
     return _Outcome(result, conclusions, parties.shuffler.delivered)
@@ -156,7 +259,7 @@ async def honest(attack: _Attack) -> None:
 def run_losing(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Rows:
     """Lose a user's submission, then a sentinel, then many submissions."""
     rows = run_attack(partial(_lost, loss=loss), subject, rng)
-    return (*rows, detection_rates.sentinel_rate(subject, rng, loss=loss))
+    return (*rows, sentinel_rate(subject, rng, loss=loss))
 
 
 async def _lost(attack: _Attack, *, loss: Loss) -> None:
@@ -234,7 +337,7 @@ async def replaying(attack: _Attack) -> None:
             ("the same batch under another manifest", other),
             ("a second batch of a task", replace(delivered, batch_id=_SECOND)),
         ):
-            with checks.refused(f"{name} is refused", ConflictError):
+            with checks.refused(f"{name} is refused", errors.ConflictError):
                 await parties.deliver(manifest, reports)
         await parties.publish(attack.draft)
         digest = parties.analyzer.signed.digest()
@@ -265,7 +368,7 @@ async def injecting(attack: _Attack) -> None:
             )
         ):
             manifest = shuffler.manifest(shuffler.users, announced, BatchId(bytes([number] * 16)))
-            with attack.checks.refused(f"{name} are refused", WireError):
+            with attack.checks.refused(f"{name} are refused", errors.WireError):
                 await parties.deliver(manifest, sent)
         attack.checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
     outcome = await attack.run(invents(_INVENTED))
@@ -292,7 +395,7 @@ async def closing_early(attack: _Attack) -> None:
     async with attack.collection() as parties:
         few = parties.shuffler.users[: n_min - 1]
         reports = parties.shuffler.reports_of(few)
-        with checks.refused("a batch of one user fewer than n_min is refused", WireError):
+        with checks.refused("a batch of one user fewer than n_min is refused", errors.WireError):
             await parties.deliver(parties.shuffler.manifest(few, len(reports)), reports)
         checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
         counted = InclusionState.COUNTED in await parties.inclusions(attack.n_users)
@@ -300,7 +403,7 @@ async def closing_early(attack: _Attack) -> None:
     async with attack.collection() as parties:
         await parties.shuffler.deliver(drops(*range(n_min, attack.n_users)))
         value = value_of(parties.analyzer.task, 0)
-        with checks.refused("a late submission is refused", BatchStateError):
+        with checks.refused("a late submission is refused", errors.BatchStateError):
             await parties.agent.contribute(parties.digest, value, "a late user")
         outcome = await _outcome(parties)
     expected = {InclusionState.COUNTED: n_min, InclusionState.MISSING: _BEYOND_N_MIN}

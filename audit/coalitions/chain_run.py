@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 
 from analyzer.task_builder import complete
 from audit.families.family import NotCoveredError
-from audit.harness.analyzer_core import InlineExecutor
 from audit.harness.in_process_run import Device
-from audit.harness.recipient import Recipient
-from audit.harness.shuffler_core import InProcessRelay, InProcessShuffler
+from audit.harness.party_cores import InlineExecutor, InProcessRelay, InProcessShuffler, Recipient
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject
 from audit.statistics import TEST_LEVEL, p_rank, p_rank_sum

@@ -17,9 +17,8 @@ from typing import Final
 
 from numpy.random import Generator
 
-from audit.coalitions.messages import proven_epsilon, user_worlds
-from audit.finding import Checks, Finding, Rows
-from audit.game import game_row, run_game
+from audit.coalitions.whole_batch import proven_epsilon, user_worlds
+from audit.finding import Checks, Finding, Rows, game_row, run_game
 from audit.harness.byte_search import words
 from audit.harness.services import Services, files_of, secrets_of
 from audit.harness.tasks import FAR_FUTURE, sample_draft
@@ -128,18 +127,12 @@ async def _flood(folder: Path, ports: Ports) -> Rows:
 
 async def _publish(services: Services, tokens: TokenSpec | None) -> SignedTask:
     """Publish a task that the flood and the victim together fill."""
+    size = _FLOOD + 1
+    fields = {"domain_size": 2, "local_epsilon": 1.0, "n_min": size, "target_size": size}
+    draft = services.keyed(sample_draft(protocol="sh", tokens=tokens, **fields))
     async with services.operator() as operator:
-        draft = sample_draft(
-            protocol="sh",
-            domain_size=2,
-            local_epsilon=1.0,
-            n_min=_FLOOD + 1,
-            target_size=_FLOOD + 1,
-            shuffler_key=services.shuffler_key,
-            tokens=tokens,
-        )
         signed, _ = await operator.publish_task(draft)
-        return signed
+    return signed
 
 
 async def _submit(

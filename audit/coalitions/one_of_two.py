@@ -23,9 +23,8 @@ from scipy import stats
 
 from audit.coalitions.chain_run import ChainRun, Seen
 from audit.coalitions.single_user import TESTED_DELTA
-from audit.families.noise import noise_chances
-from audit.finding import Checks, Finding, Rows
-from audit.game import Scores, game_row, run_game
+from audit.families.references import noise_chances
+from audit.finding import Checks, Finding, Rows, Scores, game_row, run_game
 from audit.harness.in_process_run import quiet_services
 from audit.scenario import AuditSubject
 from audit.statistics import TEST_LEVEL
@@ -179,11 +178,6 @@ BEHAVIOURS: Final = {
     ),
 }
 """The behaviours, by the name of their scenario."""
-
-
-def attack(name: str, subject: AuditSubject, rng: Generator) -> Rows:
-    """Attack the subject's task with two shufflers by a behaviour."""
-    return BEHAVIOURS[name].findings(subject, rng)
 
 
 def run_permuting(subject: AuditSubject, rng: Generator) -> Rows:

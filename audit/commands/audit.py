@@ -50,31 +50,30 @@ def audit(
         html: Output file for the report as a page.  [--output, with the ending .html]
     """
     # Imported here: these load all three services, which is slow.
-    from audit import command
-    from audit.runner import AuditRun, scenarios_named
+    from audit import runner
     from audit.scenario import FULL, QUICK, SMALL
 
     console = terminal(stderr=json)
     if list_them:
-        command.show_names(terminal())
+        runner.show_names(terminal())
         return
     if quick and full:
         raise UsageError("use --quick or --full, not both")
     if self_test and full:
         raise UsageError("--self-test uses small samples; drop --full")
     sizes = SMALL if self_test else FULL if full else QUICK
-    run = AuditRun(
-        subject=command.subject_from(task_file, draft, users, sizes),
+    run = runner.AuditRun(
+        subject=runner.subject_from(task_file, draft, users, sizes),
         seed=seed,
-        scenarios=scenarios_named(scenario or []),
+        scenarios=runner.scenarios_named(scenario or []),
         processes=processes,
-        progress=command.progress_printer(),
+        progress=runner.progress_printer(),
     )
     if self_test:
-        passed = command.run_self_test(run, console, json=json)
+        passed = runner.run_self_test(run, console, json=json)
     else:
         page = options.page_beside(output, html, "audit.html")
-        passed = command.run_audit(
+        passed = runner.run_audit(
             run, console, output=output, html=page, open_it=open_it, json=json
         )
     if not passed:

@@ -21,8 +21,7 @@ from common.mechanisms.base import Mechanism, Randomizer, Reports, Vector
 from common.messages.guarantee import rounded_up
 from common.messages.submission import Value
 from common.task.task import Task
-from deploy.tasks.encoded_values import joined
-from deploy.tasks.value_parser import value_of
+from deploy.tasks.value_parser import joined, value_of
 from user_agent.contribution import encoder_for
 
 Items = NDArray[np.int64]
@@ -89,6 +88,11 @@ class Family(ABC, Generic[AnyRandomizer]):
 
     task: Task
     mechanism: AnyRandomizer
+
+    @property
+    def spec(self) -> Any:  # noqa: ANN401  # as different as the mechanisms
+        """The mechanism's parameters in the task."""
+        return self.task.mechanism
 
     @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Final, TypeVar, cast
 
 import numpy as np
@@ -19,8 +18,6 @@ from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.messages.submission import Value
 from common.task import specs
-from common.task.spec_forms import spec_as
-from common.task.specs import KeyValueSpec, NumberSpec, RangedSpec
 
 _USUAL_NUMBERS: Final = (-0.73, 0.31)
 """Numbers in -1 .. 1 that lie between grid points."""
@@ -37,8 +34,7 @@ class RangeFamily(Family[AnyNumbers]):
 
     @property
     def _range(self) -> tuple[float, float]:
-        spec = cast("KeyValueSpec | RangedSpec", self.task.mechanism)
-        return spec.low, spec.high
+        return self.spec.low, self.spec.high
 
     def _in_unit(self, number: float) -> float:
         """Map a number linearly from the task's range to -1 .. 1."""
@@ -77,18 +73,14 @@ class NumberFamily(RangeFamily[AnyNumbers]):
 class RandomizedNumbers(NumberFamily[NumberMechanism]):
     """Numbers that are randomized by the task's integer weights."""
 
-    @cached_property
-    def _spec(self) -> NumberSpec:
-        return spec_as(self.task.mechanism, NumberSpec)
-
     @property
     def _projection(self) -> Vector:
-        return projection(self.task.nonce, self.task.domain_size, self._spec.projected)
+        return projection(self.task.nonce, self.task.domain_size, self.spec.projected)
 
     @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
         """Both ends of the range, in every dimension; of a projection, in the first of its own."""
-        if not self._spec.projected:
+        if not self.spec.projected:
             return super().worst_values
         (low, high), up = self._range, self._projection[:, 0] > 0
         first, second = (np.where(up, *ends).tolist() for ends in ((high, low), (low, high)))
@@ -96,7 +88,7 @@ class RandomizedNumbers(NumberFamily[NumberMechanism]):
 
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
         """Yield the answers; none for mean-est over 8 numbers."""
-        spec = self._spec
+        spec = self.spec
         numbers = np.array(self.unit_numbers(value))
         if spec.projected:
             numbers = np.clip(numbers @ self._projection, -1, 1)
@@ -119,7 +111,7 @@ class RandomizedNumbers(NumberFamily[NumberMechanism]):
 
     def _answer_distribution(self, number: float) -> Vector:
         """Return the distribution of the answer code for one number in -1 .. 1."""
-        spec = self._spec
+        spec = self.spec
         if spec.name == "laplace":
             return self._rounded(number, self._laplace)
         true, other = spec.true_weight, spec.other_weight
@@ -135,21 +127,21 @@ class RandomizedNumbers(NumberFamily[NumberMechanism]):
 
     def _rounded(self, number: float, distribution: Callable[[int], Vector]) -> Vector:
         """Mix the distributions at the two grid points around a number, preserving the mean."""
-        place = (number + 1) * self._spec.steps / 2
-        down = min(math.floor(place), self._spec.steps - 1)
+        place = (number + 1) * self.spec.steps / 2
+        down = min(math.floor(place), self.spec.steps - 1)
         up = place - down
-        return (1 - up) * distribution(down) + up * distribution(down + 1)
+        return np.asarray((1 - up) * distribution(down) + up * distribution(down + 1))
 
     def _band(self, point: int) -> Vector:
-        spec = self._spec
+        spec = self.spec
         weights = np.full(spec.steps + 1 + 2 * spec.reach, float(spec.other_weight))
         weights[point : point + 2 * spec.reach + 1] = spec.true_weight
         return np.asarray(weights / weights.sum())
 
     def _laplace(self, point: int) -> Vector:
         """Return Laplace noise P(x) = (1-a)/(1+a)·a^|x| at a point; tails move to the cuts."""
-        cut = _LAPLACE_CUT * self._spec.scale
-        a, last = math.exp(-1 / self._spec.scale), self._spec.steps + 2 * cut
+        cut = _LAPLACE_CUT * self.spec.scale
+        a, last = math.exp(-1 / self.spec.scale), self.spec.steps + 2 * cut
         distance = np.abs(np.arange(last + 1) - (point + cut))
         chances: Vector = (1 - a) / (1 + a) * a**distance
         chances[[0, last]] = a ** distance[[0, last]] / (1 + a)
@@ -159,7 +151,7 @@ class RandomizedNumbers(NumberFamily[NumberMechanism]):
         """Return the distribution of mean-est's corner; bit j of its index is coordinate j."""
         corners = list(itertools.product((-1, 1), repeat=len(numbers)))
         table = np.array(corners)[:, ::-1]  # the first coordinate changes fastest
-        true, other = float(self._spec.true_weight), float(self._spec.other_weight)
+        true, other = float(self.spec.true_weight), float(self.spec.other_weight)
         toward = np.where(table @ table.T > 0, true, other)
         toward /= toward.sum(axis=1, keepdims=True)
         rounded = np.prod((1 + table * numbers) / 2, axis=1)
@@ -183,7 +175,7 @@ class RandomizedPairs(RangeFamily[PrivKv]):
 
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
         """Yield (key, answer), with answers absent, - and +."""
-        spec, keys = spec_as(self.task.mechanism, KeyValueSpec), range(self.task.domain_size)
+        spec, keys = self.spec, range(self.task.domain_size)
         owned = cast("dict[int, float]", value)
         truthful = spec.key_true_weight / (spec.key_true_weight + spec.key_other_weight)
         true, other = spec.value_true_weight, spec.value_other_weight

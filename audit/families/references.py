@@ -1,19 +1,25 @@
-"""Every family of this folder, by the class of each mechanism."""
+"""Every family of this folder, by mechanism, and the distributions of shufflers' dummies."""
 
 import pkgutil
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from audit.families.family import Families, Family, ItemFamily
+import numpy as np
+from scipy import stats
+
+from audit.families.family import Families, Family, ItemFamily, NotCoveredError
+from common.mechanisms.base import Vector
 from common.mechanisms.registry import randomizer_of
+from common.task.shuffler_spec import RATIO_SUM, GeometricNoise, ItemNoise
 from common.task.task import Task
 
 _FOLDER: Final = Path(__file__).parent
 FAMILIES: Final[Families] = {
     mechanism: family
     for module in pkgutil.iter_modules([str(_FOLDER)])
-    if module.name not in {"references", "family", "noise"}
+    if module.name not in {"references", "family"}
     for mechanism, family in import_module(f"audit.families.{module.name}").FAMILIES.items()
 }
 
@@ -22,3 +28,25 @@ def family_of(task: Task) -> Family[Any]:
     """Return the reference for a task's mechanism; one without figures if it has none."""
     mechanism = randomizer_of(task)
     return FAMILIES.get(type(mechanism), ItemFamily)(task, mechanism)
+
+
+def _geometric(noise: GeometricNoise) -> Vector:
+    steps = np.arange(noise.most + 1) - noise.peak
+    left, right = noise.left_weight / RATIO_SUM, noise.right_weight / RATIO_SUM
+    weights = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
+    return np.asarray(weights / weights.sum())
+
+
+_CHANCES: Final[Mapping[str, Callable[[Any], Vector]]] = {
+    "none": lambda _: np.ones(1),
+    "binomial": lambda noise: stats.binom.pmf(np.arange(noise.most + 1), noise.trials, 0.5),
+    "geometric": _geometric,
+}
+"""The references, by the distribution of the dummies."""
+
+
+def noise_chances(noise: ItemNoise) -> Vector:
+    """Return the probabilities of 0, 1, …, `most` dummies; NotCoveredError without a reference."""
+    if noise.distribution not in _CHANCES:
+        raise NotCoveredError(f"shufflers with {noise.distribution} dummies")
+    return _CHANCES[noise.distribution](noise)

@@ -16,8 +16,6 @@ from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.submission import Value
 from common.task import specs
-from common.task.spec_forms import spec_as
-from common.task.specs import OpenSpec, RapporSpec
 from user_agent.contribution import encoder_for
 
 _MAX_TEXTS: Final = 24
@@ -32,10 +30,6 @@ class NoisyBits(Family[Rappor]):
     """RAPPOR, with a permanent and an instantaneous response."""
 
     @cached_property
-    def _spec(self) -> RapporSpec:
-        return spec_as(self.task.mechanism, RapporSpec)
-
-    @cached_property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
         """The two texts whose bits differ most, over all cohorts."""
         texts = self.task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))
@@ -45,7 +39,7 @@ class NoisyBits(Family[Rappor]):
 
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
         """Yield the cohorts, then each bit, whose distribution depends on the hashed bit."""
-        spec, cohort = self._spec, reports["cohort"].astype(np.int64)
+        spec, cohort = self.spec, reports["cohort"].astype(np.int64)
         even = np.full((1, spec.cohorts), 1 / spec.cohorts)
         yield ReportPart(name="cohorts", cells=cohort, chances=even)
         f = spec.permanent_weight / specs.PERMANENT_SUM
@@ -65,7 +59,7 @@ class NoisyBits(Family[Rappor]):
         The bit of the label, or those whose numbers are bytes (pairs above 256 bits) of the MD5 of
         big-endian cohort and text, as in the public client.
         """
-        spec = self._spec
+        spec = self.spec
         bits = np.zeros((spec.cohorts, spec.bits), dtype=np.bool_)
         if spec.encoding == "labels":
             bits[:, self.task.labels.index(text)] = True
@@ -78,7 +72,7 @@ class NoisyBits(Family[Rappor]):
         return bits
 
     def reports_each(self, games: int) -> int:
-        return max(_MIN_REPORTS, games // _DIVISOR) // self._spec.hashes
+        return int(max(_MIN_REPORTS, games // _DIVISOR) // self.spec.hashes)
 
     def draw(self, value: Value, count: int, rng: Generator) -> Reports:
         """Draw reports of users with different secrets, hence different permanent responses."""
@@ -93,19 +87,15 @@ class NoisyBits(Family[Rappor]):
 class HashedPrefix(Family[PrefixHashing]):
     """Local hashing of a random prefix, as in PEM [WLJ19]."""
 
-    @cached_property
-    def _spec(self) -> OpenSpec:
-        return spec_as(self.task.mechanism, OpenSpec)
-
     @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
         """Any two that differ in their first byte."""
-        whole = self._spec.encoding == "code"
-        return (("0", str(256**self._spec.code_bytes - 1)),) if whole else (("a", "b"),)
+        whole = self.spec.encoding == "code"
+        return (("0", str(256**self.spec.code_bytes - 1)),) if whole else (("a", "b"),)
 
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
         """Yield uniform levels and seed elements, then buckets relative to the value's."""
-        spec, mechanism = self._spec, self.mechanism
+        spec, mechanism = self.spec, self.mechanism
         seeds = [("seeds", element, spec.buckets) for element in reports["seed"].T]
         for name, cells, size in (("levels", reports["level"], mechanism.levels), *seeds):
             even = np.full((1, size), 1 / size)

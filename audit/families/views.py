@@ -22,8 +22,6 @@ from common.mechanisms.numeric.digits import Digits
 from common.mechanisms.tables import Tables
 from common.mechanisms.views import ViewMechanism
 from common.messages.submission import Value, plain_reports
-from common.task.spec_forms import spec_as
-from common.task.view_specs import DigitSpec, TableSpec
 from deploy.tasks.value_parser import value_of_attributes
 from user_agent.contribution import encoder_for
 
@@ -80,18 +78,14 @@ class DigitPerView(ViewFamily[Digits], NumberFamily[Digits]):
     """The digits of one of the two points around a number."""
 
     @property
-    def _spec(self) -> DigitSpec:
-        return spec_as(self.task.mechanism, DigitSpec)
-
-    @property
     def _places(self) -> Items:
         """Place value of each digit, in points."""
-        radices = self._spec.radices
+        radices = self.spec.radices
         return np.array([math.prod(radices[place + 1 :]) for place in range(len(radices))])
 
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
         """Yield each number's point: beyond the two around it, one of the two, or beyond them."""
-        spec, steps = self._spec, self._spec.points - 1
+        spec, steps = self.spec, self.spec.points - 1
         digits = self.items(reports).reshape(-1, spec.numbers, len(spec.radices))
         inside = ((digits >= 0) & (digits < np.array(spec.radices))).all(axis=2)
         points = np.where(inside, digits @ self._places, -1)
@@ -105,8 +99,8 @@ class DigitPerView(ViewFamily[Digits], NumberFamily[Digits]):
 
     def crafted_numbers(self) -> tuple[Reports, float]:
         """Return the largest digit that moves the first number most, and by which share of half."""
-        radices = np.array(self._spec.radices)
-        weights = (radices - 1) * self._places / (self._spec.points - 1)
+        radices = np.array(self.spec.radices)
+        weights = (radices - 1) * self._places / (self.spec.points - 1)
         heaviest = int(weights.argmax())
         report = plain_reports(np.array([self.firsts[heaviest] + radices[heaviest] - 1]))
         return report, float(weights[heaviest])
@@ -116,18 +110,14 @@ class CellPerTable(ViewFamily[Tables]):
     """True cells of each table of attributes."""
 
     def _value(self, numbers: Sequence[int]) -> Value:
-        attributes, sizes = self._spec.attributes, self.mechanism.attribute_sizes
+        attributes, sizes = self.spec.attributes, self.mechanism.attribute_sizes
         held = [number % size for number, size in zip(numbers, sizes, strict=True)]
         return value_of_attributes(attributes, held)
 
     @property
-    def _spec(self) -> TableSpec:
-        return spec_as(self.task.mechanism, TableSpec)
-
-    @property
     def worst_values(self) -> tuple[tuple[Value, Value], ...]:
         """Two values without a common cell; attributes differ, so that none stands for another."""
-        number = len(self._spec.attributes)
+        number = len(self.spec.attributes)
         return ((self._value(range(number)), self._value(range(1, number + 1))),)
 
     @property
@@ -139,8 +129,8 @@ class CellPerTable(ViewFamily[Tables]):
     def report_parts(self, value: Value, reports: Reports) -> Iterator[ReportPart]:
         """Yield each table's cell, relative to all of the table, in the order of a submission."""
         held = encoder_for(self.task, None)(value, _UNUSED)[0].tolist()
-        counts = [each.size for each in self._spec.attributes]
-        tables = zip(self._spec.views, self.task.view_sizes, self.items(reports).T, strict=True)
+        counts = [each.size for each in self.spec.attributes]
+        tables = zip(self.spec.views, self.task.view_sizes, self.items(reports).T, strict=True)
         for view, size, cells in tables:
             right = reduce(lambda cell, a: cell * counts[a] + held[a], view, 0)
             named = np.where((cells >= 0) & (cells < size), cells, size)  # at the end: none of it

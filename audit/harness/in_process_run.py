@@ -11,9 +11,8 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from audit.harness.analyzer_core import InProcessAnalyzer
 from audit.harness.clock import ManualClock
-from audit.harness.shuffler_core import InProcessShuffler
+from audit.harness.party_cores import InProcessAnalyzer, InProcessShuffler
 from common.crypto import hpke
 from common.crypto.signing import KeyUse, SigningIdentity, sign_receipt, signed_key
 from common.limits import MAX_UNIX_TIME

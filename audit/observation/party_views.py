@@ -11,7 +11,7 @@ from numpy.random import Generator
 from audit import statistics
 from audit.finding import Checks, Finding, Rows
 from audit.harness import byte_search
-from audit.harness.recording_proxy import GRPC_HEADERS, RecordedCall
+from audit.harness.services import GRPC_HEADERS, RecordedCall
 from audit.observation.recorder import MOMENTS, RunRecord, record_run
 from audit.scenario import AuditSubject
 from common.crypto.hpke import split_every

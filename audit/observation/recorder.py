@@ -17,9 +17,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from audit.harness.analyzer_core import SCHEDULE
-from audit.harness.recording_proxy import RecordedCall, RecordingProxy
-from audit.harness.services import Services, files_of, secrets_of
+from audit.harness.party_cores import SCHEDULE
+from audit.harness.services import RecordedCall, RecordingProxy, Services, files_of, secrets_of
 from audit.harness.tasks import reduced_draft
 from audit.scenario import AuditSubject
 from common.crypto import hpke
@@ -242,13 +241,11 @@ class _Recorder:
         label, header = _planted_word(rng), _planted_word(rng)
         labels = tuple(f"{label} {item}" for item in range(draft.domain_size))
         named = labels if len(labels) < _MAX_LABELS and draft.edges is None else ()
-        suffix = "" if draft.suite == hpke.DEFAULT_SUITE else f"-{draft.suite}"
-        key = bytes.fromhex(self._services.published("shuffler", f"envelope{suffix}.pub"))
         async with (
             self._services.operator() as analyzer_operator,
             self._services.shuffler_operator() as shuffler_operator,
         ):
-            wanted = replace(draft, labels=named, shuffler_key=key)
+            wanted = self._services.keyed(replace(draft, labels=named))
             signed, _ = await analyzer_operator.publish_task(wanted)
             task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
             await self._contribute(signed, names, values, header)

@@ -137,37 +137,26 @@ class AuditReport:
 
         return tuple(sorted(rows, key=rank))
 
+    @property
+    def weakest(self) -> Guarantee:
+        """The strongest guarantee against the coalition with the largest guaranteed ε."""
+        best = best_guarantees(self.guarantees).values()
+        return max(best, key=lambda guarantee: guarantee.epsilon)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeakestPoint:
-    """The coalition with the largest guaranteed ε."""
+    @property
+    def equally_weak(self) -> list[Coalition]:
+        """Other coalitions with the same ε."""
+        best, weakest = best_guarantees(self.guarantees), self.weakest
+        del best[weakest.coalition]
+        return [name for name, other in best.items() if other.epsilon == weakest.epsilon]
 
-    guarantee: Guarantee
-    """The strongest guarantee against the coalition."""
-    equals: tuple[Coalition, ...]
-    """Other coalitions with the same ε."""
-    measured: Finding | None
-    """The coalition's most important attack with a gain, if any."""
-
-
-def weakest_point(report: AuditReport) -> WeakestPoint:
-    """Return the weakest point of an audited task."""
-    best = best_guarantees(report.guarantees)
-    weakest = max(best.values(), key=lambda guarantee: guarantee.epsilon)
-    gains = [
-        row
-        for row in report.attacks_by(weakest.coalition)
-        if row.empirical_epsilon_lower is not None or row.exact_epsilon is not None
-    ]
-    return WeakestPoint(
-        guarantee=weakest,
-        equals=tuple(
-            coalition
-            for coalition, guarantee in best.items()
-            if guarantee is not weakest and guarantee.epsilon == weakest.epsilon
-        ),
-        measured=gains[0] if gains else None,
-    )
+    @property
+    def largest_gain(self) -> Finding | None:
+        """The weakest point's most important attack with a gain, if any."""
+        for row in self.attacks_by(self.weakest.coalition):
+            if row.empirical_epsilon_lower is not None or row.exact_epsilon is not None:
+                return row
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +169,14 @@ class Change:
     helps: bool = True
 
 
-def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
+def changes(report: AuditReport) -> tuple[Change, ...]:
     """Return changes that help against the weakest point, best first, then those that do not."""
-    task = report.task
-    if point.guarantee.coalition in {"shuffler+analyzer", "issuer+analyzer"}:
+    task, weakest = report.task, report.weakest.coalition
+    if weakest in {"shuffler+analyzer", "issuer+analyzer"}:
         return (_noise(task), _INDEPENDENT_OPERATORS, _MORE_REPORTS)
-    if point.guarantee.coalition == "both-shufflers+analyzer":
+    if weakest == "both-shufflers+analyzer":
         return (_TWO_ORGANIZATIONS, _noise(task))
-    if point.guarantee.coalition == "analyzer+sybils":
+    if weakest == "analyzer+sybils":
         return (_TOKENS, _noise(task))
     if not task.amplified:
         relying = _ASK_ONCE if task.protocol_row.amplified else _RELY_ON_A_SHUFFLER
@@ -311,24 +300,14 @@ class SelfTestResult:
 
 def as_json(report: AuditReport) -> dict[str, Any]:
     """Return the fields of audit.json."""
+    names = (
+        *("n_users", "mode", "seed", "command", "idle", "other_kinds", "other_shufflers"),
+        *("seconds", "passed", "tests", "false_alarm", "guarantees", "findings"),
+    )
     return {
         "shuffledp": report.version,
         "task_digest": report.task_digest.hex(),
-        "protocol": report.task.protocol,
-        "kind": report.task.kind,
-        "local_epsilon": report.task.local_epsilon,
-        "n_users": report.n_users,
-        "mode": report.mode,
-        "seed": report.seed,
-        "command": report.command,
-        "idle": report.idle,
-        "other_kinds": report.other_kinds,
-        "other_shufflers": report.other_shufflers,
-        "seconds": report.seconds,
-        "passed": report.passed,
-        "tests": report.tests,
-        "false_alarm": report.false_alarm,
-        "weakest_coalition": weakest_point(report).guarantee.coalition,
-        "guarantees": report.guarantees,
-        "findings": report.findings,
+        **{name: getattr(report.task, name) for name in ("protocol", "kind", "local_epsilon")},
+        **{name: getattr(report, name) for name in names},
+        "weakest_coalition": report.weakest.coalition,
     }

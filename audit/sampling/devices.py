@@ -15,18 +15,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from audit.families.family import Items, NotCoveredError
-from audit.families.noise import noise_chances
+from audit.families.references import noise_chances
 from audit.finding import Checks, Rows
 from audit.harness.tasks import with_shufflers
 from audit.scenario import AuditSubject
 from audit.statistics import p_binomial, p_cells
-from common.crypto.hpke import (
-    HpkePrivateKey,
-    envelope_context,
-    layer_context,
-    report_context,
-    split_every,
-)
+from common.crypto import hpke
 from common.mechanisms.base import Reports, Vector, is_null
 from common.messages.submission import split_submission
 from common.task_digest import DIGEST_BYTES, TaskDigest
@@ -230,8 +224,8 @@ def dummies_of(subject: AuditSubject) -> UniformReference:
 def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     """Prepare sealed submissions to the audited task, open them, and test their contents."""
     checks = Checks()
-    shufflers = [HpkePrivateKey.generate(subject.task.suite) for _ in subject.task.shufflers]
-    analyzer = HpkePrivateKey.generate(subject.task.suite)
+    shufflers = [hpke.HpkePrivateKey.generate(subject.task.suite) for _ in subject.task.shufflers]
+    analyzer = hpke.HpkePrivateKey.generate(subject.task.suite)
     task = with_shufflers(
         replace(subject.task, analyzer_key=analyzer.public_key().raw),
         *({"key": key.public_key().raw} for key in shufflers),
@@ -245,15 +239,15 @@ def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     ]
     known = {len(envelope) for envelope in envelopes} <= {*task.envelope_sizes}
     checks.require("all envelopes have one of the task's lengths", known)
-    context = envelope_context(_DIGEST)
+    context = hpke.envelope_context(_DIGEST)
     opened = (split_submission(shufflers[0].open(envelope, context)) for envelope in envelopes)
     ids, contents = zip(*opened, strict=True)
     checks.require("every submission has a unique id", len(set(ids)) == users)
-    sealed = split_every(b"".join(contents), task.sent_report_bytes)
+    sealed = hpke.split_every(b"".join(contents), task.sent_report_bytes)
     checks.require("no ciphertext repeats", len(set(sealed)) == len(sealed))
     for place, key in enumerate(shufflers[1:], start=1):
-        sealed = [key.open(layer, layer_context(_DIGEST, place)) for layer in sealed]
-    plain = [analyzer.open(report, report_context(_DIGEST)) for report in sealed]
+        sealed = [key.open(layer, hpke.layer_context(_DIGEST, place)) for layer in sealed]
+    plain = [analyzer.open(report, hpke.report_context(_DIGEST)) for report in sealed]
     reports: Reports = np.frombuffer(b"".join(plain), dtype=subject.mechanism.report_dtype)
     sizes = np.array(list(map(len, contents))) // task.sent_report_bytes
     _check_places(checks, subject, values, sizes, reports)

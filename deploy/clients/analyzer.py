@@ -6,33 +6,15 @@ from typing import Final
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, PeerRefusalError, ProofError, WireError
+from common.messages import ledger_entry
 from common.messages.batch import TaskSummary
-from common.messages.ledger_entry import (
-    ChainedEntry,
-    ChainHead,
-    Decision,
-    DecisionEntry,
-    verify,
-)
 from common.messages.result import Result
 from common.runtime.rpc import LONG_DEADLINE
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
+from common.wire import results, tasks
 from common.wire.batches import sentinel_parts
 from common.wire.fields import MAX_RESULT_BYTES
-from common.wire.results import (
-    decided_from_wire,
-    decision_to_wire,
-    ledger_from_wire,
-    result_from_wire,
-)
-from common.wire.tasks import (
-    description_from_wire,
-    draft_to_wire,
-    signed_task_from_wire,
-    summaries_from_wire,
-    time_from_wire,
-)
 from deploy.clients.base import ServiceClient
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
@@ -54,8 +36,8 @@ class OperatorClient(ServiceClient):
 
         Can take minutes, because the analyzer composes all earlier releases.
         """
-        answer = await self._call(self._stub.CreateTask, draft_to_wire(draft), LONG_DEADLINE)
-        return signed_task_from_wire(answer.task), dict(answer.witnesses)
+        answer = await self._call(self._stub.CreateTask, tasks.draft_to_wire(draft), LONG_DEADLINE)
+        return tasks.signed_task_from_wire(answer.task), dict(answer.witnesses)
 
     async def register_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
@@ -76,7 +58,7 @@ class OperatorClient(ServiceClient):
             if error.status == BatchStateError.status:
                 raise BatchStateError(str(error)) from error
             raise
-        result = result_from_wire(answer)
+        result = results.result_from_wire(answer)
         if result.task_digest != digest:
             raise WireError("the analyzer returned the result of a different task")
         return result
@@ -88,7 +70,7 @@ class OperatorClient(ServiceClient):
             after = summaries[-1].task_digest if summaries else b""
             request = analyzer_pb2.ListTasksRequest(after=after)
             answer = await self._call(self._stub.ListTasks, request, LONG_DEADLINE)
-            if not (page := summaries_from_wire(answer)):
+            if not (page := tasks.summaries_from_wire(answer)):
                 return sorted(summaries, key=lambda task: (task.deadline, task.task_digest))
             if page[0].task_digest <= after:
                 raise WireError("the analyzer listed the same tasks twice")
@@ -97,35 +79,37 @@ class OperatorClient(ServiceClient):
     async def now(self) -> int:
         """Return the analyzer's time; raise WireError if its version does not tell it."""
         request = analyzer_pb2.ListTasksRequest(after=_AFTER_ALL)
-        return time_from_wire(await self._call(self._stub.ListTasks, request))
+        return tasks.time_from_wire(await self._call(self._stub.ListTasks, request))
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """Return a signed task, unverified, and its state; raise ProofError for a wrong task."""
         request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
         answer = await self._call(self._stub.DescribeTask, request)
-        signed, summary = description_from_wire(answer)
+        signed, summary = tasks.description_from_wire(answer)
         if signed.digest() != digest:
             raise ProofError("the analyzer returned a different task")
         return signed, summary
 
-    async def decide(self, digest: TaskDigest, decision: Decision, note: str) -> DecisionEntry:
+    async def decide(
+        self, digest: TaskDigest, decision: ledger_entry.Decision, note: str
+    ) -> ledger_entry.DecisionEntry:
         """Release or drop a batch without a result; return the entry, unverified; safe to retry."""
-        request = decision_to_wire(digest, decision, note)
-        entry = decided_from_wire(await self._call(self._stub.DecideBatch, request))
+        request = results.decision_to_wire(digest, decision, note)
+        entry = results.decided_from_wire(await self._call(self._stub.DecideBatch, request))
         if (entry.task_digest, entry.decision) != (digest, decision):
             raise WireError("the analyzer returned a different decision")
         return entry
 
-    async def ledger(self) -> tuple[list[ChainedEntry], ChainHead]:
+    async def ledger(self) -> tuple[list[ledger_entry.ChainedEntry], ledger_entry.ChainHead]:
         """Return all entries and the head of the hash chain; raise LedgerError if it is broken."""
-        entries: list[ChainedEntry] = []
-        head = ChainHead()
+        entries: list[ledger_entry.ChainedEntry] = []
+        head = ledger_entry.ChainHead()
         while True:
             request = analyzer_pb2.GetLedgerRequest(after=head.entry)
             answer = await self._call(self._stub.GetLedger, request, LONG_DEADLINE)
-            if not (page := ledger_from_wire(answer)):
+            if not (page := results.ledger_from_wire(answer)):
                 return entries, head
-            head = verify(page, head)
+            head = ledger_entry.verify(page, head)
             entries += page
 
     async def wait_for_result(self, digest: TaskDigest, *, pause: float = 0.2) -> Result:

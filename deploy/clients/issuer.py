@@ -1,30 +1,41 @@
-"""Client of the issuer of tokens; people's secrets, and one token of a task for each."""
+"""Client of the issuer of tokens; people's secrets, tokens and invitations to the page."""
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode, urlsplit
 
 from gmpy2 import mpz
 
 from common.crypto.privacy_tokens import TOKEN_BYTES, PendingToken
 from common.crypto.randomness import seeded_generator
-from common.errors import ProofError, SettingsError
+from common.errors import ProofError, SettingsError, UsageError
 from common.runtime.parts.executor import gather
 from common.runtime.rpc import LONG_DEADLINE
 from common.runtime.validation import read_file
+from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 from common.wire.issuance import MAX_BULK_TOKENS, TOKENS, signatures_from_wire
 from deploy.clients.base import ServiceClient
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
+from user_agent.credentials import SECRET_BYTES
 
-_SECRET_BYTES: Final = 32
 _IN_FLIGHT: Final = 3
 """Calls at once: of two that the issuer works on, and one whose tokens are made."""
+BROWSER_PROTOCOLS: Final = frozenset(
+    (
+        *("ldp-warner", "ldp-grr", "ldp-sue", "ldp-oue", "ldp-blh", "ldp-olh", "sh", "murs"),
+        *("hp-sdp", "ddps", "aue", "puredump", "hierarchy", "mixdump", "od-hp", "fe1", "sbin"),
+        *("sageo", "hybrid", "digits", "geo-digits", "vector-digits", "geo-vector-digits"),
+        *("tables", "geo-tables"),
+    )
+)
+"""What the device in TypeScript answers: user_agent/web/src/task/protocols.ts."""
 
 
 class IssuerClient(ServiceClient):
@@ -62,7 +73,7 @@ class PeopleFiles:
 def draw_people(names: Sequence[str], credentials: bytes = b"") -> PeopleFiles:
     """Draw secrets from the operating system for people who are not in earlier `credentials`."""
     known = dict(line.rsplit(" ", 1) for line in credentials.decode().splitlines())
-    drawn = known | {name: secrets.token_hex(_SECRET_BYTES) for name in names if name not in known}
+    drawn = known | {name: secrets.token_hex(SECRET_BYTES) for name in names if name not in known}
     hashed = {name: sha256(bytes.fromhex(secret)).hexdigest() for name, secret in drawn.items()}
     listed, shown = (
         "".join(f"{name} {text}\n" for name, text in each.items()).encode()
@@ -127,3 +138,28 @@ def read_tokens(path: Path) -> list[bytes]:
                 f"line {number} of {path} has {len(token)} bytes; a token has {TOKEN_BYTES}"
             )
     return list(dict.fromkeys(tokens))
+
+
+def invitation(page: str, digest: TaskDigest, credential: bytes) -> str:
+    """
+    Return the address with which a person takes part, by a secret or an ID token.
+
+    The fragment, which browsers send to nobody, has both. Raises UsageError unless the page is at
+    an http or https address.
+    """
+    parts = urlsplit(page)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
+        raise UsageError("the page's address must be https://HOST/ or http://HOST:PORT/")
+    secret = len(credential) == SECRET_BYTES
+    fields = {"task": digest.hex(), "credential": credential.hex() if secret else credential}
+    return f"{page.rstrip('/')}/#{urlencode(fields)}"
+
+
+def lines(invited: Mapping[str, str]) -> str:
+    """Return lines NAME ADDRESS; the address alone for an empty name."""
+    return "".join(f"{name} {address}".lstrip() + "\n" for name, address in invited.items())
+
+
+def is_for_browsers(task: Task) -> bool:
+    """Return whether the device in TypeScript can answer a task."""
+    return task.protocol in BROWSER_PROTOCOLS

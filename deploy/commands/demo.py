@@ -53,12 +53,12 @@ def demo(
         output: Output file for the result.
         html: Output file for the result as a page.  [--output, with the ending .html]
     """
+    from deploy.clients.issuer import BROWSER_PROTOCOLS
     from deploy.datasets.sample_people import sample_people
     from deploy.demo import demo as demonstration
-    from deploy.demo.visit import Visit
+    from deploy.demo.demo import Visit
     from deploy.results.result_view import print_estimates, print_guarantee
-    from deploy.tasks.demo_task import with_two_shufflers
-    from deploy.tasks.invitations import BROWSER_PROTOCOLS
+    from deploy.tasks.drafts import with_two_shufflers
 
     options.check_kinds(context)
     if users != "all" and not (users.isascii() and users.isdecimal()):

@@ -184,7 +184,7 @@ def invite(
         person: Only this person's address.
         out: File for lines NAME ADDRESS, which only you can read.
     """
-    from deploy.tasks.invitations import invitation, lines
+    from deploy.clients.issuer import invitation, lines
 
     file = CredentialFile(credentials)
     people = [("", file.of(person))] if person else file.people()

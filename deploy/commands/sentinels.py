@@ -115,7 +115,7 @@ def check_sentinels(
         relay_identity: The identity.pub of the second shuffler, if the task has two.
     """
     from deploy.clients.shuffler import shuffler_at
-    from deploy.sentinels.lookup import look_up, show
+    from deploy.sentinels.planting import look_up, show
     from deploy.sentinels.sentinel_file import SentinelFile
 
     digest = options.task_digest(task)

@@ -17,7 +17,7 @@ from deploy.terminal.console import terminal
 if TYPE_CHECKING:
     from common.crypto.signing import SignedTask
     from common.messages.batch import BatchState, TaskState
-    from deploy.clients.page_cluster import PageCluster
+    from deploy.clients.local_cluster import PageCluster
 
 app = typer.Typer()
 
@@ -64,7 +64,7 @@ def up(
     if not host and any(tls):
         raise UsageError("--certificate and --key need --host, the certificate's name")
     from common.runtime.state_directory import StateDirectory
-    from deploy.clients.page_cluster import PageCluster, WebHost
+    from deploy.clients.local_cluster import PageCluster, WebHost
     from deploy.tasks import drafts
     from deploy.terminal.interruption import until_stopped
 
@@ -142,9 +142,9 @@ def _show(cluster: "PageCluster", signed: "SignedTask", warnings: list[str], *, 
     """Write invitations and profile, and print how to go on, after warnings."""
     from common.runtime.state_directory import atomic_write
     from common.task.task import Task
-    from deploy.clients.page_cluster import PAGE_CAP
+    from deploy.clients.issuer import is_for_browsers, lines
+    from deploy.clients.local_cluster import PAGE_CAP
     from deploy.commands.profile import DEFAULT_PROFILE, profile_of
-    from deploy.tasks.invitations import is_for_browsers, lines
     from deploy.terminal.json_output import dumps
 
     task, digest, folder = Task.from_bytes(signed.task_bytes), signed.digest(), cluster.directory

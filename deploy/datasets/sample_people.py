@@ -18,9 +18,9 @@ from common.task.domain_spec import GROUP_SEPARATOR, AttributeSpec, EdgesSpec, S
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TableDraft, TextDraft
 from common.task.specs import MAX_BOUND, MAX_KEYS, check_int_range
 from deploy.datasets.attributes import attributes_of, cell_counts, draw_numbers
-from deploy.datasets.catalogue import Dataset, load
 from deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
-from deploy.tasks.demo_task import DEMO_PARAMETERS, DEMO_TABLES
+from deploy.datasets.sources import Dataset, load
+from deploy.tasks.drafts import DEMO_PARAMETERS, DEMO_TABLES
 from deploy.tasks.value_parser import value_of_attributes
 from user_agent.contribution import checked_text, open_text
 

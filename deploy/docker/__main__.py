@@ -8,8 +8,7 @@ import time
 from typing import Final
 
 from common.errors import ShuffleDpError
-from deploy.docker.deployment import VARIANTS, Deployment
-from deploy.docker.engine import IMAGES, SCALE_IMAGES, Engine
+from deploy.docker.deployment import IMAGES, SCALE_IMAGES, VARIANTS, Deployment, Engine
 from deploy.terminal.interruption import INTERRUPTED
 
 DEFAULT_BASE: Final = "python:3.12-slim-bookworm"

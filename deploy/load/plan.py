@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from common.errors import PlanError, UsageError
 from common.runtime.access import CallKind
-from deploy.load.behaviour import Behaviour
+from deploy.load.behaviour import Behaviour, Tally
 from deploy.load.sending import MAX_RATE, Mode, Pattern, Sending
-from deploy.load.tally import Tally
 
 TargetKind = Literal["services", "local", "sink"]
 

@@ -15,10 +15,9 @@ from common.errors import ShuffleDpError
 from common.messages.result import Histogram, Result
 from common.messages.submission import Outcome
 from common.task.task import Task
+from deploy.load.behaviour import CountRow, Tally
 from deploy.load.plan import LoadPlan
-from deploy.load.tally import CountRow, Tally
-from deploy.load.target import Target
-from deploy.load.usage import PartyUsage
+from deploy.load.target import PartyUsage, Target
 from deploy.load.users import SealedUsers
 from deploy.results.estimate_table import mse_of
 from deploy.terminal.escape import escaped, visible

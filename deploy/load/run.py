@@ -23,13 +23,11 @@ from common.messages.result import Result
 from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
 from common.task.task import Task
-from deploy.load.behaviour import expected_answers
+from deploy.load.behaviour import Tally, compare, expected_answers
 from deploy.load.plan import LoadPlan, arrivals
 from deploy.load.report import LoadReport, ProgressBars
 from deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
-from deploy.load.tally import Tally, compare
-from deploy.load.target import Target
-from deploy.load.usage import Meter
+from deploy.load.target import Meter, Target
 from deploy.load.users import SealedUsers, seal, seal_values
 
 T = TypeVar("T")

@@ -17,9 +17,8 @@ from common.messages.submission import STORED_OUTCOMES, Outcome
 from common.runtime.rpc import open_channel, reply
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
-from deploy.load.behaviour import Behaviour
+from deploy.load.behaviour import Behaviour, Tally
 from deploy.load.plan import LoadPlan
-from deploy.load.tally import Tally
 from deploy.load.users import SealedUsers
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 

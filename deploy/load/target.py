@@ -1,34 +1,39 @@
-"""Targets of a load run: running services, services on this machine, or a sink."""
+"""Targets of a load run, running services, local ones or a sink; and what these use."""
 
 import asyncio
+import math
 import multiprocessing
+import os
 import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from http.client import HTTPException
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from threading import Event, Thread
+from typing import Any, Final, Self
+from urllib.request import ProxyHandler, build_opener
 
 import grpc
 import numpy as np
+import psutil
+from prometheus_client.parser import text_string_to_metric_families
 
-from analyzer.task_builder import complete
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.randomness import secure_generator
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
 from common.errors import PlanError, SettingsError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.admission_interceptor import SERVICE_ERROR
 from common.runtime.clock import SystemClock
+from common.runtime.metrics import Usage, measure
 from common.runtime.rpc import bind
 from common.runtime.tls import Tls, development_files
 from common.runtime.validation import read_file
 from common.task.draft import TaskDraft
-from common.task.task import NONCE_BYTES, Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import outcomes_to_wire
@@ -40,10 +45,112 @@ from deploy.datasets.sources import dataset
 from deploy.load.behaviour import assign, expected_answers
 from deploy.load.plan import LoadPlan, TargetKind
 from deploy.load.sender import Destination
-from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
-from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
+from deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
+from deploy.tasks.task_view import preview
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+
+GENERATOR: Final = "load generator"
+SINK: Final = "sink"
+_PERIOD: Final = 0.5
+"""Seconds between samples; a shorter peak may be missed."""
+_TIMEOUT: Final = 5.0
+"""Timeout of a metrics page in seconds."""
+_MAX_PAGE: Final = 2**20
+_CPU: Final = "shuffledp_process_cpu_seconds_total"
+_MEMORY: Final = "shuffledp_process_resident_memory_bytes"
+
+
+@dataclass(slots=True)
+class PartyUsage:
+    """Resource usage of one party over a run."""
+
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+
+
+class Meter:
+    """Samples this program, local processes and metrics pages at entry, at exit and in between."""
+
+    def __init__(
+        self, processes: Callable[[], Mapping[str, int]], pages: Mapping[str, str]
+    ) -> None:
+        self._processes = processes
+        self._pages = pages
+        self._last: dict[str, float] = {}
+        self.usage: dict[str, PartyUsage] = {}
+
+    def __enter__(self) -> Self:
+        self._sample()
+        self._ended = Event()
+        self._sampling = Thread(target=self._repeat, daemon=True)
+        self._sampling.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._sampling.join()
+        self._sample()
+
+    def _repeat(self) -> None:
+        while not self._ended.wait(_PERIOD):
+            self._sample()
+
+    def _sample(self) -> None:
+        self.record(GENERATOR, _measure_generator())
+        for party, pid in self._processes().items():
+            with suppress(psutil.Error):  # it has ended
+                self.record(party, measure(pid))
+        for party, url in self._pages.items():
+            with suppress(OSError, ValueError, HTTPException, SettingsError):
+                self.record(party, read_usage(url))
+
+    def record(self, party: str, sample: Usage) -> None:
+        """Add a sample; ignore a drop in processor time, as after a restart."""
+        usage = self.usage.setdefault(party, PartyUsage())
+        grown = sample.cpu_seconds - self._last.get(party, sample.cpu_seconds)
+        usage.cpu_seconds += max(0.0, grown)
+        usage.peak_memory_bytes = max(usage.peak_memory_bytes, sample.resident_bytes)
+        self._last[party] = sample.cpu_seconds
+
+
+def _measure_generator() -> Usage:
+    """Sample this process and its sending processes, but not the services that it started."""
+    others = [child.pid for child in multiprocessing.active_children() if child.name != SINK]
+    cpu, resident = 0.0, 0
+    for pid in (os.getpid(), *others):
+        with suppress(psutil.Error):  # it has ended
+            process = psutil.Process(pid)
+            cpu += sum(process.cpu_times()[:2])
+            resident += process.memory_info().rss
+    return Usage(cpu_seconds=cpu, resident_bytes=resident)
+
+
+def page_from(text: str) -> tuple[str, str]:
+    """Parse PARTY=http://HOST:PORT/PATH, or raise SettingsError."""
+    party, _, url = text.partition("=")
+    if not (party and url.startswith("http://") and url.isascii() and url.isprintable()):
+        raise SettingsError(f"metrics must be PARTY=http://HOST:PORT/PATH, not {text!r}")
+    return party, url
+
+
+def read_usage(url: str) -> Usage:
+    """Read a metrics page without a proxy, or raise OSError or SettingsError."""
+    with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT) as answer:
+        return usage_from(answer.read(_MAX_PAGE))
+
+
+def usage_from(page: bytes) -> Usage:
+    """Parse a service's metrics page, or raise SettingsError."""
+    try:
+        families = text_string_to_metric_families(page.decode("utf-8"))
+        found = {sample.name: sample.value for family in families for sample in family.samples}
+        usage = Usage(cpu_seconds=float(found[_CPU]), resident_bytes=int(found[_MEMORY]))
+    except Exception as error:  # the parser raises many kinds
+        raise SettingsError("a metrics page does not state the usage of its process") from error
+    if not (0 <= usage.cpu_seconds < math.inf and usage.resident_bytes >= 0):
+        raise SettingsError("a metrics page states a negative or infinite usage")
+    return usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +223,7 @@ def load_draft(file: Path | None, plan: LoadPlan) -> TaskDraft:
     if file is None:
         size = dataset(plan.dataset, stored).domain_size
         fields = {"domain_size": size, **DEMO_PARAMETERS}
-        draft = closing_draft(fields, stored, now=time.time(), shuffler_key=b"")
+        draft = closing_draft(fields, stored, now=time.time())
         return draft if plan.ramp is None else replace(draft, n_min=1)
     draft = drafts.read(file)
     if not draft.n_min <= stored <= draft.target_size:
@@ -157,15 +264,7 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
 
 def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
     """Return a signed task for a sink, with throw-away keys."""
-    draft = load_draft(file, plan)
-    keys = [HpkePrivateKey.generate(draft.suite).public_key().raw for _ in range(3)]
-    task = complete(
-        replace(
-            draft, shuffler_key=keys[0], relay=draft.relay and replace(draft.relay, key=keys[1])
-        ),
-        analyzer_key=keys[2],
-        nonce=secure_generator().bytes(NONCE_BYTES),
-    )
+    task = preview(load_draft(file, plan), now=0.0)
     return SigningIdentity.generate().sign(task.to_bytes())
 
 

@@ -22,8 +22,7 @@ from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset, is_file
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
 from deploy.load.plan import LoadPlan
-from deploy.tasks.encoded_values import joined
-from deploy.tasks.value_parser import sample_value, value_of
+from deploy.tasks.value_parser import joined, sample_value, value_of
 from deploy.terminal.files import atomic_output
 from user_agent.contribution import Contributor, encoder_for
 

@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from common.errors import UsageError, ValueRangeError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from common.mechanisms.key_value.pairs import Pairs
 from common.messages.submission import Value, parse_number
 from common.protocols import Kind
+from common.task import specs
 from common.task.domain_spec import (
     GROUP_SEPARATOR,
     MAX_GROUPS,
@@ -19,15 +21,6 @@ from common.task.domain_spec import (
 )
 from common.task.draft import TableDraft
 from common.task.spec_forms import spec_as
-from common.task.specs import (
-    INSTANT_SUM,
-    PERMANENT_SUM,
-    KeyValueSpec,
-    OpenSpec,
-    RangedSpec,
-    RapporSpec,
-    check_int_range,
-)
 from common.task.task import Task
 from common.task.view_specs import TableSpec
 
@@ -62,7 +55,7 @@ def parse_tables(sizes: str, pairs: str = "", *, margins: bool = False) -> Table
             "--attribute-sizes must be the number of values of each attribute, such as 20,20,5"
         ) from error
     for number in numbers:  # before their names are made
-        check_int_range("an attribute's number of values", number, 2, MAX_GROUPS)
+        specs.check_int_range("an attribute's number of values", number, 2, MAX_GROUPS)
     attributes = tuple(
         AttributeSpec(name=f"attribute {place}", labels=tuple(map(str, range(1, size + 1))))
         for place, size in enumerate(numbers, start=1)
@@ -109,6 +102,18 @@ def value_of_attributes(attributes: Sequence[AttributeSpec], numbers: Sequence[i
     )
 
 
+def joined(encoded: Sequence[Any]) -> Any:  # noqa: ANN401  # the type depends on the kind
+    """Join several users' encoded values; at least one."""
+    if not isinstance(encoded[0], Pairs):
+        return np.concatenate(encoded)
+    owned = np.cumsum([0, *(len(pairs.keys) for pairs in encoded)])
+    return Pairs(
+        offsets=owned.astype(np.int64),
+        keys=np.concatenate([pairs.keys for pairs in encoded]),
+        values=np.concatenate([pairs.values for pairs in encoded]),
+    )
+
+
 def sample_value(task: Task, rng: np.random.Generator) -> Value:
     """Draw a random value that the task accepts, for sentinels and load runs."""
     return _VALUES[task.kind].draw(task, rng)
@@ -121,23 +126,23 @@ def _draw_item(task: Task, rng: np.random.Generator) -> Value:
 def _draw_text(task: Task, rng: np.random.Generator) -> str:
     if task.labels:
         return task.labels[int(rng.integers(0, len(task.labels)))]
-    return rng.bytes(4).hex()[: spec_as(task.mechanism, RapporSpec).most_bytes]
+    return rng.bytes(4).hex()[: spec_as(task.mechanism, specs.RapporSpec).most_bytes]
 
 
 def _draw_open_value(task: Task, rng: np.random.Generator) -> str:
     """Draw digits, which are a text and a code."""
-    return str(rng.integers(0, 2**32))[: spec_as(task.mechanism, OpenSpec).most_value_bytes]
+    return str(rng.integers(0, 2**32))[: spec_as(task.mechanism, specs.OpenSpec).most_value_bytes]
 
 
 def _draw_pairs(task: Task, rng: np.random.Generator) -> dict[int, float]:
-    pairs = spec_as(task.mechanism, KeyValueSpec)
+    pairs = spec_as(task.mechanism, specs.KeyValueSpec)
     owned = np.flatnonzero(rng.integers(0, 2, task.domain_size))
     numbers = rng.uniform(pairs.low, pairs.high, len(owned))
     return dict(zip(owned.tolist(), numbers.tolist(), strict=True))
 
 
 def _draw_numbers(task: Task, rng: np.random.Generator) -> tuple[float, ...]:
-    spec = spec_as(task.mechanism, RangedSpec)
+    spec = spec_as(task.mechanism, specs.RangedSpec)
     return tuple(rng.uniform(spec.low, spec.high, task.domain_size).tolist())
 
 
@@ -147,9 +152,9 @@ def _draw_attributes(task: Task, rng: np.random.Generator) -> str:
 
 
 def _describe_texts(task: Task) -> str:
-    spec = spec_as(task.mechanism, RapporSpec)
-    f = spec.permanent_weight / PERMANENT_SUM
-    p, q = spec.unset_weight / INSTANT_SUM, spec.set_weight / INSTANT_SUM
+    spec = spec_as(task.mechanism, specs.RapporSpec)
+    f = spec.permanent_weight / specs.PERMANENT_SUM
+    p, q = spec.unset_weight / specs.INSTANT_SUM, spec.set_weight / specs.INSTANT_SUM
     values = f"one of {spec.bits:,} texts"
     if spec.encoding != "labels":
         values = (
@@ -160,7 +165,7 @@ def _describe_texts(task: Task) -> str:
 
 
 def _describe_open_values(task: Task) -> str:
-    spec = spec_as(task.mechanism, OpenSpec)
+    spec = spec_as(task.mechanism, specs.OpenSpec)
     values, levels = _OPEN_VALUES[spec.encoding], PrefixHashing.of(spec).levels
     return f"{values} of up to {spec.most_value_bytes:,} bytes; {levels} levels"
 
@@ -180,14 +185,15 @@ def _describe_items(task: Task) -> str:
 
 
 def _describe_numbers(task: Task) -> str:
-    spec, size = spec_as(task.mechanism, RangedSpec), task.domain_size
+    spec, size = spec_as(task.mechanism, specs.RangedSpec), task.domain_size
     numbers = "a number" if size == 1 else f"{size:,} numbers, each"
     return f"{numbers} from {spec.low:,.15g} to {spec.high:,.15g}{_labelled(task)}"
 
 
 def _describe_pairs(task: Task) -> str:
-    spec, keys = spec_as(task.mechanism, KeyValueSpec), f"each owned key (of {task.domain_size:,})"
-    return f"a number from {spec.low:,.15g} to {spec.high:,.15g} for {keys}{_labelled(task)}"
+    spec = spec_as(task.mechanism, specs.KeyValueSpec)
+    each = f"each owned key (of {task.domain_size:,})"
+    return f"a number from {spec.low:,.15g} to {spec.high:,.15g} for {each}{_labelled(task)}"
 
 
 def _describe_attributes(task: Task) -> str:

@@ -32,7 +32,6 @@ from common.task.kinds import KINDS
 from common.task.spec_forms import spec_as
 from common.task.specs import KeyValueSpec, RangedSpec
 from common.task.task import Task
-from deploy.datasets.catalogue import Dataset
 from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.datasets.sample_people import (
     SamplePeople,
@@ -41,6 +40,7 @@ from deploy.datasets.sample_people import (
     sample_people,
     with_attributes,
 )
+from deploy.datasets.sources import Dataset
 from deploy.results.decoder import decode
 from deploy.results.estimate_table import mse_of
 from deploy.results.table_view import names_of

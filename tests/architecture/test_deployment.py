@@ -17,8 +17,7 @@ from analyzer.settings import AnalyzerSettings
 from common.runtime.http_settings import HttpSettings
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from deploy.docker.__main__ import DEFAULT_BASE
-from deploy.docker.deployment import VARIANTS
-from deploy.docker.engine import IMAGES, SCALE_IMAGES
+from deploy.docker.deployment import IMAGES, SCALE_IMAGES, VARIANTS
 from deploy.docker.preparation import ROLES, WITNESSES
 from issuer.settings import IssuerSettings
 from publisher.settings import PublisherSettings

@@ -44,7 +44,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.mechanisms.rappor.permanent_response.cohort_of",
         "common.mechanisms.rappor.rappor.Rappor.permanent",
         "deploy.clients.local_cluster.Cluster._start",
-        "deploy.clients.page_cluster.PageCluster.__init__",
+        "deploy.clients.local_cluster.PageCluster.__init__",
         "deploy.clients.local_parties.LocalParties.published",
         "deploy.clients.issuer.draw_people",
         "deploy.clients.local_cluster.kept_address",

@@ -25,8 +25,7 @@ from common.mechanisms.square_wave import SquareWave, best_reach
 from common.mechanisms.unary import MAX_BITS, OptimizedUnary
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import Refinement
-from deploy.datasets.catalogue import Dataset
-from deploy.datasets.sources import dataset
+from deploy.datasets.sources import Dataset, dataset
 from tests.benchmarks.conftest import Best, Line
 
 _TOP: Final = 50

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from audit.harness.analyzer_core import InlineExecutor
+from audit.harness.party_cores import InlineExecutor
 from common.crypto.hpke import (
     DEFAULT_SUITE,
     SUITES,

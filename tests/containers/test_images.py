@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.docker.engine import IMAGES
+from deploy.docker.deployment import IMAGES
 from tests.support.containers import TAG, Images
 
 

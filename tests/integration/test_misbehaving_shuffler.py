@@ -7,7 +7,6 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from audit.harness.analyzer_core import part_header
 from audit.harness.in_process_run import (
     DishonestShuffler,
     InProcessRun,
@@ -18,6 +17,7 @@ from audit.harness.in_process_run import (
     replaces,
     shuffles,
 )
+from audit.harness.party_cores import part_header
 from common.accounting.assumptions import HONEST_SHUFFLER
 from common.crypto.signing import SigningIdentity
 from common.errors import PeerError, UnusableBatchError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from audit.finding import Finding
-from audit.harness.recording_proxy import RecordedCall
+from audit.harness.services import RecordedCall
 from audit.observation.party_views import (
     analyzer_disk,
     analyzer_view,

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from audit.coalitions.flood import run_flood
 from audit.harness.tasks import FAR_FUTURE
-from audit.weaknesses import NotBlinded
+from audit.weaknesses import NOT_BLINDED
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import SignedTask
 from common.task.task import Task
@@ -111,7 +111,7 @@ def test_nothing_that_issuer_and_shuffler_hold_links_a_request_to_a_token() -> N
     subject, rng = audited(kind_task("duchi")), np.random.default_rng(1)
     failed = [
         [row.title for row in run_flood(each, rng) if not row.passed]
-        for each in (subject, dataclasses.replace(subject, ports=NotBlinded()))
+        for each in (subject, dataclasses.replace(subject, ports=NOT_BLINDED))
     ]
 
     assert [[], ["Issuer: what it signed", "Issuer and shuffler: requests and tokens"]] == failed

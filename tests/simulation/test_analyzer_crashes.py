@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from audit.harness.analyzer_core import chunks_of, part_header, parts_of
+from audit.harness.party_cores import chunks_of, part_header, parts_of
 from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask
 from common.errors import PeerError

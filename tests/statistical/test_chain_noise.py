@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from audit.families.noise import noise_chances
+from audit.families.references import noise_chances
 from audit.statistics import probability_lower, probability_upper
 from common.task.shuffler_spec import BinomialNoise, GeometricNoise
 from common.task.task import Task

@@ -14,8 +14,8 @@ from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import Histogram
-from deploy.datasets.catalogue import load
 from deploy.datasets.names import IPUMS_1940_CITY
+from deploy.datasets.sources import load
 
 _RUNS = 40
 _DUMMIES = 1

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.harness.analyzer_core import InProcessAnalyzer
+from audit.harness.party_cores import InProcessAnalyzer
 from audit.harness.tasks import FAR_FUTURE
 from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask

@@ -11,8 +11,8 @@ import numpy as np
 
 from analyzer.keys import AnalyzerKeys
 from analyzer.storage.store import Store
-from audit.harness.analyzer_core import InlineExecutor, InProcessAnalyzer
 from audit.harness.clock import ManualClock
+from audit.harness.party_cores import InlineExecutor, InProcessAnalyzer
 from common.crypto.key_ring import Schedule
 from common.runtime.parts.executor import Job
 from tests.support.faults import Faults, FaultyState, Life, Network, add_boundaries

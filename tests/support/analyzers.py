@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from audit.harness.recipient import Recipient
+from audit.harness.party_cores import Recipient
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import PeerError, PeerRefusalError
 from common.messages.batch import BatchManifest, BatchPart

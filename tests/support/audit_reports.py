@@ -14,7 +14,7 @@ from common.accounting.guarantees import guarantees
 from common.crypto.signing import digest_of
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
-from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
+from deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from tests.support.tokens import TOKENS
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import grpc
 import numpy as np
 
-from audit.harness.analyzer_core import part_header, parts_of
+from audit.harness.party_cores import part_header, parts_of
 from common.crypto.hpke import HpkePrivateKey, layer_context, split_every
 from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, SigningIdentity
 from common.messages.batch import BatchId, BatchManifest, chain_batch_id

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.docker.__main__ import DEFAULT_BASE
-from deploy.docker.deployment import Deployment
-from deploy.docker.engine import IMAGES, Engine, EngineError, EngineStoppedError
+from deploy.docker.deployment import IMAGES, Deployment, Engine, EngineError, EngineStoppedError
 from tests.containers.private_engine import private_engine
 from tests.containers.wheels import OFFLINE, download
 

@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.batch_counts import BatchCounts
 from analyzer.count_job import CountJob
-from audit.harness.analyzer_core import InlineExecutor, part_header, parts_of
+from audit.harness.party_cores import InlineExecutor, part_header, parts_of
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import Tree, bits_for
 from common.receiving.delivery_table import Delivery

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from analyzer.keys import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
-from audit.harness.analyzer_core import SCHEDULE
 from audit.harness.clock import ManualClock
+from audit.harness.party_cores import SCHEDULE
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey
 from common.crypto.key_ring import DAY, KeyRing, KeyState
 from common.errors import CredentialError

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from audit.harness.analyzer_core import SCHEDULE
+from audit.harness.party_cores import SCHEDULE
 from common.crypto import signing
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
 from common.crypto.signing import KeyUse, PublicIdentity, SigningIdentity

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.harness.analyzer_core import chunks_of
-from audit.harness.shuffler_core import InProcessRelay
+from audit.harness.party_cores import InProcessRelay, chunks_of
 from common.crypto.hpke import HpkePrivateKey, report_context, split_every
 from common.crypto.signing import SignedTask
 from common.errors import PeerRefusalError, PeerUnableError, ShuffleDpError

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from audit.harness.shuffler_core import InProcessShuffler
+from audit.harness.party_cores import InProcessShuffler
 from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
 from common.crypto.hpke_pool import HpkePool
 from common.messages.batch import BatchState

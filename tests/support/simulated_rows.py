@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from deploy.datasets.catalogue import Dataset
+from deploy.datasets.sources import Dataset
 from lab.simulate.accuracy import ByValue, Repeat
 from lab.simulate.baselines import CentralErrors
 from lab.simulate.populations import Population

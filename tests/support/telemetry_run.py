@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 
 from audit.harness.byte_search import encodings
-from audit.harness.recording_proxy import RecordingProxy
-from audit.harness.services import files_of
+from audit.harness.services import RecordingProxy, files_of
 from common.crypto.signing import SignedTask
 from common.errors import PeerError
 from common.runtime.rpc import open_channel, reply

@@ -15,7 +15,7 @@ from deploy.commands.options import parse_cap, parse_shares, task_digest
 from deploy.datasets.sources import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
-from deploy.load.usage import page_from, usage_from
+from deploy.load.target import page_from, usage_from
 from deploy.tasks.value_parser import parse_breakdown, parse_range, parse_tables
 from lab.accountant.query import parse_distribution
 from protos.shuffledp.v1 import shuffler_pb2

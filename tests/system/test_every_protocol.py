@@ -49,7 +49,7 @@ from deploy.results.next_task import (
 )
 from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, recompute_guarantees
-from deploy.tasks.demo_task import closing_draft
+from deploy.tasks.drafts import closing_draft
 from deploy.tasks.value_parser import value_of_attributes
 from deploy.terminal.json_output import dumps
 from lab.planning.requirements import Requirements

@@ -16,9 +16,8 @@ from scipy import stats
 from common.mechanisms.base import Counts
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.guarantee import rounded_up
-from deploy.datasets.catalogue import load
 from deploy.datasets.names import COVID_US_STATES
-from deploy.datasets.sources import apportion
+from deploy.datasets.sources import apportion, load
 from deploy.results.decoder import LEVEL, decode
 from lab.simulate.plot import Axes, Point
 from lab.simulate.table import Progress, Report

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from audit.harness.clock import ManualClock
-from audit.report.audit_page import audit_page
+from audit.report.report_views import audit_page
 from common.messages.batch import BatchState
 from common.messages.ledger_entry import verify
 from common.task_digest import TaskDigest

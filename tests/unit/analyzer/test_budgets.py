@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from audit.harness.analyzer_core import chunks_of, part_header
+from audit.harness.party_cores import chunks_of, part_header
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import charged_release, claimed_guarantee
 from common.accounting.privacy_parameters import PrivacyParameters

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analyzer.count_job import CountJob
-from audit.harness.analyzer_core import InlineExecutor
+from audit.harness.party_cores import InlineExecutor
 from common.crypto.hpke import report_context
 from common.crypto.hpke_pool import HpkePool
 from common.errors import DamagedStorageError, UnusableBatchError

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from analyzer.storage import task_table
-from audit.harness.analyzer_core import SCHEDULE
+from audit.harness.party_cores import SCHEDULE
 from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
 from common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from analyzer.servicer import AnalyzerServicer
-from audit.harness.analyzer_core import part_header, parts_of
+from audit.harness.party_cores import part_header, parts_of
 from common.errors import WireError
 from common.wire.batches import delivery_to_wire, part_to_wire
 from common.wire.results import decided_from_wire, decision_to_wire

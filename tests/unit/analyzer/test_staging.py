@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.harness.analyzer_core import chunks_of, part_header, parts_of
+from audit.harness.party_cores import chunks_of, part_header, parts_of
 from common.crypto.hpke import split_every
 from common.errors import (
     ConflictError,

@@ -11,8 +11,8 @@ from analyzer.task_builder import complete
 from audit.families.references import FAMILIES
 from audit.finding import Rows, failed
 from audit.harness.tasks import reduced_draft, sample_task
-from audit.report.audit_page import audit_page
 from audit.report.audit_report import as_json
+from audit.report.report_views import audit_page
 from audit.runner import AuditRun, run, scenarios_named
 from audit.scenario import AuditSubject, Scenario, Weakness
 from audit.scenarios import SCENARIOS
@@ -49,16 +49,14 @@ def _fails(_: AuditSubject, __: np.random.Generator) -> Rows:
     raise RuntimeError("the value 1234567 is not there")
 
 
-class _Broken(Weakness):
-    """Its code raises an error."""
-
-    def local_guarantee(self, *_: Any) -> NoReturn:
-        raise RuntimeError
+def _raise(*_: Any) -> NoReturn:
+    raise RuntimeError
 
 
 def test_code_that_raises_is_a_failed_finding_without_values() -> None:
     """A scenario that cannot run has neither passed nor detected its weakness."""
-    scenario = Scenario(name="fails", title="It fails", check=_fails, weakness=_Broken())
+    broken = Weakness("Its code raises an error.", local_guarantee=_raise)
+    scenario = Scenario(name="fails", title="It fails", check=_fails, weakness=broken)
     [row] = run(scenario, audited(), 1)
     weak = dataclasses.replace(scenario, check=SCENARIOS[0].check)
     [result] = AuditRun(

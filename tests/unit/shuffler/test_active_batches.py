@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from audit.harness.shuffler_core import store_holding
+from audit.harness.party_cores import store_holding
 from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
 from common.crypto.signing import SignedTask, SigningIdentity

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.harness.analyzer_core import SCHEDULE
+from audit.harness.party_cores import SCHEDULE
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.signing import KeyUse, check_key, end_of_validity, split_key
@@ -157,7 +157,7 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
     [
         ("shuffler.active_batches.ActiveBatches.destroy_key", 1),
         ("shutil.rmtree", 0),
-        ("audit.harness.analyzer_core.InlineExecutor.forget_keys", 0),
+        ("audit.harness.party_cores.InlineExecutor.forget_keys", 0),
     ],
 )
 async def test_erasing_a_finished_batch_is_retried(

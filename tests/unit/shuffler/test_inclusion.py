@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit.harness.analyzer_core import InlineExecutor
+from audit.harness.party_cores import InlineExecutor
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import split_every
 from common.crypto.key_ring import DAY

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from audit.harness.analyzer_core import InlineExecutor
+from audit.harness.party_cores import InlineExecutor
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import report_context, split_every
 from common.crypto.randomness import seeded_generator

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from analyzer.storage import ledger, quarantine
-from audit.harness.analyzer_core import part_header
+from audit.harness.party_cores import part_header
 from common.errors import (
     BatchStateError,
     ConflictError,

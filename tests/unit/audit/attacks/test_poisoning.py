@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from audit.attacks.poisoning import Leverage, Poisoning
-from audit.weaknesses import CountedTwice
+from audit.weaknesses import COUNTED_TWICE
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE
 from common.task.draft import TableDraft
 from tests.support.audits import audited
@@ -84,7 +84,7 @@ def test_reports_on_one_cell_raise_it_as_calculated(pairs: tuple[tuple[str, ...]
     subject = audited(kind_task("tables", tables=TableDraft(attributes=ATTRIBUTES, pairs=pairs)))
     attack = Poisoning(submissions=1, sentence="")
     [holds] = attack(subject, np.random.default_rng(1))
-    [broken] = attack(dataclasses.replace(subject, ports=CountedTwice()), np.random.default_rng(1))
+    [broken] = attack(dataclasses.replace(subject, ports=COUNTED_TWICE), np.random.default_rng(1))
 
     assert (True, False) == (holds.passed, broken.passed)
     assert holds.measured == pytest.approx(holds.expected)

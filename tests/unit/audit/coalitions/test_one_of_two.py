@@ -13,7 +13,7 @@ from audit.harness.tasks import sample_chain
 from audit.runner import AuditRun, run
 from audit.scenario import AuditSubject, Scenario
 from audit.scenarios import SCENARIOS
-from audit.weaknesses import NoiseAfterAll, PermutesOnly
+from audit.weaknesses import NOISE_AFTER_ALL, PERMUTES_ONLY
 from common.task.shuffler_spec import BinomialNoise, GeometricNoise
 from common.task.task import Task
 from tests.support.audits import audited
@@ -27,7 +27,7 @@ _TWO = [one for one in SCENARIOS if one.shufflers == (2,)]
 
 def _is_like_another(scenario: Scenario) -> bool:
     """Return whether a scenario has the weakness of another one, or a test of its own."""
-    tested_elsewhere = isinstance(scenario.weakness, PermutesOnly | NoiseAfterAll)
+    tested_elsewhere = scenario.weakness in {PERMUTES_ONLY, NOISE_AFTER_ALL}
     return tested_elsewhere and not scenario.name.endswith("isolates")
 
 
@@ -133,7 +133,7 @@ def test_a_task_with_two_shufflers_passes_every_scenario_and_its_self_test(
 def test_permuting_alone_is_refuted_by_each_behaviour() -> None:
     """Against cores that run without dummies; the deployed ones are not refuted by any."""
     subject = _subject(_task())
-    with_noise = replace(subject, ports=NoiseAfterAll())
+    with_noise = replace(subject, ports=NOISE_AFTER_ALL)
     rows, quiet = (
         list(run_permuting(each, np.random.default_rng(1))) for each in (subject, with_noise)
     )

@@ -5,8 +5,7 @@ import re
 from functools import cache
 from typing import Final
 
-from audit.report.audit_page import audit_page, coalition_rows
-from audit.report.audit_report import weakest_point
+from audit.report.report_views import audit_page, coalition_rows
 from tests.support.audit_reports import demo_report, failed_report, finding, report_of
 from tests.support.protocol_tasks import protocol_task
 
@@ -88,7 +87,7 @@ def test_the_bound_on_false_alarms_is_shown() -> None:
 
 def test_every_coalition_has_one_row_the_weakest_first() -> None:
     """All coalitions of the guarantees, whether an attack was run or not."""
-    rows = coalition_rows(demo_report(), weakest_point(demo_report()), {})
+    rows = coalition_rows(demo_report(), {})
 
     assert [
         ("shuffler+analyzer", 4.0, "tight"),

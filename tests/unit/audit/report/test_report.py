@@ -13,15 +13,13 @@ import pytest
 from rich.console import Console
 
 from audit.harness.tasks import sample_chain
-from audit.report.audit_page import audit_page
 from audit.report.audit_report import (
     AuditReport,
     SelfTestResult,
     as_json,
     changes,
-    weakest_point,
 )
-from audit.report.report_table import show_report
+from audit.report.report_views import audit_page, show_report
 from audit.scenarios import SCENARIOS
 from audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.terminal.json_output import dumps
@@ -106,15 +104,14 @@ def test_the_weakest_point_decides_the_remedies(
 ) -> None:
     """The largest ε, the smallest coalition that has it, and the measured attack."""
     report = make()
-    point = weakest_point(report)
 
     assert (coalition, report.task.local_epsilon, equals) == (
-        point.guarantee.coalition,
-        point.guarantee.epsilon,
-        point.equals,
+        report.weakest.coalition,
+        report.weakest.epsilon,
+        tuple(report.equally_weak),
     )
-    assert measured == (point.measured and point.measured.scenario)
-    assert any(action in change.action for change in changes(report, point))
+    assert measured == (report.largest_gain and report.largest_gain.scenario)
+    assert any(action in change.action for change in changes(report))
 
 
 def test_attacks_are_ranked_by_failure_then_claim_and_leave_out_claims_of_others() -> None:

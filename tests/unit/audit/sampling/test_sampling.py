@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from audit.families.family import Family, ItemFamily
 from audit.finding import Checks, Rows
 from audit.sampling.devices import run_devices, run_draws
-from audit.sampling.orders import check_order
-from audit.sampling.randomizer import run_randomizer
+from audit.sampling.draws import check_order, run_randomizer
 from audit.scenario import Ports
-from audit.weaknesses import DummyLeftOut, SeedReused
+from audit.weaknesses import DUMMY_LEFT_OUT, SEED_REUSED
 from common.mechanisms.base import Reports
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
@@ -95,14 +94,14 @@ def test_numbers_of_dummies_pass_and_omitted_dummies_fail() -> None:
     subject = audited(protocol_task("od-hp"), devices=2000)
 
     assert _all_hold(run_draws(subject, _rng()))
-    assert not _all_hold(run_draws(dataclasses.replace(subject, ports=DummyLeftOut()), _rng()))
+    assert not _all_hold(run_draws(dataclasses.replace(subject, ports=DUMMY_LEFT_OUT), _rng()))
     assert _all_hold(run_devices(subject, _rng()))
 
 
 def test_dummies_with_the_seed_of_their_report_fail() -> None:
     """The flaw of OD-HP as printed fails one test, and no other."""
     subject = audited(protocol_task("od-hp"), devices=500)
-    [row] = run_devices(dataclasses.replace(subject, ports=SeedReused()), _rng())
+    [row] = run_devices(dataclasses.replace(subject, ports=SEED_REUSED), _rng())
 
     assert row.sentence == "Failed: the same seed twice in one submission."
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from audit.harness.analyzer_core import SCHEDULE
+from audit.harness.party_cores import SCHEDULE
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey, HpkePublicKey, KeyId
 from common.crypto.key_ring import DAY, KeyRing, KeyState, Schedule
 from common.errors import UnknownKeyError, WireError

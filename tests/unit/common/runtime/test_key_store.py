@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from audit.harness.analyzer_core import SCHEDULE
 from audit.harness.clock import ManualClock
-from audit.harness.shuffler_core import store_holding
+from audit.harness.party_cores import SCHEDULE, store_holding
 from common.crypto.hpke import (
     SUITES,
     HpkePrivateKey,

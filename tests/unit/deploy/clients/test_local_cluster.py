@@ -4,8 +4,7 @@ import socket
 from pathlib import Path
 
 from deploy.clients.issuer import draw_people
-from deploy.clients.local_cluster import kept_address
-from deploy.clients.page_cluster import PageCluster
+from deploy.clients.local_cluster import PageCluster, kept_address
 from issuer.entitlements import parse_people
 
 

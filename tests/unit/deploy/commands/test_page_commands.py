@@ -13,10 +13,10 @@ from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.crypto.signing import SigningIdentity
 from common.runtime import settings
 from common.runtime.clock import SystemClock
+from deploy.clients.issuer import is_for_browsers
 from deploy.commands.profile import ADDRESSES, FILES
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
-from deploy.tasks.invitations import is_for_browsers
 from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from tests.support.commands import COMMANDS, ROOT, blocks, called, commands_on, examples, words_of

@@ -14,8 +14,8 @@ from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.shuffler_spec import GeometricNoise
 from common.task_digest import TaskDigest
-from deploy.clients import page_cluster
-from deploy.clients.page_cluster import PageCluster, WebHost
+from deploy.clients import local_cluster
+from deploy.clients.local_cluster import PageCluster, WebHost
 from deploy.commands.up import _DRAFT, _ask, _show
 from tests.support.chains import chain
 from tests.support.command_line import shown
@@ -209,7 +209,7 @@ async def test_only_a_task_that_nobody_opened_is_passed_over(
         PeerRefusalError("UNAUTHENTICATED", "wrong token"),
     )
     operator: Any = _Operator(unopened, away, "progress", refused)
-    monkeypatch.setattr(page_cluster, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(local_cluster, "_WATCH_SECONDS", 0.0)
     monkeypatch.setattr(PageCluster, "shuffler_operator", lambda _: operator)
     monkeypatch.setattr(PageCluster, "check", lambda _: None)
     told: list[str] = []

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE
-from deploy.datasets.catalogue import Dataset, load
 from deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
-from deploy.datasets.sources import dataset
+from deploy.datasets.sources import Dataset, dataset, load
 
 _PYARROW = importlib.util.find_spec("pyarrow") is not None
 _FIVE = Dataset(name="five", title="", labels=(), counts=np.array([3, 0, 1, 1, 0]))

@@ -17,9 +17,8 @@ import pytest
 
 from common.errors import TaskError
 from common.protocols import Kind
-from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import numbers_of, people_of
-from deploy.datasets.sources import dataset
+from deploy.datasets.sources import Dataset, dataset
 from lab.simulate.populations import Population
 from user_agent.contribution import checked_text, open_text
 

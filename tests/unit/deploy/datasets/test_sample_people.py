@@ -15,7 +15,7 @@ from common.mechanisms.tables import Tables
 from common.protocols import Kind
 from common.task.kinds import ITEM_KINDS
 from deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_people
-from deploy.tasks.demo_task import closing_draft, with_two_shufflers
+from deploy.tasks.drafts import closing_draft, with_two_shufflers
 from tests.support.chains import chain
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from tests.support.relays import RELAY_KEY

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.docker.deployment import VARIANTS, Deployment, with_variables
-from deploy.docker.engine import Engine
+from deploy.docker.deployment import VARIANTS, Deployment, Engine, with_variables
 
 _FILE = "# mine\nHTTP_PROXY=http://proxy:1/a=b\nSHUFFLEDP_TAG=old\n\nnot a line of ours = x\n"
 

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 from common.crypto.signing import SigningIdentity
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import load_witness_key
-from deploy.docker.engine import IMAGES
+from deploy.docker.deployment import IMAGES
 
 _ROOT = Path(__file__).parents[4]
 

@@ -9,9 +9,8 @@ from scipy import stats
 
 from common.errors import PlanError, SettingsError, UsageError
 from common.task.task import Task
-from deploy.load.behaviour import MISBEHAVING, Behaviour, assign, shares_from
+from deploy.load.behaviour import MISBEHAVING, Behaviour, Tally, assign, shares_from
 from deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
-from deploy.load.tally import Tally
 from deploy.load.target import load_draft, unpublished
 from deploy.tasks.drafts import as_toml, read
 from tests.support.chains import COINS, chain

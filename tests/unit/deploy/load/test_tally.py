@@ -7,8 +7,7 @@ import pytest
 
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
-from deploy.load.behaviour import FLOOD, Behaviour
-from deploy.load.tally import Tally, compare
+from deploy.load.behaviour import FLOOD, Behaviour, Tally, compare
 from tests.support.results import result
 
 _KINDS = np.array(

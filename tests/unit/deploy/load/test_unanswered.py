@@ -26,8 +26,7 @@ from deploy.load.plan import LoadPlan, Ramp
 from deploy.load.report import LoadReport, ProgressBars, as_json, show
 from deploy.load.run import _answer, run
 from deploy.load.sender import Destination
-from deploy.load.target import Target
-from deploy.load.usage import GENERATOR, PartyUsage
+from deploy.load.target import GENERATOR, PartyUsage, Target
 from deploy.load.users import seal
 from tests.support.printing import printed
 from tests.support.tasks import published

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from audit.harness.analyzer_core import part_header
+from audit.harness.party_cores import part_header
 from common.crypto.hpke import split_every
 from common.crypto.signing import KeyUse, PublicIdentity, SignedTask, sign_receipt
 from common.errors import ProofError, SettingsError
@@ -19,8 +19,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
 from deploy.results.verification import check_fits, recompute_guarantees
-from deploy.sentinels.lookup import Lookup, look_up, show
-from deploy.sentinels.planting import SentinelRun
+from deploy.sentinels.planting import Lookup, SentinelRun, look_up, show
 from deploy.terminal.console import terminal
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.chains import FLANKS, RELAY, chain

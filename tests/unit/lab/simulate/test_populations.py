@@ -12,9 +12,8 @@ import pytest
 from common.errors import UsageError
 from common.messages.submission import Value
 from common.protocols import Kind, protocol_named
-from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople, people_of, sample_people
-from deploy.datasets.sources import dataset
+from deploy.datasets.sources import Dataset, dataset
 from deploy.terminal.json_output import dumps
 from lab.simulate.baselines import central_errors_of_items, central_errors_of_texts
 from lab.simulate.populations import Population

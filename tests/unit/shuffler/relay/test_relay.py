@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from audit.harness.analyzer_core import chunks_of, part_header, parts_of
+from audit.harness.party_cores import chunks_of, part_header, parts_of
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, layer_context
 from common.crypto.key_ring import DAY
 from common.crypto.signing import (

@@ -8,7 +8,7 @@ import pytest
 from common.errors import UsageError
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.tasks.invitations import BROWSER_PROTOCOLS, invitation, is_for_browsers
+from deploy.clients.issuer import BROWSER_PROTOCOLS, invitation, is_for_browsers
 from tests.support.source_tree import ROOT
 from tests.support.vectors import vectors
 from tests.vectors.transcript_cases import ALL, CASES

@@ -1,24 +1,31 @@
-"""Print an audit as terminal tables: claims, measurements and failures."""
+"""An audit as a page, and as terminal tables: the weakest point, and every check."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from audit.finding import VERDICT_DESCRIPTIONS, Finding, Heading, failed
-from audit.report.audit_report import AuditReport, SelfTestResult, changes, weakest_point
-from common.messages.guarantee import rounded_down, rounded_up
+from audit.finding import HEADINGS, LIMITS, PASSING, VERDICT_DESCRIPTIONS, Finding, Heading, failed
+from audit.report.audit_report import AuditReport, SelfTestResult, changes
+from audit.statistics import FAMILY_LEVEL, TEST_LEVEL
+from common.messages.guarantee import claimed, rounded_down, rounded_up
+from deploy.pages import figures
+from deploy.pages.guarantee_sentences import best_guarantees, coalition_name, guarantee_sentences
+from deploy.pages.page import render
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fit_table, print_whole
 
+NOT_TRIED: Final = "not tried"
+
+FindingsById = dict[str, Finding]
 _NONE: Final = "-"
 _STYLES: Final = {True: "", False: "bold red"}
 
-_FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+_COLUMNS: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "claimed": ("claim_epsilon", rounded_up),
     "computed": ("exact_epsilon", rounded_down),
     "measured": ("empirical_epsilon_lower", rounded_down),
@@ -45,6 +52,113 @@ _LEGEND: Final[Mapping[str, str]] = {
 """Explanations of columns and verdicts; those that occur in the tables are printed."""
 
 
+def audit_page(report: AuditReport) -> str:
+    """Render the page of an audit: one file without scripts or external resources."""
+    headings = {
+        heading: {f"{heading.replace(' ', '-')}-{n}": row for n, row in enumerate(rows, start=1)}
+        for heading, rows in report.by_heading.items()
+    }
+    by_id = {id_: finding for under in headings.values() for id_, finding in under.items()}
+    broken = {f"failed-{number}": row for number, row in enumerate(report.failed, start=1)}
+    sentences = dict(zip(report.guarantees, guarantee_sentences(report.guarantees), strict=True))
+    coalitions = coalition_rows(report, by_id)
+    return render(
+        "audit.html",
+        version=report.version,
+        styles=("audit.css",),
+        report=report,
+        limits={id_: row for id_, row in by_id.items() if row.verdict == "known limit"},
+        failed=broken,
+        weakest=sentences[report.weakest],
+        also=[coalition_name(coalition) for coalition in report.equally_weak],
+        main=sentences[claimed(report.guarantees)],
+        measured=report.largest_gain,
+        changes=changes(report),
+        advised={row.advice: id_ for id_, row in reversed((broken | by_id).items()) if row.advice},
+        coalitions=coalitions,
+        untried=[coalition_name(row["coalition"]) for row in coalitions if row["attack"] is None],
+        headings=[
+            (name.replace(" ", "-"), name.capitalize(), HEADINGS[name], under)
+            for name, under in headings.items()
+        ],
+        verdicts=VERDICT_DESCRIPTIONS,
+        false_alarm=_one_in(report.false_alarm),
+        family_level=_one_in(FAMILY_LEVEL),
+        test_level=_one_in(TEST_LEVEL),
+        coalition_name=coalition_name,
+        verdict_style=_verdict_style,
+        figures_of=_figures,
+    )
+
+
+def coalition_rows(report: AuditReport, by_id: FindingsById) -> list[dict[str, Any]]:
+    """
+    Return a row for each coalition, the weakest first, then by falling claim.
+
+    A row has the most important attack or None, the others, the verdict, the id on the page, and ε
+    and δ of the attacked claim, or else of the best guarantee.
+    """
+    best = {str(name): guarantee for name, guarantee in best_guarantees(report.guarantees).items()}
+    tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
+    rows = list[dict[str, Any]]()
+    for coalition in (*best, *sorted(tried - set(best))):
+        attacks, guarantee = report.attacks_by(coalition), best.get(coalition)
+        claim, delta = (None, None) if guarantee is None else (guarantee.epsilon, guarantee.delta)
+        first = attacks[0] if attacks else None
+        if first is not None and first.claim_epsilon is not None:
+            claim, delta = first.claim_epsilon, first.delta
+        row = {
+            "coalition": coalition,
+            "weakest": coalition == report.weakest.coalition,
+            "attack": first,
+            "others": attacks[1:],
+            "verdict": first.verdict if first else NOT_TRIED,
+            "link": next((id_ for id_, finding in by_id.items() if finding is first), ""),
+            "claim": claim,
+            "delta": delta,
+        }
+        rows.append(row)
+    return sorted(rows, key=lambda row: (not row["weakest"], -(row["claim"] or 0.0)))
+
+
+def _plain(figure: float) -> str:
+    return figures.format_scientific(figure) if "e" in f"{figure:,.4g}" else f"{figure:,.4g}"
+
+
+_FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "Claimed ε": ("claim_epsilon", figures.format_privacy),
+    "At δ": ("delta", figures.format_privacy),
+    "Computed ε": ("exact_epsilon", figures.format_lower_bound),
+    "Measured ε, at least": ("empirical_epsilon_lower", figures.format_lower_bound),
+    "Measured δ there, at least": ("empirical_delta_lower", figures.format_lower_bound),
+    "Most this run could show": ("ceiling", figures.format_lower_bound),
+    "Expected": ("expected", _plain),
+    "Measured": ("measured", _plain),
+}
+
+
+def _figures(finding: Finding) -> Iterable[tuple[str, str]]:
+    for name, (field, format_figure) in _FIGURES.items():
+        figure: float | None = getattr(finding, field)
+        if figure is not None and not math.isnan(figure) and (figure or field != "delta"):
+            yield name, format_figure(figure)
+
+
+def _one_in(chance: float) -> str:
+    """Format a probability of about 1/N as N, rounded down; empty for 0."""
+    # Round to six digits first: 1 - .99999995 is 4.9999999973737e-08, not 5e-08.
+    return "" if chance <= 0 else f"{math.floor(1 / float(f'{chance:.6g}') + 1e-6):,}"
+
+
+def _verdict_style(verdict: str) -> tuple[str, str]:
+    """Return a verdict's symbol and CSS class: good, warn, bad or plain."""
+    if verdict == NOT_TRIED:
+        return "–", "plain"
+    if verdict in LIMITS:
+        return "!", "warn"
+    return ("✓", "good") if verdict in PASSING else ("✗", "bad")
+
+
 def show_report(report: AuditReport, console: Console) -> None:
     """Print tables of whole figures, a legend, the failures, the weakest point and the verdict."""
     show_line = partial(console.print, highlight=False)
@@ -56,12 +170,12 @@ def show_report(report: AuditReport, console: Console) -> None:
             f"{escaped(row.advice)}",
             style="bold red",
         )
-    point = weakest_point(report)
+    weakest = report.weakest
     claim = "nothing is promised against it"
-    if math.isfinite(epsilon := point.guarantee.epsilon):
-        claim = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(point.guarantee.delta)}"
-    show_line(f"Weakest point: {escaped(point.guarantee.coalition)}, {claim}.")
-    for change in changes(report, point):
+    if math.isfinite(epsilon := weakest.epsilon):
+        claim = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(weakest.delta)}"
+    show_line(f"Weakest point: {escaped(weakest.coalition)}, {claim}.")
+    for change in changes(report):
         show_line(f"* {escaped(change.action)}.")
     show_line()
     if report.idle:
@@ -106,7 +220,7 @@ def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple
             _NONE if row.coalition == "nobody" else escaped(row.coalition.replace("+", " + "))
             for row in rows
         ],
-        **{name: [_figure(name, row) for row in rows] for name in _FIGURES},
+        **{name: [_figure(name, row) for row in rows] for name in _COLUMNS},
         "verdict": [row.verdict if row.passed else row.verdict.upper() for row in rows],
     }
 
@@ -119,7 +233,7 @@ def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple
             pad_edge=False,
             padding=(0, 1, 0, 0),
         )
-        add_columns(table, {name: "right" if name in _FIGURES else "left" for name in columns})
+        add_columns(table, {name: "right" if name in _COLUMNS else "left" for name in columns})
         table.columns[0].max_width = console.width // _TITLE_FRACTION
         table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
         for row, *texts in zip(rows, *(cells[name] for name in columns), strict=True):
@@ -131,7 +245,7 @@ def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple
 
 
 def _figure(column: str, row: Finding) -> str:
-    name, format_figure = _FIGURES[column]
+    name, format_figure = _COLUMNS[column]
     figure: float | None = getattr(row, name)
     text = _NONE if figure is None or math.isnan(figure) else format_figure(figure)
     return f"{text}\nδ {rounded_up(row.delta)}" if column == "claimed" and row.delta else text
