@@ -49,8 +49,10 @@ class Tables(ViewMechanism):
         numbers = {each.name: number for number, each in enumerate(form.attributes)}
         if unknown := {name for names in form.pairs for name in names} - numbers.keys():
             raise TaskError(
-                f"a table has the attribute {min(unknown)}; the attributes are {', '.join(numbers)}"
+                f"a table is of {min(unknown)}; the attributes are {', '.join(numbers)}"
             )
+        if twice := [names[0] for names in form.pairs if len({*names}) < len(names)]:
+            raise TaskError(f"a table is of {twice[0]} twice; its attributes must differ")
         wanted = [tuple(sorted(numbers[name] for name in names)) for names in form.pairs]
         wanted = wanted or [*combinations(range(len(numbers)), 2)]
         wanted += [(number,) for number in numbers.values() if form.margins]

@@ -174,8 +174,9 @@ class AttributeSpec:
         if not self.name or (self.edges is None) == (not self.labels):
             raise TaskError("each attribute needs a name, and either labels or edges")
         if self.edges is None:
-            check_int_range("an attribute's number of labels", self.size, 2, MAX_GROUPS)
-            _check_parts("label", self.labels)
+            name = f"the attribute {self.name}'s"
+            check_int_range(f"{name} number of labels", self.size, 2, MAX_GROUPS)
+            _check_parts(f"{name} label", self.labels)
 
     @property
     def size(self) -> int:

@@ -103,12 +103,16 @@ class TableSpec(OtherSpec):
             for attribute in view:
                 check_int_range("the number of a table's attribute", attribute, 0, number - 1)
             if not view or view != tuple(sorted({*view})):
-                raise TaskError("a table's attributes must be one or two numbers, ascending")
+                numbers = ", ".join(map(str, view)) or "no number"
+                raise TaskError(
+                    f"a table's attributes are {numbers}; they must be one or two different "
+                    "numbers, ascending"
+                )
         if len({*self.views}) < len(self.views):
             raise TaskError("two tables have the same attributes")
         if missing := {*range(number)} - {each for view in self.views for each in view}:
             name = self.attribute_names[min(missing)]
-            raise TaskError(f"no table has the attribute {name}; each must be in one")
+            raise TaskError(f"{name} is in no table; each attribute must be in one")
         check_int_range("the number of all cells", sum(self.view_sizes()), 2, MAX_DOMAIN_SIZE)
 
     @property

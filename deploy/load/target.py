@@ -15,9 +15,6 @@ from typing import Any
 import grpc
 import numpy as np
 
-from analyzer.task_builder import complete
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.randomness import secure_generator
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
 from common.errors import PlanError, SettingsError
 from common.messages.batch import BatchState
@@ -28,7 +25,7 @@ from common.runtime.rpc import bind
 from common.runtime.tls import Tls, development_files
 from common.runtime.validation import read_file
 from common.task.draft import TaskDraft
-from common.task.task import NONCE_BYTES, Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import outcomes_to_wire
@@ -37,12 +34,14 @@ from deploy.clients.analyzer import OperatorClient
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient, shuffler_at
 from deploy.datasets.sources import dataset
-from deploy.load.behaviour import assign, expected_answers
+from deploy.load.behaviour import expected_answers
 from deploy.load.plan import LoadPlan, TargetKind
 from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
+from deploy.load.users import draw_values
 from deploy.tasks import drafts
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
+from deploy.tasks.task_view import preview
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 
@@ -111,8 +110,7 @@ def load_draft(file: Path | None, plan: LoadPlan) -> TaskDraft:
     With a ramp, the demo's n_min is 1, because an early end may leave users unsent. Raises
     PlanError if the plan's users are fewer than a file's n_min or more than its target_size.
     """
-    kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
-    stored = expected_answers(kinds)[Outcome.STORED]
+    stored = expected_answers(plan.draw_kinds())[Outcome.STORED]
     if file is None:
         size = dataset(plan.dataset, stored).domain_size
         fields = {"domain_size": size, **DEMO_PARAMETERS}
@@ -135,8 +133,14 @@ def columns_of(file: Path | None) -> str | None:
 
 @asynccontextmanager
 async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
-    """Start services on this machine, and publish a task from a draft file or the demo's draft."""
+    """
+    Start services on this machine, and publish a task from a draft file or the demo's draft.
+
+    The draft's claims and the data set's values are checked first.
+    """
     draft = load_draft(file, plan)
+    task, rng = preview(draft, now=time.time()), np.random.default_rng(plan.seed)
+    draw_values(plan.dataset, plan.draw_kinds(), task, rng)
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
         parties = Cluster(Path(folder), two_shufflers=draft.relay is not None)
         async with parties as cluster, cluster.operator() as operator:
@@ -157,16 +161,7 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
 
 def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
     """Return a signed task for a sink, with throw-away keys."""
-    draft = load_draft(file, plan)
-    keys = [HpkePrivateKey.generate(draft.suite).public_key().raw for _ in range(3)]
-    task = complete(
-        replace(
-            draft, shuffler_key=keys[0], relay=draft.relay and replace(draft.relay, key=keys[1])
-        ),
-        analyzer_key=keys[2],
-        nonce=secure_generator().bytes(NONCE_BYTES),
-    )
-    return SigningIdentity.generate().sign(task.to_bytes())
+    return SigningIdentity.generate().sign(preview(load_draft(file, plan), now=0.0).to_bytes())
 
 
 @asynccontextmanager

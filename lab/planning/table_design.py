@@ -91,6 +91,12 @@ class TableDesign(ValueDesign):
         }
 
     @property
+    def messages_by(self) -> str:
+        number, by_users = self.unclaimed.own_reports, self.dummies.expected_per_user > 0
+        dummies = " and dummies (none with --trust shuffler-dummies)" * by_users
+        return f": one for each table, {number} (--pairs lists fewer){dummies}"
+
+    @property
     def sentence(self) -> str:
         return (
             "Standard errors in users: a cell of a table {sd_cell_raw:.4g}, after least squares "

@@ -134,13 +134,14 @@ class Population:
         """Return a population of users with texts, numbers or pairs."""
         size = int(people.draft.get("domain_size", 1))
         names = people.candidates or people.draft.get("labels", ())
+        alone, noun = KINDS[people.kind].sizes == (1, 1), SIMULATED_KINDS[people.kind].sized[:-1]
         return cls(
             kind=people.kind,
             name=name,
             title=people.title,
             n_users=len(people.values),
             domain_size=size,
-            value_names=names or tuple(f"number {index}" for index in range(size)),
+            value_names=names or ("mean",) * alone or [f"{noun} {at}" for at in range(size)],
             source=people,
         )
 
@@ -312,19 +313,22 @@ def _repeat_tables(people: Population, task: Task, seed: Seed, _one_by_one: bool
     of_cells, of_margins = mechanism.variances(n_users)
     of_raw = [view.item_variance(n_users) * (1 - 1 / view.size) for view in mechanism.views]
     shares = np.concatenate([each.shares for each in estimate.views])
-    errors = {
-        "mse": mse_of(shares, truth),
-        "mse_raw": mse_of(np.concatenate(raw) / n_users, truth),
-        "mse_margins": mse_of(found_margins, true_margins),
-    }
-    theory = {
-        "theory_raw": np.average(of_raw, weights=sizes) / n_users**2,
-        "theory_margins": np.average(of_margins, weights=mechanism.attribute_sizes) / n_users**2,
-    }
+
+    def theory(squares: Sequence[float], weights: Sequence[int]) -> float:
+        return float(np.average(squares, weights=weights)) / n_users**2
+
     return Repeat(
         seconds=seconds,
-        errors=errors | {name: float(square) for name, square in theory.items()},
-        mse_theory=float(np.average(of_cells, weights=sizes)) / n_users**2,
+        errors={
+            "mse": mse_of(shares, truth),
+            "mse_raw": mse_of(np.concatenate(raw) / n_users, truth),
+            "mse_margins": mse_of(found_margins, true_margins),
+        },
+        mse_theory=theory(of_cells, sizes),
+        theories={
+            "theory_raw": theory(of_raw, sizes),
+            "theory_margins": theory(of_margins, mechanism.attribute_sizes),
+        },
         one_by_one=False,
         by_value=ByValue(truth, shares, np.repeat(np.sqrt(of_cells) / n_users, sizes)),
     )
@@ -417,6 +421,8 @@ class SimulatedKind(NamedTuple):
     central: Callable[[Population, float, float, int], CentralErrors]
     draw: Callable[[Asked], Population] = _draw_values
     true_figure: str = "true share"
+    sized: str = "values"
+    """What the domain size counts."""
     dataset: str | None = None
     """The data set by default; None for the demo's people."""
     compared: tuple[str, ...] = ()
@@ -443,8 +449,14 @@ SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
         *("a mean", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
     ),
     "vector": SimulatedKind(
-        *("means", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
+        *("means", _of_people(_repeat_numbers), _errors_of_means),
+        true_figure="true mean",
+        sized="numbers",
     ),
-    "key-value": SimulatedKind("shares of owners", _of_people(_repeat_pairs), _errors_of_means),
-    "table": SimulatedKind("cells", _repeat_tables, _errors_of_tables, _draw_tables),
+    "key-value": SimulatedKind(
+        *("shares of owners", _of_people(_repeat_pairs), _errors_of_means), sized="keys"
+    ),
+    "table": SimulatedKind(
+        *("cells", _repeat_tables, _errors_of_tables, _draw_tables), sized="attributes"
+    ),
 }
