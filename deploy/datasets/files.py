@@ -10,6 +10,7 @@ import gzip
 import importlib
 import io
 import math
+import textwrap
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,9 +31,8 @@ _COUNT: Final = "count"
 ENDINGS: Final = (".csv", ".csv.gz", ".parquet")
 """Supported endings of file names, in any case."""
 MAX_LINE_CHARACTERS: Final = 1 << 20
-_MOST_LISTED: Final = 20
-_MOST_TITLE: Final = 40
-"""Columns, and characters of each, that a message lists."""
+_MOST_LISTED: Final = 400
+"""Characters of a header that a message shows."""
 _ROWS_AT_ONCE: Final = 1 << 16
 MAX_PEOPLE: Final = 10**9 - 1
 """Largest population that numpy's hypergeometric distribution accepts."""
@@ -163,20 +163,14 @@ def _columns(header: Sequence[str], name: str, column: str) -> tuple[list[int], 
         raise TaskError(f"the header of {name} is not UTF-8 text")
     for title in wanted:
         if title not in titles:
-            raise TaskError(f"{name} has no column {title}; {_listed(titles)}")
+            listed = f"its columns are {textwrap.shorten(', '.join(titles), _MOST_LISTED)}"
+            if any(number_of(each) is not None for each in titles):  # somebody's, not names
+                listed = "its first line must name its columns, and has numbers"
+            raise TaskError(
+                f"{name} has no column {title}; {listed}: simulate reads others with --column, and "
+                "load those of a published task's attributes with --users"
+            )
     return [titles.index(title) for title in wanted], [titles.index(title) for title in counts]
-
-
-def _listed(titles: Sequence[str]) -> str:
-    """List a header's columns; not those of a first line with numbers, which are somebody's."""
-    if any(number_of(title) is not None for title in titles):
-        return "its first line must name its columns, and has numbers"
-    more = f" and {len(titles) - _MOST_LISTED} more" * (len(titles) > _MOST_LISTED)
-    shown = ", ".join(title[:_MOST_TITLE] for title in titles[:_MOST_LISTED])
-    return (
-        f"its columns are {shown}{more}: simulate reads others with --column, and load those of a "
-        "published task's attributes with --users"
-    )
 
 
 def _tabulate(rows: Iterable[Sequence[str]], name: str, *, empty: bool) -> dict[str, Any]:

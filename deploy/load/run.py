@@ -23,7 +23,7 @@ from common.messages.result import Result
 from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
 from common.task.task import Task
-from deploy.load.behaviour import expected_answers
+from deploy.load.behaviour import check_users, expected_answers
 from deploy.load.plan import LoadPlan, arrivals
 from deploy.load.report import LoadReport, ProgressBars
 from deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
@@ -76,7 +76,7 @@ async def execute(
         if prepare is None:  # before sealing, which may take a long time
             await target.check_empty()
             if target.kind != "sink":
-                _check_users(expected_answers(kinds)[Outcome.STORED], task, close=close)
+                check_users(kinds, task.n_min if close else 0, task.target_size)
         users = replayed
         if users is None:
             bars.start_phase("Sealing", plan.n_users)
@@ -88,20 +88,6 @@ async def execute(
         await target.check_empty()  # real users may have submitted meanwhile
         # A ramp may leave users unsent, and a draft may wait for more: close this program's batch.
         return await run(plan, target, users, bars, close=close or target.kind == "local")
-
-
-def _check_users(stored: int, task: Task, *, close: bool) -> None:
-    """Raise PlanError unless the batch stays open to the last user, and `close` can close it."""
-    if stored > task.target_size:
-        raise errors.PlanError(
-            f"the batch would close before the last user: {stored} users would be stored, and the "
-            f"task's target_size is {task.target_size}"
-        )
-    if close and stored < task.n_min:
-        raise errors.PlanError(
-            f"{stored} users would be stored; to --close the batch, the task's n_min of "
-            f"{task.n_min} must be: use --users"
-        )
 
 
 async def run(

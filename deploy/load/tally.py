@@ -133,12 +133,9 @@ def compare(
         rows += [
             _exact("users counted by the analyzer", result.n_users, stored),
             _exact("reports refused by the analyzer", sum(refused.values()), 0),
-            *(
-                [_exact("reports discarded by the second shuffler", discarded, 0)]
-                if discarded
-                else []
-            ),
         ]
+        if discarded:
+            rows.append(_exact("reports discarded by the second shuffler", discarded, 0))
     return rows
 
 

@@ -34,7 +34,7 @@ from deploy.clients.analyzer import OperatorClient
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient, shuffler_at
 from deploy.datasets.sources import dataset
-from deploy.load.behaviour import expected_answers
+from deploy.load.behaviour import check_users, expected_answers
 from deploy.load.plan import LoadPlan, TargetKind
 from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
@@ -110,18 +110,14 @@ def load_draft(file: Path | None, plan: LoadPlan) -> TaskDraft:
     With a ramp, the demo's n_min is 1, because an early end may leave users unsent. Raises
     PlanError if the plan's users are fewer than a file's n_min or more than its target_size.
     """
-    stored = expected_answers(plan.draw_kinds())[Outcome.STORED]
     if file is None:
+        stored = expected_answers(plan.draw_kinds())[Outcome.STORED]
         size = dataset(plan.dataset, stored).domain_size
         fields = {"domain_size": size, **DEMO_PARAMETERS}
         draft = closing_draft(fields, stored, now=time.time(), shuffler_key=b"")
         return draft if plan.ramp is None else replace(draft, n_min=1)
     draft = drafts.read(file)
-    if not draft.n_min <= stored <= draft.target_size:
-        raise PlanError(
-            f"{stored:,} users would be stored; the draft's n_min and target_size allow "
-            f"{draft.n_min:,} to {draft.target_size:,}: use --users"
-        )
+    check_users(plan.draw_kinds(), draft.n_min, draft.target_size)
     return draft
 
 

@@ -49,16 +49,18 @@ def print_rows(
     rows: Sequence[Mapping[str, str]],
     console: Console,
     texts: Collection[str],
+    *,
     fixed: int = 1,
     settings: Collection[str] = (),
+    title: str = "",
 ) -> None:
     """
-    Print cells by heading; those under `texts` are aligned left, figures right.
+    Print cells by heading under a title; those under `texts` are aligned left, figures right.
 
     Columns that do not fit follow in further tables, which begin with the first `fixed` columns
-    again, and have only rows with cells beside those and `settings`. So a narrow terminal shows
-    every figure too.
+    again, and have only rows with cells beside those and `settings`.
     """
+    console.print(f"[bold]{title}[/bold]" if title else "", end="\n" * bool(title))
     headings = list(dict.fromkeys(heading for cells in rows for heading in cells))
     first, rest = headings[:fixed], headings[fixed:]
 

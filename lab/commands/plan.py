@@ -120,7 +120,7 @@ def plan(
     from lab.planning.requirements import Requirements
 
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
-    usual_cap = plan_view.usual_local_cap(task_kind, rounds) if shufflers == 1 else math.inf
+    usual_cap = plan_view.usual_local_cap(task_kind, rounds, shufflers)
     options.check_kinds(context)
     facts = KINDS[task_kind]
     if facts.counted and domain_size is None:
@@ -179,7 +179,7 @@ def plan(
         f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
         "changes it.": delta,
         f"The plan keeps local epsilon at most {cap:g}, the default limit of devices; "
-        "--local-cap changes it.": local_cap if shufflers == 1 and cap == usual_cap else "none",
+        "--local-cap changes it.": local_cap if cap == usual_cap else "none",
     }
     for sentence in (text for text, given in defaults.items() if given is None):
         console.print(sentence, style="dim", highlight=False)

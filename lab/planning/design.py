@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,8 @@ _ROUNDING: Final = 1e-6
 class Design(ABC):
     """A draft, the task that it makes, and the predicted error."""
 
+    messages_by: ClassVar[str] = ""
+    """What takes the messages, and the way to fewer, as the end of a sentence."""
     draft: TaskDraft
     """With a placeholder key and a placeholder deadline."""
     target: Requirements
@@ -121,11 +123,6 @@ class Design(ABC):
     @property
     def sentence(self) -> str:
         """The further figures in words; empty without any."""
-        return ""
-
-    @property
-    def messages_by(self) -> str:
-        """What takes the messages, and the way to fewer, as the end of a sentence; may be empty."""
         return ""
 
     @property

@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from common.errors import AccountingError, PlanError, TaskError
 from common.limits import MAX_ENVELOPE_BYTES
-from common.messages.guarantee import rounded_up
 from common.task.draft import NumberDraft
 from common.task.named_dummies import ViewDummies
 from common.task.task import envelope_bytes
@@ -87,10 +86,9 @@ class RadixSearch:
                 break  # more digits need more messages
             found.append((error, radices))
         if not found:
-            least = self._messages((2,), self.item_variances(loads_of((2,))))
             raise PlanError(
-                f"digits need {rounded_up(least)} messages per user; the caps allow "
-                f"{self._most_messages:.4g}"
+                f"digits need {self._messages((2,), self.item_variances(loads_of((2,)))):.4g} "
+                f"messages per user; the caps allow {self._most_messages:.4g}"
             )
         least = CLOSE_ENOUGH * min(found)[0]
         found.sort(key=lambda rated: max(rated[0], least))  # stable: the fewest digits first

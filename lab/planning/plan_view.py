@@ -33,8 +33,6 @@ _LEAST_ERRORS: Final = (
     "Least mean squared error with a local cap of {local_cap}: {with_local_cap}; without one: "
     "{without_local_cap}; with two shufflers, which need a second operator: {two_shufflers}."
 )
-_WITHOUT_BIAS: Final = " without its bias"
-"""Follows the error of a biased estimate."""
 
 
 def default_local_cap(rounds: int, kind: str = "local") -> float:
@@ -43,10 +41,10 @@ def default_local_cap(rounds: int, kind: str = "local") -> float:
     return min(answer, total / max(1, rounds))
 
 
-def usual_local_cap(kind: Kind, rounds: int) -> float:
-    """Return `default_local_cap`; infinite if no protocol for a kind of value has local noise."""
+def usual_local_cap(kind: Kind, rounds: int, shufflers: int) -> float:
+    """Return `default_local_cap`; infinite if no protocol for such a task has local noise."""
     noisy = any(not PROTOCOLS[name].noiseless for name in protocols_of(kind))
-    return default_local_cap(rounds) if noisy else math.inf
+    return default_local_cap(rounds) if noisy and shufflers == 1 else math.inf
 
 
 def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
@@ -72,13 +70,14 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "runners_up": [_design_as_json(other) for other in plan.runners_up],
         "two_shufflers": plan.two_shufflers and _design_as_json(plan.two_shufflers),
         "warnings": delta_warnings(target.delta, target.n_users),
+        "left_out": dict(plan.left_out),
         "users": target.n_users,
         "n_min": target.n_min,
         "domain_size": target.domain_size,
         "delta": target.delta,
     }
     if not isinstance(best, ItemDesign):
-        return {"kind": target.kind, **common, "left_out": dict(plan.left_out)}
+        return {"kind": target.kind, **common}
     return {
         **common,
         "predicted_mse_top": best.head_errors(),
@@ -87,7 +86,6 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "central_epsilon": plan.central_guarantee.epsilon,
         "rounds": target.rounds,
         "trust": target.trust,
-        "left_out": dict(plan.left_out),
     }
 
 
@@ -179,7 +177,7 @@ def draft(plan: Plan, now: float) -> str:
 def _predicted(design: Design) -> str:
     """Return sentences with the predicted error of a plan, in the values' unit and squared."""
     kind, error = PLANNED_KINDS[design.target.kind], design.mse
-    qualified = " or more" * design.floor + _WITHOUT_BIAS * design.biased
+    qualified = " or more" * design.floor + " without its bias" * design.biased
     return (
         f"Predicted for {design.target.n_users:,} users: standard error of {kind.error_of} "
         f"{math.sqrt(error):.2g}{kind.unit} (mean squared error {error:.4g}{qualified})."
@@ -210,8 +208,8 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         legend += "; one liar: users by which one dishonest submission moves a value."
     else:
         legend += f"; claim: the central epsilon that each task will state. {CLAIM_ROOM_NOTE}"
-    console.print("[bold]Best design of each protocol under these requirements[/bold]")
-    print_rows([_cells(design) for design in listed], console, {"protocol"})
+    title = "Best design of each protocol under these requirements"
+    print_rows([_cells(design) for design in listed], console, {"protocol"}, title=title)
     console.print(legend, style="dim", highlight=False)
     for name, why in plan.left_out.items():
         console.print(f"{name} is skipped: {why}.", style="dim")
@@ -305,8 +303,8 @@ def _notes(plan: Plan) -> Iterator[str]:
         yield "the predicted error is a lower bound: decoding many candidates increases it."
     if any(shown.biased for shown in (design, *plan.runners_up)):
         yield (
-            "an error without its bias is of the noise alone: the bias of the projection depends "
-            "on the values, and may be larger."
+            "an error marked + bias is of the noise alone: the bias of the projection depends on "
+            "the values, and may be larger."
         )
 
 

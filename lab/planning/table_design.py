@@ -48,6 +48,11 @@ _RATIOS: Final = (1.0, 2.0)
 class TableDesign(ValueDesign):
     """A design for tables; its error is that of a cell after least squares."""
 
+    messages_by = (
+        ": one for each table (--pairs lists fewer), and users' dummies (none with --trust "
+        "shuffler-dummies)"
+    )
+
     @cached_property
     def tables(self) -> Tables:
         """The mechanism."""
@@ -89,12 +94,6 @@ class TableDesign(ValueDesign):
             "sd_margin_raw": _root_mean(alone, values),
             "sd_margin": _root_mean(margins, values),
         }
-
-    @property
-    def messages_by(self) -> str:
-        number, by_users = self.unclaimed.own_reports, self.dummies.expected_per_user > 0
-        dummies = " and dummies (none with --trust shuffler-dummies)" * by_users
-        return f": one for each table, {number} (--pairs lists fewer){dummies}"
 
     @property
     def sentence(self) -> str:

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, product
 from typing import Any, Final, NamedTuple, Self, cast
 
@@ -338,14 +338,6 @@ def _no_errors(*_: object) -> CentralErrors:
     return {}
 
 
-def _errors_of_items(people: Population, epsilon: float, delta: float, seed: int) -> CentralErrors:
-    return central_errors_of_items(people.sample_counts(seed, 0), epsilon, delta)
-
-
-def _errors_of_texts(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
-    return central_errors_of_texts(people.n_users, epsilon, delta)
-
-
 def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
     """Return the errors of means; the owners of a key are a mean of 0 or 1."""
     draft = cast("SamplePeople", people.source).draft
@@ -382,25 +374,18 @@ def _draw_numbers(asked: Asked) -> Population:
     return Population.of_numbers(asked.data, asked.users, asked.buckets, asked.span)
 
 
-def _draw_values(asked: Asked) -> Population:
-    if asked.data is None:
-        return Population.of_values(sample_people(asked.kind, asked.users, asked.seed))
-    people = people_of(asked.data, asked.kind, asked.users, asked.seed, asked.span)
-    population = Population.of_values(people, asked.data.name)
-    return dataclasses.replace(population, remarks=asked.data.remarks)
-
-
-def _draw_tables(asked: Asked) -> Population:
+def _draw_values(
+    asked: Asked, build: Callable[[SamplePeople, str], Population] = Population.of_values
+) -> Population:
     if asked.data is not None:
-        people = people_of(asked.data, asked.kind, asked.users, asked.seed)
-        population = Population.of_tables(people, asked.data.name)
-        return dataclasses.replace(population, remarks=asked.data.remarks)
+        people = people_of(asked.data, asked.kind, asked.users, asked.seed, asked.span)
+        return dataclasses.replace(build(people, asked.data.name), remarks=asked.data.remarks)
     people = sample_people(asked.kind, asked.users, asked.seed)
     if asked.attribute_sizes:
         attributes, rng = parse_tables(asked.attribute_sizes), np.random.default_rng(asked.seed)
         title = "Attributes that depend on a common number"
         people = with_attributes(attributes.attributes, len(people.values), rng, title, {})
-    return Population.of_tables(people)
+    return build(people, "sample")
 
 
 def _of_people(
@@ -432,14 +417,21 @@ class SimulatedKind(NamedTuple):
 _ORDERED: Final = ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw")
 SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
     "categorical": SimulatedKind(
-        *("shares", _repeat_items, _errors_of_items, _draw_items),
+        *("shares", _repeat_items),
+        lambda people, epsilon, delta, seed: central_errors_of_items(
+            people.sample_counts(seed, 0), epsilon, delta
+        ),
+        _draw_items,
         dataset=IPUMS_1940_CITY,
         compared=("od-hp",),
     ),
     "ordered": SimulatedKind(
         *("shares below an edge", _repeat_items, _no_errors, _draw_numbers), compared=_ORDERED
     ),
-    "string": SimulatedKind("shares of candidates", _of_people(_repeat_texts), _errors_of_texts),
+    "string": SimulatedKind(
+        *("shares of candidates", _of_people(_repeat_texts)),
+        lambda people, epsilon, delta, _: central_errors_of_texts(people.n_users, epsilon, delta),
+    ),
     # Random codes, with shares by Zipf's law.
     "open": SimulatedKind(
         *("shares of the values found", _of_people(_repeat_open), _no_errors),
@@ -457,6 +449,8 @@ SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
         *("shares of owners", _of_people(_repeat_pairs), _errors_of_means), sized="keys"
     ),
     "table": SimulatedKind(
-        *("cells", _repeat_tables, _errors_of_tables, _draw_tables), sized="attributes"
+        *("cells", _repeat_tables, _errors_of_tables),
+        draw=partial(_draw_values, build=Population.of_tables),
+        sized="attributes",
     ),
 }

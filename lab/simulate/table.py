@@ -119,7 +119,7 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
     both = len({row.accounting for row in rows}) > 1
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
     central = _central_cells(rows)
-    print_rows(lines + central, console, _TEXT_HEADINGS, 2 + both, _SETTING)
+    print_rows(lines + central, console, _TEXT_HEADINGS, fixed=2 + both, settings=_SETTING)
     notes = [f"Central ε is what a task claims. {CLAIM_ROOM_NOTE}"] * bool(lines)
     if central:
         notes.append(

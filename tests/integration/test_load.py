@@ -94,10 +94,10 @@ async def test_a_batch_whose_counts_cannot_be_compared_is_refused(services: Serv
         await submit(services, signed, *envelopes(signed, 1))
     await result_of(services, closed)
     for signed, sentence in (
-        (small, "close before the last"),
+        (small, "30 users .* allow 1 to 20: use --users"),
         (taken, "the batch holds 1 users; it must be empty"),
         (closed, "the batch is [a-z]+; it must be collecting"),
-        (large, "30 users .* to --close the batch, the task's n_min of 31 must be: use --users"),
+        (large, "30 users would be stored; .* allow 31 to 40: use --users"),
     ):
         with pytest.raises(PlanError, match=sentence):
             await _run(services, signed, _HONEST, close=True)
