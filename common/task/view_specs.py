@@ -103,8 +103,8 @@ class TableSpec(OtherSpec):
             for attribute in view:
                 check_int_range("the number of a table's attribute", attribute, 0, number - 1)
             if not view or view != tuple(sorted({*view})):
-                rule = "they must be one or two different numbers, ascending"
-                raise TaskError(f"a table's attributes are {view}; {rule}")
+                names = ", ".join(self.attribute_names[each] for each in view) or "nothing"
+                raise TaskError(f"a table is of {names}; it must be of one or two different ones")
         if len({*self.views}) < len(self.views):
             raise TaskError("two tables have the same attributes")
         if missing := {*range(number)} - {each for view in self.views for each in view}:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -210,15 +211,11 @@ def show(finished: LoadReport, console: Console) -> None:
 
 def _print_rows(title: str, rows: Sequence[Mapping[str, object]], console: Console) -> None:
     """Print rows as a table."""
+    console.print(f"[bold]{title}[/bold]", highlight=False)
     texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
-    cells = [
-        {
-            name.replace("expected_", "").replace("_", " "): escaped(_cell(value))
-            for name, value in row.items()
-        }
-        for row in rows
-    ]
-    print_rows(cells, console, texts, title=title)
+    headings = {name: name.replace("expected_", "").replace("_", " ") for name in chain(*rows)}
+    cells = [{headings[name]: escaped(_cell(value)) for name, value in row.items()} for row in rows]
+    print_rows(cells, console, texts)
 
 
 def _cell(value: object) -> str:

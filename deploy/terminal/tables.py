@@ -1,6 +1,7 @@
 """Rich tables that fold text but never truncate numbers."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
@@ -51,17 +52,14 @@ def print_rows(
     texts: Collection[str],
     *,
     fixed: int = 1,
-    settings: Collection[str] = (),
-    title: str = "",
 ) -> None:
     """
-    Print cells by heading under a title; those under `texts` are aligned left, figures right.
+    Print cells by heading; those under `texts` are aligned left, figures right.
 
     Columns that do not fit follow in further tables, which begin with the first `fixed` columns
-    again, and have only rows with cells beside those and `settings`.
+    again, and leave out rows without other cells.
     """
-    console.print(f"[bold]{title}[/bold]" if title else "", end="\n" * bool(title))
-    headings = list(dict.fromkeys(heading for cells in rows for heading in cells))
+    headings = [*dict.fromkeys(chain.from_iterable(rows))]
     first, rest = headings[:fixed], headings[fixed:]
 
     def build(shown: Sequence[str]) -> Table:
@@ -69,7 +67,7 @@ def print_rows(
         names = [*first, *shown]
         add_columns(table, {name: "left" if name in texts else "right" for name in names})
         for cells in rows:
-            if cells.keys() & {*shown} - {*settings}:
+            if cells.keys() & {*shown}:
                 table.add_row(*(cells.get(name, "-") for name in names))
         return table
 

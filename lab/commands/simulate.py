@@ -113,7 +113,6 @@ def simulate(
             --plot.
     """
     from deploy.datasets.sources import dataset as read_dataset
-    from deploy.tasks.value_parser import parse_range
     from lab.planning.plan_view import coalition_target
     from lab.simulate import table
     from lab.simulate.plot import comparison, draw
@@ -139,9 +138,7 @@ def simulate(
     if source is not None and attribute_sizes:
         raise UsageError("--attribute-sizes is for synthetic people; a data set has its own")
     data = None if source is None else read_dataset(source, users, column, empty=empty_values)
-    span = None if value_range is None else parse_range(value_range)
-    check_range(*span or (0, 1))
-    asked = Asked(kind, data, users, span, buckets, seed, attribute_sizes)
+    asked = Asked(kind, data, users, _span(value_range), buckets, seed, attribute_sizes)
     people = simulated.draw(asked)
     _check_protocols(kind, names or ())
     chained = [name for name in protocols_of(kind) if PROTOCOLS[name].chained and shufflers > 1]
@@ -176,6 +173,16 @@ def simulate(
     table.show(rows, console, by_value=by_value)
     if all(row.task is None for row in rows):
         raise SettingsError("every setting was skipped")
+
+
+def _span(value_range: str | None) -> tuple[float, float] | None:
+    from deploy.tasks.value_parser import parse_range
+
+    if value_range is None:
+        return None
+    span = parse_range(value_range)
+    check_range(*span)
+    return span
 
 
 def _check_protocols(kind: Kind, names: Iterable[str]) -> None:

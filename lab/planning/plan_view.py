@@ -208,8 +208,8 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
         legend += "; one liar: users by which one dishonest submission moves a value."
     else:
         legend += f"; claim: the central epsilon that each task will state. {CLAIM_ROOM_NOTE}"
-    title = "Best design of each protocol under these requirements"
-    print_rows([_cells(design) for design in listed], console, {"protocol"}, title=title)
+    console.print("[bold]Best design of each protocol under these requirements[/bold]")
+    print_rows([_cells(design) for design in listed], console, {"protocol"})
     console.print(legend, style="dim", highlight=False)
     for name, why in plan.left_out.items():
         console.print(f"{name} is skipped: {why}.", style="dim")

@@ -30,7 +30,6 @@ Progress = Callable[[int, int], None]
 _MAX_VALUES: Final = 20
 _ALWAYS_SHOWN: Final = 12
 """Maximum number of values for which --by-value is the default."""
-_SETTING: Final = {"central ε", "local ε", "coalition ε"}
 _ACCOUNTINGS: Final = {"published": "paper", "tight": "tight"}
 _TEXT_HEADINGS: Final = {"protocol", "by", "parameters", "value"}
 """Headings of text columns, which are aligned left; numbers are aligned right."""
@@ -119,7 +118,7 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
     both = len({row.accounting for row in rows}) > 1
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
     central = _central_cells(rows)
-    print_rows(lines + central, console, _TEXT_HEADINGS, fixed=2 + both, settings=_SETTING)
+    print_rows(lines + central, console, _TEXT_HEADINGS, fixed=2 + both)
     notes = [f"Central ε is what a task claims. {CLAIM_ROOM_NOTE}"] * bool(lines)
     if central:
         notes.append(

@@ -284,8 +284,11 @@ def test_a_draft_asks_for_every_pair_or_names_its_tables(
         ),
         ((("a", "d"), ("b", "c")), "a table is of d; the attributes are a, b, c"),
         ((("a", "b"),), "c is in no table; each attribute must be in one"),
-        ((("a", "a"), ("b", "c")), "a table is of a twice; its attributes must differ"),
-        (((), ("a", "b"), ("c",)), r"are \(\); they must be one or two different numbers"),
+        ((("a", "a"), ("b", "c")), "a table is of a, a; it must be of one or two different ones"),
+        (
+            ((), ("a", "b"), ("c",)),
+            "a table is of nothing; it must be of one or two different ones",
+        ),
     ],
 )
 def test_other_tables_are_refused(pairs: tuple[tuple[str, ...], ...], message: str) -> None:

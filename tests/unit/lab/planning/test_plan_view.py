@@ -365,7 +365,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
         (_TABLE, ("--attribute-sizes", "4,x"), UsageError, "must be whole numbers: the number of"),
         (_TABLE, ("--attribute-sizes", "4,1"), TaskError, "attribute 2's number of values is 1"),
         (_TABLE, ("--pairs", "1-2"), UsageError, "--pairs must be pairs of attributes by number"),
-        (_TABLE, ("--pairs", "1:1"), TaskError, "a table is of attribute 1 twice; its attributes"),
+        (_TABLE, ("--pairs", "1:1"), TaskError, "a table is of attribute 1, attribute 1; it must"),
         (_TABLE, ("--pairs", "1:9"), TaskError, "of attribute 9; the attributes are"),
         (
             [*_ITEMS, "--task-kind", "ordered"],
