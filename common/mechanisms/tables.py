@@ -48,9 +48,8 @@ class Tables(ViewMechanism):
         """Return the tables that a draft asks for; raise TaskError for a name of no attribute."""
         numbers = {each.name: number for number, each in enumerate(form.attributes)}
         if unknown := {name for names in form.pairs for name in names} - numbers.keys():
-            raise TaskError(
-                f"a table has the attribute {min(unknown)}; the attributes are {', '.join(numbers)}"
-            )
+            known = ", ".join(numbers)
+            raise TaskError(f"a table is of {min(unknown)}; the attributes are {known}")
         wanted = [tuple(sorted(numbers[name] for name in names)) for names in form.pairs]
         wanted = wanted or [*combinations(range(len(numbers)), 2)]
         wanted += [(number,) for number in numbers.values() if form.margins]

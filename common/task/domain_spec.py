@@ -174,8 +174,8 @@ class AttributeSpec:
         if not self.name or (self.edges is None) == (not self.labels):
             raise TaskError("each attribute needs a name, and either labels or edges")
         if self.edges is None:
-            check_int_range("an attribute's number of labels", self.size, 2, MAX_GROUPS)
-            _check_parts("label", self.labels)
+            check_int_range(f"the number of labels of {self.name}", self.size, 2, MAX_GROUPS)
+            _check_parts(f"{self.name}'s label", self.labels)
 
     @property
     def size(self) -> int:

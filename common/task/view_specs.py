@@ -100,12 +100,13 @@ class TableSpec(Spec):
             for attribute in view:
                 check_int_range("the number of a table's attribute", attribute, 0, number - 1)
             if not view or view != tuple(sorted({*view})):
-                raise TaskError("a table's attributes must be one or two numbers, ascending")
+                names = ", ".join(self.attribute_names[each] for each in view) or "nothing"
+                raise TaskError(f"a table is of {names}; it must be of one or two different ones")
         if len({*self.views}) < len(self.views):
             raise TaskError("two tables have the same attributes")
         if missing := {*range(number)} - {each for view in self.views for each in view}:
             name = self.attribute_names[min(missing)]
-            raise TaskError(f"no table has the attribute {name}; each must be in one")
+            raise TaskError(f"{name} is in no table; each attribute must be in one")
         check_int_range("the number of all cells", sum(self.view_sizes()), 2, MAX_DOMAIN_SIZE)
 
     @property

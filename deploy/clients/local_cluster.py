@@ -145,23 +145,21 @@ class Cluster(LocalParties[Child]):
 
 
 def kept_address(published: Path) -> str:
-    """Return an address, with the port that an earlier run has published if it is free."""
+    """
+    Return an address for a service that others must know before it starts.
+
+    Its port is the one that an earlier run has published, if that is free.
+    """
+    port = 0
     if published.exists():
         port = int(published.read_text(encoding="utf-8").rpartition(":")[2])
+    while True:
+        port = port or random.SystemRandom().choice(_FIXED_PORTS)
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
             return f"127.0.0.1:{port}"
-    return _unused_address()
-
-
-def _unused_address() -> str:
-    """Return an address for a service that others must know before it starts."""
-    while True:
-        port = random.SystemRandom().choice(_FIXED_PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return f"127.0.0.1:{port}"
+        port = 0
 
 
 class WebHost(NamedTuple):

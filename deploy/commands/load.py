@@ -42,8 +42,8 @@ def load(
         typer.Option(
             min=1,
             max=10**9,
-            help=f"Simulated users.  [all people of a file, or {_DEFAULT_USERS}, or enough for "
-            "--ramp]",
+            help="Simulated users; needed with a file for a published task of several attributes.  "
+            f"[all people of a file, or {_DEFAULT_USERS}, or enough for --ramp]",
         ),
     ] = None,
     sending: Sending,

@@ -10,6 +10,7 @@ import gzip
 import importlib
 import io
 import math
+import textwrap
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,8 @@ _COUNT: Final = "count"
 ENDINGS: Final = (".csv", ".csv.gz", ".parquet")
 """Supported endings of file names, in any case."""
 MAX_LINE_CHARACTERS: Final = 1 << 20
+_MOST_LISTED: Final = 400
+"""Characters of a header that a message shows."""
 _ROWS_AT_ONCE: Final = 1 << 16
 MAX_PEOPLE: Final = 10**9 - 1
 """Largest population that numpy's hypergeometric distribution accepts."""
@@ -160,10 +163,12 @@ def _columns(header: Sequence[str], name: str, column: str) -> tuple[list[int], 
         raise TaskError(f"the header of {name} is not UTF-8 text")
     for title in wanted:
         if title not in titles:
+            listed = f"its columns are {textwrap.shorten(', '.join(titles), _MOST_LISTED)}"
+            if any(number_of(each) is not None for each in titles):  # somebody's, not names
+                listed = "its first line must name its columns, and has numbers"
             raise TaskError(
-                f"the first line of {name} must name its columns; none of its {len(titles)} is "
-                f"named {title}: simulate reads others with --column, load those of a task's "
-                "attributes, if the task is published with --users"
+                f"{name} has no column {title}; {listed}: simulate reads others with --column, and "
+                "load those of a published task's attributes with --users"
             )
     return [titles.index(title) for title in wanted], [titles.index(title) for title in counts]
 

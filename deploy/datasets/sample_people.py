@@ -401,14 +401,6 @@ def _parts_reader(data: Dataset, _span: Span | None) -> Callable[[str], str]:
     return read
 
 
-def _text_reader(_data: Dataset, _span: Span | None) -> Callable[[str], str]:
-    return partial(checked_text, most=TextDraft().most_bytes)
-
-
-def _open_reader(_data: Dataset, _span: Span | None) -> Callable[[str], str]:
-    return partial(open_text, most=OpenDraft().most_bytes)
-
-
 def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
     """Return the true means of numbers, or shares and means of pairs, for values and counts."""
     if not isinstance(values[0], dict):
@@ -446,9 +438,16 @@ class _KindPeople(NamedTuple):
 _PEOPLE: Final[Mapping[Kind, _KindPeople]] = {
     "categorical": _KindPeople(partial(_patients, _states)),
     "ordered": _KindPeople(_residents),
-    "string": _KindPeople(partial(_patients, _states_as_texts), _text_reader, _text_facts),
+    "string": _KindPeople(
+        partial(_patients, _states_as_texts),
+        lambda *_: partial(checked_text, most=TextDraft().most_bytes),
+        _text_facts,
+    ),
     "open": _KindPeople(
-        partial(_patients, _states_that_no_list_holds), _open_reader, _open_facts, may_be_codes=True
+        partial(_patients, _states_that_no_list_holds),
+        lambda *_: partial(open_text, most=OpenDraft().most_bytes),
+        _open_facts,
+        may_be_codes=True,
     ),
     "mean": _KindPeople(_respondents),
     "vector": _KindPeople(_respondents, _vector_reader),

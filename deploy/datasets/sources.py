@@ -93,9 +93,10 @@ class Dataset:
             items = [*wrong]
             rows = np.add(items, 1) if self.rows is None else self.rows[items]
             first, people = int(rows.argmin()), int(self.counts[items].sum())
+            column = f", column {self.column}" * (self.column not in {"", files.VALUE})
             raise TaskError(
-                f"row {rows[first]} of {self.name}: {wrong[items[first]]} (people whose values "
-                f"break a rule: {people:,})"
+                f"row {rows[first]} of {self.name}{column}: {wrong[items[first]]} (people whose "
+                f"values break a rule: {people:,})"
             )
         return found
 

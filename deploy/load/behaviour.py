@@ -98,6 +98,16 @@ def is_counted(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return np.isin(kinds, COUNTED)
 
 
+def check_users(kinds: NDArray[np.uint8], n_min: int, target_size: int) -> None:
+    """Raise PlanError unless a batch with these ends is open to the last user, or can be closed."""
+    stored = expected_answers(kinds)[Outcome.STORED]
+    if not n_min <= stored <= target_size:
+        raise PlanError(
+            f"{stored:,} users would be stored; n_min and target_size allow {n_min:,} to "
+            f"{target_size:,}: use --users"
+        )
+
+
 def expected_answers(kinds: NDArray[np.uint8]) -> Counter[Outcome]:
     """Return the expected count of each answer if none is lost and no service is overloaded."""
     users = np.bincount(kinds, minlength=len(Behaviour)).tolist()
@@ -223,12 +233,9 @@ def compare(
         rows += [
             _exact("users counted by the analyzer", result.n_users, stored),
             _exact("reports refused by the analyzer", sum(refused.values()), 0),
-            *(
-                [_exact("reports discarded by the second shuffler", discarded, 0)]
-                if discarded
-                else []
-            ),
         ]
+        if discarded:
+            rows.append(_exact("reports discarded by the second shuffler", discarded, 0))
     return rows
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from common.errors import PlanError, UsageError
 from common.runtime.access import CallKind
-from deploy.load.behaviour import Behaviour, Tally
+from deploy.load.behaviour import Behaviour, Tally, assign
 from deploy.load.sending import MAX_RATE, Mode, Pattern, Sending
 
 TargetKind = Literal["services", "local", "sink"]
@@ -74,6 +74,10 @@ class LoadPlan(Sending):
     n_users: int = 1000
     shares: Mapping[Behaviour, float] = field(default_factory=dict)
     ramp: Ramp | None = None
+
+    def draw_kinds(self, rng: np.random.Generator | None = None) -> NDArray[np.uint8]:
+        """Draw the users' behaviours, (n_users,): as many of each by any generator."""
+        return assign(self.n_users, self.shares, rng or np.random.default_rng(self.seed))
 
     @property
     def in_flight(self) -> int:

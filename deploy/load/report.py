@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
-from rich.table import Table
 
 from common.errors import ShuffleDpError
 from common.messages.result import Histogram, Result
@@ -21,7 +21,7 @@ from deploy.load.target import PartyUsage, Target
 from deploy.load.users import SealedUsers
 from deploy.results.estimate_table import mse_of
 from deploy.terminal.escape import escaped, visible
-from deploy.terminal.tables import add_columns, print_whole
+from deploy.terminal.tables import print_rows
 
 _BAR_WIDTH: Final = 6
 """Columns of a bar, so that count, failures and time fit into 80 columns."""
@@ -209,14 +209,12 @@ def show(finished: LoadReport, console: Console) -> None:
 
 
 def _print_rows(title: str, rows: Sequence[Mapping[str, object]], console: Console) -> None:
-    """Print rows as a table, with headings from the first row's keys."""
-    table = Table(title=title)
-    for name, value in rows[0].items() if rows else ():
-        heading = name.replace("expected_", "").replace("_", " ")
-        add_columns(table, {heading: "left" if isinstance(value, str) else "right"})
-    for row in rows:
-        table.add_row(*(escaped(_cell(value)) for value in row.values()))
-    print_whole(table, console)
+    """Print rows as a table."""
+    console.print(f"[bold]{title}[/bold]", highlight=False)
+    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    headings = {name: name.replace("expected_", "").replace("_", " ") for name in chain(*rows)}
+    cells = [{headings[name]: escaped(_cell(value)) for name, value in row.items()} for row in rows]
+    print_rows(cells, console, texts)
 
 
 def _cell(value: object) -> str:

@@ -23,7 +23,7 @@ from common.messages.result import Result
 from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
 from common.task.task import Task
-from deploy.load.behaviour import Tally, compare, expected_answers
+from deploy.load.behaviour import Tally, check_users, compare, expected_answers
 from deploy.load.plan import LoadPlan, arrivals
 from deploy.load.report import LoadReport, ProgressBars
 from deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
@@ -56,20 +56,25 @@ async def execute(
     """
     Run a load test with newly sealed or replayed users; with `prepare`, only seal them.
 
-    Raises PlanError if the batch is not collecting or not empty, or the number of tokens is wrong,
-    SettingsError if the replayed users are for another task.
+    Raises PlanError before sealing if the batch is not collecting or not empty, would close before
+    the last user or could not be closed, or the number of tokens is wrong; SettingsError if the
+    replayed users are for another task.
     """
+    bars.start_phase("Starting", None)
     async with connecting as target:
-        n_users = plan.n_users if replayed is None else replayed.n_users
-        required = n_users * (Task.from_bytes(target.signed.task_bytes).tokens is not None)
+        task, kinds = Task.from_bytes(target.signed.task_bytes), plan.draw_kinds()
+        kinds = kinds if replayed is None else replayed.kinds
+        n_users, required = len(kinds), len(kinds) * (task.tokens is not None)
         if prepare is None and len(tokens) != required:
             raise errors.PlanError(
                 f"{n_users} users of this task need {required} tokens; --tokens has {len(tokens)}"
             )
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
             raise errors.SettingsError("the users were prepared for another task")
-        if prepare is None:
-            await target.check_empty()  # before sealing, which may take a long time
+        if prepare is None:  # before sealing, which may take a long time
+            await target.check_empty()
+            if target.kind != "sink":
+                check_users(kinds, task.n_min if close else 0, task.target_size)
         users = replayed
         if users is None:
             bars.start_phase("Sealing", plan.n_users)
@@ -89,16 +94,10 @@ async def run(
     """
     Send the users, the last one after all others have finished; reconcile all counts.
 
-    With `close`, close a batch that is still open at the end. Raises PlanError if the batch would
-    close before the last user, SettingsError if a sending process dies.
+    With `close`, close a batch that is still open at the end. Raises SettingsError if a sending
+    process dies.
     """
     finished = LoadReport(plan=plan, target=target, users=users)
-    stored = expected_answers(users.kinds)[Outcome.STORED]
-    if target.kind != "sink" and stored > finished.task.target_size:
-        raise errors.PlanError(
-            f"the batch would close before the last user: {stored} users would be stored, and the "
-            f"task's target_size is {finished.task.target_size}"
-        )
     counts: dict[str, int] = {}
     with Meter(target.processes, target.pages) as meter:
         try:

@@ -42,9 +42,10 @@ from deploy.clients.analyzer import OperatorClient
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient, shuffler_at
 from deploy.datasets.sources import dataset
-from deploy.load.behaviour import assign, expected_answers
+from deploy.load.behaviour import check_users, expected_answers
 from deploy.load.plan import LoadPlan, TargetKind
 from deploy.load.sender import Destination
+from deploy.load.users import draw_values
 from deploy.tasks import drafts
 from deploy.tasks.drafts import DEMO_PARAMETERS, closing_draft
 from deploy.tasks.task_view import preview
@@ -218,19 +219,14 @@ def load_draft(file: Path | None, plan: LoadPlan) -> TaskDraft:
     With a ramp, the demo's n_min is 1, because an early end may leave users unsent. Raises
     PlanError if the plan's users are fewer than a file's n_min or more than its target_size.
     """
-    kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
-    stored = expected_answers(kinds)[Outcome.STORED]
     if file is None:
+        stored = expected_answers(plan.draw_kinds())[Outcome.STORED]
         size = dataset(plan.dataset, stored).domain_size
         fields = {"domain_size": size, **DEMO_PARAMETERS}
         draft = closing_draft(fields, stored, now=time.time())
         return draft if plan.ramp is None else replace(draft, n_min=1)
     draft = drafts.read(file)
-    if not draft.n_min <= stored <= draft.target_size:
-        raise PlanError(
-            f"{stored:,} users would be stored; the draft's n_min and target_size allow "
-            f"{draft.n_min:,} to {draft.target_size:,}: use --users"
-        )
+    check_users(plan.draw_kinds(), draft.n_min, draft.target_size)
     return draft
 
 
@@ -242,8 +238,14 @@ def columns_of(file: Path | None) -> str | None:
 
 @asynccontextmanager
 async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
-    """Start services on this machine, and publish a task from a draft file or the demo's draft."""
+    """
+    Start services on this machine, and publish a task from a draft file or the demo's draft.
+
+    The draft's claims and the data set's values are checked first.
+    """
     draft = load_draft(file, plan)
+    task, rng = preview(draft, now=time.time()), np.random.default_rng(plan.seed)
+    draw_values(plan.dataset, plan.draw_kinds(), task, rng)
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
         parties = Cluster(Path(folder), two_shufflers=draft.relay is not None)
         async with parties as cluster, cluster.operator() as operator:
@@ -264,8 +266,7 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
 
 def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
     """Return a signed task for a sink, with throw-away keys."""
-    task = preview(load_draft(file, plan), now=0.0)
-    return SigningIdentity.generate().sign(task.to_bytes())
+    return SigningIdentity.generate().sign(preview(load_draft(file, plan), now=0.0).to_bytes())
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from common.messages.submission import Value
 from common.task.kinds import KINDS
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset, is_file
-from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
+from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, is_counted
 from deploy.load.plan import LoadPlan
 from deploy.tasks.value_parser import joined, sample_value, value_of
 from deploy.terminal.files import atomic_output
@@ -217,7 +217,7 @@ def seal(
     """Seal the submissions of a plan's users; raise TaskError if the data set does not fit."""
     task = Task.from_bytes(signed.task_bytes)
     rng = np.random.default_rng(plan.seed)
-    kinds = assign(plan.n_users, plan.shares, rng)
+    kinds = plan.draw_kinds(rng)
     values, items = draw_values(plan.dataset, kinds, task, rng)
     return replace(seal_values(signed, kinds, values, progress), values=items)
 

@@ -61,12 +61,7 @@ def forecast(
     answered = sum(each.state not in {*_PENDING, "missed"} for each in rounds)
 
     def device(n: int) -> tuple[float, float]:
-        """Return the central and other ε of the rounds answered so far and of n more."""
-        claims = [claim] * (answered + n)
-        central = composed_total(claims, delta)
-        if claim.chained:
-            return central, composed_total(claims, delta, "coalition_epsilon")
-        return central, local_total(claims)
+        return device_totals(claim, answered + n, delta)
 
     costs = []
     for n, each in enumerate((each for each in rounds if each.state in _PENDING), 1):
@@ -90,6 +85,15 @@ def forecast(
         cap(f"total_{column}_epsilon_cap", lambda n: device(n)[1], at),
         central,
     ]
+
+
+def device_totals(claim: Claim, answers: int, delta: float) -> tuple[float, float]:
+    """Return a device's ε of so many answers: central, and local or, if chained, coalition."""
+    claims = [claim] * answers
+    central = composed_total(claims, delta)
+    if claim.chained:
+        return central, composed_total(claims, delta, "coalition_epsilon")
+    return central, local_total(claims)
 
 
 def basis(task: Task, n_rounds: int, n_users: int, spent: Sequence[BudgetedRelease]) -> str:

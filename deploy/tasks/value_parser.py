@@ -24,6 +24,7 @@ from common.task.spec_forms import spec_as
 from common.task.task import Task
 from common.task.view_specs import TableSpec
 
+_SIZES: Final = "the number of values of each attribute, such as 20,20,5"
 _OPEN_VALUES: Final = {
     "text": "any text",
     "code": "a whole number",
@@ -48,14 +49,16 @@ def parse_tables(sizes: str, pairs: str = "", *, margins: bool = False) -> Table
 
     Attributes and values are named by their numbers, from 1. Raises UsageError.
     """
-    try:
-        numbers = [*map(int, sizes.split(","))]
-    except ValueError as error:
-        raise UsageError(
-            "--attribute-sizes must be the number of values of each attribute, such as 20,20,5"
-        ) from error
-    for number in numbers:  # before their names are made
-        specs.check_int_range("an attribute's number of values", number, 2, MAX_GROUPS)
+    sizes, pairs = (text.replace(" ", "") for text in (sizes, pairs))
+    if not sizes:
+        raise UsageError(f"--attribute-sizes is missing: {_SIZES}")
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", sizes):
+        raise UsageError(f"--attribute-sizes must be whole numbers: {_SIZES}")
+    if not re.fullmatch(r"(\d+(:\d+)*(,\d+(:\d+)*)*)?", pairs):
+        raise UsageError("--pairs must be pairs of attributes by number, from 1, such as 1:2,1:3")
+    numbers = [*map(int, sizes.split(","))]
+    for place, number in enumerate(numbers, start=1):  # before their names are made
+        specs.check_int_range(f"attribute {place}'s number of values", number, 2, MAX_GROUPS)
     attributes = tuple(
         AttributeSpec(name=f"attribute {place}", labels=tuple(map(str, range(1, size + 1))))
         for place, size in enumerate(numbers, start=1)
@@ -71,7 +74,7 @@ def parse_range(text: str) -> tuple[float, float]:
     try:
         return parse_number(low, ""), parse_number(high, "")
     except ValueRangeError as error:
-        raise UsageError("a range is two numbers, such as 18:65") from error
+        raise UsageError("--range must be two numbers, such as 18:65") from error
 
 
 def describe_values(task: Task) -> str:

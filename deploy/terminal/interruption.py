@@ -1,29 +1,39 @@
-"""End a command on Ctrl-C: quietly, soon, and with all its processes."""
+"""End a command on Ctrl-C or another signal: quietly, soon, and with all its processes."""
 
 import asyncio
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED: Final = 130
 """Exit status after an interruption, as shells use it."""
-_GRACE_SECONDS: Final = 1.0
-"""Time to stop services and to remove temporary folders."""
+_GRACE_SECONDS: Final = {signal.SIGINT: 1.0, signal.SIGTERM: 5.0, signal.SIGHUP: 5.0}
+"""Time to stop services and to remove temporary folders; nobody waits for it but at Ctrl-C."""
 
 
 @contextmanager
 def ended_by_interrupt() -> Generator[None]:
-    """Let SIGINT end this process and its workers, a second later by force; afterwards, at once."""
-    signal.signal(signal.SIGINT, _interrupt)
+    """
+    Let STOPS end this process and its children, seconds later by force; afterwards, at once.
+
+    By default SIGTERM and SIGHUP would leave services running, and workers' semaphores.
+    """
+    _handle(_interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, _end)
+        _handle(_end)
+
+
+def _handle(handler: Callable[..., None]) -> None:
+    for number in STOPS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
+            signal.signal(number, handler)
 
 
 async def until_stopped(
@@ -37,18 +47,18 @@ async def until_stopped(
             task.cancel()
 
     for number in signals:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
+        if signal.getsignal(number) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, stop)
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()
 
 
-def _interrupt(*_: object) -> None:
-    signal.signal(signal.SIGINT, _end)
+def _interrupt(number: signal.Signals, _: object) -> None:
+    _handle(_end)
     for worker in multiprocessing.active_children():
         worker.kill()  # it would finish its work first
-    timer = threading.Timer(_GRACE_SECONDS, _end)
+    timer = threading.Timer(_GRACE_SECONDS[number], _end)
     timer.daemon = True
     timer.start()
     raise KeyboardInterrupt

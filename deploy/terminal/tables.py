@@ -1,8 +1,10 @@
 """Rich tables that fold text but never truncate numbers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
 from rich.table import Table
@@ -42,6 +44,37 @@ def fit_table(
         shown.remove(droppable.pop(0))
         table = build(shown)
     return table, len(shown) < len(headings)
+
+
+def print_rows(
+    rows: Sequence[Mapping[str, str]],
+    console: Console,
+    texts: Collection[str],
+    *,
+    fixed: int = 1,
+) -> None:
+    """
+    Print cells by heading; those under `texts` are aligned left, figures right.
+
+    Columns that do not fit follow in further tables, which begin with the first `fixed` columns
+    again, and leave out rows without other cells.
+    """
+    headings = [*dict.fromkeys(chain.from_iterable(rows))]
+    first, rest = headings[:fixed], headings[fixed:]
+
+    def build(shown: Sequence[str]) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        names = [*first, *shown]
+        add_columns(table, {name: "left" if name in texts else "right" for name in names})
+        for cells in rows:
+            if cells.keys() & {*shown}:
+                table.add_row(*(cells.get(name, "-") for name in names))
+        return table
+
+    while rest:
+        table, _ = fit_table(build, rest, rest[:0:-1], console)
+        print_whole(table, console)
+        rest = rest[len(table.columns) - len(first) :]
 
 
 def print_whole(table: Table, console: Console) -> None:

@@ -75,8 +75,8 @@ def plan(
         users: Expected number of users, for which the error is minimized.
         central_epsilon: Target epsilon against the analyzer, for all rounds together.
         domain_size: Number of possible values, of buckets, of numbers in a vector, or of keys.
-        low: Lower end of the value range, for buckets, numbers and pairs.  [-1; none for buckets]
-        high: Upper end of the value range, for buckets, numbers and pairs.  [1; none for buckets]
+        low: Lower end of the value range, with --high.  [-1; none for buckets]
+        high: Upper end of the value range, with --low.  [1; none for buckets]
         spacing: Buckets of equal width (equal) or of equal ratio (logarithmic).
         unit: Unit of the numbers in buckets, such as ms.
         breakdown: A public attribute and its values, such as country=DE,FR.
@@ -84,7 +84,7 @@ def plan(
             by numbers.
         pairs: Pairs of attributes by number, such as 1:2,1:3.  [all]
         margins: Collect a table of each attribute too, which makes its shares more accurate.
-        margin_share: Share of the squared privacy loss for those tables.
+        margin_share: Share of the squared privacy loss for the tables of --margins.
         prefix: Share below an edge whose error to minimize, for buckets: the average or worst one.
         encoding: Form of the values of an open dictionary: a short text, a code, or the hash of a
             longer text.
@@ -120,28 +120,25 @@ def plan(
     from lab.planning.requirements import Requirements
 
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
-    usual_cap = plan_view.usual_local_cap(task_kind, rounds) if shufflers == 1 else math.inf
+    usual_cap = plan_view.usual_local_cap(task_kind, rounds, shufflers)
     options.check_kinds(context)
     facts = KINDS[task_kind]
     if facts.counted and domain_size is None:
         raise UsageError(f"--domain-size is missing: {facts.counted}")
     size = 1 if domain_size is None else domain_size
-    low, high = (end and end + 0.0 for end in (low, high))  # 0.0 for -0.0
+    ends = _ends(low, high, needed="spacing" in facts.options)
+    if "margin_share" in options.given_options(context) and not margins:
+        raise UsageError("--margin-share is the share of --margins, which is missing")
     fields: dict[str, Any] = {"population": population}
     if breakdown:
         fields["breakdown"] = parse_breakdown(breakdown)
     if "spacing" in facts.options:
-        if low is None or high is None:
-            absent = "--low" if low is None else "--high"
-            raise UsageError(f"{absent} is missing: an end of the range of the buckets")
-        fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
+        fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, **ends)
     if "tables" in facts.tables:
         fields["tables"] = parse_tables(attribute_sizes, pairs, margins=margins)
         size = len(fields["tables"].attributes)
     if "open" in facts.tables:
         fields["open"] = OpenDraft(encoding=encoding, code_bytes=code_bytes)
-    given = {"low": low, "high": high}
-    ends: dict[str, Any] = {name: end for name, end in given.items() if end is not None}
     ranged = {"numbers": NumberDraft, "pairs": PairDraft}
     fields |= {table: ranged[table](**ends) for table in ranged.keys() & facts.tables}
     groups = group_count(fields.get("breakdown"))
@@ -182,8 +179,17 @@ def plan(
         f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
         "changes it.": delta,
         f"The plan keeps local epsilon at most {cap:g}, the default limit of devices; "
-        "--local-cap changes it.": local_cap if shufflers == 1 and cap == usual_cap else "none",
+        "--local-cap changes it.": local_cap if cap == usual_cap else "none",
     }
     for sentence in (text for text, given in defaults.items() if given is None):
         console.print(sentence, style="dim", highlight=False)
     print_written([output], console)
+
+
+def _ends(low: float | None, high: float | None, *, needed: bool) -> dict[str, Any]:
+    """Return the ends of a range by name, none if none is given; or raise UsageError."""
+    ends = {"low": low, "high": high}
+    absent = [name for name, end in ends.items() if end is None]
+    if len(absent) == 1 or (needed and absent):
+        raise UsageError(f"--{absent[0]} is missing: --low and --high are the ends of the range")
+    return {name: end + 0.0 for name, end in ends.items() if end is not None}  # 0.0 for -0.0

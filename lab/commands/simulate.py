@@ -135,6 +135,8 @@ def simulate(
     source = source or simulated.dataset
     if source is None and {column, value_range} != {None}:
         raise UsageError("--column and --range need a file; use --dataset")
+    if source is not None and attribute_sizes:
+        raise UsageError("--attribute-sizes is for synthetic people; a data set has its own")
     data = None if source is None else read_dataset(source, users, column, empty=empty_values)
     asked = Asked(kind, data, users, _span(value_range), buckets, seed, attribute_sizes)
     people = simulated.draw(asked)

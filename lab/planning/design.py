@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,8 @@ _ROUNDING: Final = 1e-6
 class Design(ABC):
     """A draft, the task that it makes, and the predicted error."""
 
+    messages_by: ClassVar[str] = ""
+    """What takes the messages, and the way to fewer, as the end of a sentence."""
     draft: TaskDraft
     """With a placeholder key and a placeholder deadline."""
     target: Requirements
@@ -245,22 +247,23 @@ def within_caps(design: D) -> D:
     if messages > target.messages_cap + _ROUNDING:
         raise PlanError(
             f"{protocol} needs {messages:.4g} messages per user; the messages cap is "
-            f"{target.messages_cap:g}"
+            f"{target.messages_cap:g}{design.messages_by}"
         )
     return design
 
 
 def check_plain(protocol: str, target: Requirements) -> None:
-    """Raise PlanError unless the trust allows this protocol, whose reports have no local noise."""
-    if not target.may_be_plain:
-        raise PlanError(
-            f"{protocol} has no local noise, so it needs a shuffler that permutes and no local cap"
-        )
-    if PROTOCOLS[protocol].shuffler_distribution == "none":
-        if target.shufflers > 1:
-            raise PlanError(f"{protocol} has users' dummies; two shufflers add their own")
-    elif target.shufflers == 1 and target.trust != "shuffler-dummies":
-        raise PlanError(f"{protocol} needs a shuffler that is trusted to add dummies")
+    """Raise PlanError, with every option in the way, for a protocol without local noise."""
+    by_users, needed = PROTOCOLS[protocol].shuffler_distribution == "none", list[str]()
+    trust = "anonymity" if by_users or target.shufflers > 1 else "shuffler-dummies"
+    if math.isfinite(target.local_cap):
+        needed.append(f"--local-cap none instead of {target.local_cap:g}")
+    if target.trust not in {trust, "shuffler-dummies"}:
+        needed.append(f"--trust {trust} instead of {target.trust}")
+    if needed:
+        raise PlanError(f"{protocol} has no local noise, so it needs {' and '.join(needed)}")
+    if by_users and target.shufflers > 1:
+        raise PlanError(f"{protocol} has users' dummies; two shufflers add their own")
 
 
 def check_bit(target: Requirements) -> None:

@@ -87,8 +87,8 @@ class RadixSearch:
             found.append((error, radices))
         if not found:
             raise PlanError(
-                f"digits need {self._messages((2,), self.item_variances(loads_of((2,)))):.3g} "
-                f"messages per user; the caps allow {self._most_messages:.3g}"
+                f"digits need {self._messages((2,), self.item_variances(loads_of((2,)))):.4g} "
+                f"messages per user; the caps allow {self._most_messages:.4g}"
             )
         least = CLOSE_ENOUGH * min(found)[0]
         found.sort(key=lambda rated: max(rated[0], least))  # stable: the fewest digits first

@@ -6,53 +6,45 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
 from common.errors import PlanError, UsageError
-from common.messages.guarantee import delta_warnings, rounded_up, sum_upper
+from common.messages.guarantee import delta_warnings, rounded_up
 from common.protocols import PROTOCOLS, Kind, protocols_of
 from common.task.cluster_dummies import ClusterDummies
 from common.task.kinds import KINDS
 from common.task.shuffling import Shuffling
 from deploy.tasks.drafts import as_toml, shuffler_table
+from deploy.tasks.forecast import DEVICE_CAPS, device_totals
 from deploy.terminal.tables import (
-    add_columns,
+    CLAIM_ROOM_NOTE,
     guarantee_summary,
     print_guarantees,
-    print_whole,
+    print_rows,
 )
 from lab.planning.design import Design, ItemDesign
 from lab.planning.planner import Plan, family_of
 from lab.planning.value_design import PLANNED_KINDS
-from user_agent.settings import UserAgentSettings
+from user_agent.policy import Claim
 
 DAYS_TO_DEADLINE: Final = 7
-_DEVICE: Final = UserAgentSettings
-_DEVICE_CAPS: Final = {
-    "local": (_DEVICE.local_epsilon_cap, _DEVICE.total_local_epsilon_cap),
-    "coalition": (_DEVICE.coalition_epsilon_cap, _DEVICE.total_coalition_epsilon_cap),
-}
-"""Default caps of devices on the ε of an answer, and of all; with two shufflers coalition ε."""
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
 _LEAST_ERRORS: Final = (
     "Least mean squared error with a local cap of {local_cap}: {with_local_cap}; without one: "
     "{without_local_cap}; with two shufflers, which need a second operator: {two_shufflers}."
 )
-_WITHOUT_BIAS: Final = " without its bias"
-"""Follows the error of a biased estimate."""
 
 
 def default_local_cap(rounds: int, kind: str = "local") -> float:
     """Return the largest local or coalition ε per round that devices accept by default."""
-    answer, total = _DEVICE_CAPS[kind]
+    answer, total = (DEVICE_CAPS[f"{each}_epsilon_cap"] for each in (kind, f"total_{kind}"))
     return min(answer, total / max(1, rounds))
 
 
-def usual_local_cap(kind: Kind, rounds: int) -> float:
-    """Return `default_local_cap`; infinite if no protocol for a kind of value has local noise."""
+def usual_local_cap(kind: Kind, rounds: int, shufflers: int) -> float:
+    """Return `default_local_cap`; infinite if no protocol for such a task has local noise."""
     noisy = any(not PROTOCOLS[name].noiseless for name in protocols_of(kind))
-    return default_local_cap(rounds) if noisy else math.inf
+    return default_local_cap(rounds) if noisy and shufflers == 1 else math.inf
 
 
 def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> float:
@@ -64,7 +56,7 @@ def coalition_target(given: float | None, shufflers: int, rounds: int = 1) -> fl
 
 def least_sentence(least: Mapping[str, float]) -> str:
     """Return a sentence with the errors of `least_errors`; an infinite one has no design."""
-    shown = {name: "none" if math.isinf(most) else f"{most:.3g}" for name, most in least.items()}
+    shown = {name: f"{most:.3g}".replace("inf", "no design") for name, most in least.items()}
     return _LEAST_ERRORS.format(**shown)
 
 
@@ -78,13 +70,14 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "runners_up": [_design_as_json(other) for other in plan.runners_up],
         "two_shufflers": plan.two_shufflers and _design_as_json(plan.two_shufflers),
         "warnings": delta_warnings(target.delta, target.n_users),
+        "left_out": dict(plan.left_out),
         "users": target.n_users,
         "n_min": target.n_min,
         "domain_size": target.domain_size,
         "delta": target.delta,
     }
     if not isinstance(best, ItemDesign):
-        return {"kind": target.kind, **common, "left_out": dict(plan.left_out)}
+        return {"kind": target.kind, **common}
     return {
         **common,
         "predicted_mse_top": best.head_errors(),
@@ -93,7 +86,6 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "central_epsilon": plan.central_guarantee.epsilon,
         "rounds": target.rounds,
         "trust": target.trust,
-        "left_out": dict(plan.left_out),
     }
 
 
@@ -156,7 +148,6 @@ def draft(plan: Plan, now: float) -> str:
     names no population.
     """
     target, best, central = plan.target, plan.best, plan.central_guarantee
-    kind = PLANNED_KINDS[target.kind]
     if target.rounds > 1 and not target.draft_fields.get("population"):
         raise PlanError(
             f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
@@ -173,8 +164,7 @@ def draft(plan: Plan, now: float) -> str:
     )
     rounds = f", over {target.rounds} tasks" * (target.rounds > 1)
     comments = f"""\
-# Predicted for {target.n_users} users: mean squared error of {kind.error_of} \
-{best.mse:.4g}{" or more" * best.floor}{_WITHOUT_BIAS * best.biased}.{_smallest(best)}
+# {_predicted(best)}
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
 {rounded_up(local.epsilon)} against {"the" if one else "either"} shuffler and analyzer together.
@@ -182,6 +172,17 @@ def draft(plan: Plan, now: float) -> str:
 {DAYS_TO_DEADLINE} days.
 """
     return comments + as_toml(with_budget)
+
+
+def _predicted(design: Design) -> str:
+    """Return sentences with the predicted error of a plan, in the values' unit and squared."""
+    kind, error = PLANNED_KINDS[design.target.kind], design.mse
+    qualified = " or more" * design.floor + " without its bias" * design.biased
+    return (
+        f"Predicted for {design.target.n_users:,} users: standard error of {kind.error_of} "
+        f"{math.sqrt(error):.2g}{kind.unit} (mean squared error {error:.4g}{qualified})."
+        f"{_smallest(design)}"
+    )
 
 
 def _smallest(design: Design) -> str:
@@ -198,34 +199,25 @@ def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
     """Print a plan: the best design of each protocol, then the best one and its guarantee."""
     target, best = plan.target, plan.best
     kind = PLANNED_KINDS[target.kind]
-    table = Table(title="Best design of each protocol under these requirements")
-    table.caption = (
-        f"error: mean squared error of {kind.error_of}; ratio: to that of central Gaussian noise; "
-    )
-    if isinstance(best, ItemDesign):
-        table.caption += "one liar: users by which one dishonest submission moves a value"
-    else:
-        table.caption += "claim: the central epsilon that the task will state, rounded up"
+    legend = f"error: mean squared error of {kind.error_of}; ratio: to central Gaussian noise's"
     listed = [best, *plan.runners_up]
     if (two := plan.two_shufflers) is not None:
-        table.caption += "; x2: two shufflers, which need a second operator and --shufflers 2"
+        legend += "; x2: two shufflers, which need a second operator and --shufflers 2"
         listed += [two] * (two is not best)
-    rows = [_cells(design) for design in listed]
-    add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
-    for cells in rows:
-        table.add_row(*cells.values())
-    print_whole(table, console)
+    if isinstance(best, ItemDesign):
+        legend += "; one liar: users by which one dishonest submission moves a value."
+    else:
+        legend += f"; claim: the central epsilon that each task will state. {CLAIM_ROOM_NOTE}"
+    console.print("[bold]Best design of each protocol under these requirements[/bold]")
+    print_rows([_cells(design) for design in listed], console, {"protocol"})
+    console.print(legend, style="dim", highlight=False)
     for name, why in plan.left_out.items():
         console.print(f"{name} is skipped: {why}.", style="dim")
     console.print(
         f"[bold]{best.protocol}[/bold]: {kind.describe(best)} and {best.bytes_per_user:,} bytes "
         f"per user{' and round' * (target.rounds > 1)}."
     )
-    console.print(
-        f"Predicted for {target.n_users:,} users: mean squared error of {kind.error_of} "
-        f"{best.mse:.3g}{_WITHOUT_BIAS * best.biased} (standard error "
-        f"{math.sqrt(best.mse):.2g}).{_smallest(best)}"
-    )
+    console.print(_predicted(best))
     if best.sentence:
         console.print(best.sentence)
     if isinstance(best, ItemDesign):
@@ -273,15 +265,16 @@ def _cluster_notes(design: Design) -> Iterator[str]:
 def _notes(plan: Plan) -> Iterator[str]:
     """Yield warnings about device limits, too few users, and errors that are not predicted."""
     target, design = plan.target, plan.best
-    kind = "coalition" if design.draft.relay else "local"
-    answer = design.task.coalition_epsilon if design.draft.relay else design.local_epsilon
-    costs = (answer, sum_upper([answer] * target.rounds), plan.central_guarantee.epsilon)
-    caps = (*_DEVICE_CAPS[kind], _DEVICE.total_central_epsilon_cap)
+    kind, claim = "coalition" if design.draft.relay else "local", Claim.of(design.task)
+    names = (f"{kind}_epsilon_cap", f"total_{kind}_epsilon_cap", "total_central_epsilon_cap")
+    caps = [DEVICE_CAPS[name] for name in names]
+    central, total = device_totals(claim, target.rounds, DEVICE_CAPS["total_delta_cap"])
+    costs = (getattr(claim, f"{kind}_epsilon"), total, central)
     if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):
         yield (
             f"devices with default settings refuse this plan. Their limits are a {kind} epsilon of "
             "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
-            "needs {}, {} and {}."
+            "needs {}, {} and {}, as devices add up claims."
         ).format(*caps, *map(rounded_up, costs))
     epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
     unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
@@ -292,8 +285,12 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"{rounded_up(epsilon)} only. --local-cap none or a larger one may have less error; "
             "devices must allow it."
         )
-    if math.sqrt(design.mse) > PLANNED_KINDS[target.kind].largest_error(target):
-        yield "too few users: the error exceeds every share; raise --users or --central-epsilon."
+    error, (most, what) = math.sqrt(design.mse), PLANNED_KINDS[target.kind].largest_error(target)
+    if error > most:
+        yield (
+            f"too few users: the standard error of {error:.2g} exceeds {most:g}, {what}; raise "
+            "--users or --central-epsilon."
+        )
     if target.n_min == target.n_users:
         yield (
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
@@ -306,8 +303,8 @@ def _notes(plan: Plan) -> Iterator[str]:
         yield "the predicted error is a lower bound: decoding many candidates increases it."
     if any(shown.biased for shown in (design, *plan.runners_up)):
         yield (
-            "an error without its bias is of the noise alone: the bias of the projection depends "
-            "on the values, and may be larger."
+            "an error marked + bias is of the noise alone: the bias of the projection depends on "
+            "the values, and may be larger."
         )
 
 
@@ -328,16 +325,16 @@ def _cells(design: Design) -> dict[str, str]:
     cells, items = {"protocol": name}, isinstance(design, ItemDesign)
     if items:
         cells["buckets"] = f"{design.draft.buckets:,}" if design.draft.buckets else "-"
-    cells["local epsilon"] = rounded_up(design.local_epsilon)
+    cells["local ε"] = rounded_up(design.local_epsilon)
     if not items:
         cells["claim"] = rounded_up(design.task.central_epsilon)
     if "messages_cap" in KINDS[design.target.kind].requirements:
         cells["messages"] = f"{design.messages_per_user:.4g}"
     cells |= {
         "bytes": f"{design.bytes_per_user:,}",
-        "error": f"{design.mse:.3g}{_WITHOUT_BIAS * design.biased}",
+        "error": f"{design.mse:.3g}{' + bias' * design.biased}",
         "ratio": f"{design.ratio_to_central_gaussian:.3g}",
     }
     if isinstance(design, ItemDesign):
-        cells["one liar"] = "+{:.3g} / -{:.3g}".format(*design.influence)
+        cells["one liar"] = "+{:.3g}/-{:.3g}".format(*design.influence)
     return cells

@@ -35,6 +35,7 @@ UNUSED_KEY: Final = bytes(31) + b"\x09"
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
+_ONE_ROUND: Final = ": plan one round, with --central-epsilon and --delta divided by their number"
 _WHOLE: Final = frozenset({"users", "n_min", "the domain size", "rounds"})
 
 
@@ -88,9 +89,8 @@ class Requirements:
         for option in dataclasses.fields(self):
             name, kinds = option.name.replace("_", "-"), kinds_with("requirements", option.name)
             given = getattr(self, option.name) != option.default
-            rule = (
-                f"--{name} is for data of these kinds: {', '.join(kinds)}; this is {self.kind} data"
-            )
+            rule = f"--{name} is for data of these kinds: {', '.join(kinds)}"
+            rule = f"{rule}; this is {self.kind} data{_ONE_ROUND * (name == 'rounds')}"
             _require(not kinds or self.kind in kinds or not given, rule)
         least_cap = MIN_CENTRAL_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (

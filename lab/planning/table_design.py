@@ -48,6 +48,11 @@ _RATIOS: Final = (1.0, 2.0)
 class TableDesign(ValueDesign):
     """A design for tables; its error is that of a cell after least squares."""
 
+    messages_by = (
+        ": one for each table (--pairs lists fewer), and users' dummies (none with --trust "
+        "shuffler-dummies)"
+    )
+
     @cached_property
     def tables(self) -> Tables:
         """The mechanism."""

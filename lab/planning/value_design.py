@@ -26,7 +26,7 @@ from common.mechanisms.registry import (
 from common.mechanisms.tables import Tables
 from common.messages.guarantee import rounded_up
 from common.protocols import PROTOCOLS, Kind
-from common.task.draft import TaskDraft, TextDraft
+from common.task.draft import NumberDraft, TaskDraft, TextDraft
 from common.task.spec_forms import spec_as
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, OpenSpec, RangedSpec, RapporSpec
 from common.task.task import Task
@@ -43,6 +43,8 @@ _OPEN_FORMS: Final = {
     "code": "integers of {} bytes, ",
     "hash": "texts by hashes of {} bytes, ",
 }
+_GUESS: Final = "the most that a guess of the middle is wrong by"
+_UNIT: Final = " in the unit of the values"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +303,11 @@ def _describe_tables(design: Design) -> str:
     )
 
 
+def _half_range(target: Requirements) -> tuple[float, str]:
+    numbers = target.draft_fields.get("numbers") or NumberDraft()
+    return (numbers.high - numbers.low) / 2, _GUESS
+
+
 class PlannedKind(NamedTuple):
     """The planner's part of one kind of value."""
 
@@ -316,14 +323,16 @@ class PlannedKind(NamedTuple):
     """Whether `errors` omits some that decoding adds."""
     smallest_share: Callable[[Task, int], float] = lambda *_: 0.0
     """Predicts the smallest share that is found with 95 % probability; 0 for other kinds."""
-    largest_error: Callable[[Requirements], float] = lambda _: 1.0
-    """Returns the largest standard error with which an estimate says something."""
+    largest_error: Callable[[Requirements], tuple[float, str]] = lambda _: (0.5, _GUESS)
+    """Returns the standard error above which an estimate says nothing, and what it is."""
+    unit: str = ""
+    """Names the unit of the estimate, after its error; empty for shares."""
 
 
 PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
     "categorical": PlannedKind(
         *("a share", prefix_variances, _describe_items),
-        largest_error=lambda target: max(target.head),
+        largest_error=lambda target: (max(target.head), "the largest share of --head"),
     ),
     "ordered": PlannedKind("the share below an edge", prefix_variances, _describe_items),
     "string": PlannedKind(
@@ -336,10 +345,10 @@ PLANNED_KINDS: Final[Mapping[Kind, PlannedKind]] = {
         smallest_share=_smallest_share,
     ),
     "mean": PlannedKind(
-        *("the mean", _number_errors, _describe_number), largest_error=lambda _: math.inf
+        *("the mean", _number_errors, _describe_number), largest_error=_half_range, unit=_UNIT
     ),
     "vector": PlannedKind(
-        *("a mean", _number_errors, _describe_number), largest_error=lambda _: math.inf
+        *("a mean", _number_errors, _describe_number), largest_error=_half_range, unit=_UNIT
     ),
     "key-value": PlannedKind("the share of a key that half of the users own", _pair_errors),
     "table": PlannedKind("a cell after least squares", _table_errors, _describe_tables),

@@ -1,7 +1,7 @@
 """Errors of simulated estimates against the truth, and their mean over repeats."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -36,6 +36,8 @@ class Repeat:
     one_by_one: bool = True
     """Whether every report was simulated; otherwise cell counts were drawn."""
     by_value: ByValue | None = None
+    theories: Mapping[str, float] = field(default_factory=dict)
+    """Further expected errors, by name; every repeat of a setting has the same."""
 
 
 def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:

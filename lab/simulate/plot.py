@@ -94,12 +94,9 @@ def comparison(rows: Sequence[SweepRow]) -> list[Point]:
     """Return points for errors by ε, and for run times by protocol at the least ε."""
     rows = [row for row in rows if row.task is not None]
     least = min((row.target_epsilon for row in rows), default=0)
-    times = Axes(
-        f"one collection at ε = {least:g}, unencrypted, all cores busy\n"
-        "*: cell counts drawn, not reports",
-        "",
-        "seconds",
-    )
+    drawn = any(not run.one_by_one for row in rows for run in row.repeats)
+    title = f"one collection at ε = {least:g}, unencrypted, all cores busy"
+    times = Axes(title + "\n*: cell counts drawn, not reports" * drawn, "", "seconds")
     points, time_points = [], []
     for row in rows:
         target, fields = row.target_epsilon, row.as_json()

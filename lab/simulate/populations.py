@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, product
 from typing import Any, Final, NamedTuple, Self, cast
 
@@ -134,13 +134,14 @@ class Population:
         """Return a population of users with texts, numbers or pairs."""
         size = int(people.draft.get("domain_size", 1))
         names = people.candidates or people.draft.get("labels", ())
+        alone, noun = KINDS[people.kind].sizes == (1, 1), SIMULATED_KINDS[people.kind].sized[:-1]
         return cls(
             kind=people.kind,
             name=name,
             title=people.title,
             n_users=len(people.values),
             domain_size=size,
-            value_names=names or tuple(f"number {index}" for index in range(size)),
+            value_names=names or ("mean",) * alone or [f"{noun} {at}" for at in range(size)],
             source=people,
         )
 
@@ -312,19 +313,22 @@ def _repeat_tables(people: Population, task: Task, seed: Seed, _one_by_one: bool
     of_cells, of_margins = mechanism.variances(n_users)
     of_raw = [view.item_variance(n_users) * (1 - 1 / view.size) for view in mechanism.views]
     shares = np.concatenate([each.shares for each in estimate.views])
-    errors = {
-        "mse": mse_of(shares, truth),
-        "mse_raw": mse_of(np.concatenate(raw) / n_users, truth),
-        "mse_margins": mse_of(found_margins, true_margins),
-    }
-    theory = {
-        "theory_raw": np.average(of_raw, weights=sizes) / n_users**2,
-        "theory_margins": np.average(of_margins, weights=mechanism.attribute_sizes) / n_users**2,
-    }
+
+    def theory(squares: Sequence[float], weights: Sequence[int]) -> float:
+        return float(np.average(squares, weights=weights)) / n_users**2
+
     return Repeat(
         seconds=seconds,
-        errors=errors | {name: float(square) for name, square in theory.items()},
-        mse_theory=float(np.average(of_cells, weights=sizes)) / n_users**2,
+        errors={
+            "mse": mse_of(shares, truth),
+            "mse_raw": mse_of(np.concatenate(raw) / n_users, truth),
+            "mse_margins": mse_of(found_margins, true_margins),
+        },
+        mse_theory=theory(of_cells, sizes),
+        theories={
+            "theory_raw": theory(of_raw, sizes),
+            "theory_margins": theory(of_margins, mechanism.attribute_sizes),
+        },
         one_by_one=False,
         by_value=ByValue(truth, shares, np.repeat(np.sqrt(of_cells) / n_users, sizes)),
     )
@@ -332,14 +336,6 @@ def _repeat_tables(people: Population, task: Task, seed: Seed, _one_by_one: bool
 
 def _no_errors(*_: object) -> CentralErrors:
     return {}
-
-
-def _errors_of_items(people: Population, epsilon: float, delta: float, seed: int) -> CentralErrors:
-    return central_errors_of_items(people.sample_counts(seed, 0), epsilon, delta)
-
-
-def _errors_of_texts(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
-    return central_errors_of_texts(people.n_users, epsilon, delta)
 
 
 def _errors_of_means(people: Population, epsilon: float, delta: float, _seed: int) -> CentralErrors:
@@ -378,25 +374,18 @@ def _draw_numbers(asked: Asked) -> Population:
     return Population.of_numbers(asked.data, asked.users, asked.buckets, asked.span)
 
 
-def _draw_values(asked: Asked) -> Population:
-    if asked.data is None:
-        return Population.of_values(sample_people(asked.kind, asked.users, asked.seed))
-    people = people_of(asked.data, asked.kind, asked.users, asked.seed, asked.span)
-    population = Population.of_values(people, asked.data.name)
-    return dataclasses.replace(population, remarks=asked.data.remarks)
-
-
-def _draw_tables(asked: Asked) -> Population:
+def _draw_values(
+    asked: Asked, build: Callable[[SamplePeople, str], Population] = Population.of_values
+) -> Population:
     if asked.data is not None:
-        people = people_of(asked.data, asked.kind, asked.users, asked.seed)
-        population = Population.of_tables(people, asked.data.name)
-        return dataclasses.replace(population, remarks=asked.data.remarks)
+        people = people_of(asked.data, asked.kind, asked.users, asked.seed, asked.span)
+        return dataclasses.replace(build(people, asked.data.name), remarks=asked.data.remarks)
     people = sample_people(asked.kind, asked.users, asked.seed)
     if asked.attribute_sizes:
         attributes, rng = parse_tables(asked.attribute_sizes), np.random.default_rng(asked.seed)
         title = "Attributes that depend on a common number"
         people = with_attributes(attributes.attributes, len(people.values), rng, title, {})
-    return Population.of_tables(people)
+    return build(people, "sample")
 
 
 def _of_people(
@@ -417,6 +406,8 @@ class SimulatedKind(NamedTuple):
     central: Callable[[Population, float, float, int], CentralErrors]
     draw: Callable[[Asked], Population] = _draw_values
     true_figure: str = "true share"
+    sized: str = "values"
+    """What the domain size counts."""
     dataset: str | None = None
     """The data set by default; None for the demo's people."""
     compared: tuple[str, ...] = ()
@@ -426,14 +417,21 @@ class SimulatedKind(NamedTuple):
 _ORDERED: Final = ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw")
 SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
     "categorical": SimulatedKind(
-        *("shares", _repeat_items, _errors_of_items, _draw_items),
+        *("shares", _repeat_items),
+        lambda people, epsilon, delta, seed: central_errors_of_items(
+            people.sample_counts(seed, 0), epsilon, delta
+        ),
+        _draw_items,
         dataset=IPUMS_1940_CITY,
         compared=("od-hp",),
     ),
     "ordered": SimulatedKind(
         *("shares below an edge", _repeat_items, _no_errors, _draw_numbers), compared=_ORDERED
     ),
-    "string": SimulatedKind("shares of candidates", _of_people(_repeat_texts), _errors_of_texts),
+    "string": SimulatedKind(
+        *("shares of candidates", _of_people(_repeat_texts)),
+        lambda people, epsilon, delta, _: central_errors_of_texts(people.n_users, epsilon, delta),
+    ),
     # Random codes, with shares by Zipf's law.
     "open": SimulatedKind(
         *("shares of the values found", _of_people(_repeat_open), _no_errors),
@@ -443,8 +441,16 @@ SIMULATED_KINDS: Final[Mapping[Kind, SimulatedKind]] = {
         *("a mean", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
     ),
     "vector": SimulatedKind(
-        *("means", _of_people(_repeat_numbers), _errors_of_means), true_figure="true mean"
+        *("means", _of_people(_repeat_numbers), _errors_of_means),
+        true_figure="true mean",
+        sized="numbers",
     ),
-    "key-value": SimulatedKind("shares of owners", _of_people(_repeat_pairs), _errors_of_means),
-    "table": SimulatedKind("cells", _repeat_tables, _errors_of_tables, _draw_tables),
+    "key-value": SimulatedKind(
+        *("shares of owners", _of_people(_repeat_pairs), _errors_of_means), sized="keys"
+    ),
+    "table": SimulatedKind(
+        *("cells", _repeat_tables, _errors_of_tables),
+        draw=partial(_draw_values, build=Population.of_tables),
+        sized="attributes",
+    ),
 }

@@ -79,11 +79,10 @@ class SweepRow:
                 "published": self.published,
                 "note": self.note,
             }
-        elif "messages_cap" in KINDS[people.kind].requirements:
-            fields["messages_per_user"] = task.own_reports + task.dummies.expected_sent
         if task.relay:
             fields |= {"shufflers": 2, "coalition_epsilon": task.coalition_epsilon}
         fields |= {
+            **repeats[0].theories,
             "mechanism": task.mechanism.name,
             "messages_per_user": task.own_reports + task.dummies.expected_sent,
             "bytes_per_user": round(task.expected_envelope_bytes),

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import Progress as RichProgress
-from rich.table import Table
 
 from common.messages.guarantee import rounded_up
 from common.task.kinds import KINDS
 from common.task.task import Task
 from deploy.terminal.escape import escaped
-from deploy.terminal.tables import add_columns, fit_table, print_whole
+from deploy.terminal.tables import CLAIM_ROOM_NOTE, print_rows
 from lab.planning.plan_view import default_local_cap
 from lab.simulate.accuracy import LEAST_REPEATS
 from lab.simulate.baselines import CENTRAL_NAMES
@@ -32,10 +30,6 @@ Progress = Callable[[int, int], None]
 _MAX_VALUES: Final = 20
 _ALWAYS_SHOWN: Final = 12
 """Maximum number of values for which --by-value is the default."""
-_SETTING: Final = {"protocol", "ε", "central ε", "local ε", "coalition ε"}
-"""Headings that describe a row's setting; a row with no other cell is not shown."""
-_FIXED_COLUMNS: Final = 3
-"""Number of first columns that a table keeps on a narrow terminal."""
 _ACCOUNTINGS: Final = {"published": "paper", "tight": "tight"}
 _TEXT_HEADINGS: Final = {"protocol", "by", "parameters", "value"}
 """Headings of text columns, which are aligned left; numbers are aligned right."""
@@ -53,6 +47,9 @@ _COLUMNS: Final = {
     "msgs": ("messages_per_user", ".4g"),
     "mse": ("written_mse", ""),
     "theory": ("theory", ""),
+    "central ε": ("rounded_central_epsilon", ""),
+    "local ε": ("rounded_local_epsilon", ""),
+    "coalition ε": ("rounded_coalition_epsilon", ""),
     "refined": ("mse_refined", ".3g"),
     "shrunk": ("mse_shrunk", ".3g"),
     "raw": ("mse_raw", ".3g"),
@@ -62,9 +59,6 @@ _COLUMNS: Final = {
     "sure from": ("sure_share", ".2%"),
     "found": ("found", ".1%"),
     "false": ("false", ".3g"),
-    "central ε": ("rounded_central_epsilon", ""),
-    "local ε": ("rounded_local_epsilon", ""),
-    "coalition ε": ("rounded_coalition_epsilon", ""),
     "top 50": ("mse_top50", ".3g"),
     "bytes": ("bytes_per_user", ","),
     "seconds": ("seconds", ".2f"),
@@ -74,8 +68,6 @@ _COLUMNS: Final = {
     "regret": ("regret", ".2g"),
 }
 """Columns of a comparison by heading: a field of the row or of `_cells`, and its format."""
-_REQUIRED_COLUMNS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε", "coalition ε")
-"""Columns that a narrow terminal keeps; the others are dropped from the right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,32 +99,33 @@ def show_report(report: Report, console: Console) -> None:
     console.print(text, highlight=False)
     for heading, rows in report.tables.items():
         console.print(f"{heading}.", highlight=False)
-        _print(rows, console)
+        print_rows(rows, console, _TEXT_HEADINGS, fixed=3)
 
 
 def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) -> None:
     """Print a comparison: a row per setting, notes on its parameters, and estimates by value."""
     people = rows[0].population
-    values = f", {people.domain_size:,} values" * (people.domain_size > 1)
+    kind = SIMULATED_KINDS[people.kind]
+    sizes = f", {people.domain_size:,} {kind.sized}" * (people.domain_size > 1)
     title = escaped(people.title.rstrip("."))
     repeats = max(len(row.repeats) for row in rows)
-    interval = f", over {repeats} repeats; at least {LEAST_REPEATS} would give intervals"
+    over = f"{repeats} repeat{'s' * (repeats != 1)}"
+    interval = f", over {over}; at least {LEAST_REPEATS} would give intervals"
     if repeats >= LEAST_REPEATS:
-        interval = f", ± half of a 95 % interval (Student's t) over {repeats} repeats"
-    console.print(
-        f"[bold]{title}:[/bold] {people.n_users:,} users{values}; mean squared errors of "
-        f"{SIMULATED_KINDS[people.kind].units}{interval}."
-    )
+        interval = f", ± half of a 95 % interval (Student's t) over {over}"
+    errors = f"; mean squared errors of {kind.units}{interval}" * (repeats > 0)
+    console.print(f"[bold]{title}:[/bold] {people.n_users:,} users{sizes}{errors}.")
     both = len({row.accounting for row in rows}) > 1
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
-    _print(lines + _central_cells(rows), console, _REQUIRED_COLUMNS)
-    if any(row.reference for row in rows):
-        console.print(
+    central = _central_cells(rows)
+    print_rows(lines + central, console, _TEXT_HEADINGS, fixed=2 + both)
+    notes = [f"Central ε is what a task claims. {CLAIM_ROOM_NOTE}"] * bool(lines)
+    if central:
+        notes.append(
             "Central mechanisms are run by a curator who sees every value; their errors are exact, "
-            "not simulated.",
-            style="dim",
+            "not simulated."
         )
-    for sentence in remarks(rows):
+    for sentence in notes + remarks(rows):
         console.print(sentence, style="dim", highlight=False)
     if by_value or len(people.value_names) <= _ALWAYS_SHOWN:
         _show_by_value(rows, console)
@@ -161,25 +154,6 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
         for text, epsilons in targets.items()
         if text
     ] + limits
-
-
-def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence[str] = ()) -> None:
-    """Print the columns that fit; `always`, by default the first three, are never dropped."""
-    headings = list(dict.fromkeys(heading for cells in rows for heading in cells))
-    optional = [name for name in headings if name not in (always or headings[:_FIXED_COLUMNS])]
-
-    def build(kept: Sequence[str]) -> Table:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        add_columns(table, {name: "left" if name in _TEXT_HEADINGS else "right" for name in kept})
-        for cells in rows:
-            if (cells.keys() & set(kept)) - _SETTING:
-                table.add_row(*(cells.get(heading, "-") for heading in kept))
-        return table
-
-    table, left_out = fit_table(build, headings, optional[::-1], console)
-    print_whole(table, console)
-    if left_out:
-        console.print("A wider terminal shows more columns; --json has them all.", style="dim")
 
 
 def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
@@ -261,7 +235,7 @@ def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
     part = "" if size <= _MAX_VALUES else f", the {_MAX_VALUES} largest of {size:,}"
     text = f"By value{part}: the first repeat's unrefined estimates, ± one standard error."
     console.print(text, highlight=False)
-    _print(lines, console)
+    print_rows(lines, console, _TEXT_HEADINGS, fixed=2)
 
 
 def as_csv(rows: Sequence[SweepRow]) -> str:

@@ -85,20 +85,22 @@ async def test_a_ramp_reports_the_rate_that_held(services: Services) -> None:
 
 
 async def test_a_batch_whose_counts_cannot_be_compared_is_refused(services: Services) -> None:
-    """The batch would close early, already holds users, or is closed."""
+    """The batch would close early, holds users, is closed, or could not be closed."""
     small = await services.publish(n_min=1, target_size=20)
     taken = await services.publish(n_min=1, target_size=1000)
     closed = await services.publish(n_min=1, target_size=1)
+    large = await services.publish(n_min=31, target_size=40)
     for signed in (taken, closed):
         await submit(services, signed, *envelopes(signed, 1))
     await result_of(services, closed)
     for signed, sentence in (
-        (small, "close before the last"),
+        (small, "30 users .* allow 1 to 20: use --users"),
         (taken, "the batch holds 1 users; it must be empty"),
         (closed, "the batch is [a-z]+; it must be collecting"),
+        (large, "30 users would be stored; .* allow 31 to 40: use --users"),
     ):
         with pytest.raises(PlanError, match=sentence):
-            await _run(services, signed, _HONEST)
+            await _run(services, signed, _HONEST, close=True)
 
 
 async def test_prepared_users_are_replayed_and_the_batch_is_closed(

@@ -282,10 +282,13 @@ def test_a_draft_asks_for_every_pair_or_names_its_tables(
             (("a", "b", "c"),),
             "a table has 3 attributes; .* ask for every pair of them, or",
         ),
-        ((("a", "d"), ("b", "c")), "a table has the attribute d; the attributes are a, b, c"),
-        ((("a", "b"),), "no table has the attribute c; each must be in one"),
-        ((("a", "a"), ("b", "c")), "one or two numbers, ascending"),
-        (((), ("a", "b"), ("c",)), "one or two numbers, ascending"),
+        ((("a", "d"), ("b", "c")), "a table is of d; the attributes are a, b, c"),
+        ((("a", "b"),), "c is in no table; each attribute must be in one"),
+        ((("a", "a"), ("b", "c")), "a table is of a, a; it must be of one or two different ones"),
+        (
+            ((), ("a", "b"), ("c",)),
+            "a table is of nothing; it must be of one or two different ones",
+        ),
     ],
 )
 def test_other_tables_are_refused(pairs: tuple[tuple[str, ...], ...], message: str) -> None:

@@ -163,5 +163,5 @@ async def test_a_wrong_range_leaves_no_file(tmp_path: Path) -> None:
     status, _, complaint = await _run(tmp_path, _ordered(), task=task, options=options)
 
     assert 0 != status
-    assert "a range is two numbers, such as 18:65" in complaint
+    assert "--range must be two numbers, such as 18:65" in complaint
     assert [] == [name for name in _FILES if (tmp_path / name).exists()]

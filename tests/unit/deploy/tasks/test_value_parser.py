@@ -50,7 +50,7 @@ def test_a_zero_of_a_range_has_no_sign(text: str) -> None:
 def test_a_wrong_range_or_breakdown_is_a_wrong_use_of_an_option() -> None:
     """The command ends with the exit status of other wrong options."""
     for text in ("3", "a:b", "1:2:3", "1_0:20", "\N{ARABIC-INDIC DIGIT THREE}:5"):
-        with pytest.raises(UsageError, match="a range is two numbers, such as 18:65"):
+        with pytest.raises(UsageError, match="--range must be two numbers, such as 18:65"):
             parse_range(text)
     with pytest.raises(UsageError, match="a breakdown is an attribute and its values"):
         parse_breakdown("country")

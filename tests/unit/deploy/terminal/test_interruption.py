@@ -3,10 +3,29 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+from typing import Final
 
 import pytest
 
 from deploy.terminal.interruption import until_stopped
+
+_WORKING: Final = """
+import os, signal
+from common.crypto.hpke_pool import worker_pool
+from deploy.terminal.interruption import ended_by_interrupt
+with ended_by_interrupt(), worker_pool(1):
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_command_that_is_terminated_cleans_up() -> None:
+    """Otherwise the resource tracker warns of the workers' semaphores, and services stay."""
+    process = subprocess.run((sys.executable, "-c", _WORKING), capture_output=True, check=False)
+
+    assert process.stderr.endswith(b"KeyboardInterrupt\n")
+    assert b"leaked" not in process.stderr
 
 
 async def test_work_is_cancelled_by_the_first_signal_and_cleans_up_in_peace() -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from analyzer.task_builder import complete
 from common.accounting.guarantees import claimed_guarantee
-from common.errors import PlanError, SettingsError, UsageError
+from common.errors import PlanError, SettingsError, TaskError, UsageError
+from common.messages.guarantee import rounded_up
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft
 from common.task.task import Task
@@ -31,9 +32,11 @@ from tests.support.requirements import (
     small_requirements,
     value_requirements,
 )
+from user_agent.policy import Claim, composed_total
 
 _ITEMS: Final = ["--users", "50000", "--domain-size", "5000", "--central-epsilon", "0.5"]
 _MEAN: Final = ["--task-kind", "mean", "--users", "5000", "--central-epsilon", "0.5"]
+_TABLE: Final = [*_MEAN, "--task-kind", "table", "--attribute-sizes", "4,3,2"]
 _QUICK: Final = ("--local-cap", "4", "--messages-cap", "1")
 _TWO: Final = {
     "shufflers": 2,
@@ -152,7 +155,7 @@ def test_a_plan_for_one_shuffler_lists_two_as_a_choice() -> None:
     assert "x2: two shufflers, which need a second operator and --shufflers 2" in text
     assert least_sentence({**least, "two_shufflers": math.inf}) == (
         "Least mean squared error with a local cap of 6: 2e-06; without one: 1e-07; with two "
-        "shufflers, which need a second operator: none."
+        "shufflers, which need a second operator: no design."
     )
 
 
@@ -195,6 +198,10 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
     assert 'population = "staff"' in others
     assert f"{found.best.mse:.4g}" in first
     assert "at least 40000 users, 36000 of them honest, over 2 tasks" in second
+    counted = composed_total([Claim.of(best.task)] * 2, 1e-4)  # as `series forecast` does
+    text = " ".join(printed(partial(show, found, guarantees=False), width=200).split())
+    assert counted > found.central_guarantee.epsilon
+    assert f"and {rounded_up(counted)}, as devices add up claims." in text
 
 
 @pytest.mark.parametrize(
@@ -262,7 +269,7 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     assert all(name in text for name in names)
     assert "Guarantees for each of at least 4,000 users" in text
     assert ("the bias of the projection" in text) == (kind == "vector")
-    marked = [line for line in text.splitlines() if "without its bias" in line and "│" in line]
+    marked = [line for line in text.splitlines() if "+ bias" in line]
     biased = [name for name in names if name in "".join(marked)]
     assert biased == (["multi-rphm"] if kind == "vector" else [])
     assert ("is a lower bound: decoding" in text) == (kind == "string")
@@ -335,7 +342,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
     assert "default limit of devices" not in more
     assert "Their limits are a local epsilon of 4 per answer" in more
     assert "fewer than 50,000 users" in text
-    assert "too few users: the error exceeds every share" in few
+    assert "exceeds 0.05, the largest share of --head; raise" in few
     assert "Note" not in quiet
 
 
@@ -347,51 +354,29 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
         (_ITEMS, ("--coalition-epsilon", "2"), UsageError, "two shufflers; use --shufflers 2"),
         (_ITEMS, ("--shufflers", "3"), UsageError, "shufflers is 3; it must lie between 1 and 2"),
-        (
-            _ITEMS,
-            ("--shufflers", "2", "--local-cap", "4"),
-            UsageError,
-            "the local cap is 4; with two shufflers reports have no local noise",
-        ),
-        (
-            _MEAN,
-            ("--task-kind", "string", "--shufflers", "2"),
-            UsageError,
-            "--shufflers is for data of these kinds: ",
-        ),
+        (_ITEMS, ("--shufflers", "2", "--local-cap", "4"), UsageError, "the local cap is 4; with"),
+        (_MEAN, ("--task-kind", "string", "--shufflers", "2"), UsageError, "--shufflers is for"),
         (_ITEMS, ("--low", "0"), UsageError, "--low is for data of these kinds: ordered, mean"),
-        (
-            _ITEMS[:2] + _ITEMS[4:],
-            (),
-            UsageError,
-            "--domain-size is missing: the number of possible values",
-        ),
-        (
-            _MEAN,
-            ("--rounds", "2"),
-            UsageError,
-            "--rounds is for data of these kinds: categorical, ",
-        ),
+        (_ITEMS[:2] + _ITEMS[4:], (), UsageError, "missing: the number of possible values"),
+        (_MEAN, ("--rounds", "2"), UsageError, "this is mean data: plan one round, with --central"),
+        (_MEAN, ("--low", "5"), UsageError, "--high is missing: --low and --high are the ends"),
+        (_TABLE, ("--margin-share", ".2"), UsageError, "the share of --margins, which is missing"),
+        (_TABLE, ("--attribute-sizes", ""), UsageError, "--attribute-sizes is missing: the number"),
+        (_TABLE, ("--attribute-sizes", "4,x"), UsageError, "must be whole numbers: the number of"),
+        (_TABLE, ("--attribute-sizes", "4,1"), TaskError, "attribute 2's number of values is 1"),
+        (_TABLE, ("--pairs", "1-2"), UsageError, "--pairs must be pairs of attributes by number"),
+        (_TABLE, ("--pairs", "1:1"), TaskError, "a table is of attribute 1, attribute 1; it must"),
+        (_TABLE, ("--pairs", "1:9"), TaskError, "of attribute 9; the attributes are"),
         (
             [*_ITEMS, "--task-kind", "ordered"],
             ("--low", "0", "--high", "9", "--head", "0.2"),
             UsageError,
-            "kinds: categorical; this is ordered data",
+            "; this is ordered data",
         ),
         (_MEAN, ("--task-kind", "vector"), UsageError, "the length of a vector"),
         (_MEAN, ("--task-kind", "key-value"), UsageError, "the number of keys"),
-        (
-            _MEAN,
-            ("--task-kind", "string", "--high", "1"),
-            UsageError,
-            "--high is for data of these",
-        ),
-        (
-            _MEAN,
-            ("--breakdown", "a=b,c"),
-            UsageError,
-            "--breakdown is for data of these kinds: categorical, ordered; ",
-        ),
+        (_MEAN, ("--task-kind", "string", "--high", "1"), UsageError, "--high is for data"),
+        (_MEAN, ("--breakdown", "a=b,c"), UsageError, "kinds: categorical, ordered;"),
     ],
 )
 def test_an_invalid_option_is_refused(

@@ -60,13 +60,13 @@ def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
         pytest.param(
             *("string", ("red", "blue"), {"red": 0.75, "blue": 0.25}), marks=pytest.mark.slow
         ),
-        pytest.param("mean", ("1.5", "7.5"), {"number 0": 3.0}, marks=pytest.mark.slow),
+        pytest.param("mean", ("1.5", "7.5"), {"mean": 3.0}, marks=pytest.mark.slow),
         pytest.param(
             *("vector", ('"0, 2"', '"4, 6"'), {"number 0": 1.0, "number 1": 3.0}),
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            *("key-value", ('"0:1"', '"0:3, 1:2"'), {"number 0": 1.0, "number 1": 0.25}),
+            *("key-value", ('"0:1"', '"0:3, 1:2"'), {"key 0": 1.0, "key 1": 0.25}),
             marks=pytest.mark.slow,
         ),
     ],
@@ -106,24 +106,14 @@ def test_a_users_file_is_read_for_every_kind(
         (["--csv", "nowhere/rows.csv"], "its folder does not exist"),
         (["--column", "age"], "the column is age; only"),
         (["--local-cap", "low"], "the local cap must be a number"),
-        (
-            ["--task-kind", "mean", "--accounting", "tight"],
-            "--accounting is for data of these kinds: categorical",
-        ),
-        (
-            ["--task-kind", "ordered", "--accounting", "tight"],
-            "--accounting is for data of these kinds: categorical",
-        ),
-        (
-            ["--task-kind", "mean", "--figure", "3"],
-            "--figure is for data of these kinds: categorical",
-        ),
-        (
-            ["--buckets", "64"],
-            "--buckets is for data of these kinds: ordered; --task-kind is categorical",
-        ),
+        (["--task-kind", "mean", "--accounting", "tight"], "--accounting is for data of these kin"),
+        (["--task-kind", "ordered", "--accounting", "tight"], "data of these kinds: categorical"),
+        (["--task-kind", "mean", "--figure", "3"], "--figure is for data of these kinds: categor"),
+        (["--buckets", "64"], "for data of these kinds: ordered; --task-kind is categorical"),
         (["--task-kind", "ordered", "--protocol", "duchi"], "duchi is not for ordered data"),
         (["--task-kind", "mean", "--dataset", "zipf:9"], "cannot be drawn from zipf:9,1.1"),
+        (["--task-kind", "mean", "--range", "8"], "--range must be two numbers, such as 18:65"),
+        (["--task-kind", "table", "--attribute-sizes", "3,4"], "is for synthetic people; a data"),
     ],
     ids=lambda each: " ".join(each[-2:]) if isinstance(each, list) else "",
 )
